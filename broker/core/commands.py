@@ -1,0 +1,211 @@
+"""What an edge asks of a slot. Commands come in batches; each names its slot.
+
+Rule: values only. Everything a command needs is in it: the engine has no clock, no session table of
+the edge and no sockets. `session`/`seq` say who waits for the answer (`seq` 0 = nobody, but a refusal
+is reported all the same).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .address import AckMode, Outcome, Routing
+from .message import Run
+
+UNLIMITED: int = 1 << 62
+"""A credit that never runs out."""
+
+
+class Publish:
+    """Messages for one address, in order. `run.ids` is empty: the engine numbers them.
+
+    queue     name of one queue of the address (FQQN `address::queue`), or None for routing by type.
+    create    may the address (and an anycast queue) be created by this send.
+    dedup     producer token for exactly-once over fail-over (edge id, batch number), or None.
+    """
+
+    __slots__ = ("address", "create", "dedup", "queue", "routing", "run", "seq", "session", "slot")
+
+    def __init__(
+        self,
+        slot: int,
+        session: int,
+        seq: int,
+        address: str,
+        routing: Routing,
+        run: Run,
+        queue: str | None = None,
+        create: bool = True,
+        dedup: tuple[int, int] | None = None,
+    ) -> None:
+        self.slot = slot
+        self.session = session
+        self.seq = seq
+        self.address = address
+        self.routing = routing
+        self.run = run
+        self.queue = queue
+        self.create = create
+        self.dedup = dedup
+
+
+class Subscribe:
+    """A consumer on a queue of one address.
+
+    queue            explicit queue name (FQQN, or `client-id.name` of a durable subscription), or None:
+                     anycast → the queue named like the address; multicast → a queue of its own that
+                     dies with the consumer.
+    durable          the queue outlives the consumer (durable subscription).
+    selector         filter text, or None.
+    credit_messages, credit_bytes   unacknowledged messages/bytes this consumer may hold (client modes);
+                     given back by settling. UNLIMITED = no limit. A window of bytes may overshoot by
+                     one message.
+    room             bytes that may be under way to the socket; given back by `Grant`.
+    overhead         bytes the edge puts in front of each message (for byte windows).
+    browse           sees the messages, takes none.
+    """
+
+    __slots__ = (
+        "ack", "address", "browse", "consumer", "create", "credit_bytes", "credit_messages", "durable",
+        "overhead", "priority", "queue", "room", "routing", "selector", "seq", "session", "slot",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        slot: int,
+        session: int,
+        seq: int,
+        consumer: int,
+        address: str,
+        routing: Routing,
+        ack: AckMode,
+        *,
+        queue: str | None = None,
+        durable: bool = False,
+        selector: str | None = None,
+        credit_messages: int = UNLIMITED,
+        credit_bytes: int = UNLIMITED,
+        room: int = UNLIMITED,
+        overhead: int = 0,
+        browse: bool = False,
+        priority: int = 0,
+        create: bool = True,
+    ) -> None:
+        self.slot = slot
+        self.session = session
+        self.seq = seq
+        self.consumer = consumer
+        self.address = address
+        self.routing = routing
+        self.ack = ack
+        self.queue = queue
+        self.durable = durable
+        self.selector = selector
+        self.credit_messages = credit_messages
+        self.credit_bytes = credit_bytes
+        self.room = room
+        self.overhead = overhead
+        self.browse = browse
+        self.priority = priority
+        self.create = create
+
+
+class Unsubscribe:
+    """Ends a consumer; its unsettled messages go back to the head of the queue.
+
+    delete_queue: also delete this durable subscription's queue (refused while others consume it).
+    consumer 0 with delete_queue: delete a durable subscription nobody is attached to (`address` says whose).
+    """
+
+    __slots__ = ("address", "consumer", "delete_queue", "seq", "session", "slot")
+
+    def __init__(
+        self, slot: int, session: int, seq: int, consumer: int, address: str, delete_queue: str | None = None
+    ) -> None:
+        self.slot = slot
+        self.session = session
+        self.seq = seq
+        self.consumer = consumer
+        self.address = address
+        self.delete_queue = delete_queue
+
+
+class Settle:
+    """ACK, NACK or return of deliveries. In AckMode.CLIENT each id covers all earlier ones of the consumer.
+
+    delay     milliseconds before redelivery of a NACK, or -1 = by the address settings.
+    An id that the consumer does not hold refuses the whole command; nothing is settled then.
+    """
+
+    __slots__ = ("consumer", "delay", "ids", "outcome", "seq", "session", "slot")
+
+    def __init__(
+        self,
+        slot: int,
+        session: int,
+        seq: int,
+        consumer: int,
+        ids: Sequence[int],
+        outcome: Outcome = Outcome.ACK,
+        delay: int = -1,
+    ) -> None:
+        self.slot = slot
+        self.session = session
+        self.seq = seq
+        self.consumer = consumer
+        self.ids = ids
+        self.outcome = outcome
+        self.delay = delay
+
+
+class Hold:
+    """An ACK/NACK inside an open transaction: the messages stay the consumer's, their credit comes back
+    now (else a full window could never reach its COMMIT), and no other ACK may touch them. Refused for
+    ids that are not held. Undone or done by the Settle inside `Transact`, or by a Settle RETURN."""
+
+    __slots__ = ("consumer", "ids", "seq", "session", "slot")
+
+    def __init__(self, slot: int, session: int, seq: int, consumer: int, ids: Sequence[int]) -> None:
+        self.slot = slot
+        self.session = session
+        self.seq = seq
+        self.consumer = consumer
+        self.ids = ids
+
+
+class Grant:
+    """`nbytes` of earlier deliveries have left for the socket: that much room is free again."""
+
+    __slots__ = ("consumer", "nbytes", "slot")
+
+    def __init__(self, slot: int, consumer: int, nbytes: int) -> None:
+        self.slot = slot
+        self.consumer = consumer
+        self.nbytes = nbytes
+
+
+class Disconnect:
+    """The session is gone: all its consumers of this slot end, unsettled messages go back."""
+
+    __slots__ = ("session", "slot")
+
+    def __init__(self, slot: int, session: int) -> None:
+        self.slot = slot
+        self.session = session
+
+
+class Transact:
+    """COMMIT: all parts happen or none. Parts are Publish and Settle commands, of any slots, in frame order.
+
+    `slot` is the slot of the first part (the coordinator)."""
+
+    __slots__ = ("parts", "seq", "session", "slot")
+
+    def __init__(self, slot: int, session: int, seq: int, parts: list[Publish | Settle]) -> None:
+        self.slot = slot
+        self.session = session
+        self.seq = seq
+        self.parts = parts
+
+
+Command = Publish | Subscribe | Unsubscribe | Settle | Hold | Grant | Disconnect | Transact

@@ -1,0 +1,121 @@
+"""What a slot tells the edges. Effects leave the owner in order, and only when what they promise is durable.
+
+Rule: values only. The edge finds the session or consumer by number; a number it does not know any more is
+ignored (the client went in between).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .errors import Code
+from .message import Run
+from .reasons import Reason
+from .records import LogRecord
+
+
+class Deliver:
+    """Messages for a consumer. The edge owes a Grant of `cost` bytes once they are on their way.
+
+    cost = run.nbytes + len(run) * overhead of the consumer. The run may be shared with other consumers:
+    render it once (run.parts).
+    """
+
+    __slots__ = ("consumer", "cost", "run")
+
+    def __init__(self, consumer: int, run: Run, cost: int) -> None:
+        self.consumer = consumer
+        self.run = run
+        self.cost = cost
+
+
+class Done:
+    """Request `seq` of `session` has been carried out, and is durable where that was asked for."""
+
+    __slots__ = ("seq", "session")
+
+    def __init__(self, session: int, seq: int) -> None:
+        self.session = session
+        self.seq = seq
+
+
+class Refused:
+    """Request `seq` of `session` was not carried out; nothing of it happened. Sent also when seq is 0."""
+
+    __slots__ = ("code", "detail", "seq", "session")
+
+    def __init__(self, session: int, seq: int, code: Code, detail: str = "") -> None:
+        self.session = session
+        self.seq = seq
+        self.code = code
+        self.detail = detail
+
+
+class ConsumerClosed:
+    """The owner ended this consumer (queue deleted, slow consumer, …)."""
+
+    __slots__ = ("consumer", "detail", "reason")
+
+    def __init__(self, consumer: int, reason: Reason, detail: str = "") -> None:
+        self.consumer = consumer
+        self.reason = reason
+        self.detail = detail
+
+
+class BrowseEnd:
+    """A browsing consumer has seen everything there was."""
+
+    __slots__ = ("consumer",)
+
+    def __init__(self, consumer: int) -> None:
+        self.consumer = consumer
+
+
+class Move:
+    """The engine asks its owner to publish `run` to `address` (dead letter, expiry) and, in the same atomic log
+    group, to settle `ids` of `queue` in `slot` (run.ids are those of the source; the target numbers anew).
+    Until then the engine keeps the messages out of sight: neither ready nor held by a consumer."""
+
+    __slots__ = ("address", "ids", "queue", "run", "slot")
+
+    def __init__(self, slot: int, queue: int, ids: Sequence[int], address: str, run: Run) -> None:
+        self.slot = slot
+        self.queue = queue
+        self.ids = ids
+        self.address = address
+        self.run = run
+
+
+class Fetch:
+    """The engine wants these journal positions read back (a page of a queue larger than its memory)."""
+
+    __slots__ = ("positions", "queue", "slot")
+
+    def __init__(self, slot: int, queue: int, positions: Sequence[int]) -> None:
+        self.slot = slot
+        self.queue = queue
+        self.positions = positions
+
+
+class Turn:
+    """What one turn of a slot's owner collects. The owner makes it, the engine fills it.
+
+    now       epoch milliseconds, the only clock the engine knows.
+    number    number of the commit that will hold this turn's `appends`; what depends on it is held back by
+              the engine until `release(number)`.
+    effects   may be told at once, in order.    appends   to be journalled, in order.
+    fetches, moves   work for the owner (see there).
+    """
+
+    __slots__ = ("appends", "effects", "fetches", "moves", "now", "number")
+
+    def __init__(self, now: int, number: int) -> None:
+        self.now = now
+        self.number = number
+        self.effects: list[Effect] = []
+        self.appends: list[LogRecord] = []
+        self.fetches: list[Fetch] = []
+        self.moves: list[Move] = []
+
+
+Effect = Deliver | Done | Refused | ConsumerClosed | BrowseEnd

@@ -1,0 +1,116 @@
+"""The one catalogue of errors: `error-code` header, `message` header, help for people.
+
+Tree: BrokerError → ProtocolViolation (the peer broke a rule), RefusedError (we cannot do it),
+ConfigError (settings), JournalError → CorruptJournal, JournalFull, JournalDead.
+
+Rule: a code is never renumbered or reused. Texts tell the reader what to change; they never hold
+passcodes, stack traces or paths of ours.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from .reasons import Reason
+
+
+class Code(Enum):
+    """(number, `message` header text, close reason). The name is stable and shown in docs/errors.md."""
+
+    MALFORMED_FRAME = (1001, "Malformed frame", Reason.PROTOCOL_ERROR)
+    UNKNOWN_COMMAND = (1002, "Unknown command", Reason.PROTOCOL_ERROR)
+    BAD_ESCAPE = (1003, "Undefined escape sequence in a header", Reason.PROTOCOL_ERROR)
+    BAD_CONTENT_LENGTH = (1004, "Invalid content-length", Reason.PROTOCOL_ERROR)
+    MISSING_NUL = (1005, "Frame does not end with NUL where content-length says", Reason.PROTOCOL_ERROR)
+    BODY_NOT_ALLOWED = (1006, "This command may not have a body", Reason.PROTOCOL_ERROR)
+    NOT_UTF8 = (1007, "Headers are not UTF-8", Reason.PROTOCOL_ERROR)
+    FRAME_TOO_LARGE = (1008, "Frame too large", Reason.FRAME_TOO_LARGE)
+    TOO_MANY_HEADERS = (1009, "Too many headers", Reason.HEADER_TOO_LARGE)
+    HEADER_TOO_LONG = (1010, "Header too long", Reason.HEADER_TOO_LARGE)
+    COMMAND_TOO_LONG = (1011, "Command too long", Reason.HEADER_TOO_LARGE)
+    TLS_ON_PLAIN_PORT = (1012, "This port speaks plain STOMP, not TLS", Reason.TLS_ON_PLAIN_PORT)
+    HTTP_ON_STOMP_PORT = (1013, "This port speaks STOMP, not HTTP", Reason.HTTP_ON_STOMP_PORT)
+    NOT_CONNECTED = (1101, "Connection has not been established", Reason.PROTOCOL_ERROR)
+    ALREADY_CONNECTED = (1102, "Already connected", Reason.PROTOCOL_ERROR)
+    VERSION_MISMATCH = (1103, "Stomp versions not supported", Reason.PROTOCOL_ERROR)
+    BAD_HEARTBEAT = (1104, "Invalid heart-beat", Reason.PROTOCOL_ERROR)
+    AFTER_DISCONNECT = (1105, "Frame after DISCONNECT", Reason.PROTOCOL_ERROR)
+    LOGIN_FAILED = (1201, "Login failed", Reason.LOGIN_FAILED)
+    LOGIN_TIMEOUT = (1202, "No CONNECT in time", Reason.LOGIN_TIMEOUT)
+    NOT_ALLOWED = (1203, "Not allowed", Reason.REFUSED)
+    MISSING_HEADER = (1301, "Missing header", Reason.PROTOCOL_ERROR)
+    BAD_HEADER = (1302, "Invalid header value", Reason.PROTOCOL_ERROR)
+    BAD_DESTINATION = (1303, "Invalid destination", Reason.REFUSED)
+    NO_SUCH_DESTINATION = (1304, "Destination does not exist", Reason.REFUSED)
+    ROUTING_MISMATCH = (1305, "Routing type not supported by the address", Reason.REFUSED)
+    DUPLICATE_SUBSCRIPTION = (1306, "There already is a subscription with this id", Reason.PROTOCOL_ERROR)
+    NO_SUCH_SUBSCRIPTION = (1307, "No such subscription", Reason.PROTOCOL_ERROR)
+    BAD_ACK_MODE = (1308, "Invalid ack mode", Reason.PROTOCOL_ERROR)
+    NO_SUCH_DELIVERY = (1309, "No such message to acknowledge", Reason.REFUSED)
+    BAD_SELECTOR = (1310, "Invalid selector", Reason.REFUSED)
+    CLIENT_ID_REQUIRED = (1311, "A durable subscription needs a client-id on CONNECT", Reason.REFUSED)
+    SUBSCRIPTION_IN_USE = (1312, "Durable subscription has other consumers", Reason.REFUSED)
+    SUBSCRIPTION_CONFLICT = (1313, "Durable subscription exists with other settings", Reason.REFUSED)
+    NO_SUCH_TRANSACTION = (1401, "No such transaction", Reason.PROTOCOL_ERROR)
+    DUPLICATE_TRANSACTION = (1402, "Transaction already begun", Reason.PROTOCOL_ERROR)
+    CONNECTION_LIMIT = (1501, "Too many connections", Reason.CONNECTION_LIMIT)
+    SUBSCRIPTION_LIMIT = (1502, "Too many subscriptions", Reason.SUBSCRIPTION_LIMIT)
+    TRANSACTION_LIMIT = (1503, "Transaction limit exceeded", Reason.TRANSACTION_LIMIT)
+    SLOW_CONSUMER = (1504, "Client does not read its messages", Reason.SLOW_CONSUMER)
+    FRAME_TIMEOUT = (1505, "Frame not finished in time", Reason.FRAME_TIMEOUT)
+    HEARTBEAT_MISSED = (1506, "No data within the promised heart-beat", Reason.HEARTBEAT_MISSED)
+    HEARTBEAT_FLOOD = (1507, "Too many empty lines", Reason.HEARTBEAT_FLOOD)
+    MESSAGE_TOO_LARGE = (1508, "Message too large", Reason.REFUSED)
+    DISK_FULL = (1601, "No space left on the broker's disk", Reason.REFUSED)
+    OWNER_STOPPED = (1602, "The owner of this destination has stopped", Reason.OWNER_STOPPED)
+    QUEUE_DELETED = (1603, "The queue was deleted", Reason.QUEUE_DELETED)
+    SHUTDOWN = (1604, "The broker is stopping", Reason.SHUTDOWN)
+    INTERNAL = (1699, "Internal error", Reason.INTERNAL)
+
+    def __init__(self, number: int, text: str, reason: Reason) -> None:
+        self.number = number
+        self.text = text
+        self.reason = reason
+
+
+class BrokerError(Exception):
+    """Root of everything this package raises on purpose."""
+
+
+class ProtocolViolation(BrokerError):
+    """The peer broke a rule of its protocol version. `receipt`: raw receipt id of the frame, if known."""
+
+    def __init__(self, code: Code, detail: str = "", receipt: bytes | None = None) -> None:
+        super().__init__(f"{code.text}: {detail}" if detail else code.text)
+        self.code = code
+        self.detail = detail
+        self.receipt = receipt
+
+
+class RefusedError(BrokerError):
+    """A well-formed request that cannot be carried out."""
+
+    def __init__(self, code: Code, detail: str = "") -> None:
+        super().__init__(f"{code.text}: {detail}" if detail else code.text)
+        self.code = code
+        self.detail = detail
+
+
+class ConfigError(BrokerError):
+    """A setting is unknown, of the wrong type, or contradicts another; the text names it and the fix."""
+
+
+class JournalError(BrokerError):
+    """Root of what the journal raises."""
+
+
+class CorruptJournal(JournalError):
+    """Bytes that were once synced do not check: refuse to start; `stampede journal verify|repair` helps."""
+
+
+class JournalFull(JournalError):
+    """No space: sends are refused, settling goes on from the reserve."""
+
+
+class JournalDead(JournalError):
+    """A write or sync failed with EIO: the owner stops and never tries the same file again."""

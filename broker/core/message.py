@@ -1,0 +1,125 @@
+"""Runs: how messages travel and rest. There is no object per message.
+
+Rule: a run is immutable once published, except for `position` (set by the journal) and the render
+caches (`parts`, which belong to the edge). Must not know who sends, stores or renders it.
+
+A *run* is a list of messages that share everything but their bytes: address, durability, priority,
+expiry. The bytes of message i are `lines + records[i]`; together they are exactly what stands in a
+STOMP 1.2 MESSAGE frame behind the server's own headers: header lines (each ended by LF, escaped as in
+STOMP 1.2, reserved names removed), one empty line, the body, NUL. Where the cut between `lines` and
+`records[i]` lies is the producer's affair: `lines` may hold the whole header block including the empty
+line (all messages of the run have the same headers), a part of it, or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+DURABLE: Final = 1
+"""Survives a restart: journalled and synced before anybody hears of it."""
+ESCAPED: Final = 2
+"""Some header line holds a backslash: 1.0 and 1.1 subscribers need it rewritten."""
+TEXT: Final = 4
+"""The sender gave no content-length (Artemis maps such a 1.0 message to text)."""
+REDELIVERED: Final = 8
+"""May have been delivered before (a crash hides whether it was)."""
+TRANSIENT: Final = 16
+"""In the journal only because memory was short: forgotten at restart."""
+BLOB: Final = 32
+"""The body lies in a file (`blob`); the run has one message and records[0] ends with the empty line."""
+
+DEFAULT_PRIORITY: Final = 4
+
+
+class Blob:
+    """A body kept in a file of its own. `length` in bytes, without NUL."""
+
+    __slots__ = ("id", "length")
+
+    def __init__(self, id: int, length: int) -> None:
+        self.id = id
+        self.length = length
+
+    def __repr__(self) -> str:
+        return f"Blob({self.id}, {self.length})"
+
+
+class Run:
+    """Messages with consecutive places in one queue (see the head of this file).
+
+    ids       message ids, same length as records: a `range` for fresh runs (consecutive), a list for
+              messages that came back. Empty (`NO_IDS`) until the engine has numbered them.
+    nbytes    sum(len(records[i])) + len(records) * len(lines)  (+ the blob's length)
+    expires   epoch milliseconds, 0 = never.    time   epoch milliseconds when the broker took it.
+    attempts  how often each of these messages was delivered before (0 = never, as far as is known).
+    position  where the journal holds it; 0 = nowhere.
+    parts     render cache of the edge: b"<id>\\n" + lines + records[i] for each i, or None.
+    """
+
+    __slots__ = (
+        "attempts", "blob", "expires", "flags", "ids", "lines", "nbytes",
+        "parts", "position", "priority", "records", "time",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        ids: Sequence[int],
+        lines: bytes,
+        records: list[bytes],
+        nbytes: int,
+        flags: int = 0,
+        priority: int = DEFAULT_PRIORITY,
+        expires: int = 0,
+        time: int = 0,
+        attempts: int = 0,
+        position: int = 0,
+        blob: Blob | None = None,
+    ) -> None:
+        self.ids = ids
+        self.lines = lines
+        self.records = records
+        self.nbytes = nbytes
+        self.flags = flags
+        self.priority = priority
+        self.expires = expires
+        self.time = time
+        self.attempts = attempts
+        self.position = position
+        self.blob = blob
+        self.parts: list[bytes] | None = None
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def __repr__(self) -> str:
+        return f"Run(ids={self.ids!r}, n={len(self.records)}, nbytes={self.nbytes}, flags={self.flags})"
+
+    def size_of(self, index: int) -> int:
+        """Bytes of message `index`: headers, empty line, body and NUL."""
+        blob = self.blob.length + 1 if self.blob else 0
+        return len(self.lines) + len(self.records[index]) + blob
+
+    def cut(self, index: slice) -> Run:
+        """The messages at `index` as a run of their own. Bytes are shared, never copied."""
+        records = self.records[index]
+        blob = self.blob.length + 1 if self.blob and records else 0
+        part = Run(
+            self.ids[index],
+            self.lines,
+            records,
+            sum(map(len, records)) + len(records) * len(self.lines) + blob,
+            self.flags,
+            self.priority,
+            self.expires,
+            self.time,
+            self.attempts,
+            self.position,
+            self.blob,
+        )
+        if self.parts is not None:
+            part.parts = self.parts[index]
+        return part
+
+
+NO_IDS: Final[range] = range(0)

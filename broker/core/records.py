@@ -1,0 +1,84 @@
+"""What the engine writes to the log. The journal gives each record its bytes, its lsn and its position.
+
+Rule: a record says what happened, completely: replaying the records of a slot in order rebuilds the
+slot, whatever the settings are by then (a routed run names its queues, a settle names its ids).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .message import Run
+
+
+class RunRecord:
+    """Messages were accepted. `queues`: the queues that got them (ids of this slot).
+
+    dispatched   the queues had consumers waiting when this was written, so that the messages may have been
+                 delivered right after the commit: after a crash they count as `redelivered`.
+    run.position is set when the journal has placed it. Transient runs (run.flags & TRANSIENT) are paged-out
+    memory: dropped at recovery. `address` is the address's name; `dedup` the producer token, if any.
+    """
+
+    __slots__ = ("address", "dedup", "dispatched", "queues", "run", "slot")
+
+    def __init__(
+        self,
+        slot: int,
+        address: str,
+        queues: Sequence[int],
+        run: Run,
+        dispatched: bool = False,
+        dedup: tuple[int, int] | None = None,
+    ) -> None:
+        self.slot = slot
+        self.address = address
+        self.queues = queues
+        self.run = run
+        self.dispatched = dispatched
+        self.dedup = dedup
+
+
+class SettleRecord:
+    """Messages left a queue for good: acknowledged, expired, dead-lettered, purged.
+
+    spans      (first id, last id) inclusive, ascending, not overlapping.
+    durable    False: only transient runs are meant; the journal adjusts its books and writes nothing.
+    """
+
+    __slots__ = ("durable", "queue", "slot", "spans")
+
+    def __init__(self, slot: int, queue: int, spans: list[tuple[int, int]], durable: bool = True) -> None:
+        self.slot = slot
+        self.queue = queue
+        self.spans = spans
+        self.durable = durable
+
+
+class MetaRecord:
+    """A change of the slot's small state (queues, delivery counts, dispatch marks). Written as JSON.
+
+    `kind` names it for the engine's own replay (engine/state.py lists them); the journal only keeps it, and
+    drops all older ones when a new segment begins with the engine's full snapshot of such records.
+    """
+
+    __slots__ = ("data", "kind", "slot")
+
+    def __init__(self, slot: int, kind: str, data: dict[str, Any]) -> None:
+        self.slot = slot
+        self.kind = kind
+        self.data = data
+
+
+class GroupRecord:
+    """Several records that count together or not at all (a transaction; slots may differ)."""
+
+    __slots__ = ("records", "slot")
+
+    def __init__(self, slot: int, records: list[RunRecord | SettleRecord | MetaRecord]) -> None:
+        self.slot = slot
+        self.records = records
+
+
+LogRecord = RunRecord | SettleRecord | MetaRecord | GroupRecord

@@ -1,0 +1,1 @@
+"""The only modules that ask the operating system for time, files or randomness."""

@@ -1,0 +1,112 @@
+"""Files, twelve verbs. Rule: nobody else opens, writes or renames files of the data folder.
+
+Tests replace `Files` by a simulated disk that loses, tears and reorders whatever was not synced.
+All verbs raise OSError; what an errno means is decided by the caller (journal/store.py).
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol
+
+
+class File(Protocol):
+    """An open file. Offsets and sizes in bytes."""
+
+    def pread(self, n: int, offset: int) -> bytes: ...
+    def pwrite(self, data: bytes, offset: int) -> int:
+        """May write less than asked (the count is returned), like the system call."""
+        ...
+
+    def sync(self) -> None:
+        """fdatasync: data and size are on stable storage when it returns. Never retry one that failed."""
+        ...
+
+    def truncate(self, size: int) -> None: ...
+    def size(self) -> int: ...
+    def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """A folder tree."""
+
+    def open(self, path: str, create: bool = False) -> File:
+        """Read/write. `create`: must not exist yet."""
+        ...
+
+    def rename(self, old: str, new: str) -> None: ...
+    def remove(self, path: str) -> None: ...
+    def listdir(self, path: str) -> list[str]:
+        """Names, sorted. A folder that does not exist is empty."""
+        ...
+
+    def mkdir(self, path: str) -> None:
+        """With parents; no error when it exists."""
+        ...
+
+    def sync_dir(self, path: str) -> None:
+        """Makes creations, renames and removals in the folder durable."""
+        ...
+
+    def free_bytes(self, path: str) -> int: ...
+
+
+class OsFile:
+    """A real file."""
+
+    __slots__ = ("fd",)
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+
+    def pread(self, n: int, offset: int) -> bytes:
+        return os.pread(self.fd, n, offset)
+
+    def pwrite(self, data: bytes, offset: int) -> int:
+        return os.pwrite(self.fd, data, offset)
+
+    def sync(self) -> None:
+        os.fdatasync(self.fd)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self.fd, size)
+
+    def size(self) -> int:
+        return os.fstat(self.fd).st_size
+
+    def close(self) -> None:
+        os.close(self.fd)
+
+
+class OsFiles:
+    """The real file system."""
+
+    def open(self, path: str, create: bool = False) -> OsFile:
+        flags = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if create else 0)
+        return OsFile(os.open(path, flags, 0o600))
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new)
+
+    def remove(self, path: str) -> None:
+        os.unlink(path)
+
+    def listdir(self, path: str) -> list[str]:
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+
+    def mkdir(self, path: str) -> None:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+
+    def sync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def free_bytes(self, path: str) -> int:
+        stat = os.statvfs(path)
+        return stat.f_bavail * stat.f_frsize
