@@ -14,9 +14,12 @@ MIB = 1024 * KIB
 GIB = 1024 * MIB
 
 
-def setting(default: Any, unit: str, help: str, why: str = "") -> Any:
-    """A dataclass field that can explain itself."""
-    return field(default=default, metadata={"unit": unit, "help": help, "why": why})
+def setting(
+    default: Any, unit: str, help: str, why: str = "", *, least: float | None = None, most: float | None = None
+) -> Any:
+    """A dataclass field that can explain itself. `least`, `most`: bounds where those of the unit do not fit
+    (see config/values.py: ports -1 … 65535, fractions 0 … 1, other numbers at least 1, or the default if lower)."""
+    return field(default=default, metadata={"unit": unit, "help": help, "why": why, "least": least, "most": most})
 
 
 def group(cls: type) -> Any:
@@ -38,9 +41,7 @@ class WireSettings:
         64 * KIB, "bytes", "largest body of any frame but SEND/MESSAGE", "1.2 forbids such bodies; 1.0/1.1 allow them"
     )
     max_headers: int = setting(100, "headers", "most headers of one frame", "RabbitMQ's bound; real clients use < 30")
-    max_header_bytes: int = setting(
-        10 * KIB, "bytes", "longest single header line", "ActiveMQ's bound (10,240)"
-    )
+    max_header_bytes: int = setting(10 * KIB, "bytes", "longest single header line", "ActiveMQ's bound (10,240)")
     max_header_block_bytes: int = setting(
         64 * KIB, "bytes", "all headers of a frame together", "held in memory until the blank line comes"
     )
@@ -65,36 +66,87 @@ class EdgeSettings:
     tls_cert_file: str = setting("", "path", "PEM certificate chain; re-read when the file changes")
     tls_key_file: str = setting("", "path", "PEM private key")
     tls_client_ca_file: str = setting("", "path", "PEM CAs that client certificates must chain to (mutual TLS)")
-    tls_reload_s: float = setting(5.0, "seconds", "how often the certificate files are looked at", "rotation by cert-manager takes effect without a restart")
+    tls_reload_s: float = setting(
+        5.0,
+        "seconds",
+        "how often the certificate files are looked at",
+        "rotation by cert-manager takes effect without a restart",
+        least=0.1,
+    )
     ws_path: str = setting("", "URL path", "only this path upgrades to WebSocket; empty: any")
-    ws_allowed_origins: str = setting("", "list", "comma list of Origin values that may connect; empty: same host, or loopback")
-    ws_max_message_bytes: int = setting(1 * MIB, "bytes", "largest WebSocket frame payload", "larger STOMP frames may span several")
+    ws_allowed_origins: str = setting(
+        "", "list", "comma list of Origin values that may connect; empty: same host, or loopback"
+    )
+    ws_max_message_bytes: int = setting(
+        1 * MIB, "bytes", "largest WebSocket frame payload", "larger STOMP frames may span several"
+    )
     max_connections: int = setting(20_000, "connections", "of this process", "about 6 KiB each")
-    max_connections_per_ip: int = setting(20_000, "connections", "from one client address", "lower it where clients are not behind a proxy")
-    max_subscriptions: int = setting(10_000, "subscriptions", "of one connection", "a browser has < 100, a bridge thousands")
+    max_connections_per_ip: int = setting(
+        20_000, "connections", "from one client address", "lower it where clients are not behind a proxy"
+    )
+    max_subscriptions: int = setting(
+        10_000, "subscriptions", "of one connection", "a browser has < 100, a bridge thousands"
+    )
     max_transactions: int = setting(100, "transactions", "open at once on one connection", "RabbitMQ allows 16")
-    max_transaction_frames: int = setting(10_000, "frames", "in one transaction", "applied in one turn: longer ones would stall others")
+    max_transaction_frames: int = setting(
+        10_000, "frames", "in one transaction", "applied in one turn: longer ones would stall others"
+    )
     max_transaction_bytes: int = setting(64 * MIB, "bytes", "in one transaction", "held in memory until COMMIT")
-    max_outbox_bytes: int = setting(64 * MIB, "bytes", "waiting for one slow socket", "then the connection is closed as slow_consumer")
-    consumer_room_bytes: int = setting(1 * MIB, "bytes", "under way to one consumer's socket", "the rest stays in the queue")
-    consumer_window_bytes: int = setting(-1, "bytes", "default unacknowledged bytes per client/client-individual consumer; -1: only consumer_window_messages")
-    consumer_window_messages: int = setting(1000, "messages", "default unacknowledged messages per client/client-individual consumer; -1: unlimited", "ActiveMQ's prefetch for queues")
+    max_outbox_bytes: int = setting(
+        64 * MIB, "bytes", "waiting for one slow socket", "then the connection is closed as slow_consumer"
+    )
+    consumer_room_bytes: int = setting(
+        1 * MIB, "bytes", "under way to one consumer's socket", "the rest stays in the queue"
+    )
+    consumer_window_bytes: int = setting(
+        -1,
+        "bytes",
+        "default unacknowledged bytes per client/client-individual consumer; -1: only consumer_window_messages",
+    )
+    consumer_window_messages: int = setting(
+        1000,
+        "messages",
+        "default unacknowledged messages per client/client-individual consumer; -1: unlimited",
+        "ActiveMQ's prefetch for queues",
+        least=-1,
+    )
     login_timeout_s: float = setting(10.0, "seconds", "from accept to CONNECTED", "RabbitMQ's value")
-    frame_timeout_s: float = setting(60.0, "seconds", "without progress inside a frame that has begun", "ends slow loris attacks; a slow uplink still makes progress")
-    max_eol_per_s: int = setting(10_000, "empty lines/s", "heart-beat bytes from one client", "a heart-beat is one byte per interval")
-    heartbeat_min_ms: int = setting(500, "milliseconds", "shortest heart-beat the broker promises to send", "Artemis' bound")
-    heartbeat_tolerance: float = setting(2.0, "factor", "silent longer than this × the promised interval: closed", "the specs ask for an error margin; Artemis uses 2.0")
-    default_heartbeat: str = setting("0,0", "ms,ms", "assumed for clients that send no heart-beat header (Fuse: transport.defaultHeartBeat)")
+    frame_timeout_s: float = setting(
+        60.0,
+        "seconds",
+        "without progress inside a frame that has begun",
+        "ends slow loris attacks; a slow uplink still makes progress",
+    )
+    max_eol_per_s: int = setting(
+        10_000, "empty lines/s", "heart-beat bytes from one client", "a heart-beat is one byte per interval"
+    )
+    heartbeat_min_ms: int = setting(
+        500, "milliseconds", "shortest heart-beat the broker promises to send", "Artemis' bound", least=1
+    )
+    heartbeat_tolerance: float = setting(
+        2.0,
+        "factor",
+        "silent longer than this × the promised interval: closed",
+        "the specs ask for an error margin; Artemis uses 2.0",
+        least=1,
+    )
+    default_heartbeat: str = setting(
+        "0,0", "ms,ms", "assumed for clients that send no heart-beat header (Fuse: transport.defaultHeartBeat)"
+    )
     server_header: bool = setting(True, "yes/no", "send the `server` header in CONNECTED")
-    users_file: str = setting("", "path", "users and argon2 hashes (see `stampede user add`); empty: DATA/users.toml if it exists")
-    drain_timeout_s: float = setting(10.0, "seconds", "at SIGTERM: how long to finish what is in flight")
+    users_file: str = setting(
+        "", "path", "users and argon2 hashes (see `stampede user add`); empty: DATA/users.toml if it exists"
+    )
+    drain_timeout_s: float = setting(10.0, "seconds", "at SIGTERM: how long to finish what is in flight", least=0)
 
 
 @dataclass(frozen=True, slots=True)
 class AddressSettings:
     """What an address does; `match` patterns pick them (more in a later release)."""
 
-    max_delivery_attempts: int = setting(10, "deliveries", "then to the dead letter address; -1: never", "Artemis' value")
+    max_delivery_attempts: int = setting(
+        10, "deliveries", "then to the dead letter address; -1: never", "Artemis' value", least=-1
+    )
     redelivery_delay_ms: int = setting(0, "milliseconds", "wait before a NACKed message is delivered again")
     redelivery_multiplier: float = setting(1.0, "factor", "delay grows by this per attempt")
     max_redelivery_delay_ms: int = setting(0, "milliseconds", "upper bound of the delay; 0: 10 × redelivery_delay_ms")
@@ -103,28 +155,61 @@ class AddressSettings:
     auto_create: bool = setting(True, "yes/no", "SEND and SUBSCRIBE create addresses and queues")
     auto_delete: bool = setting(True, "yes/no", "auto-created queues go when empty and unused")
     auto_delete_delay_ms: int = setting(0, "milliseconds", "how long they must have been unused")
-    default_routing: str = setting("ANYCAST", "ANYCAST|MULTICAST", "for destinations that do not say", "what people expect of a plain name")
+    default_routing: str = setting(
+        "ANYCAST", "ANYCAST|MULTICAST", "for destinations that do not say", "what people expect of a plain name"
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
     """Queues in memory."""
 
-    queue_memory_bytes: int = setting(4 * MIB, "bytes", "of one queue kept in memory; the rest is read back from the journal")
+    queue_memory_bytes: int = setting(
+        4 * MIB, "bytes", "of one queue kept in memory; the rest is read back from the journal"
+    )
     page_bytes: int = setting(256 * KIB, "bytes", "read back at a time", "large enough to be cheaper than live traffic")
-    mark_messages: int = setting(16_384, "messages", "how far ahead delivery is announced to the journal", "after a crash at most so many are marked redelivered without need")
+    mark_messages: int = setting(
+        16_384,
+        "messages",
+        "how far ahead delivery is announced to the journal",
+        "after a crash at most so many are marked redelivered without need",
+    )
     address: AddressSettings = group(AddressSettings)
-    addresses: dict[str, Any] = field(default_factory=dict, metadata={"unit": "table", "help": "per address: name or pattern (`*` one word, `#` rest) = table of the settings above", "why": ""})
+    addresses: dict[str, Any] = field(
+        default_factory=dict,
+        metadata={
+            "unit": "table",
+            "help": "per address: name or pattern (`*` one word, `#` rest) = table of the settings above",
+            "why": "",
+        },
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class JournalSettings:
     """The log on disk."""
 
-    segment_bytes: int = setting(64 * MIB, "bytes", "size of a segment file", "zero-filled ahead, so that a sync needs no metadata")
-    max_inflight_bytes: int = setting(32 * MIB, "bytes", "accepted but not yet synced; above it producers are paused", "bounds memory when the disk is slower than the clients")
+    segment_bytes: int = setting(
+        64 * MIB,
+        "bytes",
+        "size of a segment file",
+        "zero-filled ahead, so that a sync needs no metadata",
+        least=64 * KIB,
+    )
+    max_inflight_bytes: int = setting(
+        32 * MIB,
+        "bytes",
+        "accepted but not yet synced; above it producers are paused",
+        "bounds memory when the disk is slower than the clients",
+    )
     compact_below: float = setting(0.25, "fraction", "a segment with fewer live bytes is rewritten and freed")
-    min_free_bytes: int = setting(256 * MIB, "bytes", "below it SEND is refused, settling goes on", "room for acknowledgements so that consumers can free space")
+    min_free_bytes: int = setting(
+        256 * MIB,
+        "bytes",
+        "below it SEND is refused, settling goes on",
+        "room for acknowledgements so that consumers can free space",
+        least=0,
+    )
     sync: bool = setting(True, "yes/no", "fdatasync before a receipt; `no` only for experiments")
 
 
@@ -140,7 +225,9 @@ class AdminSettings:
 class LogSettings:
     """Logging."""
 
-    level: str = setting("INFO", "DEBUG|INFO|WARNING|ERROR", "DEBUG logs every frame with client address and connection id")
+    level: str = setting(
+        "INFO", "DEBUG|INFO|WARNING|ERROR", "DEBUG logs every frame with client address and connection id"
+    )
     format: str = setting("text", "text|json", "one line per event")
 
 
