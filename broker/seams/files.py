@@ -51,6 +51,19 @@ class Files(Protocol):
     def free_bytes(self, path: str) -> int: ...
 
 
+def read_whole(path: str) -> bytes:
+    """A small file that is only read: configuration, certificates. It may lie on a read-only mount, which `open`
+    (read/write) would refuse. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        pieces = []
+        while piece := os.read(fd, 1 << 16):
+            pieces.append(piece)
+        return b"".join(pieces)
+    finally:
+        os.close(fd)
+
+
 class OsFile:
     """A real file."""
 
