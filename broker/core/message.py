@@ -104,7 +104,7 @@ class Run:
         """The messages at `index` as a run of their own. Bytes are shared, never copied."""
         records = self.records[index]
         blob = self.blob.length + 1 if self.blob and records else 0
-        part = Run(
+        return Run(
             self.ids[index],
             self.lines,
             records,
@@ -117,9 +117,6 @@ class Run:
             self.position,
             self.blob,
         )
-        if self.parts is not None:
-            part.parts = self.parts[index]
-        return part
 
 
 NO_IDS: Final[range] = range(0)

@@ -1,0 +1,1 @@
+"""How edges reach owners. Rule: moves commands and effects; decides nothing."""

@@ -1,0 +1,173 @@
+"""`stampede serve`: edge and owner in one process, one data folder, nothing else needed.
+
+Rule: only wiring and life cycle. Start: recover, listen, say so. SIGTERM: stop accepting, answer what is in
+flight, tell clients, close the journal cleanly.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable
+
+from broker import __version__
+from broker.admin.server import AdminServer
+from broker.config.settings import Settings
+from broker.core.errors import BrokerError, ConfigError
+from broker.edge.auth import make_authenticator
+from broker.edge.edge import Edge
+from broker.edge.listener import Listeners
+from broker.edge.timers import Beats
+from broker.journal.journal import Journal
+from broker.link.local import LocalOwner
+from broker.owner.io_thread import IoThread
+from broker.owner.shard import Shard
+from broker.seams.clock import SystemClock
+from broker.seams.entropy import token
+from broker.seams.files import OsFiles
+
+log = logging.getLogger("stampede")
+
+MAINTAIN_S = 1.0
+"""How often the journal may free space when nothing forces it to."""
+
+
+class Standalone:
+    """One broker in this process and loop. Usable as a library: start(), ports, stop()."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.loop = asyncio.get_running_loop()
+        self.clock = SystemClock()
+        self.failed: asyncio.Future[str] = self.loop.create_future()
+        self._threads = [IoThread(self.loop, name) for name in ("journal", "page-in", "bodies", "prepare")]
+        self._alarm: asyncio.TimerHandle | None = None
+        self._maintain: asyncio.TimerHandle | None = None
+        self._ready = False
+
+    async def start(self) -> None:
+        """Recovers and listens. Raises BrokerError with a text for people."""
+        settings = self.settings
+        commit, page_in, bodies, prepare = self._threads
+        self.journal = await asyncio.to_thread(
+            Journal.open, OsFiles(), os.path.join(settings.data, "journal"), settings.journal
+        )
+        self._prepare_io = prepare
+        self.shard = Shard(settings, self.journal, self.clock, commit, page_in, self.loop.call_soon, self._set_alarm)
+        self.auth = make_authenticator(settings)
+        self.beats = Beats(self.loop)
+        self.port = LocalOwner(self.shard, bodies)
+        self.edge = Edge(settings, self.port, self.clock, self.beats, self.auth, token(4))
+        self.shard.recover()
+        self.listeners = Listeners(self.edge, settings, self.loop, open_to_all=self.auth.has_users)
+        await self.listeners.start()
+        self.admin = AdminServer(settings.admin, [self.edge, self.shard], self._readiness)
+        self._ready = True
+        self._maintain_soon(MAINTAIN_S)
+
+    async def start_admin(self) -> None:
+        """After the STOMP ports, because its libraries take a while to load."""
+        await self.admin.start()
+
+    async def stop(self) -> None:
+        """Finishes what is in flight, within drain_timeout_s."""
+        self._ready = False
+        self.listeners.stop_accepting()
+        drained: asyncio.Future[None] = self.loop.create_future()
+        self.edge.drain(lambda: drained.done() or drained.set_result(None))
+        try:
+            await asyncio.wait_for(drained, self.settings.edge.drain_timeout_s)
+        except TimeoutError:
+            self.edge.cut_off()
+        idle: asyncio.Future[None] = self.loop.create_future()
+        self.shard.when_idle(lambda: idle.done() or idle.set_result(None))
+        try:
+            await asyncio.wait_for(idle, self.settings.edge.drain_timeout_s)
+        except TimeoutError:
+            log.warning("stopping with a commit under way; the journal will be recovered at the next start")
+        for timer in (self._alarm, self._maintain):
+            if timer is not None:
+                timer.cancel()
+        self.beats.stop()
+        await self.listeners.close()
+        await self.admin.stop()
+        for thread in self._threads:
+            await asyncio.to_thread(thread.stop)
+        self.journal.close(clean=not self.shard.stopped and idle.done() and not idle.cancelled())
+
+    def _readiness(self) -> tuple[bool, dict[str, str]]:
+        if self.shard.stopped:
+            return False, {"owner": self.shard.stopped}
+        return self._ready, {"owner": "ok" if self._ready else "starting or stopping"}
+
+    def _set_alarm(self, at_ms: int, callback: Callable[[], None]) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+        delay = max(0.0, (at_ms - self.clock.wall_ms()) / 1000)
+        self._alarm = self.loop.call_later(delay, callback)
+
+    def _maintain_soon(self, after: float) -> None:
+        self._maintain = self.loop.call_later(after, self._maintain_step)
+
+    def _maintain_step(self) -> None:
+        more = self.shard.maintain()
+        if self.shard.stopped and not self.failed.done():
+            self.failed.set_result(self.shard.stopped)
+        self._maintain_soon(0.02 if more else MAINTAIN_S)
+
+    def banner(self) -> list[str]:
+        """Where it listens and where the data is."""
+        lines = [f"Stampede {__version__}"]
+        lines += [f"  {name:<22} {where}" for name, where in self.listeners.where()]
+        lines.append(f"  data                   {os.path.abspath(self.settings.data)}")
+        if not self.auth.has_users:
+            lines.append("  no users yet: only this machine can connect (stampede user add NAME opens it to the network)")
+        return lines
+
+
+async def _serve(settings: Settings) -> int:
+    loop = asyncio.get_running_loop()
+    broker = Standalone(settings)
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await broker.start()
+    for line in broker.banner():
+        sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+    # Long-lived objects are many and rarely garbage: look less often (hot path, measured 5–20 %).
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
+    await broker.start_admin()
+    stopping = loop.create_task(stop.wait())
+    await asyncio.wait((stopping, broker.failed), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    log.info("stopping")
+    await broker.stop()
+    return 1 if broker.shard.stopped else 0
+
+
+def run(settings: Settings) -> int:
+    """Runs a standalone broker until SIGTERM or SIGINT; the exit status."""
+    # A busy loop must not hold back the commit thread for the default 5 ms.
+    sys.setswitchinterval(0.0005)
+    try:
+        import uvloop
+    except ImportError:
+        runner = asyncio.Runner()
+    else:
+        runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
+    try:
+        with runner:
+            return runner.run(_serve(settings))
+    except ConfigError as error:
+        sys.stderr.write(f"stampede: {error}\n")
+        return 2
+    except BrokerError as error:
+        sys.stderr.write(f"stampede: {error}\n")
+        return 1

@@ -1,0 +1,71 @@
+"""Plain ACK frames, in bulk: ids are `<handle>-<number>` (see subscription.py).
+
+Rule: neighbours of one consumer become one Settle. An id that is not ours is refused by name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.commands import Settle
+from broker.core.errors import Code, RefusedError
+from broker.wire.events import Acks
+
+from .subscription import Subscription
+
+if TYPE_CHECKING:
+    from .session import Session
+
+
+def acks(session: Session, event: Acks) -> None:
+    """Adds one Settle per stretch of ids with the same handle."""
+    ids = event.ids
+    start, total = 0, len(ids)
+    seq = session.answers.ask(event.receipts) if event.receipts else 0
+    while start < total:
+        handle, _, _ = ids[start].rpartition(b"-")
+        sub = session.handles.get(handle)
+        if sub is None:
+            raise _unknown(ids[start])
+        end = start + 1
+        while end < total and ids[end].startswith(handle) and ids[end].rpartition(b"-")[0] == handle:
+            end += 1
+        if event.subscriptions is not None:
+            _check_subscription(session, sub, event.subscriptions[start:end])
+        skip = len(handle) + 1
+        try:
+            numbers = [int(id[skip:]) for id in ids[start:end]]
+        except ValueError:
+            raise _unknown(ids[start]) from None
+        last = end == total
+        session.batch.append(Settle(sub.slot, session.id, seq if last else 0, sub.consumer, numbers))
+        start = end
+
+
+def _check_subscription(session: Session, sub: Subscription, given: list[bytes]) -> None:
+    """C49: a 1.1 ACK names the subscription, and it must be the right one."""
+    expected = session.raw(sub.id) if sub.id is not None else None
+    for value in set(given):
+        if value != expected:
+            raise RefusedError(
+                Code.NO_SUCH_DELIVERY,
+                f"subscription:{value[:100].decode(errors='replace')} is not the one this message-id was delivered to",
+            )
+
+
+def delivery(session: Session, id: bytes, subscription: str | None) -> tuple[Subscription, int]:
+    """See Session.delivery."""
+    handle, _, number = id.rpartition(b"-")
+    sub = session.handles.get(handle)
+    if sub is None or not number.isdigit():
+        raise _unknown(id)
+    if subscription is not None and session.version.value < "1.2":
+        _check_subscription(session, sub, [session.raw(subscription)])
+    return sub, int(number)
+
+
+def _unknown(id: bytes) -> RefusedError:
+    return RefusedError(
+        Code.NO_SUCH_DELIVERY,
+        f"'{id[:100].decode(errors='replace')}' is not the id of a message this connection holds unacknowledged",
+    )

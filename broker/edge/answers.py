@@ -1,0 +1,80 @@
+"""RECEIPTs in frame order, whatever order the owners answer in.
+
+Rule: every request that somebody waits for gets the next number; answers leave by number.
+Must not know what was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Then = Callable[[], None]
+
+
+class Answers:
+    """Open requests of one session. Memory is bounded by what the client has in flight."""
+
+    __slots__ = ("_answered", "_early", "_last", "_open")
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._answered = 0
+        self._open: dict[int, tuple[list[bytes], Then | None]] = {}
+        self._early: set[int] | None = None
+
+    def ask(self, receipts: list[bytes], then: Then | None = None) -> int:
+        """A number for a request. `then` is called when its turn to be answered has come, after its receipts."""
+        self._last += 1
+        self._open[self._last] = (receipts, then)
+        return self._last
+
+    def more(self, seq: int, receipts: list[bytes]) -> None:
+        """The latest request `seq` has grown by frames with these receipts."""
+        self._open[seq][0].extend(receipts)
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing is open."""
+        return self._last == self._answered
+
+    def when_quiet(self, then: Then) -> None:
+        """Calls back once everything that is open now has been answered; at once when nothing is."""
+        if self.quiet:
+            then()
+            return
+        receipts, earlier = self._open[self._last]
+
+        def both() -> None:
+            if earlier is not None:
+                earlier()
+            then()
+
+        self._open[self._last] = (receipts, both)
+
+    def first_receipt(self, seq: int) -> bytes | None:
+        """The receipt id an ERROR for this request should carry."""
+        entry = self._open.get(seq)
+        return entry[0][0] if entry and entry[0] else None
+
+    def done(self, seq: int) -> tuple[list[bytes], list[Then]]:
+        """Request `seq` is answered. Returns what may be told now: receipt ids and callbacks, in order."""
+        if seq != self._answered + 1:
+            if self._early is None:
+                self._early = set()
+            self._early.add(seq)
+            return [], []
+        receipts, then = self._open.pop(seq)
+        self._answered = seq
+        if not self._early and then is None:
+            return receipts, []
+        out = list(receipts)
+        thens = [then] if then is not None else []
+        early = self._early
+        while early and self._answered + 1 in early:
+            self._answered += 1
+            early.discard(self._answered)
+            more, then = self._open.pop(self._answered)
+            out += more
+            if then is not None:
+                thens.append(then)
+        return out, thens

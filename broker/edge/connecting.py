@@ -1,0 +1,98 @@
+"""CONNECT and STOMP: version, login, heart-beats, CONNECTED.
+
+Rule: nothing else is processed until the login is decided; passcodes are looked at here and forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from broker import __version__
+from broker.core.errors import Code, RefusedError
+from broker.core.reasons import Reason
+from broker.wire.events import Frame
+from broker.wire.versions import SUPPORTED, Version, negotiate
+from broker.wire.writer import connected_frame, error_frame, escape
+
+from . import heartbeat
+
+if TYPE_CHECKING:
+    from .session import Session
+
+SERVER = f"stampede/{__version__}"
+
+
+def escaped(text: str, version: Version) -> bytes:
+    """A header value as `version` writes it."""
+    return escape(text, version).encode()
+
+
+def connect(session: Session, frame: Frame) -> None:
+    """Decides at once when it can, else parks the connection until the login thread has decided."""
+    headers = frame.headers
+    version = negotiate(headers.get("accept-version"))
+    if version is None:
+        _mismatch(session, frame)
+        return
+    auth = session.edge.auth
+    login, passcode = headers.get("login"), headers.get("passcode")
+    principal = auth.try_now(login, passcode)
+    if principal is not None:
+        _accept(session, frame, version, principal.name)
+        return
+    session.park()
+    session.login_task = asyncio.get_running_loop().create_task(_login(session, frame, version, login, passcode))
+
+
+async def _login(session: Session, frame: Frame, version: Version, login: str | None, passcode: str | None) -> None:
+    try:
+        principal = await session.edge.auth.authenticate(login, passcode, session.channel)
+    except RefusedError as refused:
+        session.edge.counters.login_failures += 1
+        session.login_task = None
+        session.fail(refused.code, refused.detail, frame.receipt)
+        return
+    session.login_task = None
+    if not session.closed:
+        _accept(session, frame, version, principal.name)
+        session.flush()
+        session.unpark()
+
+
+def _accept(session: Session, frame: Frame, version: Version, principal: str) -> None:
+    headers = frame.headers
+    edge = session.edge
+    settings = edge.settings.edge
+    session.principal = principal
+    session.client_id = headers.get("client-id", "")
+    session.connected = True
+    session.wire.accept_login(version)
+    edge.counters.logins += 1
+    wanted = headers.get("heart-beat") if version is not Version.V10 else None
+    beat = heartbeat.negotiate(wanted, settings)
+    reply: list[tuple[str, str]] = [("session", f"{edge.boot}-{session.id}")]
+    if version is not Version.V10 or "accept-version" in headers:
+        reply.insert(0, ("version", version.value))
+    if version is not Version.V10:
+        reply.append(("heart-beat", beat.reply))
+        if settings.server_header:
+            reply.append(("server", SERVER))
+    if "request-id" in headers:
+        reply.append(("response-id", headers["request-id"]))
+    if frame.receipt is not None:
+        reply.append(("receipt-id", headers["receipt"]))
+    session.write(connected_frame(reply))
+    session.watch.connected(beat)
+
+
+def _mismatch(session: Session, frame: Frame) -> None:
+    """C25: ERROR with the versions we speak, then close."""
+    supported = ",".join(v.value for v in SUPPORTED)
+    detail = "Supported protocol versions are " + " ".join(f"v{v.value}" for v in SUPPORTED)
+    session.edge.counters.errors["VERSION_MISMATCH"] = session.edge.counters.errors.get("VERSION_MISMATCH", 0) + 1
+    session.write(
+        error_frame(session.version, Code.VERSION_MISMATCH, detail, frame.receipt, [("version", supported)])
+    )
+    session.flush()
+    session.close(Reason.PROTOCOL_ERROR, "VERSION_MISMATCH")

@@ -1,0 +1,208 @@
+"""The edge of one process: all its sessions, and the way back from owners to them.
+
+Rule: effects are handed to sessions in the order they came, then every touched session writes once, then
+rooms are granted back in one submit. Must not know sockets (channels) nor engines (port).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from broker.config.settings import Settings
+from broker.core.commands import Command
+from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Effect, Refused
+from broker.core.errors import Code
+from broker.core.metrics import Metric
+from broker.core.reasons import Reason
+from broker.link.port import OwnerPort
+from broker.seams.clock import Clock
+from broker.wire.memo import Memo
+
+from .auth import Authenticator
+from .channel import Channel
+from .counters import EdgeCounters
+from .route import Routes
+from .session import Session
+from .subscription import Subscription
+from .timers import Beats
+
+log = logging.getLogger("stampede.edge")
+
+
+class Edge:
+    """See the head of this file. `boot`: unique text of this start of the process, part of message ids."""
+
+    def __init__(
+        self, settings: Settings, port: OwnerPort, clock: Clock, beats: Beats, auth: Authenticator, boot: str
+    ) -> None:
+        self.settings = settings
+        self.port = port
+        self.clock = clock
+        self.beats = beats
+        self.auth = auth
+        self.boot = boot
+        self.memo = Memo(settings.wire.memo_entries)
+        self.routes = Routes()
+        self.counters = EdgeCounters()
+        self.sessions: dict[int, Session] = {}
+        self.consumers: dict[int, Subscription] = {}
+        self.touched: list[Session] = []
+        self.log_frames = logging.getLogger("stampede.frames").isEnabledFor(logging.DEBUG)
+        self._consumer = 0
+        self._boot = boot.encode()
+        self._per_ip: dict[str, int] = {}
+        self._paused: list[Session] = []
+        self._grants: list[Subscription] = []
+        self._draining = False
+        self._when_empty: Callable[[], None] | None = None
+        port.attach(self)
+
+    # ── connections ────────────────────────────────────────────────────────────────────────────────
+
+    def open(self, channel: Channel) -> Session:
+        """A connection was accepted. Over a limit it gets an ERROR and is closed."""
+        counters = self.counters
+        name = channel.transport_name
+        counters.opened[name] = counters.opened.get(name, 0) + 1
+        counters.connections[name] = counters.connections.get(name, 0) + 1
+        ip = _ip(channel.peer)
+        self._per_ip[ip] = self._per_ip.get(ip, 0) + 1
+        session = Session(self, channel)
+        self.sessions[session.id] = session
+        limits = self.settings.edge
+        if self._draining:
+            session.fail(Code.SHUTDOWN, "connect again in a moment, or to another address of the service")
+        elif len(self.sessions) > limits.max_connections:
+            session.fail(Code.CONNECTION_LIMIT, f"{limits.max_connections} are open (max_connections)")
+        elif self._per_ip[ip] > limits.max_connections_per_ip:
+            session.fail(
+                Code.CONNECTION_LIMIT, f"{limits.max_connections_per_ip} from this address are open (max_connections_per_ip)"
+            )
+        return session
+
+    def closed(self, session: Session, reason: Reason, detail: str) -> None:
+        """The session has ended; its socket may still be flushing."""
+        counters = self.counters
+        counters.closed[reason] = counters.closed.get(reason, 0) + 1
+        level = logging.DEBUG if reason in QUIET else logging.INFO
+        if log.isEnabledFor(level):
+            log.log(
+                level, "%s #%d closed: %s%s", session.channel.peer, session.id, reason.value, f" ({detail})" if detail else ""
+            )
+
+    def forget(self, session: Session) -> None:
+        """Its socket is gone."""
+        if self.sessions.pop(session.id, None) is None:
+            return
+        counters = self.counters
+        counters.connections[session.channel.transport_name] -= 1
+        ip = _ip(session.channel.peer)
+        left = self._per_ip.get(ip, 1) - 1
+        if left:
+            self._per_ip[ip] = left
+        else:
+            self._per_ip.pop(ip, None)
+        if not self.sessions and self._when_empty is not None:
+            self._when_empty()
+
+    def drain(self, when_empty: Callable[[], None]) -> None:
+        """Shutdown: tell every client once its answers are out, then call back when all are gone."""
+        self._draining = True
+        self._when_empty = when_empty
+        for session in list(self.sessions.values()):
+            session.answers.when_quiet(lambda s=session: s.fail(Code.SHUTDOWN, "connect again in a moment"))
+        if not self.sessions:
+            when_empty()
+
+    def cut_off(self) -> None:
+        """The drain has taken too long."""
+        for session in list(self.sessions.values()):
+            session.abort(Reason.SHUTDOWN)
+
+    def next_consumer(self) -> int:
+        self._consumer += 1
+        return self._consumer
+
+    def handle(self, consumer: int) -> bytes:
+        """The part of message ids in front of the message's number."""
+        return b"%b-%d" % (self._boot, consumer)
+
+    # ── from the owners ────────────────────────────────────────────────────────────────────────────
+
+    def on_effects(self, effects: list[Effect]) -> None:
+        consumers, sessions = self.consumers, self.sessions
+        for effect in effects:
+            kind = type(effect)
+            if kind is Deliver:
+                sub = consumers.get(effect.consumer)  # type: ignore[union-attr]
+                if sub is not None:
+                    sub.session.deliver(sub, effect)  # type: ignore[arg-type]
+            elif kind is Done:
+                session = sessions.get(effect.session)  # type: ignore[union-attr]
+                if session is not None and not session.closed:
+                    session.done(effect.seq)  # type: ignore[union-attr]
+            else:
+                self._rare(effect)
+        self.flush()
+        self.submit_grants()
+
+    def _rare(self, effect: Effect) -> None:
+        if isinstance(effect, Refused):
+            session = self.sessions.get(effect.session)
+            if session is not None:
+                self.counters.refused += 1
+                session.refused(effect.seq, effect.code, effect.detail)
+            return
+        assert isinstance(effect, ConsumerClosed | BrowseEnd)
+        sub = self.consumers.get(effect.consumer)
+        if sub is None:
+            return
+        if isinstance(effect, BrowseEnd):
+            sub.session.write(sub.browse_end())
+        else:
+            code = Code.QUEUE_DELETED if effect.reason is Reason.QUEUE_DELETED else Code.INTERNAL
+            sub.session.consumer_closed(sub, code, effect.detail)
+
+    def flush(self) -> None:
+        """Writes every touched connection once."""
+        touched, self.touched = self.touched, []
+        for session in touched:
+            session.flush()
+
+    def grant(self, sub: Subscription) -> None:
+        """The subscription's room goes back with the next submit_grants()."""
+        self._grants.append(sub)
+
+    def submit_grants(self) -> None:
+        if not self._grants:
+            return
+        subs, self._grants = self._grants, []
+        commands: list[Command] = [sub.session.grant_command(sub) for sub in subs if sub.owed and sub.session.writable]
+        if commands:
+            self.port.submit(commands)
+
+    def pause(self, session: Session) -> None:
+        """The owner is congested: this producer's socket rests until on_relief."""
+        self._paused.append(session)
+        session.hold_reading("owner")
+
+    def on_relief(self) -> None:
+        paused, self._paused = self._paused, []
+        for session in paused:
+            session.release_reading("owner")
+
+    def on_stopped(self, why: str) -> None:
+        for session in list(self.sessions.values()):
+            session.fail(Code.OWNER_STOPPED, "the broker cannot go on and is stopping")
+
+    def metrics(self) -> list[Metric]:
+        return self.counters.metrics(len(self.consumers))
+
+
+QUIET = (Reason.CLIENT_DISCONNECT, Reason.CLIENT_GONE)
+"""Ordinary ends: at DEBUG only."""
+
+
+def _ip(peer: str) -> str:
+    return peer.rpartition(":")[0]

@@ -1,0 +1,172 @@
+"""SEND frames become Publish commands: one per destination and read.
+
+Rule: neighbours with the same route travel as one run; the cost of a frame whose header block is known is
+nothing here. A large body goes to a file first and is published when it is complete.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.commands import Publish
+from broker.core.errors import Code, RefusedError
+from broker.core.message import BLOB, DURABLE, NO_IDS, TEXT, Blob, Run
+from broker.link.port import BodyWriter
+from broker.wire.events import BodyStart, Head, Sends
+
+from .route import Route
+
+if TYPE_CHECKING:
+    from .session import Session
+
+PENDING_BODY_BYTES = 4 * 1024 * 1024
+"""Bytes of a large body that may wait for the disk before its socket is paused."""
+
+
+class Publisher:
+    """The sending half of a session; made with the first SEND."""
+
+    __slots__ = ("_last", "_last_route", "_session", "large")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._last: Publish | None = None
+        self._last_route: Route | None = None
+        self.large: LargeSend | None = None
+
+    def sends(self, event: Sends) -> None:
+        """Adds the frames to the batch of this read."""
+        head = event.head
+        route: Route = head.route or self._session.edge.routes.of(head)
+        receipts = event.receipts
+        session = self._session
+        if "transaction" in head.headers:
+            self._into_transaction(event, route)
+            return
+        last = self._last
+        if last is not None and self._last_route is route and session.batch[-1] is last:
+            if not receipts and not last.seq:
+                _extend(last.run, head, event)
+                return
+            if receipts and last.seq:
+                _extend(last.run, head, event)
+                session.answers.more(last.seq, receipts)
+                return
+        publish = self._command(event, route)
+        if receipts:
+            publish.seq = session.answers.ask(receipts)
+        session.batch.append(publish)
+        self._last = publish
+        self._last_route = route
+
+    def end_of_read(self) -> None:
+        """The batch has been submitted: nothing may be added to its runs any more."""
+        self._last = None
+        self._last_route = None
+
+    def _command(self, event: Sends, route: Route) -> Publish:
+        head = event.head
+        run = Run(NO_IDS, head.lines, event.records, event.nbytes, route.flags | head.flags, route.priority)
+        self._expiry(run, route)
+        return Publish(route.slot, self._session.id, 0, route.address, route.routing, run, route.queue)
+
+    def _expiry(self, run: Run, route: Route) -> None:
+        if route.ttl:
+            run.expires = self._session.edge.clock.wall_ms() + route.ttl
+        else:
+            run.expires = route.expires
+
+    def _into_transaction(self, event: Sends, route: Route) -> None:
+        session = self._session
+        name = event.head.headers["transaction"]
+        session.transactions.add(name, self._command(event, route), len(event.records), event.nbytes)
+        if event.receipts:
+            session.answer_now(event.receipts)
+
+    # ── large bodies ───────────────────────────────────────────────────────────────────────────────
+
+    def body_start(self, event: BodyStart) -> None:
+        route = self._session.edge.routes.of(event.head)
+        if "transaction" in event.head.headers:
+            raise RefusedError(
+                Code.MESSAGE_TOO_LARGE,
+                f"bodies of {self._session.edge.settings.wire.large_body_bytes} bytes and more cannot be part of a "
+                "transaction; send it outside, or in pieces",
+            )
+        self.large = LargeSend(self._session, event, route)
+
+    def publish_large(self, large: LargeSend, blob: Blob) -> None:
+        """The body is complete: its header block and the reference go the way of every message."""
+        route, head = large.route, large.head
+        record = b"content-length:%d\n\n" % blob.length
+        flags = route.flags | head.flags | BLOB | (TEXT if large.length is None else 0)
+        run = Run(
+            NO_IDS, head.lines, [record], len(head.lines) + len(record) + blob.length + 1, flags, route.priority, blob=blob
+        )
+        self._expiry(run, route)
+        session = self._session
+        seq = session.answers.ask([large.receipt]) if large.receipt is not None else 0
+        session.batch.append(
+            Publish(route.slot, session.id, seq, route.address, route.routing, run, route.queue)
+        )
+
+
+class LargeSend:
+    """One large SEND on its way to a file. The session takes no further frame until it is published."""
+
+    __slots__ = ("_paused", "_session", "_writer", "head", "length", "receipt", "received", "route")
+
+    def __init__(self, session: Session, event: BodyStart, route: Route) -> None:
+        self._session = session
+        self._paused = False
+        self._writer: BodyWriter = session.edge.port.write_body(route.slot, self._drained)
+        self.head = event.head
+        self.length = event.length
+        self.receipt = event.receipt
+        self.route = route
+        self.received = 0
+
+    def data(self, piece: bytes) -> None:
+        self.received += len(piece)
+        self._writer.write(piece)
+        if self._writer.pending > PENDING_BODY_BYTES and not self._paused:
+            self._paused = True
+            self._session.hold_reading("body")
+
+    def _drained(self) -> None:
+        if self._paused and self._writer.pending < PENDING_BODY_BYTES // 2:
+            self._paused = False
+            self._session.release_reading("body")
+
+    def end(self) -> None:
+        self._session.park()
+        self._writer.finish(bool(self.route.flags & DURABLE), self._finished)
+
+    def _finished(self, blob: Blob | None, why: str) -> None:
+        session = self._session
+        publisher = session.publisher
+        if publisher is None or publisher.large is not self:
+            return
+        publisher.large = None
+        if blob is None:
+            session.fail(Code.DISK_FULL, f"the body could not be stored: {why}", self.receipt)
+            return
+        publisher.publish_large(self, blob)
+        session.unpark()
+
+    def abort(self) -> None:
+        self._writer.abort()
+
+
+def _extend(run: Run, head: Head, event: Sends) -> None:
+    """Adds frames to a run of the same route, whatever their header blocks."""
+    if run.lines is head.lines or run.lines == head.lines:
+        run.records += event.records
+    else:
+        if run.lines:
+            lines, run.lines = run.lines, b""
+            run.records = [lines + record for record in run.records]
+        lines = head.lines
+        run.records += [lines + record for record in event.records]
+    run.nbytes += event.nbytes
+    run.flags |= head.flags

@@ -1,0 +1,423 @@
+"""One client connection: bytes in, commands out; effects in, frames out.
+
+Rule: one submit per read, one write per turn; answers leave in frame order; whatever goes wrong ends in one
+ERROR frame and a named close reason. Must not know queues, slots' insides, or what kind of socket it has.
+"""
+
+from __future__ import annotations
+
+from asyncio import Task
+from collections import deque
+from typing import TYPE_CHECKING
+
+from broker.core.commands import Command, Disconnect, Grant
+from broker.core.effects import Deliver
+from broker.core.errors import Code, RefusedError
+from broker.core.message import BLOB
+from broker.core.reasons import Reason
+from broker.wire.connection import Connection, Role
+from broker.wire.events import Acks, BodyData, BodyEnd, BodyStart, Event, Frame, Sends, Violation
+from broker.wire.versions import Version
+from broker.wire.writer import error_frame, receipts
+
+from . import acking, connecting, control, framelog
+from .answers import Answers, Then
+from .channel import Channel
+from .large import LargeDelivery
+from .publishing import Publisher
+from .subscription import Subscription
+from .transactions import Transactions
+from .watch import Watch
+
+if TYPE_CHECKING:
+    from .edge import Edge
+
+NO_SUBSCRIPTIONS: dict[str, Subscription] = {}
+NO_HANDLES: dict[bytes, Subscription] = {}
+
+
+class Session:
+    """See the head of this file. Fields that most connections never need are made on first use."""
+
+    __slots__ = (
+        "_holds", "_large", "_parked", "_transactions", "answers", "batch", "bytes_in", "bytes_out", "channel",
+        "client_id", "closed", "connected", "dirty", "edge", "handles", "id", "leaving", "login_task", "out",
+        "principal", "publisher", "subscriptions", "watch", "wire", "writable",
+    )  # fmt: skip
+
+    def __init__(self, edge: Edge, channel: Channel) -> None:
+        self.edge = edge
+        self.channel = channel
+        self.id = channel.id
+        self.wire = Connection(Role.SERVER, edge.settings.wire, edge.memo)
+        self.answers = Answers()
+        self.batch: list[Command] = []
+        self.out: list[bytes] = []
+        self.publisher: Publisher | None = None
+        self.subscriptions = NO_SUBSCRIPTIONS
+        self.handles = NO_HANDLES
+        self.client_id = ""
+        self.principal = ""
+        self.connected = False
+        self.leaving = False
+        self.closed = False
+        self.writable = True
+        self.dirty = False
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.login_task: Task[None] | None = None
+        self._transactions: Transactions | None = None
+        self._parked: list[Event] | None = None
+        self._large: deque[LargeDelivery | list[bytes]] | None = None
+        self._holds: set[str] | None = None
+        self.watch = Watch(self)
+
+    @property
+    def version(self) -> Version:
+        return self.wire.version
+
+    @property
+    def transactions(self) -> Transactions:
+        if self._transactions is None:
+            self._transactions = Transactions(self.edge.settings.edge)
+        return self._transactions
+
+    # ── in ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def receive(self, data: bytes) -> None:
+        """A piece of the client's byte stream, cut anywhere."""
+        if self.closed:
+            return
+        self.bytes_in += len(data)
+        events = self.wire.receive(data)
+        if self.edge.log_frames:
+            framelog.received(self, events)
+        if self._parked is not None:
+            self._parked += events
+        elif events:
+            self._process(events)
+        self.watch.after_read()
+
+    def _process(self, events: list[Event]) -> None:
+        counters = self.edge.counters
+        for position, event in enumerate(events):
+            try:
+                kind = type(event)
+                if kind is Sends:
+                    counters.frames_in += len(event.records)  # type: ignore[union-attr]
+                    publisher = self.publisher
+                    if publisher is None:
+                        publisher = self.publisher = Publisher(self)
+                    publisher.sends(event)  # type: ignore[arg-type]
+                elif kind is Acks:
+                    counters.frames_in += len(event.ids)  # type: ignore[union-attr]
+                    acking.acks(self, event)  # type: ignore[arg-type]
+                else:
+                    self._other(event)
+            except RefusedError as refused:
+                self.fail(refused.code, refused.detail, _receipt_of(event))
+            if self.closed or self.leaving:
+                break
+            if self._parked is not None:
+                self._parked += events[position + 1 :]
+                break
+        self._submit()
+        if not self.closed:
+            self.flush()
+
+    def _other(self, event: Event) -> None:
+        kind = type(event)
+        if kind is Frame:
+            assert isinstance(event, Frame)
+            self.edge.counters.frames_in += 1
+            if event.command in ("CONNECT", "STOMP"):
+                connecting.connect(self, event)
+            else:
+                control.CONTROL[event.command](self, event)
+        elif kind is BodyData:
+            assert isinstance(event, BodyData) and self.publisher and self.publisher.large
+            self.publisher.large.data(event.data)
+        elif kind is BodyStart:
+            assert isinstance(event, BodyStart)
+            self.edge.counters.frames_in += 1
+            if self.publisher is None:
+                self.publisher = Publisher(self)
+            self.publisher.body_start(event)
+        elif kind is BodyEnd:
+            assert self.publisher and self.publisher.large
+            self.publisher.large.end()
+        else:
+            assert isinstance(event, Violation)
+            self.fail(event.code, event.detail, event.receipt)
+
+    def _submit(self) -> None:
+        """Sends the batch of this read on its way; pauses the socket when the owner cannot keep up."""
+        if self.publisher is not None:
+            self.publisher.end_of_read()
+        if self.batch:
+            batch, self.batch = self.batch, []
+            port = self.edge.port
+            port.submit(batch)
+            if port.congested and not self.closed:
+                self.edge.pause(self)
+
+    def park(self) -> None:
+        """Later frames wait until unpark(): something before them is not finished yet."""
+        if self._parked is None:
+            self._parked = []
+            self.hold_reading("park")
+
+    def unpark(self) -> None:
+        events, self._parked = self._parked, None
+        self.release_reading("park")
+        if not self.closed:
+            self._process(events or [])
+
+    def hold_reading(self, why: str) -> None:
+        """Stops reading the socket until every holder has released it."""
+        if self._holds is None:
+            self._holds = set()
+        self._holds.add(why)
+        self.channel.pause_reading()
+
+    def release_reading(self, why: str) -> None:
+        if self._holds is not None and why in self._holds:
+            self._holds.discard(why)
+            if not self._holds and not self.closed:
+                self._holds = None
+                self.channel.resume_reading()
+
+    @property
+    def reading(self) -> bool:
+        """False while it is us who are not reading: silence is not the client's fault then."""
+        return not self._holds
+
+    # ── answers ────────────────────────────────────────────────────────────────────────────────────
+
+    def ask(self, receipt: bytes | None) -> int:
+        """Number of a request whose receipt is wanted; 0 when none is."""
+        return 0 if receipt is None else self.answers.ask([receipt])
+
+    def answer_now(self, ids: list[bytes]) -> None:
+        """Receipts of something already done; they still wait for their turn."""
+        if self.answers.quiet:
+            self._write_receipts(ids)
+        else:
+            self.done(self.answers.ask(ids))
+
+    def done(self, seq: int) -> None:
+        """Request `seq` is carried out."""
+        ids, thens = self.answers.done(seq)
+        if ids:
+            self._write_receipts(ids)
+        for then in thens:
+            then()
+
+    def _write_receipts(self, ids: list[bytes]) -> None:
+        self.edge.counters.receipts += len(ids)
+        if self.channel.framed:
+            for id in ids:
+                self.write(receipts([id]))
+        else:
+            self.write(receipts(ids))
+
+    def leave(self, ids: list[bytes], then: Then | None = None) -> None:
+        """DISCONNECT: answer when everything before is answered, then close."""
+        self.leaving = True
+        seq = self.answers.ask(ids, then or self._left)
+        self.done(seq)
+
+    def _left(self) -> None:
+        self.flush()
+        self.close(Reason.CLIENT_DISCONNECT)
+
+    def refused(self, seq: int, code: Code, detail: str) -> None:
+        """The owner did not carry out request `seq`."""
+        self.fail(code, detail, self.answers.first_receipt(seq) if seq else None)
+
+    # ── out ────────────────────────────────────────────────────────────────────────────────────────
+
+    def write(self, data: bytes) -> None:
+        """One frame or more; goes out with the next flush. Framed channels get one frame a call."""
+        self.out.append(data)
+        if not self.dirty:
+            self.dirty = True
+            self.edge.touched.append(self)
+
+    def deliver(self, sub: Subscription, effect: Deliver) -> None:
+        run = effect.run
+        self.edge.counters.deliveries += len(run)
+        if run.flags & BLOB:
+            self._deliver_large(sub, effect)
+            return
+        if self.channel.framed:
+            for frame in sub.frames(run):
+                self.write(frame)
+        else:
+            self.write(sub.render(run))
+        if sub.owe(effect) and self.writable:
+            self.edge.grant(sub)
+
+    def flush(self) -> None:
+        """Writes what has gathered: once per connection and turn."""
+        self.dirty = False
+        out = self.out
+        if not out or self.closed:
+            return
+        self.out = []
+        if self._large is not None:
+            self._large.append(out)
+            return
+        self._write_out(out)
+
+    def _write_out(self, out: list[bytes]) -> None:
+        size = sum(map(len, out))
+        self.bytes_out += size
+        self.edge.counters.bytes_out += size
+        if self.edge.log_frames:
+            framelog.sent(self, out)
+        if self.channel.framed:
+            self.channel.write_frames(out)
+        else:
+            self.channel.write(out[0] if len(out) == 1 else b"".join(out))
+        if not self.writable and self.channel.buffered() > self.edge.settings.edge.max_outbox_bytes:
+            self.abort(Reason.SLOW_CONSUMER, f"{self.channel.buffered()} bytes wait for a client that does not read")
+
+    def _deliver_large(self, sub: Subscription, effect: Deliver) -> None:
+        self.flush()
+        delivery = LargeDelivery(self, sub, effect)
+        if self._large is None:
+            self._large = deque([delivery])
+            delivery.start()
+        else:
+            self._large.append(delivery)
+
+    def large_done(self, sub: Subscription, effect: Deliver) -> None:
+        """The large body at the head of the line is out: its room is free, what waited behind it goes."""
+        assert self._large is not None
+        self._large.popleft()
+        sub.owe(effect)
+        self.edge.grant(sub)
+        while self._large:
+            head = self._large[0]
+            if isinstance(head, LargeDelivery):
+                head.start()
+                return
+            self._large.popleft()
+            self._write_out(head)
+        self._large = None
+
+    def pause_writing(self) -> None:
+        """The socket's buffer is full: rooms are not granted back until it has drained."""
+        self.writable = False
+
+    def resume_writing(self) -> None:
+        self.writable = True
+        if self._large is not None and isinstance(self._large[0], LargeDelivery):
+            self._large[0].pump()
+        for sub in self.subscriptions.values():
+            if sub.owed > sub.quarter:
+                self.edge.grant(sub)
+        self.edge.submit_grants()
+
+    # ── subscriptions ──────────────────────────────────────────────────────────────────────────────
+
+    def add_subscription(self, key: str, sub: Subscription) -> None:
+        if self.subscriptions is NO_SUBSCRIPTIONS:
+            self.subscriptions = {}
+            self.handles = {}
+        self.subscriptions[key] = sub
+        self.handles[sub.handle] = sub
+        self.edge.consumers[sub.consumer] = sub
+
+    def remove_subscription(self, key: str, sub: Subscription) -> None:
+        del self.subscriptions[key]
+        del self.handles[sub.handle]
+        del self.edge.consumers[sub.consumer]
+
+    def consumer_closed(self, sub: Subscription, code: Code, detail: str) -> None:
+        """The owner ended this subscription; the client must hear of it, and STOMP only has ERROR for that."""
+        self.fail(code, detail, None)
+
+    def delivery(self, id: bytes, subscription: str | None) -> tuple[Subscription, int]:
+        """The consumer and message number that an ack id names. Raises RefusedError(NO_SUCH_DELIVERY)."""
+        return acking.delivery(self, id, subscription)
+
+    def raw(self, text: str) -> bytes:
+        """A decoded header value as this connection's version writes it."""
+        return connecting.escaped(text, self.version)
+
+    # ── the end ────────────────────────────────────────────────────────────────────────────────────
+
+    def fail(self, code: Code, detail: str, receipt: bytes | None = None) -> None:
+        """One ERROR frame, then the end (C37, C63)."""
+        if self.closed or self.leaving:
+            return
+        counters = self.edge.counters
+        counters.errors[code.name] = counters.errors.get(code.name, 0) + 1
+        self._submit()
+        self.write(error_frame(self.version, code, detail, receipt))
+        self.flush()
+        self.close(code.reason, f"{code.name}: {detail}" if detail else code.name)
+
+    def close(self, reason: Reason, detail: str = "") -> None:
+        """Ends the connection after what was written has left."""
+        if self.closed:
+            return
+        self._end(reason, detail)
+        self.channel.close(reason)
+
+    def abort(self, reason: Reason, detail: str = "") -> None:
+        """Ends it at once; what waits for the socket is dropped."""
+        if self.closed:
+            return
+        self._end(reason, detail)
+        self.channel.abort()
+
+    def eof(self) -> None:
+        """The client has sent its last byte: what it sent is still carried out (C62)."""
+        self.close(Reason.CLIENT_GONE)
+
+    def lost(self) -> None:
+        """The connection is over. Called exactly once by the channel."""
+        self._end(Reason.CLIENT_GONE, "")
+        self.edge.forget(self)
+
+    def _end(self, reason: Reason, detail: str) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self.watch.stop()
+        if self.login_task is not None:
+            self.login_task.cancel()
+        slots = {sub.slot for sub in self.subscriptions.values()}
+        transactions = self._transactions
+        if transactions is not None:
+            self._transactions = None
+        if self.publisher is not None and self.publisher.large is not None:
+            self.publisher.large.abort()
+        if self._large is not None:
+            for item in self._large:
+                if isinstance(item, LargeDelivery):
+                    item.close()
+            self._large = None
+        for sub in self.subscriptions.values():
+            self.edge.consumers.pop(sub.consumer, None)
+        self.subscriptions = NO_SUBSCRIPTIONS
+        self.handles = NO_HANDLES
+        if slots:
+            self.edge.port.submit([Disconnect(slot, self.id) for slot in sorted(slots)])
+        self.edge.closed(self, reason, detail)
+
+    def grant_command(self, sub: Subscription) -> Grant:
+        owed, sub.owed = sub.owed, 0
+        return Grant(sub.slot, sub.consumer, owed)
+
+
+def _receipt_of(event: Event) -> bytes | None:
+    """The receipt id an ERROR about this event carries (C63)."""
+    if isinstance(event, Frame | BodyStart):
+        return event.receipt
+    if isinstance(event, Sends | Acks):
+        return event.receipts[0] if event.receipts else None
+    return None

@@ -1,0 +1,112 @@
+"""One consumer as its connection sees it: names, prefixes, and rendering of MESSAGE frames.
+
+A frame is prefix + id + "\\n" + lines + record. The parts behind the prefix are rendered once per run and
+joined with the prefix as separator; nothing is formatted per message but its number. The message-id is `<handle>-<number>`, where the
+handle is unique for this consumer over restarts of the broker; the 1.2 `ack` header has the same value.
+
+Rule: bytes of a run are never decoded on the plain path; only runs with escapes for older clients are rewritten.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.address import AckMode
+from broker.core.effects import Deliver
+from broker.core.message import BLOB, ESCAPED, REDELIVERED, Run
+from broker.wire.versions import Version
+from broker.wire.writer import rewrite_lines
+
+if TYPE_CHECKING:
+    from .session import Session
+
+
+class Subscription:
+    """A consumer of one slot. `owed`: bytes delivered whose room has not been granted back yet."""
+
+    __slots__ = (
+        "_acks", "_head", "_mid", "_plain", "_rewrite", "ack", "consumer", "destination", "handle", "id", "owed",
+        "quarter", "session", "slot", "address",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        session: Session,
+        consumer: int,
+        slot: int,
+        address: str,
+        id: str | None,
+        raw_id: bytes,
+        ack: AckMode,
+        handle: bytes,
+        room: int,
+        destination: bytes,
+    ) -> None:
+        self.session = session
+        self.consumer = consumer
+        self.slot = slot
+        self.address = address
+        self.id = id
+        self.ack = ack
+        self.handle = handle
+        self.owed = 0
+        self.quarter = room // 4
+        self.destination = destination
+        self._rewrite = session.version is not Version.V12
+        self._acks = ack is not AckMode.AUTO and session.version is Version.V12
+        self._head = b"MESSAGE\nsubscription:%b\n" % raw_id if id is not None else b"MESSAGE\n"
+        self._mid = b"message-id:%b-" % handle
+        self._plain = self._head + self._mid
+
+    @property
+    def overhead(self) -> int:
+        """Bytes in front of each message, about: prefix and number."""
+        return len(self._plain) + 8 + (len(self.handle) + 14 if self._acks else 0)
+
+    def render(self, run: Run) -> bytes:
+        """All messages of the run as MESSAGE frames."""
+        prefix = self._plain
+        flags = run.flags
+        if run.attempts or flags & REDELIVERED:
+            prefix = self._redelivered(run)
+        if flags & ESCAPED and self._rewrite:
+            run = self._rewritten(run)
+        tail = b"\n" + run.lines
+        if self._acks:
+            ack = b"\nack:%b-" % self.handle
+            own = [b"%d%b%d%b%b" % (i, ack, i, tail, r) for i, r in zip(run.ids, run.records, strict=True)]
+            return prefix + prefix.join(own)
+        parts = run.parts
+        if parts is None:
+            # Shared by every subscriber of the run: ten of them cost one rendering and ten joins.
+            parts = run.parts = [b"%d%b%b" % (i, tail, r) for i, r in zip(run.ids, run.records, strict=True)]
+        return prefix + prefix.join(parts)
+
+    def frames(self, run: Run) -> list[bytes]:
+        """The same, one piece per frame (WebSocket)."""
+        if len(run) == 1:
+            return [self.render(run)]
+        return [self.render(run.cut(slice(i, i + 1))) for i in range(len(run))]
+
+    def browse_end(self) -> bytes:
+        """The frame that tells a browser that it has seen everything (ActiveMQ's end marker)."""
+        return b"%b0\nbrowser:end\ndestination:%b\n\n\0" % (self._plain, self.destination)
+
+    def owe(self, effect: Deliver) -> bool:
+        """Books a delivery; True when it is time to grant the room back."""
+        self.owed += effect.cost
+        return self.owed > self.quarter
+
+    def _redelivered(self, run: Run) -> bytes:
+        count = b"delivery-count:%d\n" % (run.attempts + 1) if run.attempts else b""
+        return b"%bredelivered:true\n%b%b" % (self._head, count, self._mid)
+
+    def _rewritten(self, run: Run) -> Run:
+        """Header lines as this client's STOMP version writes them."""
+        version = self.session.version
+        if run.flags & BLOB:
+            records = [rewrite_lines(run.lines + run.records[0], version)]
+        else:
+            records = [rewrite_lines(run.lines + record, version) for record in run.records]
+        return Run(run.ids, b"", records, run.nbytes, run.flags, attempts=run.attempts, blob=run.blob)
+

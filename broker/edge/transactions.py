@@ -1,0 +1,83 @@
+"""Open transactions of one connection.
+
+The frames between BEGIN and COMMIT wait here, bounded, and go to the owners as one Transact. What an
+open transaction acknowledges is held by the consumer's engine meanwhile (core.commands.Hold).
+
+Rule: nothing of a transaction is visible before COMMIT, and nothing of it survives ABORT or the connection.
+"""
+
+from __future__ import annotations
+
+from broker.config.settings import EdgeSettings
+from broker.core.address import Outcome
+from broker.core.commands import Publish, Settle
+from broker.core.errors import Code, RefusedError
+
+
+class Transaction:
+    """The frames of one, in order."""
+
+    __slots__ = ("frames", "nbytes", "parts")
+
+    def __init__(self) -> None:
+        self.parts: list[Publish | Settle] = []
+        self.frames = 0
+        self.nbytes = 0
+
+    def returns(self, session: int) -> list[Settle]:
+        """What ABORT gives back: everything the transaction had acknowledged."""
+        return [
+            Settle(part.slot, session, 0, part.consumer, part.ids, Outcome.RETURN)
+            for part in self.parts
+            if type(part) is Settle
+        ]
+
+
+class Transactions:
+    """By id. Bounds come from EdgeSettings; all raise RefusedError."""
+
+    __slots__ = ("_open", "_settings")
+
+    def __init__(self, settings: EdgeSettings) -> None:
+        self._settings = settings
+        self._open: dict[str, Transaction] = {}
+
+    def begin(self, id: str) -> None:
+        if id in self._open:
+            raise RefusedError(Code.DUPLICATE_TRANSACTION, f"transaction:{id[:100]} is already open; COMMIT or ABORT it first")
+        if len(self._open) >= self._settings.max_transactions:
+            raise RefusedError(
+                Code.TRANSACTION_LIMIT, f"{self._settings.max_transactions} transactions are open (max_transactions)"
+            )
+        self._open[id] = Transaction()
+
+    def get(self, id: str) -> Transaction:
+        transaction = self._open.get(id)
+        if transaction is None:
+            raise RefusedError(Code.NO_SUCH_TRANSACTION, f"transaction:{id[:100]} was not begun on this connection")
+        return transaction
+
+    def add(self, id: str, part: Publish | Settle, frames: int, nbytes: int) -> None:
+        transaction = self.get(id)
+        transaction.frames += frames
+        transaction.nbytes += nbytes
+        if transaction.frames > self._settings.max_transaction_frames:
+            raise RefusedError(
+                Code.TRANSACTION_LIMIT,
+                f"more than {self._settings.max_transaction_frames} frames in one transaction (max_transaction_frames)",
+            )
+        if transaction.nbytes > self._settings.max_transaction_bytes:
+            raise RefusedError(
+                Code.TRANSACTION_LIMIT,
+                f"more than {self._settings.max_transaction_bytes} bytes in one transaction (max_transaction_bytes)",
+            )
+        transaction.parts.append(part)
+
+    def end(self, id: str) -> Transaction:
+        """Takes it out, for COMMIT or ABORT."""
+        transaction = self.get(id)
+        del self._open[id]
+        return transaction
+
+    def __len__(self) -> int:
+        return len(self._open)

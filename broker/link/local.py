@@ -1,0 +1,50 @@
+"""LocalOwner: edge and owner in one process. Rule: passes things on; not one decision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.core.commands import Command
+from broker.core.effects import Effect
+from broker.core.message import Blob
+from broker.owner.bodies import FileBodyReader, FileBodyWriter
+from broker.owner.io_thread import Io
+from broker.owner.shard import Shard
+
+from .port import BodyReader, BodyWriter, EffectListener
+
+
+class LocalOwner:
+    """OwnerPort onto a Shard of this process."""
+
+    def __init__(self, shard: Shard, body_io: Io) -> None:
+        self._shard = shard
+        self._body_io = body_io
+        self.submit: Callable[[list[Command]], None] = shard.submit
+        self._listener: EffectListener | None = None
+
+    @property
+    def congested(self) -> bool:
+        return self._shard.congested
+
+    def attach(self, listener: EffectListener) -> None:
+        self._listener = listener
+        self._shard.listen(self)
+
+    def on_effects(self, effects: list[Effect]) -> None:
+        assert self._listener is not None
+        self._listener.on_effects(effects)
+
+    def on_relief(self) -> None:
+        if self._listener is not None:
+            self._listener.on_relief()
+
+    def on_stopped(self, why: str) -> None:
+        if self._listener is not None:
+            self._listener.on_stopped(why)
+
+    def write_body(self, slot: int, on_drain: Callable[[], None]) -> BodyWriter:
+        return FileBodyWriter(self._shard.journal.blobs, self._body_io, on_drain)
+
+    def read_body(self, slot: int, blob: Blob) -> BodyReader:
+        return FileBodyReader(self._shard.journal.blobs, self._body_io, blob)

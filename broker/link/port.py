@@ -1,0 +1,66 @@
+"""OwnerPort: the only thing an edge knows of owners.
+
+Rule: batches in, batches out; no call waits. In one process it is LocalOwner; over the network the same
+commands travel as link batches, and nothing above this line can tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from broker.core.commands import Command
+from broker.core.effects import Effect
+from broker.core.message import Blob
+
+
+class EffectListener(Protocol):
+    """What an edge offers its port."""
+
+    def on_effects(self, effects: list[Effect]) -> None: ...
+    def on_relief(self) -> None:
+        """Paused producers may go on."""
+        ...
+
+    def on_stopped(self, why: str) -> None: ...
+
+
+class BodyWriter(Protocol):
+    """A large body on its way to the slot's owner. Calls are in order; none of them blocks."""
+
+    pending: int
+    """Bytes given to write() that have not reached the file yet: above a bound, stop reading the socket."""
+
+    def write(self, data: bytes) -> None: ...
+    def finish(self, sync: bool, done: Callable[[Blob | None, str], None]) -> None:
+        """done(blob, "") when all bytes are in the file (on stable storage if `sync`), or done(None, why)."""
+        ...
+
+    def abort(self) -> None:
+        """Nobody wants it: the file goes."""
+        ...
+
+
+class BodyReader(Protocol):
+    """A large body on its way to a consumer. Holds the file: deleting the message meanwhile does no harm."""
+
+    def read(self, n: int, done: Callable[[bytes | None, str], None]) -> None:
+        """The next at most n bytes; b"" at the end; None with a text when it failed."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class OwnerPort(Protocol):
+    """Where an edge's commands go and its effects come from."""
+
+    congested: bool
+    """The owner has accepted more than its disk has taken: producers should be paused until on_relief."""
+
+    def attach(self, listener: EffectListener) -> None: ...
+    def submit(self, commands: list[Command]) -> None: ...
+    def write_body(self, slot: int, on_drain: Callable[[], None]) -> BodyWriter:
+        """on_drain is called whenever pending bytes have been written."""
+        ...
+
+    def read_body(self, slot: int, blob: Blob) -> BodyReader: ...

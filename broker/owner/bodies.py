@@ -1,0 +1,80 @@
+"""Large bodies: pieces go to a file and come back from it, in a thread of their own.
+
+Rule: no process ever holds a whole body; at most PIECES of it are under way.
+Must not know frames: it moves bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from broker.core.message import Blob
+from broker.journal.blobs import BlobReader, BlobStore, BlobWriter
+
+from .io_thread import Io
+
+
+class FileBodyWriter:
+    """link.port.BodyWriter over a blob file."""
+
+    __slots__ = ("_error", "_io", "_on_drain", "_writer", "pending")
+
+    def __init__(self, store: BlobStore, io: Io, on_drain: Callable[[], None]) -> None:
+        self._writer: BlobWriter = store.create()
+        self._io = io
+        self._on_drain = on_drain
+        self._error = ""
+        self.pending = 0
+
+    def write(self, data: bytes) -> None:
+        self.pending += len(data)
+        self._io.submit(partial(self._writer.write, data), partial(self._written, len(data)))
+
+    def _written(self, n: int, _: Any, error: BaseException | None) -> None:
+        self.pending -= n
+        if error is not None and not self._error:
+            self._error = str(error) or type(error).__name__
+        self._on_drain()
+
+    def finish(self, sync: bool, done: Callable[[Blob | None, str], None]) -> None:
+        def finished(blob: Blob | None, error: BaseException | None) -> None:
+            if self._error or error is not None:
+                self.abort()
+                done(None, self._error or str(error))
+            else:
+                done(blob, "")
+
+        self._io.submit(partial(self._writer.finish, sync), finished)
+
+    def abort(self) -> None:
+        self._io.submit(self._writer.abort, _ignore)
+
+
+class FileBodyReader:
+    """link.port.BodyReader over a blob file; opened at once, so the file may be unlinked meanwhile."""
+
+    __slots__ = ("_io", "_offset", "_reader")
+
+    def __init__(self, store: BlobStore, io: Io, blob: Blob) -> None:
+        self._reader: BlobReader = store.open(blob.id)
+        self._io = io
+        self._offset = 0
+
+    def read(self, n: int, done: Callable[[bytes | None, str], None]) -> None:
+        def arrived(data: bytes | None, error: BaseException | None) -> None:
+            if error is not None or data is None:
+                done(None, str(error))
+            else:
+                self._offset += len(data)
+                done(data, "")
+
+        self._io.submit(partial(self._reader.read, self._offset, n), arrived)
+
+    def close(self) -> None:
+        self._io.submit(self._reader.close, _ignore)
+
+
+def _ignore(_: Any, __: BaseException | None) -> None:
+    """A failed clean-up is found again as an orphan at the next start."""

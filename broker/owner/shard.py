@@ -1,0 +1,388 @@
+"""The owner of slots in this process: takes commands, steps engines, journals, and only then tells.
+
+Rule: one turn = take the whole inbox, step everything, append everything, seal once, tell once. One commit
+is under way at a time; whatever gathers meanwhile is the next one (group commit without timers).
+Must not know sockets or STOMP: effects go to one listener.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Protocol
+
+from broker.config.settings import Settings
+from broker.core.address import Routing
+from broker.core.commands import Command, Publish, Transact
+from broker.core.effects import Done, Effect, Fetch, Refused, Turn
+from broker.core.errors import Code, RefusedError
+from broker.core.ids import slot_of
+from broker.core.message import DURABLE, Run
+from broker.core.metrics import Metric
+from broker.core.records import GroupRecord, LogRecord
+from broker.engine.engine import Engine
+from broker.journal.journal import Batch, Journal
+from broker.seams.clock import Clock
+
+from .io_thread import Io
+from .stats import ShardStats
+
+log = logging.getLogger("stampede.owner")
+
+
+class Listener(Protocol):
+    """Who hears of what the shard did."""
+
+    def on_effects(self, effects: list[Effect]) -> None: ...
+    def on_relief(self) -> None:
+        """The disk has caught up: paused producers may go on."""
+        ...
+
+    def on_stopped(self, why: str) -> None:
+        """The shard has failed and takes nothing more."""
+        ...
+
+
+class Shard:
+    """All slots of this process, one writer.
+
+    schedule(callback)     run the callback soon in this thread (the loop's call_soon).
+    alarm(at_ms, callback) run it at that wall time; a later call replaces an earlier one.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        journal: Journal,
+        clock: Clock,
+        commit_io: Io,
+        read_io: Io,
+        schedule: Callable[[Callable[[], None]], Any],
+        alarm: Callable[[int, Callable[[], None]], None],
+    ) -> None:
+        self.settings = settings
+        self.journal = journal
+        self.stats = ShardStats()
+        self.stopped = ""
+        self.congested = False
+        self.engines: dict[int, Engine] = {}
+        self._clock = clock
+        self._commit_io = commit_io
+        self._read_io = read_io
+        self._schedule = schedule
+        self._alarm = alarm
+        self._alarm_at = 0
+        self._listener: Listener | None = None
+        self._inbox: list[Command] = []
+        self._fetched: list[tuple[Fetch, list[Run]]] = []
+        self._scheduled = False
+        self._open = 1
+        """Number of the commit that gathers now."""
+        self._committing = False
+        self._committed = 0
+        self._waiting: dict[int, set[Engine]] = {}
+        """Commit number → engines that may have something to release."""
+        self._max_inflight = settings.journal.max_inflight_bytes
+        self._idle: Callable[[], None] | None = None
+
+    # ── the outside ────────────────────────────────────────────────────────────────────────────────
+
+    def listen(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def submit(self, commands: list[Command]) -> None:
+        """Takes commands in order; their turn comes once per iteration of the loop."""
+        self._inbox += commands
+        self._wake()
+
+    def recover(self) -> None:
+        """Gives every engine what the journal brought back. Call once, before the first submit."""
+        recovered = self.journal.recovered
+        turn = self._turn()
+        for meta in recovered.metas:
+            self.engine(meta.slot).restore_meta(meta)
+        for record, settled in recovered.runs():
+            self.engine(record.slot).restore_run(record, settled)
+        for engine in list(self.engines.values()):
+            engine.restore_end(recovered.clean, turn)
+        self._finish(turn, set(self.engines.values()))
+
+    def engine(self, slot: int) -> Engine:
+        """The engine of a slot, made when first needed."""
+        engine = self.engines.get(slot)
+        if engine is None:
+            engine = self.engines[slot] = Engine(slot, self.settings.engine)
+        return engine
+
+    def when_idle(self, callback: Callable[[], None]) -> None:
+        """Calls back once nothing is under way (shutdown)."""
+        self._idle = callback
+        self._wake()
+
+    def metrics(self) -> list[Metric]:
+        return self.stats.metrics(self.engines.values(), self.journal)
+
+    # ── a turn ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _wake(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._schedule(self._run_turn)
+
+    def _turn(self) -> Turn:
+        return Turn(self._clock.wall_ms(), self._open)
+
+    def _run_turn(self) -> None:
+        self._scheduled = False
+        try:
+            self._step()
+        except Exception as error:
+            # An engine that threw is of unknown state: tell nobody anything more, replay at restart.
+            log.critical("slot owner failed; restart replays the journal", exc_info=error)
+            self._stop(f"internal error: {type(error).__name__}")
+
+    def _step(self) -> None:
+        if self.stopped:
+            self._refuse_inbox()
+            return
+        turn = self._turn()
+        touched: set[Engine] = set()
+        self._release(turn, touched)
+        if self._fetched:
+            fetched, self._fetched = self._fetched, []
+            for fetch, runs in fetched:
+                engine = self.engine(fetch.slot)
+                engine.fetched(fetch.queue, runs, turn)
+                touched.add(engine)
+        if self._inbox:
+            inbox, self._inbox = self._inbox, []
+            self.stats.turns += 1
+            full = self.journal.full
+            engines = self.engines
+            for command in inbox:
+                kind = type(command)
+                if kind is Transact:
+                    self._transact(command, turn, touched)  # type: ignore[arg-type]
+                    continue
+                if full and kind is Publish and self._refuse_full(command, turn):
+                    continue
+                engine = engines.get(command.slot) or self.engine(command.slot)
+                engine.handle(command, turn)  # type: ignore[arg-type]
+                touched.add(engine)
+        self._finish(turn, touched)
+
+    def _release(self, turn: Turn, touched: set[Engine]) -> None:
+        for number in [n for n in self._waiting if n <= self._committed]:
+            for engine in self._waiting.pop(number):
+                engine.release(self._committed, turn)
+                touched.add(engine)
+
+    def _finish(self, turn: Turn, touched: set[Engine]) -> None:
+        """Dispatch, journal, commit, tell: in this order."""
+        for engine in touched:
+            engine.flush(turn)
+        while turn.moves:
+            self._move(turn, touched)
+        if turn.appends:
+            self._append(turn.appends)
+        for engine in touched:
+            if engine.holding:
+                self._waiting.setdefault(self._open, set()).add(engine)
+        self._commit()
+        for fetch in turn.fetches:
+            self._fetch(fetch)
+        if turn.effects and self._listener is not None:
+            self._listener.on_effects(turn.effects)
+        self._set_alarm(touched)
+
+    def _append(self, records: list[LogRecord]) -> None:
+        append = self.journal.append
+        for record in records:
+            append(record)
+            if self.journal.wants_snapshot:
+                self._snapshot()
+
+    def _snapshot(self) -> None:
+        self.journal.wants_snapshot = False
+        for engine in self.engines.values():
+            for meta in engine.snapshot():
+                self.journal.append(meta)
+
+    def _move(self, turn: Turn, touched: set[Engine]) -> None:
+        """Dead letters and expired messages: published and settled in one atomic group."""
+        moves, turn.moves = turn.moves, []
+        for move in moves:
+            source = self.engine(move.slot)
+            target = self.engine(slot_of(move.address))
+            group = Turn(turn.now, turn.number)
+            publish = Publish(target.slot, 0, 0, move.address, Routing.UNSET, move.run)
+            try:
+                target.check(publish)
+            except RefusedError as refused:
+                log.warning("message dropped: %s takes no dead letters (%s)", move.address, refused)
+            else:
+                target.handle(publish, group)
+            source.moved(move, group)
+            self._merge(group, turn)
+            for engine in (source, target):
+                engine.flush(turn)
+                touched.add(engine)
+
+    @staticmethod
+    def _merge(group: Turn, turn: Turn) -> None:
+        if len(group.appends) > 1:
+            turn.appends.append(GroupRecord(group.appends[0].slot, group.appends))  # type: ignore[arg-type]
+        else:
+            turn.appends += group.appends
+        turn.effects += group.effects
+        turn.fetches += group.fetches
+        turn.moves += group.moves
+
+    def _transact(self, command: Transact, turn: Turn, touched: set[Engine]) -> None:
+        """All parts or none: check every part first, then apply them into one log group."""
+        session, seq = command.session, command.seq
+        try:
+            for part in command.parts:
+                if type(part) is Publish and self.journal.full:
+                    raise RefusedError(Code.DISK_FULL, "retry when consumers have freed space")
+                self.engine(part.slot).check(part)
+        except RefusedError as refused:
+            turn.effects.append(Refused(session, seq, refused.code, refused.detail))
+            return
+        group = Turn(turn.now, turn.number)
+        last: Engine | None = None
+        for part in command.parts:
+            last = self.engine(part.slot)
+            last.handle(part, group)
+            touched.add(last)
+        self._merge(group, turn)
+        if seq:
+            if last is None:
+                turn.effects.append(Done(session, seq))
+            else:
+                last.after(Done(session, seq), turn)
+
+    def _refuse_full(self, command: Any, turn: Turn) -> bool:
+        """Disk nearly full: durable sends are refused, so that settling can go on from the reserve."""
+        if not command.run.flags & DURABLE:
+            return False
+        turn.effects.append(
+            Refused(command.session, command.seq, Code.DISK_FULL, "retry when consumers have freed space")
+        )
+        return True
+
+    # ── the disk ───────────────────────────────────────────────────────────────────────────────────
+
+    def _commit(self) -> None:
+        if self._committing:
+            self._check_pressure()
+            return
+        batch = self.journal.seal()
+        if batch is None:
+            if self._waiting:
+                # Held behind an earlier commit, nothing of their own to write: durable already.
+                self._committed = self._open
+                self._open += 1
+                self._wake()
+            if self._idle is not None and not self._inbox and not self._fetched:
+                idle, self._idle = self._idle, None
+                self._schedule(idle)
+            return
+        number = self._open
+        self._open += 1
+        self._committing = True
+        self._commit_io.submit(partial(self.journal.write, batch), partial(self._on_committed, batch, number))
+        self._check_pressure()
+
+    def _on_committed(self, batch: Batch, number: int, _: Any, error: BaseException | None) -> None:
+        self._committing = False
+        if error is not None:
+            self._stop(f"journal: {error}")
+            return
+        self.journal.committed(batch)
+        self.stats.commits += 1
+        self._committed = number
+        self._check_pressure()
+        if not self._scheduled:
+            self._run_turn()
+
+    def _check_pressure(self) -> None:
+        inflight = self.journal.inflight_bytes
+        if inflight > self._max_inflight:
+            if not self.congested:
+                self.stats.pauses += 1
+            self.congested = True
+        elif self.congested and inflight < self._max_inflight // 2:
+            self.congested = False
+            if self._listener is not None:
+                self._listener.on_relief()
+
+    def _fetch(self, fetch: Fetch) -> None:
+        budget = self.settings.engine.page_bytes
+        self._read_io.submit(
+            partial(self.journal.read, fetch.positions, budget), partial(self._on_fetched, fetch)
+        )
+
+    def _on_fetched(self, fetch: Fetch, runs: list[Run] | None, error: BaseException | None) -> None:
+        if error is not None or runs is None:
+            self._stop(f"journal cannot be read back: {error}")
+            return
+        self._fetched.append((fetch, runs))
+        self._wake()
+
+    def maintain(self) -> bool:
+        """One bounded step of freeing and compaction; True: there is more to do."""
+        if self.stopped:
+            return False
+        more = self.journal.maintain()
+        if self.journal.wants_snapshot:
+            self._snapshot()
+        self._commit()
+        return more
+
+    # ── time and failure ───────────────────────────────────────────────────────────────────────────
+
+    def _set_alarm(self, touched: set[Engine]) -> None:
+        due = min((d for engine in touched if (d := engine.next_due())), default=0)
+        if due and (not self._alarm_at or due < self._alarm_at):
+            self._alarm_at = due
+            self._alarm(due, self._tick)
+
+    def _tick(self) -> None:
+        self._alarm_at = 0
+        if self.stopped:
+            return
+        turn = self._turn()
+        due = {e for e in self.engines.values() if 0 < e.next_due() <= turn.now}
+        try:
+            for engine in due:
+                engine.tick(turn)
+            self._finish(turn, due)
+        except Exception as error:
+            log.critical("slot owner failed; restart replays the journal", exc_info=error)
+            self._stop(f"internal error: {type(error).__name__}")
+            return
+        self._set_alarm(set(self.engines.values()))
+
+    def _stop(self, why: str) -> None:
+        if self.stopped:
+            return
+        self.stopped = why
+        log.critical("owner stopped: %s", why)
+        self._refuse_inbox()
+        if self._listener is not None:
+            self._listener.on_stopped(why)
+        if self._idle is not None:
+            self._schedule(self._idle)
+
+    def _refuse_inbox(self) -> None:
+        inbox, self._inbox = self._inbox, []
+        effects: list[Effect] = [
+            Refused(c.session, c.seq, Code.OWNER_STOPPED, "")
+            for c in inbox
+            if hasattr(c, "seq")
+        ]
+        if effects and self._listener is not None:
+            self._listener.on_effects(effects)
+
