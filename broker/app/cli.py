@@ -1,0 +1,92 @@
+"""`stampede`: serve, settings, user …, journal …, and the client commands.
+
+Rule: parse, call, say; no logic of its own. Everything heavy is imported inside the command that needs it, so
+that `stampede serve` listens well under a second after it was typed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from broker import __version__
+
+from .options import serve_options, settings_of
+
+_LAZY = {"user": "data_cli", "journal": "data_cli", "docs": "docs"}
+_CLIENT = "client_cli"
+
+
+class Commands(click.Group):
+    """Commands of other modules, imported when they are named."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *_LAZY, *_client_commands()})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        own = super().get_command(ctx, cmd_name)
+        if own is not None:
+            return own
+        if cmd_name in _LAZY:
+            from importlib import import_module
+
+            found: click.Command = getattr(import_module(f"broker.app.{_LAZY[cmd_name]}"), cmd_name)
+            return found
+        return _client_commands().get(cmd_name)
+
+
+def _client_commands() -> dict[str, click.Command]:
+    from .client_cli import client_commands
+
+    return {command.name or "": command for command in client_commands}
+
+
+class ServeCommand(click.Command):
+    """`serve --help` explains every setting. The text is long, so it is made only when asked for."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from broker.config.describe import help_text
+
+        formatter.write(
+            "\nEvery setting, by its name in the config file. As a flag: --set edge.port=61613. In the environment:\n"
+            'STAMPEDE_EDGE__PORT=61613. In a TOML file: [edge] port = 61613. Sizes may be written "64MiB" or "10MB".\n'
+            "Flags win over the environment, the environment over the file.\n\n" + help_text() + "\n"
+        )
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="stampede")
+def main() -> None:
+    """Stampede, a message broker that speaks STOMP 1.0, 1.1 and 1.2."""
+
+
+@main.command(cls=ServeCommand)
+@serve_options
+def serve(**options: Any) -> None:
+    """Run a broker in this process until SIGTERM or Ctrl-C."""
+    settings = settings_of(**options)
+    from .logs import set_up
+    from .standalone import run
+
+    stop_logging = set_up(settings.log)
+    try:
+        status = run(settings)
+    finally:
+        stop_logging()
+    raise SystemExit(status)
+
+
+@main.command()
+@serve_options
+def settings(**options: Any) -> None:
+    """Print the settings `serve` would run with, as a config file.
+
+    Settings hold no secrets: users and keys are in files of their own, of which only the path is shown."""
+    from broker.config.describe import as_toml
+
+    click.echo(as_toml(settings_of(**options)), nl=False)
+
+
+if __name__ == "__main__":
+    main(prog_name="stampede")

@@ -1,0 +1,112 @@
+"""Logging: one line per event on stderr, as text or JSON, written by a thread so that the loop never waits for it.
+
+Rule: whoever logs only puts a record into a bounded queue. When the queue is full the record is dropped and
+counted: a slow terminal must not stop the broker. Knows nothing of what is logged.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import queue
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from logging.handlers import QueueHandler, QueueListener
+from typing import TextIO
+
+from broker.config.settings import LogSettings
+
+QUEUE_RECORDS = 10_000
+"""About 10 MB of records at most."""
+
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+# Text from clients may hold line ends or terminal escapes; one event must stay one line.
+_CONTROLS = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+
+
+def set_up(settings: LogSettings, stream: TextIO | None = None) -> Callable[[], None]:
+    """Takes over the root logger. Returns what must be called last: it writes what is queued and restores."""
+    root = logging.getLogger()
+    writer = logging.StreamHandler(stream or sys.stderr)
+    writer.setFormatter(JsonFormatter() if settings.format == "json" else TextFormatter())
+    handler = BoundedHandler()
+    listener = QueueListener(handler.records, writer)
+    before, level = root.handlers[:], root.level
+    root.handlers[:] = [handler]
+    root.setLevel(settings.level)
+    # asyncio tells at DEBUG which selector it uses, aiohttp every request: nothing an operator asked for.
+    for name in ("asyncio", "aiohttp"):
+        logging.getLogger(name).setLevel(logging.INFO if root.level < logging.INFO else logging.NOTSET)
+    listener.start()
+
+    def stop() -> None:
+        root.handlers[:] = before
+        root.setLevel(level)
+        listener.stop()
+        handler.close()
+
+    return stop
+
+
+class BoundedHandler(QueueHandler):
+    """Puts records into a bounded queue; never blocks, never raises."""
+
+    def __init__(self) -> None:
+        self.records: queue.Queue[logging.LogRecord] = queue.Queue(QUEUE_RECORDS)
+        super().__init__(self.records)
+        self._dropped = 0
+
+    def prepare(self, record: logging.LogRecord) -> logging.LogRecord:
+        """Arguments are rendered now, they may change; the traceback is rendered by the writing thread."""
+        record.msg, record.args = record.getMessage(), None
+        return record
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        try:
+            if self._dropped:
+                self.records.put_nowait(self._told())
+                self._dropped = 0
+            self.records.put_nowait(record)
+        except queue.Full:
+            self._dropped += 1
+
+    def _told(self) -> logging.LogRecord:
+        text = f"{self._dropped} log lines were dropped: the log is written more slowly than it comes"
+        return logging.makeLogRecord(
+            {"name": __name__, "levelno": logging.WARNING, "levelname": "WARNING", "msg": text}
+        )
+
+
+def _time(record: logging.LogRecord) -> str:
+    moment = datetime.fromtimestamp(record.created, UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def _extras(record: logging.LogRecord) -> dict[str, object]:
+    return {key: value for key, value in vars(record).items() if key not in _STANDARD}
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-01-31T12:00:00.000Z INFO broker.edge: text key=value`. A traceback follows, each line indented."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        extras = "".join(f" {key}={value}" for key, value in _extras(record).items())
+        line = (record.getMessage() + extras).translate(_CONTROLS)
+        text = f"{_time(record)} {record.levelname} {record.name}: {line}"
+        if record.exc_info:
+            text += "\n  " + self.formatException(record.exc_info).replace("\n", "\n  ")
+        return text
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object per line: time, level, logger, message, what was given as `extra`, and the traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        fields: dict[str, object] = {
+            "time": _time(record), "level": record.levelname, "logger": record.name, "message": record.getMessage(),
+        }  # fmt: skip
+        fields.update(_extras(record))
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, ensure_ascii=False, default=str)
