@@ -91,8 +91,6 @@ def _mismatch(session: Session, frame: Frame) -> None:
     supported = ",".join(v.value for v in SUPPORTED)
     detail = "Supported protocol versions are " + " ".join(f"v{v.value}" for v in SUPPORTED)
     session.edge.counters.errors["VERSION_MISMATCH"] = session.edge.counters.errors.get("VERSION_MISMATCH", 0) + 1
-    session.write(
-        error_frame(session.version, Code.VERSION_MISMATCH, detail, frame.receipt, [("version", supported)])
-    )
+    session.write(error_frame(session.version, Code.VERSION_MISMATCH, detail, frame.receipt, [("version", supported)]))
     session.flush()
     session.close(Reason.PROTOCOL_ERROR, "VERSION_MISMATCH")

@@ -34,16 +34,22 @@ def subscribe(session: Session, frame: Frame) -> None:
     settings = session.edge.settings.edge
     key = headers.get("id", headers["destination"])
     if key in session.subscriptions:
-        raise RefusedError(Code.DUPLICATE_SUBSCRIPTION, f"id:{key[:100]} is in use; UNSUBSCRIBE first or choose another id")
+        raise RefusedError(
+            Code.DUPLICATE_SUBSCRIPTION, f"id:{key[:100]} is in use; UNSUBSCRIBE first or choose another id"
+        )
     if len(session.subscriptions) >= settings.max_subscriptions:
-        raise RefusedError(Code.SUBSCRIPTION_LIMIT, f"{settings.max_subscriptions} subscriptions are open (max_subscriptions)")
+        raise RefusedError(
+            Code.SUBSCRIPTION_LIMIT, f"{settings.max_subscriptions} subscriptions are open (max_subscriptions)"
+        )
     target = resolve(headers["destination"], headers.get("subscription-type"), "subscription-type")
     ack = ACK_MODES[headers.get("ack", "auto")]
     durable = durable_name(headers)
     queue, routing = target.queue, target.routing
     if durable is not None and queue is None and routing is not Routing.ANYCAST:
         if not session.client_id:
-            raise RefusedError(Code.CLIENT_ID_REQUIRED, f"set client-id on CONNECT to own the subscription '{durable[:100]}'")
+            raise RefusedError(
+                Code.CLIENT_ID_REQUIRED, f"set client-id on CONNECT to own the subscription '{durable[:100]}'"
+            )
         queue, routing = f"{session.client_id}.{durable}", Routing.MULTICAST
     else:
         durable = None
@@ -96,7 +102,9 @@ def unsubscribe(session: Session, frame: Frame) -> None:
     queue = None
     if durable is not None:
         if not session.client_id:
-            raise RefusedError(Code.CLIENT_ID_REQUIRED, f"set client-id on CONNECT to delete the subscription '{durable[:100]}'")
+            raise RefusedError(
+                Code.CLIENT_ID_REQUIRED, f"set client-id on CONNECT to delete the subscription '{durable[:100]}'"
+            )
         queue = f"{session.client_id}.{durable}"
     if sub is not None:
         session.remove_subscription(key, sub)
@@ -106,7 +114,8 @@ def unsubscribe(session: Session, frame: Frame) -> None:
         if destination is None:
             raise RefusedError(
                 Code.NO_SUCH_SUBSCRIPTION,
-                f"'{key[:100]}' is not subscribed on this connection; add destination to delete a durable subscription unattached",
+                f"'{key[:100]}' is not subscribed on this connection; "
+                "name its destination to delete a durable subscription that nobody consumes",
             )
         address = resolve(destination, None, "subscription-type").address
         slot, consumer = slot_of(address), 0

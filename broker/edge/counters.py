@@ -10,8 +10,18 @@ class EdgeCounters:
     """Everything an edge counts."""
 
     __slots__ = (
-        "bytes_in", "bytes_out", "closed", "connections", "deliveries", "errors", "frames_in", "logins",
-        "login_failures", "opened", "receipts", "refused",
+        "bytes_in",
+        "bytes_out",
+        "closed",
+        "connections",
+        "deliveries",
+        "errors",
+        "frames_in",
+        "login_failures",
+        "logins",
+        "opened",
+        "receipts",
+        "refused",
     )  # fmt: skip
 
     def __init__(self) -> None:

@@ -46,9 +46,7 @@ def resolve(destination: str, type_header: str | None, header_name: str) -> Targ
             )
     if type_header is not None:
         if type_header not in ("ANYCAST", "MULTICAST"):
-            raise RefusedError(
-                Code.BAD_HEADER, f"{header_name}:{type_header[:50]} must be ANYCAST or MULTICAST"
-            )
+            raise RefusedError(Code.BAD_HEADER, f"{header_name}:{type_header[:50]} must be ANYCAST or MULTICAST")
         routing = Routing[type_header]
     address, mark, queue = name.partition("::")
     if not address or (mark and not queue):

@@ -77,7 +77,8 @@ class Edge:
             session.fail(Code.CONNECTION_LIMIT, f"{limits.max_connections} are open (max_connections)")
         elif self._per_ip[ip] > limits.max_connections_per_ip:
             session.fail(
-                Code.CONNECTION_LIMIT, f"{limits.max_connections_per_ip} from this address are open (max_connections_per_ip)"
+                Code.CONNECTION_LIMIT,
+                f"{limits.max_connections_per_ip} from this address are open (max_connections_per_ip)",
             )
         return session
 
@@ -88,7 +89,12 @@ class Edge:
         level = logging.DEBUG if reason in QUIET else logging.INFO
         if log.isEnabledFor(level):
             log.log(
-                level, "%s #%d closed: %s%s", session.channel.peer, session.id, reason.value, f" ({detail})" if detail else ""
+                level,
+                "%s #%d closed: %s%s",
+                session.channel.peer,
+                session.id,
+                reason.value,
+                f" ({detail})" if detail else "",
             )
 
     def forget(self, session: Session) -> None:

@@ -101,14 +101,18 @@ class Publisher:
         record = b"content-length:%d\n\n" % blob.length
         flags = route.flags | head.flags | BLOB | (TEXT if large.length is None else 0)
         run = Run(
-            NO_IDS, head.lines, [record], len(head.lines) + len(record) + blob.length + 1, flags, route.priority, blob=blob
+            NO_IDS,
+            head.lines,
+            [record],
+            len(head.lines) + len(record) + blob.length + 1,
+            flags,
+            route.priority,
+            blob=blob,
         )
         self._expiry(run, route)
         session = self._session
         seq = session.answers.ask([large.receipt]) if large.receipt is not None else 0
-        session.batch.append(
-            Publish(route.slot, session.id, seq, route.address, route.routing, run, route.queue)
-        )
+        session.batch.append(Publish(route.slot, session.id, seq, route.address, route.routing, run, route.queue))
 
 
 class LargeSend:

@@ -26,7 +26,15 @@ class Route:
     __slots__ = ("address", "expires", "flags", "priority", "queue", "routing", "slot", "ttl")
 
     def __init__(
-        self, slot: int, address: str, routing: Routing, queue: str | None, flags: int, priority: int, expires: int, ttl: int
+        self,
+        slot: int,
+        address: str,
+        routing: Routing,
+        queue: str | None,
+        flags: int,
+        priority: int,
+        expires: int,
+        ttl: int,
     ) -> None:
         self.slot = slot
         self.address = address

@@ -1,8 +1,9 @@
 """One consumer as its connection sees it: names, prefixes, and rendering of MESSAGE frames.
 
 A frame is prefix + id + "\\n" + lines + record. The parts behind the prefix are rendered once per run and
-joined with the prefix as separator; nothing is formatted per message but its number. The message-id is `<handle>-<number>`, where the
-handle is unique for this consumer over restarts of the broker; the 1.2 `ack` header has the same value.
+joined with the prefix as separator; nothing is formatted per message but its number. The message-id is
+`<handle>-<number>`, where the handle is unique for this consumer over restarts of the broker; the 1.2 `ack`
+header has the same value.
 
 Rule: bytes of a run are never decoded on the plain path; only runs with escapes for older clients are rewritten.
 """
@@ -25,8 +26,21 @@ class Subscription:
     """A consumer of one slot. `owed`: bytes delivered whose room has not been granted back yet."""
 
     __slots__ = (
-        "_acks", "_head", "_mid", "_plain", "_rewrite", "ack", "consumer", "destination", "handle", "id", "owed",
-        "quarter", "session", "slot", "address",
+        "_acks",
+        "_head",
+        "_mid",
+        "_plain",
+        "_rewrite",
+        "ack",
+        "address",
+        "consumer",
+        "destination",
+        "handle",
+        "id",
+        "owed",
+        "quarter",
+        "session",
+        "slot",
     )  # fmt: skip
 
     def __init__(
@@ -109,4 +123,3 @@ class Subscription:
         else:
             records = [rewrite_lines(run.lines + record, version) for record in run.records]
         return Run(run.ids, b"", records, run.nbytes, run.flags, attempts=run.attempts, blob=run.blob)
-

@@ -44,7 +44,9 @@ class Transactions:
 
     def begin(self, id: str) -> None:
         if id in self._open:
-            raise RefusedError(Code.DUPLICATE_TRANSACTION, f"transaction:{id[:100]} is already open; COMMIT or ABORT it first")
+            raise RefusedError(
+                Code.DUPLICATE_TRANSACTION, f"transaction:{id[:100]} is already open; COMMIT or ABORT it first"
+            )
         if len(self._open) >= self._settings.max_transactions:
             raise RefusedError(
                 Code.TRANSACTION_LIMIT, f"{self._settings.max_transactions} transactions are open (max_transactions)"

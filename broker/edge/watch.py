@@ -25,7 +25,10 @@ LOOKS = 4
 class Watch:
     """Owns the session's deadlines."""
 
-    __slots__ = ("_eols", "_eols_at", "_expect_s", "_frame", "_frame_from", "_in_seen", "_login", "_out_seen", "_receive", "_send", "_send_s", "_session", "_silences")  # fmt: skip
+    __slots__ = (
+        "_eols", "_eols_at", "_expect_s", "_frame", "_frame_from", "_in_seen", "_login", "_out_seen", "_receive",
+        "_send", "_send_s", "_session", "_silences",
+    )  # fmt: skip
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -79,7 +82,9 @@ class Watch:
         if eols - self._eols > session.edge.settings.edge.max_eol_per_s:
             now = session.edge.clock.monotonic()
             if now - self._eols_at < (eols - self._eols) / session.edge.settings.edge.max_eol_per_s:
-                session.fail(Code.HEARTBEAT_FLOOD, "empty lines come faster than max_eol_per_s; send one per heart-beat interval")
+                session.fail(
+                    Code.HEARTBEAT_FLOOD, "empty lines come faster than max_eol_per_s; send one per heart-beat interval"
+                )
                 return
             self._eols = eols
             self._eols_at = now

@@ -320,9 +320,7 @@ class Shard:
 
     def _fetch(self, fetch: Fetch) -> None:
         budget = self.settings.engine.page_bytes
-        self._read_io.submit(
-            partial(self.journal.read, fetch.positions, budget), partial(self._on_fetched, fetch)
-        )
+        self._read_io.submit(partial(self.journal.read, fetch.positions, budget), partial(self._on_fetched, fetch))
 
     def _on_fetched(self, fetch: Fetch, runs: list[Run] | None, error: BaseException | None) -> None:
         if error is not None or runs is None:
@@ -378,11 +376,6 @@ class Shard:
 
     def _refuse_inbox(self) -> None:
         inbox, self._inbox = self._inbox, []
-        effects: list[Effect] = [
-            Refused(c.session, c.seq, Code.OWNER_STOPPED, "")
-            for c in inbox
-            if hasattr(c, "seq")
-        ]
+        effects: list[Effect] = [Refused(c.session, c.seq, Code.OWNER_STOPPED, "") for c in inbox if hasattr(c, "seq")]
         if effects and self._listener is not None:
             self._listener.on_effects(effects)
-

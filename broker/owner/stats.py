@@ -36,9 +36,24 @@ class ShardStats:
         families += [
             Metric("stomp_queue_messages", "gauge", "Messages in a queue by state.", list(queues)),
             Metric("stomp_turns_total", "counter", "Turns of the owner's loop.", [({}, float(self.turns))]),
-            Metric("stomp_journal_commits_total", "counter", "Group commits (one fdatasync each).", [({}, float(self.commits))]),
-            Metric("stomp_backpressure_pauses_total", "counter", "Times producers were paused for the disk.", [({}, float(self.pauses))]),
-            Metric("stomp_journal_inflight_bytes", "gauge", "Bytes accepted and not yet synced.", [({}, float(journal.inflight_bytes))]),
+            Metric(
+                "stomp_journal_commits_total",
+                "counter",
+                "Group commits (one fdatasync each).",
+                [({}, float(self.commits))],
+            ),
+            Metric(
+                "stomp_backpressure_pauses_total",
+                "counter",
+                "Times producers were paused for the disk.",
+                [({}, float(self.pauses))],
+            ),
+            Metric(
+                "stomp_journal_inflight_bytes",
+                "gauge",
+                "Bytes accepted and not yet synced.",
+                [({}, float(journal.inflight_bytes))],
+            ),
         ]
         return families
 

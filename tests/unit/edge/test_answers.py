@@ -1,0 +1,52 @@
+"""Receipts leave in frame order whatever order the owners answer in."""
+
+from broker.edge.answers import Answers
+
+
+def test_answers_in_order_pass_straight_through():
+    answers = Answers()
+    first, second = answers.ask([b"a"]), answers.ask([b"b", b"c"])
+    assert answers.done(first) == ([b"a"], [])
+    assert answers.done(second) == ([b"b", b"c"], [])
+    assert answers.quiet
+
+
+def test_an_early_answer_waits_for_the_ones_before_it():
+    answers = Answers()
+    first, second, third = answers.ask([b"a"]), answers.ask([b"b"]), answers.ask([b"c"])
+    assert answers.done(third) == ([], [])
+    assert answers.done(second) == ([], [])
+    assert answers.done(first) == ([b"a", b"b", b"c"], [])
+
+
+def test_callbacks_come_after_everything_before_them():
+    answers, told = Answers(), []
+    first = answers.ask([b"a"])
+    last = answers.ask([b"bye"], lambda: told.append("left"))
+    assert answers.done(last) == ([], [])
+    ids, thens = answers.done(first)
+    assert ids == [b"a", b"bye"] and told == []
+    for then in thens:
+        then()
+    assert told == ["left"]
+
+
+def test_when_quiet_waits_for_what_is_open_now_only():
+    answers, told = Answers(), []
+    answers.when_quiet(lambda: told.append("at once"))
+    first = answers.ask([b"a"])
+    answers.when_quiet(lambda: told.append("after a"))
+    answers.ask([b"later"])
+    assert told == ["at once"]
+    for then in answers.done(first)[1]:
+        then()
+    assert told == ["at once", "after a"]
+
+
+def test_receipts_of_frames_that_joined_a_request():
+    answers = Answers()
+    seq = answers.ask([b"a"])
+    answers.more(seq, [b"b"])
+    assert answers.first_receipt(seq) == b"a"
+    assert answers.done(seq) == ([b"a", b"b"], [])
+    assert answers.first_receipt(seq) is None
