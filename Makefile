@@ -1,0 +1,66 @@
+# Two commands matter: `make run` and `make test`. Both work on a machine with Python >= 3.11 and make only.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run test check fmt bench docs clean
+
+help:
+	@echo "make run     start a broker on 127.0.0.1:61613 (STOMP) and :61614 (WebSocket); ARGS='--port 7000' adds flags"
+	@echo "make test    install what the tests need, check the code, run all tests"
+	@echo "make check   ruff, mypy, import contracts, size limits"
+	@echo "make fmt     format the code"
+	@echo "make docs    renew the generated parts of docs/"
+	@echo "make bench   benchmarks (see bench/README.md); ARGS are passed on"
+	@echo "make clean   remove caches and the virtual environment; data folders are kept"
+
+run: $(VENV)/.installed
+	$(BIN)/stampede serve $(ARGS)
+
+test: check
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/architecture
+
+fmt: $(VENV)/.installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.installed
+	$(BIN)/stampede docs docs
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/python bench/run.py $(ARGS)
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find broker tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps are older than pyproject.toml when dependencies may have changed; else nothing is installed again.
+$(VENV)/.installed: pyproject.toml $(VENV)/.made
+	$(PIP) -e .
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml $(VENV)/.made
+	$(PIP) -e '.[dev]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.made:
+	@command -v $(PYTHON) >/dev/null 2>&1 || { \
+	  echo "No '$(PYTHON)' here. Install Python 3.11 or later (Debian: apt install python3 python3-venv)," \
+	       "or say where it is: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo "Stampede needs Python 3.11 or later; '$(PYTHON)' is $$($(PYTHON) -V 2>&1)." \
+	       "Say where a later one is: make PYTHON=/path/to/python3.11 ..." >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo "'$(PYTHON)' cannot make virtual environments. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
