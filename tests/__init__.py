@@ -1,0 +1,1 @@
+"""Tests. A package so that any folder can import tests.harness."""

@@ -1,0 +1,177 @@
+"""A standalone broker as a process: start, look at it from outside, stop, kill, start again on the same data.
+
+Rule: only what an operator could do: flags, signals, /metrics, /proc and the log. Imports nothing of the product.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HOST = "127.0.0.1"
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports nobody listens on, below the range that outgoing connections take theirs from."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(18_000, 32_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+        if port not in found:
+            found.append(port)
+    return found
+
+
+class Broker:
+    """`folder` holds the data (folder/data) and the log (folder/broker.log) over restarts.
+
+    settings  dotted name → value, given as `--set name=value`.    tls  also opens tls_port and wss_port (the caller
+    sets edge.tls_cert_file and edge.tls_key_file).
+    """
+
+    def __init__(
+        self, folder: Path, settings: Mapping[str, object] | None = None, *, tls: bool = False, level: str = "INFO"
+    ) -> None:
+        self.folder = folder
+        self.data = folder / "data"
+        self.log_file = folder / "broker.log"
+        self.host = HOST
+        self.port, self.ws_port, self.admin_port, self.tls_port, self.wss_port = free_ports(5)
+        self.settings = {str(key): str(value) for key, value in (settings or {}).items()}
+        if tls:
+            self.settings |= {"edge.tls_port": str(self.tls_port), "edge.wss_port": str(self.wss_port)}
+        self.level = level
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Broker:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process is not None and self.process.poll() is None:
+            self.stop()
+
+    def command(self) -> list[str]:
+        """The command line; tests of the life cycle run it themselves."""
+        line = [sys.executable, "-m", "broker.app.cli", "serve", "--host", self.host, "--port", str(self.port)]
+        line += ["--ws-port", str(self.ws_port), "--admin-port", str(self.admin_port)]
+        line += ["--data", str(self.data), "--log-level", self.level]
+        for name, value in self.settings.items():
+            line += ["--set", f"{name}={value}"]
+        return line
+
+    def environment(self) -> dict[str, str]:
+        """Ours without settings that somebody may have exported."""
+        env = {key: value for key, value in os.environ.items() if not key.startswith("STAMPEDE_")}
+        return env | {"PYTHONPATH": str(ROOT)}
+
+    def start(self, timeout: float = 20.0) -> None:
+        """Returns when the STOMP port accepts. Raises RuntimeError with the log when the process ends first."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with open(self.log_file, "ab") as log:
+            self.process = subprocess.Popen(
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.environment(),
+                cwd=self.folder,
+            )
+        end = time.monotonic() + timeout
+        while True:
+            if self.process.poll() is not None:
+                raise RuntimeError(f"the broker ended with {self.process.returncode}:\n{self.log()[-4000:]}")
+            try:
+                socket.create_connection((self.host, self.port), 1).close()
+                return
+            except OSError:
+                if time.monotonic() > end:
+                    self.kill()
+                    raise RuntimeError(f"the broker does not listen:\n{self.log()[-4000:]}") from None
+                time.sleep(0.02)
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def terminate(self) -> None:
+        """SIGTERM, without waiting."""
+        os.kill(self.pid, signal.SIGTERM)
+
+    def wait(self, timeout: float = 20.0) -> int:
+        """The exit status."""
+        assert self.process is not None
+        return self.process.wait(timeout)
+
+    def stop(self, timeout: float = 20.0) -> int:
+        """SIGTERM and the exit status; killed when it does not end in time."""
+        self.terminate()
+        try:
+            return self.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """SIGKILL: the process gets no chance to tidy up."""
+        if self.alive:
+            os.kill(self.pid, signal.SIGKILL)
+            self.wait()
+
+    def log(self) -> str:
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+
+    def rss(self) -> int:
+        """Resident memory in bytes."""
+        text = Path(f"/proc/{self.pid}/status").read_text()
+        found = re.search(r"VmRSS:\s+(\d+) kB", text)
+        assert found is not None
+        return int(found[1]) * 1024
+
+    def open_files(self) -> int:
+        return len(os.listdir(f"/proc/{self.pid}/fd"))
+
+    def http(self, path: str, timeout: float = 10.0) -> tuple[int, str]:
+        """(status, text) of a page of the admin port; waits for the port, which opens after the STOMP ports."""
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                with urllib.request.urlopen(f"http://{self.host}:{self.admin_port}{path}", timeout=5) as reply:
+                    return reply.status, reply.read().decode()
+            except urllib.error.HTTPError as error:
+                with error:
+                    return error.code, error.read().decode()
+            except OSError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(0.05)
+
+    def metrics(self) -> dict[str, float]:
+        """`name{label="value"}` → value."""
+        _, text = self.http("/metrics")
+        lines = (line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#"))
+        return {name: float(value) for name, _, value in lines}
+
+    def closed(self, reason: str) -> int:
+        """How many connections have ended for this reason so far."""
+        return int(self.metrics().get(f'stomp_connections_closed_total{{reason="{reason}"}}', 0))

@@ -1,0 +1,232 @@
+"""A STOMP client over a blocking socket that sends any bytes and shows frames as they came.
+
+Rule: small enough to be checked by eye; header values stay as they stood on the wire (see `unescape`). It never
+corrects what it is told to send.
+"""
+
+from __future__ import annotations
+
+import itertools
+import socket
+import ssl
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+Headers = dict[str, object] | Iterable[tuple[str, object]]
+
+_ESCAPES = {"\\n": "\n", "\\r": "\r", "\\c": ":", "\\\\": "\\"}
+
+
+def unescape(value: str) -> str:
+    """A 1.2 header value decoded."""
+    out, rest = "", value
+    while rest:
+        out += _ESCAPES.get(rest[:2], rest[:1])
+        rest = rest[2:] if rest[:2] in _ESCAPES else rest[1:]
+    return out
+
+
+def build(command: str, headers: Headers = (), body: bytes = b"") -> bytes:
+    """A frame, written as given: nothing is escaped or added."""
+    pairs = headers.items() if isinstance(headers, dict) else headers
+    lines = [command, *(f"{name}:{value}" for name, value in pairs)]
+    return "\n".join(lines).encode() + b"\n\n" + body + b"\0"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A frame as it came. `pairs`: all header lines, raw; `headers`: first of each name, raw."""
+
+    command: str
+    pairs: list[tuple[str, str]]
+    headers: dict[str, str]
+    body: bytes
+
+    def __getitem__(self, name: str) -> str:
+        return self.headers[name]
+
+    def get(self, name: str, default: str | None = None) -> str | None:
+        return self.headers.get(name, default)
+
+
+class ClosedByBroker(Exception):
+    """The broker ended the connection where a frame was expected."""
+
+
+class Client:
+    """One connection. `bytewise`: everything leaves one byte at a time (TCP_NODELAY is set)."""
+
+    def __init__(
+        self,
+        port: int,
+        version: str = "1.2",
+        *,
+        host: str = "127.0.0.1",
+        bytewise: bool = False,
+        timeout: float = 10.0,
+        tls: ssl.SSLContext | None = None,
+        receive_buffer: int = 0,
+    ) -> None:
+        self.version = version
+        self.bytewise = bytewise
+        self.timeout = timeout
+        raw = socket.socket()
+        if receive_buffer:
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        raw.settimeout(timeout)
+        raw.connect((host, port))
+        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.socket: socket.socket = tls.wrap_socket(raw, server_hostname="localhost") if tls else raw
+        self.eols = 0
+        """Heart-beats (and other empty lines) seen so far."""
+        self._buffer = bytearray()
+        self._numbers = itertools.count(1)
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ── out ────────────────────────────────────────────────────────────────────────────────────────
+
+    def raw(self, data: bytes) -> None:
+        """Any bytes."""
+        self.socket.settimeout(self.timeout)
+        if not self.bytewise:
+            self.socket.sendall(data)
+            return
+        for position in range(len(data)):
+            self.socket.sendall(data[position : position + 1])
+
+    def send(self, command: str, headers: Headers = (), body: bytes = b"") -> None:
+        """A frame as given; see build()."""
+        self.raw(build(command, headers, body))
+
+    def ask(self, command: str, headers: Headers = (), body: bytes = b"") -> Frame:
+        """A frame with a fresh receipt header; returns when the RECEIPT has come (nothing else may come before)."""
+        pairs = list(headers.items() if isinstance(headers, dict) else headers)
+        receipt = f"r-{next(self._numbers)}"
+        self.send(command, [*pairs, ("receipt", receipt)], body)
+        return self.expect("RECEIPT", {"receipt-id": receipt})
+
+    def connect(self, headers: Headers = ()) -> Frame:
+        """CONNECT as a client of `version` does; returns CONNECTED."""
+        pairs = list(headers.items() if isinstance(headers, dict) else headers)
+        if self.version != "1.0":
+            pairs = [("accept-version", self.version), ("host", "localhost"), *pairs]
+        self.send("CONNECT", pairs)
+        return self.expect("CONNECTED")
+
+    def subscribe(self, destination: str, id: str = "1", ack: str = "auto", **headers: object) -> None:
+        """SUBSCRIBE with a receipt; underscores in keyword names stand for hyphens."""
+        pairs: list[tuple[str, object]] = [("id", id), ("destination", destination), ("ack", ack)]
+        pairs += [(name.replace("_", "-"), value) for name, value in headers.items()]
+        self.ask("SUBSCRIBE", pairs)
+
+    def publish(self, destination: str, body: bytes = b"", **headers: object) -> None:
+        """SEND with content-length and a receipt; returns when the RECEIPT has come."""
+        pairs: list[tuple[str, object]] = [("destination", destination), ("content-length", len(body))]
+        pairs += [(name.replace("_", "-"), value) for name, value in headers.items()]
+        self.ask("SEND", pairs, body)
+
+    def settle(self, command: str, message: Frame, **headers: object) -> None:
+        """ACK or NACK of a MESSAGE as this version writes it, without a receipt."""
+        if self.version == "1.2":
+            pairs: list[tuple[str, object]] = [("id", message["ack"])]
+        else:
+            pairs = [("message-id", message["message-id"])]
+            if "subscription" in message.headers:
+                pairs.append(("subscription", message["subscription"]))
+        self.send(command, [*pairs, *((name.replace("_", "-"), value) for name, value in headers.items())])
+
+    def ack(self, message: Frame, **headers: object) -> None:
+        self.settle("ACK", message, **headers)
+
+    def nack(self, message: Frame, **headers: object) -> None:
+        self.settle("NACK", message, **headers)
+
+    def sync(self) -> list[Frame]:
+        """Two round trips through the owner: whatever was due to this client has come. Returns it."""
+        came: list[Frame] = []
+        for _ in range(2):
+            receipt = f"sync-{next(self._numbers)}"
+            self.send("SEND", [("destination", "/topic/harness.nobody"), ("receipt", receipt)])
+            while (frame := self.read()).get("receipt-id") != receipt:
+                came.append(frame)
+        return came
+
+    # ── in ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def read(self, timeout: float | None = None) -> Frame:
+        """The next frame. Raises TimeoutError, or ClosedByBroker when the connection has ended."""
+        end = time.monotonic() + (self.timeout if timeout is None else timeout)
+        while (frame := self._take()) is None:
+            self._fill(end)
+        return frame
+
+    def expect(self, command: str, headers: dict[str, str] | None = None, timeout: float | None = None) -> Frame:
+        """The next frame, which must be this one."""
+        frame = self.read(timeout)
+        assert frame.command == command, f"expected {command}, got {frame}"
+        for name, value in (headers or {}).items():
+            assert frame.get(name) == value, f"expected {name}:{value}, got {frame}"
+        return frame
+
+    def messages(self, count: int, timeout: float | None = None) -> list[Frame]:
+        """The next frames, all of them MESSAGE."""
+        return [self.expect("MESSAGE", timeout=timeout) for _ in range(count)]
+
+    def nothing(self) -> None:
+        """No frame is due to this client."""
+        came = self.sync()
+        assert came == [], f"unexpected: {came}"
+
+    def ended(self, timeout: float | None = None) -> None:
+        """The broker closes the connection now, without another frame."""
+        try:
+            frame = self.read(timeout)
+        except ClosedByBroker:
+            return
+        raise AssertionError(f"the connection is still open: {frame}")
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def _fill(self, end: float) -> None:
+        left = end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError(f"no frame in time; so far: {bytes(self._buffer[:500])!r}")
+        self.socket.settimeout(left)
+        try:
+            data = self.socket.recv(1 << 18)
+        except (ConnectionResetError, BrokenPipeError) as error:
+            raise ClosedByBroker(f"{error}; unread: {bytes(self._buffer[:500])!r}") from None
+        if not data:
+            raise ClosedByBroker(f"unread: {bytes(self._buffer[:500])!r}")
+        self._buffer += data
+
+    def _take(self) -> Frame | None:
+        """Cuts one whole frame off the buffer. A body is content-length octets, or ends at the first NUL."""
+        buffer = self._buffer
+        blank = 0
+        while buffer[blank : blank + 1] == b"\n":
+            blank += 1
+        if blank:
+            self.eols += blank
+            del buffer[:blank]
+        head_end = buffer.find(b"\n\n", 0, 1 << 17)
+        if head_end < 0:
+            return None
+        command, *lines = buffer[:head_end].decode().split("\n")
+        pairs = [(name, value) for name, _, value in (line.partition(":") for line in lines)]
+        headers = dict(reversed(pairs))
+        start = head_end + 2
+        stop = start + int(headers["content-length"]) if "content-length" in headers else buffer.find(b"\0", start)
+        if stop < start or len(buffer) <= stop:
+            return None
+        assert buffer[stop] == 0, f"no NUL behind the body of {command} {pairs}"
+        body = bytes(buffer[start:stop])
+        del buffer[: stop + 1]
+        return Frame(command, pairs, headers, body)
