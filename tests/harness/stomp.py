@@ -92,13 +92,14 @@ class Client:
     # ── out ────────────────────────────────────────────────────────────────────────────────────────
 
     def raw(self, data: bytes) -> None:
-        """Any bytes."""
+        """Any bytes. A broker that has closed meanwhile is no error here: what it said is still to be read."""
         self.socket.settimeout(self.timeout)
-        if not self.bytewise:
-            self.socket.sendall(data)
-            return
-        for position in range(len(data)):
-            self.socket.sendall(data[position : position + 1])
+        pieces = [data] if not self.bytewise else [data[i : i + 1] for i in range(len(data))]
+        try:
+            for piece in pieces:
+                self.socket.sendall(piece)
+        except (ConnectionResetError, BrokenPipeError):
+            pass
 
     def send(self, command: str, headers: Headers = (), body: bytes = b"") -> None:
         """A frame as given; see build()."""
