@@ -1,0 +1,87 @@
+"""House rules that a reader relies on and a review would forget: sizes, docstrings, seams, names."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+FILES = sorted((ROOT / "broker").rglob("*.py"))
+NAMES = [str(path.relative_to(ROOT)) for path in FILES]
+TREES = {path: ast.parse(path.read_text(), str(path)) for path in FILES}
+
+MAX_FILE_LINES = 600
+MAX_FUNCTION_LINES = 70
+
+BANNED_CALLS = {
+    "open", "print", "input", "io.open", "os.open", "os.urandom", "os.getrandom", "uuid.uuid1", "uuid.uuid4",
+    "time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns", "time.perf_counter", "time.perf_counter_ns",
+    "time.sleep", "datetime.now", "datetime.utcnow", "datetime.datetime.now", "datetime.today", "date.today",
+}  # fmt: skip
+BANNED_MODULES = {"random", "secrets", "time"}
+
+EXCEPTIONS: dict[tuple[str, str], str] = {}
+"""(file, call or module) → why it may."""
+
+
+def dotted(node: ast.expr) -> str:
+    if isinstance(node, ast.Attribute):
+        return f"{dotted(node.value)}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else "?"
+
+
+def offences(tree: ast.Module) -> set[str]:
+    """Banned calls and imports of one file."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            found |= {dotted(node.func)} & BANNED_CALLS
+        elif isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names} & BANNED_MODULES
+        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+            found |= {(node.module or "").split(".")[0]} & BANNED_MODULES
+    return found
+
+
+def functions(tree: ast.Module):
+    return [node for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))]
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_size_and_docstring(path):
+    lines = path.read_text().count("\n")
+    assert lines <= MAX_FILE_LINES, f"{lines} lines: split the file"
+    long = {f.name: f.end_lineno - f.lineno + 1 for f in functions(TREES[path])}
+    assert not {name: n for name, n in long.items() if n > MAX_FUNCTION_LINES}, "split the function"
+    assert len(ast.get_docstring(TREES[path]) or "") >= 20, "say what the file is for and its one rule"
+
+
+@pytest.mark.parametrize("path", FILES, ids=NAMES)
+def test_only_seams_ask_the_system(path):
+    name = path.relative_to(ROOT).as_posix()
+    if name.startswith("broker/seams/"):
+        return
+    unexpected = {what for what in offences(TREES[path]) if (name, what) not in EXCEPTIONS}
+    assert not unexpected, "go through broker/seams, or add an exception with a reason"
+
+
+def test_exceptions_are_still_needed():
+    for (name, what), why in EXCEPTIONS.items():
+        assert why
+        assert what in offences(ast.parse((ROOT / name).read_text())), f"{name} no longer uses {what}"
+
+
+def test_the_check_sees_what_it_bans():
+    source = "import random\nimport time\nfrom secrets import token_hex\ntime.time()\nprint(open('x'))\n"
+    assert offences(ast.parse(source)) == {"random", "time", "secrets", "time.time", "print", "open"}
+
+
+def test_no_module_shadows_the_standard_library():
+    tops = {
+        p.name if p.is_dir() else p.stem for p in ROOT.iterdir() if (p / "__init__.py").exists() or p.suffix == ".py"
+    }
+    assert not tops & sys.stdlib_module_names
+    assert not (ROOT / "operator" / "__init__.py").exists(), "it would shadow the stdlib module `operator`"

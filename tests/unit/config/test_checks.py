@@ -1,0 +1,44 @@
+"""Settings that cannot go together are refused with both names."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.config.load import load
+from broker.core.errors import ConfigError
+
+TLS = {"edge.tls_cert_file": "c", "edge.tls_key_file": "k"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ({"edge.tls_port": "61612"}, ["edge.tls_port", "edge.tls_cert_file", "edge.tls_key_file"]),
+        ({"edge.wss_port": "0", "edge.tls_cert_file": "c"}, ["edge.wss_port", "edge.tls_key_file"]),
+        ({"edge.tls_cert_file": "c"}, ["edge.tls_key_file"]),
+        (TLS, ["edge.tls_port"]),
+        ({"edge.tls_client_ca_file": "c"}, ["edge.tls_client_ca_file", "edge.tls_cert_file"]),
+        ({"edge.port": "7000", "edge.ws_port": "7000"}, ["edge.port", "edge.ws_port", "7000"]),
+        ({"edge.port": "7000", "admin.port": "7000"}, ["edge.port", "admin.port"]),
+        ({"edge.port": "-1", "edge.ws_port": "-1"}, ["edge.port", "edge.ws_port"]),
+        ({"edge.ws_path": "stomp"}, ["edge.ws_path"]),
+        ({"wire.max_header_bytes": "1MiB"}, ["wire.max_header_bytes", "wire.max_header_block_bytes"]),
+        ({"engine.page_bytes": "1GiB"}, ["engine.page_bytes", "engine.queue_memory_bytes"]),
+        (
+            {"engine.address.redelivery_delay_ms": "9", "engine.address.max_redelivery_delay_ms": "3"},
+            ["engine.address"],
+        ),
+        ({"engine.addresses.a.max_delivery_attempts": "0"}, ['engine.addresses."a"', "max_delivery_attempts"]),
+    ],
+)
+def test_contradictions(overrides, said):
+    with pytest.raises(ConfigError) as caught:
+        load(None, {}, overrides)
+    assert [name for name in said if name not in str(caught.value)] == []
+
+
+def test_what_may_go_together():
+    load(None, {}, {"edge.port": "0", "edge.ws_port": "0", "admin.port": "0"})
+    load(None, {}, {"edge.tls_port": "0", **TLS})
+    load(None, {}, {"edge.host": "10.0.0.1", "edge.port": "7000", "admin.host": "127.0.0.1", "admin.port": "7000"})
+    load(None, {}, {"engine.address.redelivery_delay_ms": "900"})
