@@ -1,0 +1,70 @@
+"""What a scraper reads is what the rooms counted."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from broker.admin.exposition import MAX_SERIES, Exposition
+from broker.core.metrics import Metric
+
+
+class Source:
+    def __init__(self, *metrics):
+        self.list = list(metrics)
+
+    def metrics(self):
+        return self.list
+
+
+def scrape(*sources, accept=""):
+    body, content_type = Exposition(sources).render(accept)
+    parse = parse_openmetrics if "openmetrics" in content_type else parse_text
+    return {(s.name, *sorted(s.labels.items())): s.value for family in parse(body.decode()) for s in family.samples}
+
+
+@pytest.mark.parametrize("accept", ["", "application/openmetrics-text; version=1.0.0"])
+def test_counters_and_gauges(accept):
+    source = Source(
+        Metric("stomp_frames_total", "counter", "Frames.", [({}, 5.0)]),
+        Metric("stomp_connections", "gauge", "Open.", [({"transport": "tcp"}, 2.0), ({"transport": 'w"s\n'}, 3.0)]),
+    )
+    found = scrape(source, accept=accept)
+    assert found[("stomp_frames_total",)] == 5
+    assert found[("stomp_connections", ("transport", "tcp"))] == 2
+    assert found[("stomp_connections", ("transport", 'w"s\n'))] == 3
+    assert any(name[0] == "process_resident_memory_bytes" for name in found)
+
+
+def test_histogram_buckets_are_cumulative():
+    found = scrape(Source(Metric("stomp_sync_seconds", "histogram", "Syncs.", [({}, ([0.001, 0.01], [4, 2, 1], 0.5))])))
+    assert found[("stomp_sync_seconds_bucket", ("le", "0.001"))] == 4
+    assert found[("stomp_sync_seconds_bucket", ("le", "0.01"))] == 6
+    assert found[("stomp_sync_seconds_bucket", ("le", "+Inf"))] == 7
+    assert found[("stomp_sync_seconds_count",)] == 7
+    assert math.isclose(found[("stomp_sync_seconds_sum",)], 0.5)
+
+
+def test_one_family_from_two_sources_is_told_once():
+    one, two = (Source(Metric("stomp_x", "gauge", "X.", [({"part": part}, 1.0)])) for part in "ab")
+    body, _ = Exposition([one, two]).render("")
+    assert body.count(b"# TYPE stomp_x gauge") == 1
+    assert scrape(one, two)[("stomp_x", ("part", "b"))] == 1
+
+
+def test_numbers_are_read_at_each_scrape():
+    source = Source(Metric("stomp_x", "gauge", "X.", [({}, 1.0)]))
+    exposition = Exposition([source])
+    exposition.render("")
+    source.list = [Metric("stomp_x", "gauge", "X.", [({}, 2.0)])]
+    assert b"\nstomp_x 2.0\n" in exposition.render("")[0]
+
+
+def test_too_many_series_are_cut_and_the_cut_is_told():
+    samples = [({"queue": str(number)}, 1.0) for number in range(MAX_SERIES + 3)]
+    found = scrape(Source(Metric("stomp_queue_messages", "gauge", "Q.", samples)))
+    assert sum(1 for name in found if name[0] == "stomp_queue_messages") == MAX_SERIES
+    assert found[("stomp_series_dropped", ("family", "stomp_queue_messages"))] == 3

@@ -1,0 +1,82 @@
+"""The admin port as a probe or a scraper sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from aiohttp import ClientSession
+
+from broker.admin.server import AdminServer
+from broker.config.settings import AdminSettings
+from broker.core.errors import ConfigError
+from broker.core.metrics import Metric
+
+
+class Source:
+    def metrics(self):
+        return [Metric("stomp_connections", "gauge", "Open.", [({}, 7.0)])]
+
+
+class State:
+    ready = False
+
+    def __call__(self):
+        return self.ready, {"owner": "ok" if self.ready else "recovering"}
+
+
+@pytest.fixture
+async def state():
+    return State()
+
+
+@pytest.fixture
+async def get(state):
+    server = AdminServer(AdminSettings(port=0), [Source()], state)
+    await server.start()
+    async with ClientSession(f"http://127.0.0.1:{server.port}") as http:
+
+        async def get(path):
+            async with http.get(path) as answer:
+                return answer.status, answer.headers["Content-Type"], await answer.text()
+
+        yield get
+    await server.stop()
+    assert server.port == -1
+
+
+async def test_alive_and_ready_are_different_things(get, state):
+    assert (await get("/healthz"))[0] == 200
+    status, kind, body = await get("/readyz")
+    assert (status, kind, json.loads(body)) == (503, "application/json", {"ready": False, "owner": "recovering"})
+    state.ready = True
+    status, _, body = await get("/readyz")
+    assert (status, json.loads(body)["ready"]) == (200, True)
+
+
+async def test_metrics_and_index(get):
+    status, kind, body = await get("/metrics")
+    assert status == 200
+    assert kind.startswith("text/plain")
+    assert "stomp_connections 7.0" in body
+    status, _, body = await get("/")
+    assert status == 200
+    assert all(path in body for path in ("/metrics", "/healthz", "/readyz"))
+    assert (await get("/nothing"))[0] == 404
+
+
+async def test_off_means_off():
+    server = AdminServer(AdminSettings(port=-1), [], lambda: (True, {}))
+    await server.start()
+    assert server.port == -1
+    await server.stop()
+
+
+async def test_a_taken_port_is_named_with_the_setting_to_change():
+    holder = await asyncio.start_server(lambda r, w: None, "127.0.0.1", 0)
+    port = holder.sockets[0].getsockname()[1]
+    with pytest.raises(ConfigError, match=rf"127.0.0.1:{port}.*admin.port"):
+        await AdminServer(AdminSettings(port=port), [], lambda: (True, {})).start()
+    holder.close()
+    await holder.wait_closed()
