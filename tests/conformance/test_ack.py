@@ -1,0 +1,299 @@
+"""C43 … C45, C48 … C50, C52: ACK and NACK, what comes back and to whom."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.errors import Code
+
+from .checks import error, every_version, since_11
+
+
+def load(client, destination, count, **headers):
+    for number in range(count):
+        client.publish(destination, b"%d" % number, **headers)
+
+
+def bodies(frames):
+    return [frame.body for frame in frames]
+
+
+@pytest.fixture
+def left(join, queue):
+    """What is still in the queue: (body, redelivered) of each message."""
+
+    def left(version="1.2", destination=None):
+        reader = join(version)
+        pairs = {"id": "left", "destination": destination or queue, "ack": "client"}
+        reader.send("SUBSCRIBE", pairs)
+        found = [(m.body, m.get("redelivered", "false")) for m in reader.sync()]
+        reader.ask("DISCONNECT")
+        return found
+
+    return left
+
+
+@every_version
+@pytest.mark.parametrize("persistent", ["false", "true"])
+def test_C43_client_mode_is_cumulative(join, queue, left, version, persistent):
+    client = join(version)
+    client.subscribe(queue, ack="client")
+    load(client, queue, 5, persistent=persistent)
+    client.ack(client.messages(5)[2])
+    client.ask("DISCONNECT")
+    assert left() == [(b"3", "true"), (b"4", "true")]
+
+
+@every_version
+def test_C43_cumulative_within_its_own_subscription_only(join, queue, left, version):
+    client = join(version)
+    client.subscribe(queue + ".a", id="a", ack="client")
+    client.subscribe(queue + ".b", id="b", ack="client")
+    load(client, queue + ".a", 2)
+    load(client, queue + ".b", 2)
+    got = client.messages(4)
+    client.ack(next(m for m in got if m["subscription"] == "b" and m.body == b"1"))
+    client.ask("DISCONNECT")
+    assert [body for body, _ in left(destination=queue + ".a")] == [b"0", b"1"]
+    assert left(destination=queue + ".b") == []
+
+
+@since_11
+def test_C44_individual_mode_acknowledges_one_only(join, queue, left, version):
+    client = join(version)
+    client.subscribe(queue, ack="client-individual")
+    load(client, queue, 4)
+    client.ack(client.messages(4)[2])
+    client.ask("DISCONNECT")
+    assert [body for body, _ in left()] == [b"0", b"1", b"3"]
+
+
+@every_version
+@pytest.mark.parametrize("mode", ["client", "client-individual"])
+@pytest.mark.parametrize("end", ["disconnect", "lost", "unsubscribe"])
+def test_C45_unacknowledged_messages_go_back_to_the_head(join, queue, left, version, mode, end):
+    client, writer = join(version), join(version)
+    client.subscribe(queue, ack=mode, prefetch_count=3)
+    load(writer, queue, 6)
+    assert bodies(client.messages(3)) == [b"0", b"1", b"2"]
+    if end == "disconnect":
+        client.ask("DISCONNECT")
+    elif end == "unsubscribe":
+        client.ask("UNSUBSCRIBE", {"id": "1"})
+    else:
+        client.close()
+        writer.sync()
+    found = left()
+    if end == "lost" and len(found) < 6:  # the broker had not seen the end of the connection yet
+        found = left()
+    assert [body for body, _ in found] == [b"0", b"1", b"2", b"3", b"4", b"5"]
+    assert [flag for _, flag in found[:3]] == ["true"] * 3
+    if end != "lost":
+        assert [flag for _, flag in found[3:]] == ["false"] * 3
+
+
+@every_version
+def test_redelivered_is_said_only_of_what_was_delivered_before(join, queue, version):
+    client, other = join(version), join(version)
+    other.publish(queue, b"x")
+    client.subscribe(queue, ack="client")
+    assert "redelivered" not in client.read().headers
+    client.ask("UNSUBSCRIBE", {"id": "1"})
+    other.subscribe(queue, ack="client")
+    assert other.read()["redelivered"] == "true"
+
+
+def test_C48_v10_ack_by_message_id(join, queue, left):
+    client = join("1.0")
+    client.ask("SUBSCRIBE", {"destination": queue, "ack": "client"})
+    load(client, queue, 1)
+    client.ask("ACK", {"message-id": client.read()["message-id"]})
+    client.ask("DISCONNECT")
+    assert left() == []
+
+
+@pytest.mark.parametrize("command", ["ACK", "NACK"])
+@pytest.mark.parametrize("missing", ["message-id", "subscription"])
+def test_C49_v11_ack_and_nack_need_message_id_and_subscription(join, queue, command, missing):
+    client = join("1.1")
+    client.subscribe(queue, ack="client")
+    load(client, queue, 1)
+    headers = {"message-id": client.read()["message-id"], "subscription": "1", "receipt": "r"}
+    del headers[missing]
+    client.send(command, headers)
+    assert missing.encode() in error(client, Code.MISSING_HEADER, "r").body
+
+
+@pytest.mark.parametrize("command", ["ACK", "NACK"])
+def test_C49_v11_the_subscription_must_be_the_right_one(join, queue, command):
+    client = join("1.1")
+    client.subscribe(queue, id="a", ack="client")
+    client.subscribe(queue + ".b", id="b", ack="client")
+    load(client, queue, 1)
+    message = client.read()
+    client.send(command, {"message-id": message["message-id"], "subscription": "b", "receipt": "r"})
+    error(client, Code.NO_SUCH_DELIVERY, "r")
+
+
+@pytest.mark.parametrize("command", ["ACK", "NACK"])
+def test_C50_v12_ack_and_nack_need_the_id(join, queue, command):
+    client = join()
+    client.subscribe(queue, ack="client")
+    load(client, queue, 1)
+    message = client.read()
+    client.send(command, {"message-id": message["message-id"], "subscription": "1", "receipt": "r"})
+    error(client, Code.MISSING_HEADER, "r")
+
+
+@every_version
+@pytest.mark.parametrize("id", ["nonsense", "0-0-1", "", "-", "9" * 40, "a-b-c", "\u0661"])
+def test_an_ack_of_something_unknown_is_an_error(join, queue, version, id):
+    client = join(version)
+    client.subscribe(queue, ack="client")
+    name = "id" if version == "1.2" else "message-id"
+    client.send("ACK", {name: id, "subscription": "1", "receipt": "r"})
+    error(client, Code.NO_SUCH_DELIVERY, "r")
+
+
+@every_version
+def test_an_ack_of_a_number_never_delivered_is_an_error_and_settles_nothing(join, queue, left, version):
+    client = join(version)
+    client.subscribe(queue, ack="client")
+    load(client, queue, 1)
+    message = client.read()
+    name = "id" if version == "1.2" else "message-id"
+    handle, _, number = message["message-id"].rpartition("-")
+    client.send("ACK", {name: f"{handle}-{int(number) + 1000}", "subscription": "1", "receipt": "r"})
+    error(client, Code.NO_SUCH_DELIVERY, "r")
+    assert left() == [(b"0", "true")]
+
+
+@every_version
+def test_an_ack_of_another_connections_message_is_an_error(join, queue, left, version):
+    mine, thief = join(version), join(version)
+    mine.subscribe(queue, ack="client")
+    load(mine, queue, 1)
+    message = mine.read()
+    thief.subscribe(queue + ".b", ack="client")
+    name = "id" if version == "1.2" else "message-id"
+    thief.send("ACK", {name: message["message-id"], "subscription": "1", "receipt": "r"})
+    error(thief, Code.NO_SUCH_DELIVERY, "r")
+    mine.ack(message)
+    mine.ask("DISCONNECT")
+    assert left() == []
+
+
+@every_version
+def test_a_second_ack_of_the_same_message_is_an_error(join, queue, version):
+    client = join(version)
+    client.subscribe(queue, ack="client-individual")
+    load(client, queue, 1)
+    message = client.read()
+    client.ack(message)
+    client.ack(message, receipt="again")
+    error(client, Code.NO_SUCH_DELIVERY, "again")
+
+
+@every_version
+def test_an_ack_on_an_auto_subscription_is_an_error(join, queue, version):
+    client = join(version)
+    client.subscribe(queue, ack="auto")
+    load(client, queue, 1)
+    message = client.read()
+    name = "id" if version == "1.2" else "message-id"
+    client.send("ACK", {name: message["message-id"], "subscription": "1", "receipt": "r"})
+    error(client, Code.NO_SUCH_DELIVERY, "r")
+
+
+@since_11
+def test_C52_nack_in_individual_mode_is_about_one_message(join, queue, version):
+    client = join(version)
+    client.subscribe(queue, ack="client-individual")
+    load(client, queue, 3)
+    first, second, third = client.messages(3)
+    client.nack(second)
+    again = client.read()
+    assert (again.body, again["redelivered"]) == (b"1", "true")
+    for message in (first, third, again):
+        client.ack(message)
+    client.ask("DISCONNECT")
+
+
+@since_11
+def test_C52_nack_in_client_mode_is_cumulative(join, queue, left, version):
+    client = join(version)
+    client.subscribe(queue, ack="client")
+    load(client, queue, 4)
+    client.nack(client.messages(4)[2])
+    again = client.messages(3)
+    assert bodies(again) == [b"0", b"1", b"2"]
+    assert {m["redelivered"] for m in again} == {"true"}
+    client.ack(again[-1])
+    client.ask("DISCONNECT")
+    assert left() == []  # delivery order: 3 came before the three that came again
+
+
+@every_version
+def test_many_acks_in_one_write_with_receipts_in_order(join, queue, left, version):
+    client = join(version)
+    client.subscribe(queue, ack="client-individual")
+    load(client, queue, 30)
+    bytewise, client.bytewise = client.bytewise, False
+    for number, message in enumerate(client.messages(30)):
+        client.ack(message, receipt=f"a{number}")
+    client.bytewise = bytewise
+    assert [client.expect("RECEIPT")["receipt-id"] for _ in range(30)] == [f"a{n}" for n in range(30)]
+    client.ask("DISCONNECT")
+    assert left() == []
+
+
+@since_11
+@pytest.mark.parametrize("persistent", ["false", "true"])
+def test_nack_counts_and_then_dead_letters_with_the_origin(join, queue, name, version, persistent):
+    """Ten deliveries (the default), then DLQ; the number of deliveries is told from the second one on."""
+    client = join(version)
+    client.subscribe("DLQ", id="dead")
+    client.subscribe(queue, ack="client-individual")
+    client.publish(queue, b"poison", persistent=persistent, kind="test", destination_type="ANYCAST")
+    for attempt in range(1, 11):
+        message = client.read()
+        assert message["subscription"] == "1", message
+        assert message.get("redelivered", "false") == ("true" if attempt > 1 else "false")
+        assert message.get("delivery-count", "1") == str(attempt)
+        client.nack(message)
+    dead = client.read()
+    assert (dead["subscription"], dead.body, dead["kind"]) == ("dead", b"poison", "test")
+    assert dead["_AMQ_ORIG_ADDRESS"] == name
+    assert dead["_AMQ_ORIG_QUEUE"] == name
+    assert "_AMQ_ORIG_MESSAGE_ID" in dead.headers
+    client.nothing()
+
+
+@since_11
+def test_nack_with_requeue_false_dead_letters_at_once(join, queue, version):
+    client = join(version)
+    client.subscribe("DLQ", id="dead")
+    client.subscribe(queue, ack="client-individual")
+    client.publish(queue, b"unwanted")
+    client.nack(client.read(), requeue="false")
+    dead = client.read()
+    assert (dead["subscription"], dead.body) == ("dead", b"unwanted")
+
+
+@since_11
+def test_nack_with_a_delay_comes_back_later(join, queue, version):
+    client = join(version)
+    client.subscribe(queue, ack="client-individual")
+    client.publish(queue, b"later")
+    client.nack(client.read(), delay=150)
+    client.nothing()
+    assert client.read(timeout=3).body == b"later"
+
+
+@since_11
+def test_nack_with_nonsense_is_an_error(join, queue, version):
+    client = join(version)
+    client.subscribe(queue, ack="client")
+    client.publish(queue, b"x")
+    client.nack(client.read(), requeue="perhaps", receipt="r")
+    error(client, Code.BAD_HEADER, "r")

@@ -1,0 +1,98 @@
+"""C55, C56, C61, C62, C63: the end of a connection."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.harness import build
+
+from .checks import every_version
+
+
+@every_version
+def test_C56_disconnect_with_receipt_is_answered_before_the_end(join, version):
+    client = join(version)
+    client.send("DISCONNECT", {"receipt": "bye"})
+    client.expect("RECEIPT", {"receipt-id": "bye"})
+    client.ended()
+
+
+@every_version
+def test_disconnect_without_receipt_ends_quietly(join, version):
+    client = join(version)
+    client.send("DISCONNECT")
+    client.ended()
+
+
+@every_version
+def test_C56_C61_the_receipt_of_disconnect_covers_everything_before(join, queue, version):
+    client = join(version)
+    sends = [build("SEND", {"destination": queue, "persistent": "true"}, b"%d" % n) for n in range(50)]
+    client.raw(b"".join(sends) + build("DISCONNECT", {"receipt": "bye"}))
+    client.expect("RECEIPT", {"receipt-id": "bye"})
+    client.ended()
+    reader = join(version)
+    reader.subscribe(queue)
+    assert [m.body for m in reader.messages(50)] == [b"%d" % n for n in range(50)]
+
+
+@every_version
+def test_C56_receipts_asked_before_disconnect_come_before_its_own(join, queue, version):
+    client = join(version)
+    frames = [build("SEND", {"destination": queue, "persistent": "true", "receipt": n}, b"x") for n in range(10)]
+    client.raw(b"".join(frames) + build("DISCONNECT", {"receipt": "bye"}))
+    assert [client.expect("RECEIPT")["receipt-id"] for _ in range(11)] == [*map(str, range(10)), "bye"]
+    client.ended()
+
+
+@every_version
+@pytest.mark.parametrize("how", ["close", "half-close"])
+def test_C62_what_was_received_is_processed_after_the_end(join, queue, version, how):
+    client, reader = join(version), join(version)
+    frames = [build("SEND", {"destination": queue, "persistent": "true"}, b"%d" % n) for n in range(20)]
+    client.raw(b"".join(frames))
+    if how == "close":
+        client.close()
+    else:
+        client.socket.shutdown(1)
+        client.ended()
+    reader.subscribe(queue)
+    assert [m.body for m in reader.messages(20)] == [b"%d" % n for n in range(20)]
+
+
+@every_version
+def test_frames_after_disconnect_are_not_carried_out(join, queue, version):
+    client = join(version)
+    client.raw(build("DISCONNECT", {"receipt": "bye"}) + build("SEND", {"destination": queue}, b"late"))
+    client.expect("RECEIPT", {"receipt-id": "bye"})
+    reader = join(version)
+    reader.subscribe(queue)
+    reader.nothing()
+
+
+@every_version
+def test_a_broken_frame_after_disconnect_does_no_harm(join, version):
+    client = join(version)
+    client.raw(build("DISCONNECT", {"receipt": "bye"}) + b"\0\0garbage\n\n")
+    client.expect("RECEIPT", {"receipt-id": "bye"})
+
+
+@every_version
+def test_C63_nothing_after_an_error_is_carried_out(join, queue, version):
+    client = join(version)
+    client.raw(build("NONSENSE", {}) + build("SEND", {"destination": queue, "persistent": "true"}, b"late"))
+    client.expect("ERROR")
+    client.ended()
+    reader = join(version)
+    reader.subscribe(queue)
+    reader.nothing()
+
+
+@every_version
+def test_a_disconnect_in_mid_frame_sends_nothing(join, queue, version):
+    client = join(version)
+    client.raw(build("SEND", {"destination": queue, "content-length": 10}, b"half")[:-1])
+    client.close()
+    reader = join(version)
+    reader.subscribe(queue)
+    reader.nothing()
