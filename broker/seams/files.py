@@ -1,4 +1,4 @@
-"""Files, twelve verbs. Rule: nobody else opens, writes or renames files of the data folder.
+"""Files, fourteen verbs. Rule: nobody else opens, writes or renames files of the data folder.
 
 Tests replace `Files` by a simulated disk that loses, tears and reorders whatever was not synced.
 All verbs raise OSError; what an errno means is decided by the caller (journal/store.py).
@@ -6,7 +6,9 @@ All verbs raise OSError; what an errno means is decided by the caller (journal/s
 
 from __future__ import annotations
 
+import fcntl
 import os
+import tempfile
 from typing import Protocol
 
 
@@ -49,6 +51,11 @@ class Files(Protocol):
         ...
 
     def free_bytes(self, path: str) -> int: ...
+    def lock(self, path: str) -> File:
+        """Opens (or makes) the file and holds it exclusively until it is closed or the process ends.
+
+        BlockingIOError when another holds it."""
+        ...
 
 
 def read_whole(path: str) -> bytes:
@@ -62,6 +69,15 @@ def read_whole(path: str) -> bytes:
         return b"".join(pieces)
     finally:
         os.close(fd)
+
+
+def fingerprint(path: str) -> tuple[int, int, int] | None:
+    """Changes whenever the file is replaced or rewritten (inode, mtime, size); None when it is not there."""
+    try:
+        stat = os.stat(path)
+    except OSError:
+        return None
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 class OsFile:
@@ -123,3 +139,29 @@ class OsFiles:
     def free_bytes(self, path: str) -> int:
         stat = os.statvfs(path)
         return stat.f_bavail * stat.f_frsize
+
+    def lock(self, path: str) -> OsFile:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            raise
+        return OsFile(fd)
+
+
+def temporary_file() -> OsFile:
+    """An unnamed file that is gone when it is closed, or when the process ends."""
+    fd, path = tempfile.mkstemp(prefix="stampede-")
+    os.unlink(path)
+    return OsFile(fd)
+
+
+def open_for_reading(path: str) -> OsFile:
+    """A file of the user's (not of the data folder)."""
+    return OsFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+
+
+def open_for_writing(path: str) -> OsFile:
+    """A file of the user's, made or emptied, with the permissions of their umask."""
+    return OsFile(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666))

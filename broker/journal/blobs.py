@@ -1,0 +1,131 @@
+"""Large bodies in files of their own: `blobs/<id>`, written once, read in pieces, removed when nobody refers to them.
+
+Rule: a blob's id is given out once and never again; a file nobody refers to at recovery is removed.
+Must not know messages: the journal's books say which blobs are referred to.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from broker.core.errors import CorruptJournal, JournalDead
+from broker.core.message import Blob
+from broker.seams.files import File
+
+from .store import Store, read_all, write_all
+
+
+class BlobWriter:
+    """A body that arrives in pieces. Use it from one thread at a time; the file is made by the first write."""
+
+    __slots__ = ("_file", "_id", "_offset", "_store")
+
+    def __init__(self, store: BlobStore, id: int) -> None:
+        self._store = store
+        self._id = id
+        self._offset = 0
+        self._file: File | None = None
+
+    def write(self, data: bytes) -> None:
+        """Appends. Raises JournalFull | JournalDead."""
+        with self._store.store.guard("write a large body"):
+            write_all(self._open(), data, self._offset)
+        self._offset += len(data)
+
+    def finish(self, sync: bool) -> Blob:
+        """Closes the file; with `sync` body and name are on stable storage when it returns."""
+        store = self._store.store
+        file = self._open()
+        if sync and store.settings.sync:
+            with store.guard("sync a large body", full=False):
+                file.sync()
+                store.files.sync_dir(self._store.folder)
+        self._close()
+        return Blob(self._id, self._offset)
+
+    def abort(self) -> None:
+        """Forgets what was written."""
+        if self._file is not None:
+            self._close()
+            self._store.remove(self._id)
+
+    def _open(self) -> File:
+        if self._file is None:
+            with self._store.store.guard("make a large body's file"):
+                self._file = self._store.store.files.open(self._store.path(self._id), create=True)
+        return self._file
+
+    def _close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class BlobReader:
+    """Reads pieces of one blob; the file may be removed meanwhile."""
+
+    __slots__ = ("_file", "_store")
+
+    def __init__(self, store: BlobStore, file: File) -> None:
+        self._store = store
+        self._file = file
+
+    def read(self, offset: int, n: int) -> bytes:
+        with self._store.store.guard("read a large body"):
+            return read_all(self._file, n, offset)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class BlobStore:
+    """The folder. `allocate` gives the next id (loop thread)."""
+
+    def __init__(self, store: Store, allocate: Callable[[], int]) -> None:
+        self.store = store
+        self.folder = store.path("blobs")
+        self._allocate = allocate
+
+    def path(self, id: int) -> str:
+        return f"{self.folder}/{id:016x}"
+
+    def create(self) -> BlobWriter:
+        return BlobWriter(self, self._allocate())
+
+    def open(self, id: int) -> BlobReader:
+        """Raises CorruptJournal when there is no such file."""
+        if self.store.dead:
+            raise JournalDead(self.store.dead)
+        try:
+            return BlobReader(self, self.store.files.open(self.path(id)))
+        except FileNotFoundError:
+            raise CorruptJournal(f"large body {id:016x} is missing") from None
+
+    def read(self, id: int, offset: int, n: int) -> bytes:
+        reader = self.open(id)
+        try:
+            return reader.read(offset, n)
+        finally:
+            reader.close()
+
+    def remove(self, id: int) -> None:
+        """Not made durable: after a crash the file is an orphan, which recovery removes."""
+        with self.store.guard("remove a large body", full=False):
+            try:
+                self.store.files.remove(self.path(id))
+            except FileNotFoundError:
+                pass
+
+    def recover(self, live: set[int]) -> int:
+        """Removes orphans; returns the highest id seen. Raises CorruptJournal when a live body is missing."""
+        with self.store.guard("open the folder of large bodies"):
+            self.store.files.mkdir(self.folder)
+            self.store.files.sync_dir(self.store.folder)
+            names = self.store.files.listdir(self.folder)
+        found = {int(name, 16) for name in names if re.fullmatch(r"[0-9a-f]{16}", name)}
+        if missing := live - found:
+            raise CorruptJournal(f"large body {min(missing):016x} is missing; restore blobs/ from a replica or backup")
+        for id in found - live:
+            self.remove(id)
+        return max(found, default=0)

@@ -1,0 +1,185 @@
+"""Who is alive where: references per segment, live ids per queue, blobs in use.
+
+Rule: the books follow the log record by record, live and at recovery alike, so replaying the log gives the
+same books (that is what recovery uses to tell live from settled). Must not know files or threads.
+
+Memory: LiveRanges per queue (see there); per segment one entry per slot with messages in it; per live blob
+one dict entry. Nothing is kept for settled messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from .ranges import LiveRanges, Piece
+
+Key = tuple[int, int]
+"""(slot, queue)"""
+
+NO_END: Final = 0
+
+
+class SegmentBook:
+    """One segment.
+
+    live, total      (message, queue) references: now, and all that were ever written into it.
+    run_bytes        bytes of RUN records.    settle_bytes  of SETTLE records.
+    end              number of its last batch, once it is closed.
+    spans            slot → [lowest, highest] message id that has a RUN here.
+    freed            a SEGMENTS record without it has been appended.
+    """
+
+    __slots__ = ("end", "freed", "live", "number", "run_bytes", "settle_bytes", "size", "spans", "total")
+
+    def __init__(self, number: int, size: int) -> None:
+        self.number = number
+        self.size = size
+        self.live = 0
+        self.total = 0
+        self.run_bytes = 0
+        self.settle_bytes = 0
+        self.end = NO_END
+        self.freed = False
+        self.spans: dict[int, list[int]] = {}
+
+    def live_bytes(self) -> int:
+        """Estimate: run bytes × share of references alive."""
+        return self.run_bytes * self.live // self.total if self.total else 0
+
+
+class BlobRef:
+    """A blob and how many (message, queue) references use it. One message may move: several ids, one blob."""
+
+    __slots__ = ("id", "refs")
+
+    def __init__(self, id: int) -> None:
+        self.id = id
+        self.refs = 0
+
+
+class Books:
+    def __init__(self) -> None:
+        self.segments: dict[int, SegmentBook] = {}
+        """In order of their numbers."""
+        self.queues: dict[Key, LiveRanges] = {}
+        self.blobs: dict[int, BlobRef] = {}
+        self.blob_of: dict[int, dict[int, list[BlobRef]]] = {}
+        """slot → message id → its blob, once per queue that still holds the message."""
+        self.idle_blobs: list[BlobRef] = []
+        """Blobs that had no reference when last looked at: may go once everything appended is durable."""
+        self._prune_at = 1024
+
+    def open_segment(self, number: int, size: int) -> SegmentBook:
+        book = self.segments[number] = SegmentBook(number, size)
+        return book
+
+    def run(self, book: SegmentBook, slot: int, ids: Sequence[int], queues: Sequence[int], nbytes: int) -> None:
+        """A RUN was written into `book`. Ids that lay in another segment lie here from now on."""
+        count, first, last = len(ids), ids[0], ids[-1]
+        spans = [(first, last)] if last - first + 1 == count else consecutive(ids)
+        live = 0
+        for queue in queues:
+            ranges = self.queues.get((slot, queue))
+            if ranges is None:
+                ranges = self._new_queue((slot, queue))
+            for low, high in spans:
+                for a, b, segment in ranges.add(low, high, book.number):
+                    self.segments[segment].live -= b - a + 1
+            live += count
+        book.live += live
+        book.total += live
+        book.run_bytes += nbytes
+        bounds = book.spans.get(slot)
+        if bounds is None:
+            book.spans[slot] = [first, last]
+        else:
+            if first < bounds[0]:
+                bounds[0] = first
+            if last > bounds[1]:
+                bounds[1] = last
+
+    def blob(self, slot: int, message: int, blob_id: int, queues: int) -> None:
+        """The run just written has a blob (a copy of a run with this message id changes nothing)."""
+        known = self.blob_of.setdefault(slot, {})
+        if message not in known:
+            ref = self.blobs.get(blob_id)
+            if ref is None:
+                ref = self.blobs[blob_id] = BlobRef(blob_id)
+            ref.refs += queues
+            known[message] = [ref] * queues
+
+    def settle(self, slot: int, queue: int, spans: Sequence[tuple[int, int]]) -> None:
+        """These ids left the queue. Ids that are not live there are ignored."""
+        ranges = self.queues.get((slot, queue))
+        if ranges is None:
+            return
+        blobs = self.blob_of.get(slot)
+        segments = self.segments
+        for first, last in spans:
+            taken = ranges.remove(first, last)
+            for a, b, segment in taken:
+                segments[segment].live -= b - a + 1
+            if blobs:
+                self._drop_blobs(blobs, taken)
+
+    def live(self, slot: int, queue: int, first: int, last: int) -> list[Piece]:
+        ranges = self.queues.get((slot, queue))
+        return [] if ranges is None else ranges.overlap(first, last)
+
+    def listed(self) -> list[tuple[int, int]]:
+        """(segment, last batch) of every closed segment that is still needed."""
+        return [(b.number, b.end) for b in self.segments.values() if b.end and not b.freed]
+
+    def take_idle_blobs(self) -> list[int]:
+        """Ids of blobs nobody refers to; they are forgotten here."""
+        idle = [id for id in {ref.id for ref in self.idle_blobs} if self.blobs[id].refs == 0]
+        for id in idle:
+            del self.blobs[id]
+        self.idle_blobs = []
+        return idle
+
+    def _drop_blobs(self, blobs: dict[int, list[BlobRef]], taken: list[Piece]) -> None:
+        for a, b, _ in taken:
+            ids = range(a, b + 1)
+            for message in [i for i in blobs if i in ids] if b - a > len(blobs) else [i for i in ids if i in blobs]:
+                held = blobs[message]
+                ref = held.pop()
+                if not held:
+                    del blobs[message]
+                ref.refs -= 1
+                if ref.refs == 0:
+                    self.idle_blobs.append(ref)
+
+    def _new_queue(self, key: Key) -> LiveRanges:
+        if len(self.queues) > self._prune_at:
+            # Queues that are drained keep an empty entry (refilling is cheap then); temporary ones would pile up.
+            self.queues = {k: r for k, r in self.queues.items() if r}
+            self._prune_at = 1024 + 2 * len(self.queues)
+        ranges = self.queues[key] = LiveRanges()
+        return ranges
+
+
+def consecutive(ids: Sequence[int]) -> list[tuple[int, int]]:
+    """Ascending ids as (first, last) spans."""
+    spans: list[tuple[int, int]] = []
+    start = previous = ids[0]
+    for i in ids[1:]:
+        if i != previous + 1:
+            spans.append((start, previous))
+            start = i
+        previous = i
+    spans.append((start, previous))
+    return spans
+
+
+def merged(spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Any spans as ascending, disjoint, not touching ones."""
+    result: list[tuple[int, int]] = []
+    for first, last in sorted(spans):
+        if result and first <= result[-1][1] + 1:
+            if last > result[-1][1]:
+                result[-1] = (result[-1][0], last)
+        else:
+            result.append((first, last))
+    return result

@@ -1,0 +1,273 @@
+"""Freeing segments: dead ones go, nearly dead ones are rewritten at the end of the log.
+
+Rule: a segment is removed only after all that is still needed of it, and a list of segments without it, are
+durable elsewhere; removals happen one after another. Until then a crash finds the old state, complete.
+Must not know threads: each step runs in the loop's thread and is bounded by STEP_BYTES of log.
+
+Needed of a segment are its live messages, and those SETTLEs that speak of messages in older segments which
+stay (settles of messages in the segment itself go with them). MetaRecords are covered by a later snapshot.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from broker.core.errors import CorruptJournal
+from broker.core.message import Run
+from broker.core.records import RunRecord, SettleRecord
+
+from . import format as f
+from .appender import Appender
+from .blobs import BlobStore
+from .books import Books, SegmentBook, merged
+from .reader import Moved
+from .store import Store, read_all, segment_name
+
+STEP_BYTES: Final = 256 * 1024
+_SPANS: Final = 4096
+"""Spans per re-written SETTLE record."""
+_SLACK: Final = 4
+"""Segments the log may have beyond twice its live bytes before fuller segments than `compact_below` are rewritten."""
+_WORTH: Final = 0.75
+"""Rewriting fuller segments than this frees too little."""
+
+
+class Compactor:
+    """`step()` does a bounded piece of work."""
+
+    def __init__(self, store: Store, books: Books, appender: Appender, moved: Moved, blobs: BlobStore) -> None:
+        self._store = store
+        self._books = books
+        self._appender = appender
+        self._moved = moved
+        self._blobs = blobs
+        self._work: Iterator[bool] | None = None
+        self.committed = 0
+        """Number of the last batch known to be durable."""
+        self.removed: set[int] = set()
+        """Segments that are gone from disk, not yet from the books."""
+
+    def step(self) -> bool:
+        """True: there is more to do at once. False: nothing to do, or waiting for a commit."""
+        if self._work is None:
+            self._work = self._job()
+        more = next(self._work, None)
+        if more is None:
+            self._work = None
+            return False
+        return more
+
+    def _job(self) -> Iterator[bool]:
+        yield from self._free_blobs()
+        dead = self._dead_prefix()
+        if dead:
+            yield from self._free(dead)
+            yield True
+            return
+        victim = self._victim()
+        if victim is not None:
+            yield from self._rewrite(victim)
+            yield from self._free([victim])
+            yield True
+
+    # ── choice ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _closed(self) -> list[SegmentBook]:
+        """Segments that may go as far as MetaRecords are concerned, oldest first."""
+        appender = self._appender
+        if appender.snapshot_batch > self.committed:
+            return []
+        return [b for b in self._books.segments.values() if b.number < appender.snapshot_segment]
+
+    def _dead_prefix(self) -> list[SegmentBook]:
+        """The oldest segments as long as they are dead: no settle in them is needed."""
+        dead: list[SegmentBook] = []
+        for book in self._closed():
+            if book.live:
+                break
+            dead.append(book)
+        return dead
+
+    def _victim(self) -> SegmentBook | None:
+        """The segment where rewriting frees most, if it is worth it."""
+        closed = self._closed()
+        if not closed:
+            return None
+        oldest = closed[0].number
+        share, victim = min(((self._needed(b, b.number == oldest) / b.size, b) for b in closed), key=lambda x: x[0])
+        books = self._books.segments.values()
+        limit = self._store.settings.compact_below
+        if sum(b.size for b in books) > 2 * sum(b.live_bytes() for b in books) + _SLACK * self._appender.segment_bytes:
+            limit = max(limit, _WORTH)
+        if share >= limit:
+            return None
+        room = self._appender.book.size - self._appender.offset if self._appender.book else 0
+        if self._store.no_space and self._needed(victim, False) > room // 2:
+            return None  # the reserve is for settling
+        return victim
+
+    @staticmethod
+    def _needed(book: SegmentBook, oldest: bool) -> int:
+        return book.live_bytes() + (0 if oldest else book.settle_bytes)
+
+    # ── rewriting ──────────────────────────────────────────────────────────────────────────────────
+
+    def _rewrite(self, book: SegmentBook) -> Iterator[bool]:
+        """Appends what is needed of the segment."""
+        settles: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        older = [b for b in self._books.segments.values() if b.number < book.number and not b.freed]
+        offset = f.SEGMENT_BYTES
+        budget = STEP_BYTES
+        seed = f.seed_of(self._store.disk_id)
+        checksum = f.CHECKSUMS[self._store.algorithms[book.number]]
+        while True:
+            data = self._read(book.number, f.BATCH.size, offset)
+            if data.count(0) == len(data):
+                break
+            length, count = self._header(data, book.number, offset, seed)
+            records = self._read(book.number, length, offset + f.BATCH.size)
+            if length != len(records) or f.bad_record(records, 0, length, count, checksum) >= 0:
+                raise CorruptJournal(f"{segment_name(book.number)}: damaged batch at offset {offset}; {f.ADVICE}")
+            base = book.number << 32 | offset + f.BATCH.size
+            for at, size, kind, flags, slot, _, _ in f.records_in(records, 0, length):
+                if kind == f.RUN:
+                    budget -= self._copy(records, at, flags, slot, base + at - f.RECORD.size, book)
+                    if budget <= 0:
+                        yield True
+                        budget = STEP_BYTES
+                elif kind == f.SETTLE:
+                    self._keep_settle(settles, records, at, size, slot, older)
+            offset += f.BATCH.size + length
+            budget -= length
+            if budget <= 0:
+                yield True
+                budget = STEP_BYTES
+        for (slot, queue), spans in settles.items():
+            flat = merged(spans)
+            for at in range(0, len(flat), _SPANS):
+                self._appender.append(SettleRecord(slot, queue, flat[at : at + _SPANS]))
+            yield True
+
+    def _read(self, number: int, n: int, offset: int) -> bytes:
+        with self._store.pinned(number) as file, self._store.guard("read the journal"):
+            return read_all(file, n, offset)
+
+    @staticmethod
+    def _header(data: bytes, number: int, offset: int, seed: int) -> tuple[int, int]:
+        _, batch, segment, length, count, _ = f.BATCH.unpack(data)
+        if f.batch_header(batch, segment, length, count, seed) != data or segment != number:
+            raise CorruptJournal(f"{segment_name(number)}: damaged batch header at offset {offset}; {f.ADVICE}")
+        return length, count
+
+    def _copy(self, data: bytes, at: int, flags: int, slot: int, position: int, book: SegmentBook) -> int:
+        """Appends the live messages of a run again, once per set of queues that still hold them. Returns bytes."""
+        first, _, _, _, count, *_ = f.RUN_FIXED.unpack_from(data, at)
+        record: RunRecord | None = None
+        holders: dict[int, tuple[int, ...]] = {}
+        for queue in self._queues(data, at, flags):
+            last = first + count - 1
+            if flags & f.IDS:
+                record = record or f.read_run(data, at, flags, slot)
+                last = record.run.ids[-1]
+            for low, high, segment in self._books.live(slot, queue, first, last):
+                if segment == book.number:
+                    for i in range(low, high + 1):
+                        holders[i] = (*holders.get(i, ()), queue)
+        if not holders:
+            return 0
+        record = record or f.read_run(data, at, flags, slot)
+        places: list[int] = []
+        copied = 0
+        for queues, ids in self._by_queues(record.run, holders).items():
+            run = part_of(record.run, ids)
+            places.append(
+                self._appender.run(
+                    RunRecord(slot, record.address, queues, run, record.dispatched, record.dedup), copy=True
+                )
+            )
+            copied += run.nbytes
+        with self._store.lock:
+            self._moved.add(position, places)
+        return copied
+
+    @staticmethod
+    def _queues(data: bytes, at: int, flags: int) -> list[int]:
+        start = at + f.RUN_FIXED.size + (16 if flags & f.DEDUP else 0) + (16 if flags & f.BLOB_REF else 0)
+        return array("Q", data[start : start + 8 * f.RUN_FIXED.unpack_from(data, at)[6]]).tolist()
+
+    @staticmethod
+    def _by_queues(run: Run, holders: dict[int, tuple[int, ...]]) -> dict[tuple[int, ...], list[int]]:
+        """Set of queues → indices of the messages which exactly these queues hold."""
+        groups: dict[tuple[int, ...], list[int]] = {}
+        for index, message in enumerate(run.ids):
+            if queues := holders.get(message):
+                groups.setdefault(queues, []).append(index)
+        return groups
+
+    @staticmethod
+    def _keep_settle(
+        settles: dict[tuple[int, int], list[tuple[int, int]]],
+        data: bytes,
+        at: int,
+        size: int,
+        slot: int,
+        older: Sequence[SegmentBook],
+    ) -> None:
+        """Remembers the parts of a settle that speak of ids within older segments."""
+        bounds = [b.spans[slot] for b in older if slot in b.spans]
+        if not bounds:
+            return
+        record = f.read_settle(data, at, size, slot)
+        kept = [
+            (max(first, low), min(last, high))
+            for first, last in record.spans
+            for low, high in bounds
+            if first <= high and last >= low
+        ]
+        if kept:
+            known = settles.setdefault((slot, record.queue), [])
+            known += kept
+            if len(known) > 2 * _SPANS:
+                known[:] = merged(known)
+
+    # ── removal ────────────────────────────────────────────────────────────────────────────────────
+
+    def _free(self, books: Sequence[SegmentBook]) -> Iterator[bool]:
+        """Lists the segments without these, waits until that is durable, then has them removed in order."""
+        for book in books:
+            if book.live:
+                raise CorruptJournal(f"{segment_name(book.number)}: messages are missing in it; {f.ADVICE}")
+            book.freed = True
+        yield from self._wait(self._appender.list_segments())
+        numbers = [b.number for b in books]
+        self._appender.freed += numbers
+        while not self.removed.issuperset(numbers):
+            yield False
+        for number in numbers:
+            self.removed.discard(number)
+            del self._books.segments[number]
+            with self._store.lock:
+                self._moved.forget(number)
+
+    def _free_blobs(self) -> Iterator[bool]:
+        """A blob without references goes when the settles that made it so are durable."""
+        if self._books.idle_blobs:
+            yield from self._wait(self._appender.number)
+            self._appender.removals += [self._blobs.path(i) for i in self._books.take_idle_blobs()]
+            yield True
+
+    def _wait(self, batch: int) -> Iterator[bool]:
+        while self.committed < batch:
+            yield False
+
+
+def part_of(run: Run, indices: Sequence[int]) -> Run:
+    """The messages at these indices, ids and all."""
+    if len(indices) == len(run.records):
+        return run
+    records = [run.records[i] for i in indices]
+    nbytes = sum(map(len, records)) + len(records) * len(run.lines)
+    ids = [run.ids[i] for i in indices]
+    return Run(ids, run.lines, records, nbytes, run.flags, run.priority, run.expires, run.time, run.attempts)

@@ -1,0 +1,282 @@
+"""Bytes of the log: headers, record encodings, checksums (docs/adr/0002-journal-format.md).
+
+Rule: pure functions between values and bytes; a layout that was released is never changed, only followed by
+a new version. Must not know files, segments in use or who is alive. All integers are little-endian.
+"""
+
+from __future__ import annotations
+
+import zlib
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, pairwise
+from struct import Struct
+from typing import Any, Final
+
+import msgspec
+
+from broker.core.errors import CorruptJournal, JournalError
+from broker.core.message import Blob, Run
+from broker.core.records import MetaRecord, RunRecord, SettleRecord
+
+VERSION: Final = 1
+MAX_RECORD: Final = (1 << 32) - 4096
+"""Offsets inside a segment have 32 bits."""
+
+Checksum = Callable[[bytes], int]
+
+CRC32C: Final = 1
+CRC32: Final = 2
+
+
+def _checksums() -> dict[int, Checksum]:
+    known: dict[int, Checksum] = {CRC32: zlib.crc32}
+    try:
+        from google_crc32c import value
+    except ImportError:  # no wheel for this platform: zlib's CRC-32 is twice as slow and as good
+        return known
+    return {CRC32C: value, **known}
+
+
+CHECKSUMS: Final = _checksums()
+"""Algorithm byte of a segment → function, the preferred one first."""
+PREFERRED: Final = next(iter(CHECKSUMS))
+
+SEGMENT: Final = Struct("<8sHBx16sQQI")
+"""magic, version, checksum algorithm, disk id, segment number, size of the file, CRC-32 of all before."""
+SEGMENT_BYTES: Final = 64
+"""Where the first batch begins; the rest of the header is zero."""
+SEGMENT_MAGIC: Final = b"STMPLOG\n"
+
+BATCH: Final = Struct("<8sQQIII")
+"""magic, batch number, segment number, bytes and number of the records, CRC-32 of (disk id, all before)."""
+BATCH_MAGIC: Final = b"STMPBAT\n"
+
+RECORD: Final = Struct("<IIBBHIQ")
+"""CRC of all that follows, bytes of the payload, kind, flags, slot, epoch, lsn."""
+_HEAD: Final = Struct("<IBBHIQ")
+_CRC: Final = Struct("<I")
+
+RUN: Final = 1
+SETTLE: Final = 2
+META: Final = 3
+GROUP: Final = 4
+EPOCH: Final = 5
+CLEAN: Final = 6
+SEGMENTS: Final = 7
+VOID: Final = 8
+KINDS: Final = {
+    RUN: "RUN", SETTLE: "SETTLE", META: "META", GROUP: "GROUP", EPOCH: "EPOCH", CLEAN: "CLEAN",
+    SEGMENTS: "SEGMENTS", VOID: "VOID",
+}  # fmt: skip
+
+# flags of RUN
+DISPATCHED: Final = 1
+IDS: Final = 2
+DEDUP: Final = 4
+BLOB_REF: Final = 8
+COPY: Final = 16
+# flags of META
+SNAPSHOT_BEGIN: Final = 1
+SNAPSHOT_END: Final = 2
+
+RUN_FIXED: Final = Struct("<QQQQIIIIIBB")
+"""first id, nbytes, expires, time, count, bytes of lines, queues, bytes of address, attempts, priority, run flags."""
+PAIR: Final = Struct("<QQ")
+QUEUE: Final = Struct("<Q")
+
+
+def seed_of(disk_id: bytes) -> int:
+    """Start value of batch header checksums: nobody who only sends messages can forge a batch."""
+    return zlib.crc32(disk_id)
+
+
+def segment_header(algorithm: int, disk_id: bytes, number: int, size: int) -> bytes:
+    head = SEGMENT.pack(SEGMENT_MAGIC, VERSION, algorithm, disk_id, number, size, 0)[:-4]
+    return (head + _CRC.pack(zlib.crc32(head))).ljust(SEGMENT_BYTES, b"\0")
+
+
+def parse_segment_header(data: bytes, disk_id: bytes, number: int, name: str) -> tuple[int, int]:
+    """(algorithm, size of the file). Raises CorruptJournal with a text that says what to do."""
+    if len(data) < SEGMENT_BYTES or data[:8] != SEGMENT_MAGIC:
+        raise CorruptJournal(f"{name}: not a segment of a journal; {ADVICE}")
+    _, version, algorithm, disk, seq, size, crc = SEGMENT.unpack_from(data)
+    if crc != zlib.crc32(data[: SEGMENT.size - 4]) or data[SEGMENT.size : SEGMENT_BYTES].strip(b"\0"):
+        raise CorruptJournal(f"{name}: damaged segment header at offset 0; {ADVICE}")
+    if version != VERSION:
+        raise CorruptJournal(f"{name}: format version {version}, this release reads {VERSION}; use a matching release")
+    if disk != disk_id or seq != number:
+        raise CorruptJournal(f"{name}: belongs to another journal (disk {disk.hex()}, segment {seq}); {ADVICE}")
+    if algorithm not in CHECKSUMS:
+        raise CorruptJournal(f"{name}: needs CRC-32C: install google-crc32c")
+    return algorithm, size
+
+
+ADVICE: Final = "see `stampede journal verify`; restore from a replica or backup, or use `stampede journal repair`"
+
+
+def batch_header(number: int, segment: int, length: int, count: int, seed: int) -> bytes:
+    head = BATCH.pack(BATCH_MAGIC, number, segment, length, count, 0)[:-4]
+    return head + _CRC.pack(zlib.crc32(head, seed))
+
+
+def parse_batch(data: bytes, offset: int, segment: int, seed: int) -> tuple[int, int, int] | None:
+    """(number, bytes, count) of the batch header at `offset`, or None if there is no valid one."""
+    if len(data) - offset < BATCH.size:
+        return None
+    magic, number, seq, length, count, crc = BATCH.unpack_from(data, offset)
+    if magic != BATCH_MAGIC or seq != segment or crc != zlib.crc32(data[offset : offset + BATCH.size - 4], seed):
+        return None
+    if offset + BATCH.size + length > len(data):
+        return None
+    return number, length, count
+
+
+def find_batch(data: bytes, offset: int, segment: int, seed: int) -> tuple[int, int] | None:
+    """(offset, number) of the first valid batch header at or behind `offset`."""
+    while (offset := data.find(BATCH_MAGIC, offset)) >= 0:
+        if (batch := parse_batch(data, offset, segment, seed)) is not None:
+            return offset, batch[0]
+        offset += 1
+    return None
+
+
+def bad_record(data: bytes, offset: int, end: int, count: int, checksum: Checksum) -> int:
+    """Offset of the first bad record of `count` between offset and end; -1 = all are good and fill the space."""
+    unpack, head = PREFIX.unpack_from, RECORD.size
+    while count:
+        if offset + head > end:
+            return offset
+        crc, length = unpack(data, offset)
+        stop = offset + head + length
+        if stop > end or checksum(data[offset + 4 : stop]) != crc:
+            return offset
+        offset = stop
+        count -= 1
+    return -1 if offset == end else offset
+
+
+PREFIX: Final = Struct("<II")
+
+
+def record(
+    kind: int, flags: int, slot: int, epoch: int, lsn: int, payload: Sequence[bytes], checksum: Checksum
+) -> tuple[bytes, bytes]:
+    """The two buffers of a record: its checksum and the rest."""
+    length = sum(map(len, payload))
+    if length > MAX_RECORD:
+        raise JournalError(f"a log record of {length} bytes is too large: at most {MAX_RECORD}")
+    body = b"".join((_HEAD.pack(length, kind, flags, slot, epoch, lsn), *payload))
+    return _CRC.pack(checksum(body)), body
+
+
+def run_payload(item: RunRecord, copy: bool = False) -> tuple[int, list[bytes]]:
+    """(flags, buffers) of a RUN: fixed fields, columns, then the bodies as they came."""
+    run = item.run
+    records = run.records
+    count = len(records)
+    ids: Any = run.ids
+    address = item.address.encode()
+    lines = run.lines
+    queues = array("Q", item.queues)
+    flags = COPY if copy else 0
+    parts = [
+        RUN_FIXED.pack(
+            ids[0], run.nbytes, run.expires, run.time, count, len(lines), len(queues), len(address),
+            run.attempts, run.priority, run.flags,
+        )
+    ]  # fmt: skip
+    if item.dispatched:
+        flags |= DISPATCHED
+    if item.dedup is not None:
+        flags |= DEDUP
+        parts.append(PAIR.pack(*item.dedup))
+    if run.blob is not None:
+        flags |= BLOB_REF
+        parts.append(PAIR.pack(run.blob.id, run.blob.length))
+    parts.append(queues.tobytes())
+    if type(ids) is not range and ids[-1] - ids[0] + 1 != count:
+        flags |= IDS
+        parts.append(array("Q", ids).tobytes())
+    parts.append(array("I", map(len, records)).tobytes())
+    parts.append(address)
+    parts.append(lines)
+    parts += records
+    return flags, parts
+
+
+def read_run(data: bytes, offset: int, flags: int, slot: int, bodies: bool = True) -> RunRecord:
+    """The RunRecord whose payload begins at `offset`; without `bodies` its run has no lines and no records."""
+    first, nbytes, expires, time, count, nlines, nqueues, naddress, attempts, priority, run_flags = (
+        RUN_FIXED.unpack_from(data, offset)
+    )
+    offset += RUN_FIXED.size
+    dedup = blob = None
+    if flags & DEDUP:
+        dedup = PAIR.unpack_from(data, offset)
+        offset += 16
+    if flags & BLOB_REF:
+        blob = Blob(*PAIR.unpack_from(data, offset))
+        offset += 16
+    stop = offset + 8 * nqueues
+    queues = array("Q", data[offset:stop]).tolist()
+    ids: Sequence[int] = range(first, first + count)
+    if flags & IDS:
+        offset = stop
+        stop += 8 * count
+        ids = array("Q", data[offset:stop]).tolist()
+    offset = stop + 4 * count
+    address = data[offset : offset + naddress].decode()
+    lines = b""
+    records: list[bytes] = []
+    if bodies:
+        lengths = array("I", data[stop:offset])
+        offset += naddress
+        lines = data[offset : offset + nlines]
+        records = [data[a:b] for a, b in pairwise(accumulate(lengths, initial=offset + nlines))]
+    run = Run(ids, lines, records, nbytes, run_flags, priority, expires, time, attempts, 0, blob)
+    return RunRecord(slot, address, queues, run, bool(flags & DISPATCHED), dedup)
+
+
+def settle_payload(queue: int, spans: Sequence[tuple[int, int]]) -> list[bytes]:
+    flat = array("Q")
+    for span in spans:
+        flat.extend(span)
+    return [QUEUE.pack(queue), flat.tobytes()]
+
+
+def read_settle(data: bytes, offset: int, length: int, slot: int) -> SettleRecord:
+    queue, *flat = array("Q", data[offset : offset + length])
+    return SettleRecord(slot, queue, list(zip(flat[::2], flat[1::2], strict=True)))
+
+
+def meta_payload(kind: str, data: dict[str, Any]) -> list[bytes]:
+    return [msgspec.json.encode([kind, data])]
+
+
+def read_meta(data: bytes, offset: int, length: int, slot: int) -> MetaRecord:
+    kind, content = msgspec.json.decode(data[offset : offset + length])
+    return MetaRecord(slot, kind, content)
+
+
+def pairs_payload(pairs: Sequence[tuple[int, int]]) -> bytes:
+    """EPOCH: (epoch, first lsn) …; SEGMENTS: (next blob id, 0), then (segment, its last batch number) …"""
+    return array("Q", [n for pair in pairs for n in pair]).tobytes()
+
+
+def read_pairs(data: bytes, offset: int, length: int) -> list[tuple[int, int]]:
+    flat = array("Q", data[offset : offset + length]).tolist()
+    return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+def records_in(data: bytes, offset: int, end: int) -> Iterator[tuple[int, int, int, int, int, int, int]]:
+    """(offset of the payload, its length, kind, flags, slot, epoch, lsn) of each record; checksums not looked at.
+
+    Records of a GROUP follow their envelope as if they stood alone."""
+    unpack, head = RECORD.unpack_from, RECORD.size
+    while offset < end:
+        _, length, kind, flags, slot, epoch, lsn = unpack(data, offset)
+        offset += head
+        yield offset, length, kind, flags, slot, epoch, lsn
+        if kind != GROUP:
+            offset += length

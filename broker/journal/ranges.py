@@ -1,0 +1,157 @@
+"""Live ids of one queue as disjoint ranges, each with the segment that holds them.
+
+Rule: `remove` reports exactly what it took away, so that counters built on it can never drift.
+Must not know slots, records or files.
+
+Memory: 24 bytes per range. Consecutive ids of one segment are one range, so a queue that is filled and
+drained in order has one range per segment; the worst case (every second id live) is one range per live id.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+
+Piece = tuple[int, int, int]
+"""first id, last id, segment"""
+
+_CHUNK = 512
+"""Ranges per chunk: an insertion moves at most 2 × 512 × 8 bytes, the list of chunks stays short."""
+
+
+class _Chunk:
+    __slots__ = ("firsts", "lasts", "segments")
+
+    def __init__(self) -> None:
+        self.firsts = array("Q")
+        self.lasts = array("Q")
+        self.segments = array("Q")
+
+    def insert(self, index: int, piece: Piece) -> None:
+        self.firsts.insert(index, piece[0])
+        self.lasts.insert(index, piece[1])
+        self.segments.insert(index, piece[2])
+
+    def split(self) -> _Chunk:
+        half = len(self.firsts) // 2
+        rest = _Chunk()
+        for name in self.__slots__:
+            whole = getattr(self, name)
+            setattr(rest, name, whole[half:])
+            del whole[half:]
+        return rest
+
+
+class LiveRanges:
+    """Sorted ranges in chunks. `tops[i]` is the last id of chunks[i]."""
+
+    __slots__ = ("chunks", "tops")
+
+    def __init__(self) -> None:
+        self.chunks: list[_Chunk] = []
+        self.tops: list[int] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.chunks)
+
+    def add(self, first: int, last: int, segment: int) -> list[Piece]:
+        """Ids first…last now lie in `segment`. Returns what lay elsewhere (or here) before."""
+        if not self.tops:
+            self._append(_Chunk(), first, last, segment)
+            return []
+        if first <= self.tops[-1]:
+            taken = self.remove(first, last)
+            self._insert((first, last, segment))
+            return taken
+        chunk = self.chunks[-1]
+        if chunk.lasts[-1] + 1 == first and chunk.segments[-1] == segment:
+            chunk.lasts[-1] = self.tops[-1] = last
+        elif len(chunk.firsts) >= _CHUNK:
+            self._append(_Chunk(), first, last, segment)
+        else:
+            chunk.firsts.append(first)
+            chunk.lasts.append(last)
+            chunk.segments.append(segment)
+            self.tops[-1] = last
+        return []
+
+    def overlap(self, first: int, last: int) -> list[Piece]:
+        """The live parts of first…last."""
+        found: list[Piece] = []
+        at = bisect_left(self.tops, first)
+        while at < len(self.chunks):
+            chunk = self.chunks[at]
+            index = bisect_left(chunk.lasts, first)
+            stop = bisect_right(chunk.firsts, last)
+            for i in range(index, stop):
+                found.append((max(first, chunk.firsts[i]), min(last, chunk.lasts[i]), chunk.segments[i]))
+            if stop < len(chunk.firsts):
+                break
+            at += 1
+        return found
+
+    def remove(self, first: int, last: int) -> list[Piece]:
+        """Takes first…last out. Returns exactly the parts that were there."""
+        taken: list[Piece] = []
+        at = bisect_left(self.tops, first)
+        while at < len(self.chunks):
+            chunk = self.chunks[at]
+            if chunk.firsts[0] > last:
+                break
+            taken += self._cut(chunk, first, last)
+            if not chunk.firsts:
+                del self.chunks[at], self.tops[at]
+                continue
+            self.tops[at] = chunk.lasts[-1]
+            at += 1
+            if len(chunk.firsts) > 2 * _CHUNK:
+                self._split(at - 1)
+                break  # only a cut inside one range makes a chunk grow, and then nothing else is left to cut
+        return taken
+
+    @staticmethod
+    def _cut(chunk: _Chunk, first: int, last: int) -> list[Piece]:
+        firsts, lasts, segments = chunk.firsts, chunk.lasts, chunk.segments
+        index = bisect_left(lasts, first)
+        stop = bisect_right(firsts, last)
+        if index >= stop:
+            return []
+        taken = [(max(first, firsts[i]), min(last, lasts[i]), segments[i]) for i in range(index, stop)]
+        left, right = firsts[index], lasts[stop - 1]
+        keep: list[Piece] = []
+        if left < first:
+            keep.append((left, first - 1, segments[index]))
+        if right > last:
+            keep.append((last + 1, right, segments[stop - 1]))
+        firsts[index:stop] = array("Q", [k[0] for k in keep])
+        lasts[index:stop] = array("Q", [k[1] for k in keep])
+        segments[index:stop] = array("Q", [k[2] for k in keep])
+        return taken
+
+    def _append(self, chunk: _Chunk, first: int, last: int, segment: int) -> None:
+        chunk.insert(0, (first, last, segment))
+        self.chunks.append(chunk)
+        self.tops.append(last)
+
+    def _insert(self, piece: Piece) -> None:
+        """`piece` overlaps nothing (any more)."""
+        if not self.chunks:
+            self._append(_Chunk(), *piece)
+            return
+        at = min(bisect_left(self.tops, piece[0]), len(self.chunks) - 1)
+        chunk = self.chunks[at]
+        index = bisect_left(chunk.firsts, piece[0])
+        if index and chunk.segments[index - 1] == piece[2] and chunk.lasts[index - 1] + 1 == piece[0]:
+            chunk.lasts[index - 1] = piece[1]
+        else:
+            chunk.insert(index, piece)
+        self.tops[at] = chunk.lasts[-1]
+        if len(chunk.firsts) > 2 * _CHUNK:
+            self._split(at)
+
+    def _split(self, at: int) -> None:
+        chunk = self.chunks[at]
+        rest = chunk.split()
+        self.chunks.insert(at + 1, rest)
+        self.tops.insert(at + 1, rest.lasts[-1])
+        self.tops[at] = chunk.lasts[-1]

@@ -1,0 +1,148 @@
+"""Reading runs back by position (pages of queues larger than memory). Thread-safe.
+
+Rule: what does not check is never returned (CorruptJournal). A position is looked up and its file pinned in
+one step, so compaction can move runs and remove files at any time. Must not know queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.core.errors import CorruptJournal
+from broker.core.message import Run
+
+from . import format as f
+from .store import Store, read_all, segment_name
+
+_AMPLIFICATION: Final = 4
+"""Bytes read from disk per byte of budget, when the wanted runs lie between others."""
+
+
+class Moved:
+    """Where compaction put runs whose old positions are still in somebody's hands.
+
+    An entry lives until the segment with the last copy is freed: one dict entry and one list slot per copied
+    run of a segment that is still there (about 150 bytes each)."""
+
+    def __init__(self) -> None:
+        self._to: dict[int, tuple[int, ...]] = {}
+        self._origin: dict[int, int] = {}
+        self._by_segment: dict[int, list[int]] = {}
+
+    def resolve(self, position: int, durable: int) -> tuple[int, ...]:
+        """The places to read for `position`. Copies count once they are durable; until then the original does."""
+        to = self._to.get(position)
+        return to if to is not None and all(p < durable for p in to) else (position,)
+
+    def add(self, old: int, new: list[int]) -> None:
+        """The run at `old` has been copied to `new`."""
+        key = self._origin.pop(old, old)
+        others = tuple(p for p in self._to.get(key, ()) if p != old)
+        self._to[key] = others + tuple(new)
+        for position in new:
+            self._origin[position] = key
+            self._by_segment.setdefault(position >> 32, []).append(position)
+
+    def forget(self, segment: int) -> None:
+        """Every run in the segment is dead."""
+        for position in self._by_segment.pop(segment, ()):
+            key = self._origin.pop(position, 0)
+            if key:
+                rest = tuple(p for p in self._to[key] if p != position)
+                if rest:
+                    self._to[key] = rest
+                else:
+                    del self._to[key]
+
+    def __len__(self) -> int:
+        return len(self._to)
+
+
+class Reader:
+    def __init__(self, store: Store) -> None:
+        self.moved = Moved()
+        self._store = store
+
+    def read(self, positions: Sequence[int], budget: int) -> list[Run]:
+        """Runs of the first positions, in order, of at most `budget` bytes together (at least one).
+
+        run.position is the position asked for, also when compaction has moved the run; a moved run may come
+        back in several parts and only with its live messages. Positions that are not durable yet end the list;
+        those whose messages are all settled may be skipped. Raises CorruptJournal | JournalDead."""
+        chunk = _Chunk(self._store, budget)
+        runs: list[Run] = []
+        total = 0
+        for position in positions:
+            for place in self._places(position):
+                if place >= self._store.durable:
+                    return runs
+                item = chunk.run(place)
+                if item is None:
+                    continue
+                total += item.nbytes
+                enough = total > budget or chunk.bytes_read > _AMPLIFICATION * budget
+                if enough and runs and runs[0].position != position:
+                    return [r for r in runs if r.position != position]
+                item.position = position
+                runs.append(item)
+        return runs
+
+    def _places(self, position: int) -> tuple[int, ...]:
+        with self._store.lock:
+            return self.moved.resolve(position, self._store.durable)
+
+
+class _Chunk:
+    """The last piece of a segment that was read."""
+
+    def __init__(self, store: Store, size: int) -> None:
+        self.bytes_read = 0
+        self._store = store
+        self._size = max(size, 4096)
+        self._segment = 0
+        self._start = 0
+        self._data = b""
+
+    def run(self, position: int) -> Run | None:
+        """The run there, or None if the segment is gone."""
+        segment, offset = position >> 32, position & 0xFFFFFFFF
+        at = self._have(segment, offset, f.RECORD.size)
+        if at is None:
+            return None
+        length = f.PREFIX.unpack_from(self._data, at)[1] + f.RECORD.size
+        if length > f.MAX_RECORD:
+            raise self._corrupt(segment, offset)
+        at = self._have(segment, offset, length)
+        if at is None:
+            return None
+        data = self._data
+        crc, _, kind, flags, slot, _, _ = f.RECORD.unpack_from(data, at)
+        checksum = f.CHECKSUMS[self._store.algorithms.get(segment, f.PREFERRED)]
+        if kind != f.RUN or checksum(data[at + 4 : at + length]) != crc:
+            raise self._corrupt(segment, offset)
+        return f.read_run(data, at + f.RECORD.size, flags, slot).run
+
+    def _have(self, segment: int, offset: int, n: int) -> int | None:
+        """Makes n bytes at offset available; returns their index in the data. None: no such segment."""
+        at = offset - self._start
+        if segment == self._segment and at >= 0 and at + n <= len(self._data):
+            return at
+        store = self._store
+        file = store.acquire(segment, known=True)
+        if file is None:
+            return None
+        try:
+            with store.guard("read the journal"):
+                data = read_all(file, max(n, self._size), offset)
+        finally:
+            store.release(segment)
+        if len(data) < n:
+            raise self._corrupt(segment, offset)
+        self._segment, self._start, self._data = segment, offset, data
+        self.bytes_read += len(data)
+        return 0
+
+    @staticmethod
+    def _corrupt(segment: int, offset: int) -> CorruptJournal:
+        return CorruptJournal(f"{segment_name(segment)}: damaged record at offset {offset}; {f.ADVICE}")

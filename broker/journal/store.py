@@ -1,0 +1,342 @@
+"""The files of the journal folder: identity, lock, segments, spares; and what an errno means.
+
+Rule: an error of write or sync is judged once. ENOSPC before a sync = JournalFull, nothing is believed and the
+same call may be repeated; anything else = JournalDead for good, because after a failed fsync the kernel may
+have dropped the pages (nothing that follows could be trusted). Must not know what records mean.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import threading
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from broker.config.settings import JournalSettings
+from broker.core.errors import CorruptJournal, JournalDead, JournalError, JournalFull
+from broker.seams.entropy import token
+from broker.seams.files import File, Files
+
+from . import format as f
+from .appender import Batch, Part
+
+SEGMENT_NAME: Final = re.compile(r"([0-9a-f]{16})\.log")
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+_ZEROES: Final = bytes(1 << 20)
+_JOIN: Final = 512
+"""Buffers joined per write: a bounded copy, a bounded time with the GIL held."""
+_HANDLES: Final = 128
+"""Open files of closed segments."""
+SPARES: Final = 2
+"""The next segment, and the reserve for settling when the disk is full."""
+
+
+def segment_name(number: int) -> str:
+    return f"{number:016x}.log"
+
+
+class Store:
+    """Folder and files. Thread-safe where said: `write` in the commit thread, `prepare` in a helper thread,
+    `acquire`/`release` in any."""
+
+    def __init__(self, files: Files, folder: str, settings: JournalSettings) -> None:
+        self.files = files
+        self.folder = folder
+        self.settings = settings
+        self.disk_id = b""
+        self.dead = ""
+        self.no_space = False
+        self.low_space = False
+        self.durable = 0
+        """Position up to which everything appended is on stable storage."""
+        self.algorithms: dict[int, int] = {}
+        self.lock = threading.Lock()
+        self._spares: list[str] = []
+        self._spare_count = 0
+        self._handles: dict[int, File] = {}
+        self._pins: dict[int, int] = {}
+        self._lock_file: File | None = None
+
+    def path(self, name: str) -> str:
+        return f"{self.folder}/{name}"
+
+    @contextmanager
+    def guard(self, what: str, full: bool = True) -> Iterator[None]:
+        """Turns OSError into JournalFull (if `full` allows it) or JournalDead, which is remembered."""
+        if self.dead:
+            raise JournalDead(self.dead)
+        try:
+            yield
+        except OSError as error:
+            if full and error.errno in _FULL:
+                self.no_space = True
+                raise JournalFull(f"no space to {what}: {error.strerror}") from error
+            self.dead = f"cannot {what}: {error.strerror or error}; restart when the disk is repaired"
+            raise JournalDead(self.dead) from error
+
+    # ── opening ────────────────────────────────────────────────────────────────────────────────────
+
+    def open(self) -> list[int]:
+        """Locks the folder, reads or makes its identity. Returns the numbers of the segments, ascending."""
+        with self.guard("open the journal folder"):
+            self.files.mkdir(self.folder)
+            self.files.sync_dir(self.folder.rpartition("/")[0] or ".")
+            self.take_lock()
+            names = self.files.listdir(self.folder)
+            for name in names:
+                if name.startswith("spare-") or name == "identity.tmp":
+                    self.files.remove(self.path(name))
+            numbers = self.numbers(names)
+            if "identity" in names:
+                self.disk_id = read_identity(self.files, self.folder)
+            elif numbers or any(name.endswith(".log") for name in names):
+                raise CorruptJournal(f"{self.folder}: segments without an `identity` file; {f.ADVICE}")
+            else:
+                self._create_identity()
+        self.check_space()
+        return numbers
+
+    def take_lock(self) -> None:
+        try:
+            self._lock_file = self.files.lock(self.path("lock"))
+        except BlockingIOError:
+            raise JournalError(f"{self.folder}: in use by a running broker") from None
+
+    @staticmethod
+    def numbers(names: list[str]) -> list[int]:
+        return sorted(int(m[1], 16) for name in names if (m := SEGMENT_NAME.fullmatch(name)))
+
+    def _create_identity(self) -> None:
+        """Written aside, synced, renamed, folder synced: it is there whole or not at all."""
+        disk = token(16)
+        text = f"STAMPEDE JOURNAL\nversion {f.VERSION}\ndisk {disk}\n".encode()
+        text += f"crc {zlib.crc32(text):08x}\n".encode()
+        file = self.files.open(self.path("identity.tmp"), create=True)
+        try:
+            write_all(file, text, 0)
+            file.sync()
+        finally:
+            file.close()
+        self.files.rename(self.path("identity.tmp"), self.path("identity"))
+        self.files.sync_dir(self.folder)
+        self.disk_id = bytes.fromhex(disk)
+
+    # ── segments ───────────────────────────────────────────────────────────────────────────────────
+
+    def load(self, number: int) -> bytes:
+        """The whole segment, header checked. Raises CorruptJournal."""
+        name = segment_name(number)
+        with self.pinned(number) as file, self.guard(f"read segment {name}"):
+            size = file.size()
+            data = read_all(file, size, 0)
+        algorithm, expected = f.parse_segment_header(data, self.disk_id, number, name)
+        if size != expected:
+            raise CorruptJournal(f"{name}: has {size} bytes instead of {expected}; {f.ADVICE}")
+        self.algorithms[number] = algorithm
+        return data
+
+    def acquire(self, number: int, known: bool = False) -> File | None:
+        """An open file of the segment that stays open until `release`. `known`: None if it was freed."""
+        with self.lock:
+            if known and number not in self.algorithms:
+                return None
+            file = self._handles.get(number)
+            if file is None:
+                with self.guard(f"open segment {segment_name(number)}"):
+                    file = self._handles[number] = self.files.open(self.path(segment_name(number)))
+            self._pins[number] = self._pins.get(number, 0) + 1
+            if len(self._handles) > _HANDLES:
+                self._close_idle()
+            return file
+
+    def release(self, number: int) -> None:
+        with self.lock:
+            self._pins[number] -= 1
+            if not self._pins[number]:
+                del self._pins[number]
+
+    @contextmanager
+    def pinned(self, number: int) -> Iterator[File]:
+        file = self.acquire(number)
+        assert file is not None  # only `known` may say no
+        try:
+            yield file
+        finally:
+            self.release(number)
+
+    def _close_idle(self) -> None:
+        for number in [n for n in self._handles if n not in self._pins][: _HANDLES // 2]:
+            self._handles.pop(number).close()
+
+    def forget(self, number: int) -> None:
+        """The segment's file is about to go: nobody opens it any more; a reader that has it open may finish."""
+        with self.lock:
+            self.algorithms.pop(number, None)
+            if number not in self._pins and (file := self._handles.pop(number, None)):
+                file.close()
+
+    # ── writing (commit thread) ────────────────────────────────────────────────────────────────────
+
+    def write(self, batch: Batch) -> None:
+        """The batch is on stable storage when this returns; then its removals are carried out.
+
+        JournalFull: nothing counts as written; the same batch may be written again when there is space.
+        JournalDead: the disk failed; nothing may be written ever again."""
+        for part in batch.parts:
+            # All space first: a batch of two segments is not begun when the second cannot be had.
+            if part.segment not in self.algorithms:
+                self._adopt(part.segment, part.size)
+        for part in batch.parts:
+            # One segment is synced before the next is touched: only the very last batch can ever be torn.
+            self._write_part(part)
+        for number in batch.freed:
+            self.remove(number)
+        for path in batch.removals:
+            with self.guard("remove a dead file", full=False):
+                self._unlink(path)
+        self.check_space()
+
+    def _write_part(self, part: Part) -> None:
+        with self.pinned(part.segment) as file:
+            with self.guard("write the journal"):
+                offset = part.offset
+                for at in range(0, len(part.buffers), _JOIN):
+                    data = b"".join(part.buffers[at : at + _JOIN])
+                    write_all(file, data, offset)
+                    offset += len(data)
+            if self.settings.sync:
+                with self.guard("sync the journal", full=False):
+                    file.sync()
+        self.durable = part.segment << 32 | part.end
+
+    def remove(self, number: int) -> None:
+        """Removes a segment, for good: were a later one gone and this one back after a crash, the settles of
+        its messages would be missing."""
+        self.forget(number)
+        with self.guard("remove a dead segment", full=False):
+            self._unlink(self.path(segment_name(number)))
+            self.files.sync_dir(self.folder)
+
+    def _unlink(self, path: str) -> None:
+        try:
+            self.files.remove(path)
+        except FileNotFoundError:
+            pass  # a batch that is written again after JournalFull
+
+    def _adopt(self, number: int, size: int) -> None:
+        """Makes a spare the segment `number`. Its name appears only when header and zeroes are on disk."""
+        with self.lock:
+            fits = size == self.settings.segment_bytes
+            spare = self._spares[0] if fits and self._spares else ""
+        if not spare:
+            spare = self._make_spare(size)
+            with self.lock:
+                self._spares.insert(0, spare)
+        with self.guard("begin a segment"):
+            file = self.files.open(self.path(spare))
+            write_all(file, f.segment_header(f.PREFERRED, self.disk_id, number, size), 0)
+        with self.guard("begin a segment", full=False):
+            file.sync()
+        with self.guard("begin a segment"):
+            self.files.rename(self.path(spare), self.path(segment_name(number)))
+        with self.lock:
+            self._spares.remove(spare)
+            self._handles[number] = file
+            self.algorithms[number] = f.PREFERRED
+        with self.guard("begin a segment", full=False):
+            self.files.sync_dir(self.folder)
+
+    # ── space (helper thread) ──────────────────────────────────────────────────────────────────────
+
+    @property
+    def wants_prepare(self) -> bool:
+        return len(self._spares) < SPARES and not self.dead
+
+    def prepare(self) -> None:
+        """Zero-fills spare segments ahead. No space is not an error here: it is remembered in `no_space`."""
+        try:
+            while self.wants_prepare:
+                spare = self._make_spare(self.settings.segment_bytes)
+                with self.lock:
+                    self._spares.append(spare)
+            self.no_space = False
+        except JournalFull:
+            pass
+        self.check_space()
+
+    def _make_spare(self, size: int) -> str:
+        """A synced file of zeroes. Zeroes, not fallocate: unwritten extents make every later sync dearer."""
+        with self.lock:
+            self._spare_count += 1
+            name = f"spare-{self._spare_count}"
+        file: File | None = None
+        try:
+            with self.guard("allocate a segment"):
+                file = self.files.open(self.path(name), create=True)
+                for offset in range(0, size, len(_ZEROES)):
+                    write_all(file, _ZEROES[: size - offset], offset)
+            with self.guard("allocate a segment", full=False):
+                file.sync()
+        except JournalFull:
+            if file is not None:
+                with self.guard("give back space", full=False):
+                    self.files.remove(self.path(name))
+            raise
+        finally:
+            if file is not None:
+                file.close()
+        return name
+
+    def check_space(self) -> None:
+        with self.guard("ask for free space", full=False):
+            self.low_space = self.files.free_bytes(self.folder) < self.settings.min_free_bytes
+
+    def close(self) -> None:
+        with self.lock:
+            for file in self._handles.values():
+                file.close()
+            self._handles.clear()
+            if self._lock_file is not None:
+                self._lock_file.close()
+                self._lock_file = None
+
+
+def read_identity(files: Files, folder: str) -> bytes:
+    """The disk id. Raises CorruptJournal."""
+    file = files.open(f"{folder}/identity")
+    try:
+        text = read_all(file, min(file.size(), 4096), 0)
+    finally:
+        file.close()
+    match = re.fullmatch(rb"(STAMPEDE JOURNAL\nversion (\d+)\ndisk ([0-9a-f]{32})\n)crc ([0-9a-f]{8})\n", text)
+    if match is None or zlib.crc32(match[1]) != int(match[4], 16):
+        raise CorruptJournal(f"{folder}/identity: damaged or not ours; {f.ADVICE}")
+    if int(match[2]) != f.VERSION:
+        raise CorruptJournal(
+            f"{folder}/identity: format version {int(match[2])}, this release reads {f.VERSION}; use a matching release"
+        )
+    return bytes.fromhex(match[3].decode())
+
+
+def write_all(file: File, data: bytes, offset: int) -> None:
+    """pwrite until everything is written."""
+    done = file.pwrite(data, offset)
+    while done < len(data):
+        n = file.pwrite(data[done:], offset + done)
+        if n <= 0:
+            raise OSError(errno.EIO, "wrote nothing")
+        done += n
+
+
+def read_all(file: File, n: int, offset: int) -> bytes:
+    """Up to n bytes; fewer only at the end of the file."""
+    data = file.pread(n, offset)
+    while 0 < len(data) < n:
+        more = file.pread(n - len(data), offset + len(data))
+        if not more:
+            break
+        data += more
+    return data
