@@ -1,0 +1,1 @@
+"""From start to stop of a standalone broker, as an operator sees it."""

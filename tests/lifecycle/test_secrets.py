@@ -1,0 +1,104 @@
+"""Certificates that change under a running broker, and passcodes that nobody ever reads again."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import ssl
+import time
+from pathlib import Path
+
+from tests.harness import Broker, Client
+from tests.harness.secrets import add_user, self_signed
+
+PASSCODE = "c0rrect-h0rse-battery"
+WRONG = "wr0ng-h0rse-battery"
+
+
+def presented(broker: Broker) -> bytes:
+    """The certificate (DER) a new client is shown."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with (
+        socket.create_connection((broker.host, broker.tls_port), 5) as raw,
+        context.wrap_socket(raw) as secure,
+    ):
+        return secure.getpeercert(binary_form=True) or b""
+
+
+def der(certificate: Path) -> bytes:
+    return ssl.PEM_cert_to_DER_cert(certificate.read_text())
+
+
+def shown_within(broker: Broker, certificate: Path, seconds: float) -> bool:
+    end = time.monotonic() + seconds
+    while presented(broker) != der(certificate):
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def test_certificate_is_reloaded_without_restart(tmp_path: Path):
+    certificate, key = self_signed(tmp_path, "live")
+    settings = {"edge.tls_cert_file": certificate, "edge.tls_key_file": key, "edge.tls_reload_s": 0.1}
+    context = ssl.create_default_context(cafile=str(certificate))
+    with Broker(tmp_path, settings, tls=True) as broker, Client(broker.tls_port, tls=context) as client:
+        client.connect()
+        client.subscribe("/queue/a")
+        assert presented(broker) == der(certificate)
+        for name in ("second", "third"):
+            new_certificate, new_key = self_signed(tmp_path, name)
+            # as cert-manager does: the pair is swapped file by file
+            shutil.copy(new_key, tmp_path / "next.key")
+            (tmp_path / "next.key").rename(key)
+            shutil.copy(new_certificate, tmp_path / "next.pem")
+            (tmp_path / "next.pem").rename(certificate)
+            assert shown_within(broker, new_certificate, 5)
+        # a broken file keeps the last good pair, and says so
+        last = der(certificate)
+        certificate.write_text("not a certificate")
+        time.sleep(0.5)
+        assert presented(broker) == last
+        assert str(certificate) in broker.log()
+        # who was connected has noticed nothing
+        client.publish("/topic/a", b"x")
+        client.publish("/queue/a", b"same connection")
+        assert client.expect("MESSAGE").body == b"same connection"
+        assert "Traceback" not in broker.log()
+
+
+def test_passcodes_are_in_no_log_line_error_or_metric(tmp_path: Path):
+    broker = Broker(tmp_path, level="DEBUG")
+    add_user(broker, "alice", PASSCODE)
+    said = []
+    with broker:
+        for version in ("1.0", "1.1", "1.2"):
+            with Client(broker.port, version) as client:
+                client.connect({"login": "alice", "passcode": PASSCODE})
+                client.publish("/queue/a", b"x")
+        attempts = [
+            f"CONNECT\naccept-version:1.2\nhost:h\nlogin:alice\npasscode:{WRONG}\n\n\0",
+            f"STOMP\naccept-version:9.9\nhost:h\nlogin:alice\npasscode:{PASSCODE}\n\n\0",
+            f"CONNECT\naccept-version:1.2\nlogin:alice\npasscode:{PASSCODE}\nheart-beat:x\n\n\0",
+            f"CONNECT\naccept-version:1.2\nhost:h\nlogin:alice\npasscode:{PASSCODE}\nno colon here\n\n\0",
+            f"CONNECT\naccept-version:1.2\nhost:h\npasscode:{PASSCODE}\\q\n\n\0",
+            f"CONNECT\naccept-version:1.2\nhost:h\nlogin:alice\nPasscode:{PASSCODE}\n\n\0",
+            f"SEND\nlogin:alice\npasscode:{PASSCODE}\n\n\0",
+            f"passcode:{PASSCODE}\n\n\0",
+            f"CONNECT\naccept-version:1.2\nhost:h\nlogin:{PASSCODE}" + "x" * 70_000,
+        ]
+        for attempt in attempts:
+            with Client(broker.port) as client:
+                client.raw(attempt.encode())
+                said.append(str(client.expect("ERROR")))
+                client.ended()
+        said.append(broker.http("/metrics")[1])
+        assert broker.stop() == 0
+    log = broker.log()
+    assert "CONNECT" in log  # DEBUG does show frames
+    for text in (log, *said):
+        assert PASSCODE not in text and WRONG not in text, text
+    for file in broker.data.rglob("*"):
+        if file.is_file():
+            assert PASSCODE.encode() not in file.read_bytes(), file
