@@ -1,0 +1,143 @@
+"""`stampede user …` and `stampede journal …`: what is done to a data folder from outside the broker.
+
+Rule: passcodes come from a prompt or stdin, never from the command line, where every process can read them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from broker.core.errors import BrokerError
+from broker.seams.files import OsFiles
+
+from .options import Failure, Misuse, settings_of, source_options
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Errors that we raise on purpose, and those of the system, become one line and exit status 1."""
+    try:
+        yield
+    except BrokerError as error:
+        raise Failure(str(error)) from None
+    except OSError as error:
+        raise Failure(f"{error.filename or 'data folder'}: {error.strerror or error}") from None
+
+
+def _users_file(options: dict[str, Any]) -> str:
+    settings = settings_of(**options)
+    return settings.edge.users_file or os.path.join(settings.data, "users.toml")
+
+
+@click.group()
+def user() -> None:
+    """Add, remove and list users."""
+
+
+@user.command("add")
+@click.argument("name")
+@click.option("--passcode-stdin", is_flag=True, help="Read the passcode from standard input instead of asking.")
+@source_options
+def add(name: str, passcode_stdin: bool, **options: Any) -> None:
+    """Add user NAME, or change the passcode."""
+    path = _users_file(options)
+    if passcode_stdin:
+        passcode = click.get_text_stream("stdin").readline().rstrip("\r\n")
+    else:
+        passcode = click.prompt(f"Passcode for {name}", hide_input=True, confirmation_prompt="Again", err=True)
+    if not passcode:
+        raise Misuse("The passcode is empty.")
+    from broker.edge.users import add_user, list_users
+
+    with _told():
+        known = name in list_users(path)
+        add_user(path, name, passcode)
+    click.echo(f"{'Changed the passcode of' if known else 'Added'} {name} in {path}.")
+
+
+@user.command("remove")
+@click.argument("name")
+@source_options
+def remove(name: str, **options: Any) -> None:
+    """Remove user NAME."""
+    from broker.edge.users import list_users, remove_user
+
+    path = _users_file(options)
+    with _told():
+        if name not in list_users(path):
+            raise Failure(f"There is no user {name} in {path}.")
+        remove_user(path, name)
+    click.echo(f"Removed {name} from {path}.")
+
+
+@user.command("list")
+@source_options
+def show(**options: Any) -> None:
+    """List the users, one per line."""
+    from broker.edge.users import list_users
+
+    with _told():
+        for name in list_users(_users_file(options)):
+            click.echo(name)
+
+
+@click.group()
+def journal() -> None:
+    """Check, read or repair the journal of a stopped broker."""
+
+
+def _folder(options: dict[str, Any]) -> str:
+    folder = os.path.join(settings_of(**options).data, "journal")
+    if not os.path.isdir(folder):
+        raise Misuse(f"There is no journal in {folder}; say where the data is with --data or --config.")
+    return folder
+
+
+@journal.command("verify")
+@source_options
+def verify(**options: Any) -> None:
+    """Read every byte and say whether it checks. Changes nothing; exit status 1 when something is damaged."""
+    from broker.journal import inspect
+
+    with _told():
+        report = inspect.verify(OsFiles(), _folder(options))
+    for line in report.lines:
+        click.echo(line)
+    raise SystemExit(0 if report.ok else 1)
+
+
+@journal.command("dump")
+@click.option("--bodies", is_flag=True, help="Also print message bodies.")
+@source_options
+def dump(bodies: bool, **options: Any) -> None:
+    """Print every record as one line of JSON."""
+    from broker.journal import inspect
+
+    with _told():
+        for record in inspect.dump(OsFiles(), _folder(options), bodies=bodies):
+            click.echo(json.dumps(record, ensure_ascii=False, default=str))
+
+
+@journal.command("repair")
+@click.option("--drop", required=True, metavar="SEGMENT:OFFSET", help="The damaged place, as `verify` prints it.")
+@source_options
+def repair(drop: str, **options: Any) -> None:
+    """Drop one damaged place so that the broker can start. What is removed is kept as a `.broken` copy."""
+    from broker.journal import inspect
+
+    segment, colon, offset = drop.partition(":")
+    try:
+        place = (int(segment, 16), int(offset, 0))
+    except ValueError:
+        colon = ""
+    if not colon:
+        raise Misuse(f"--drop needs SEGMENT:OFFSET as `stampede journal verify` prints it, not {drop!r}.")
+    with _told():
+        for line in inspect.repair(OsFiles(), _folder(options), place):
+            click.echo(line)
