@@ -76,17 +76,12 @@ def test_sends_in_flight_at_sigterm_are_answered_or_unknown_but_never_lost(tmp_p
     assert frames[-1].command == "ERROR" and frames[-1]["error-code"] == "1604", frames[-1]
     receipts = [int(frame["receipt-id"]) for frame in frames[:-1]]
     assert receipts == list(range(len(receipts)))
-    with broker_again(broker), Client(broker.port) as client:
+    with broker, Client(broker.port) as client:
         came = consume(client)
         numbers = [int(frame.body) for frame in came]
         assert numbers == list(range(len(numbers)))
         assert len(receipts) <= len(numbers) <= sent + 50
         assert not [frame for frame in came if "redelivered" in frame.headers]
-
-
-def broker_again(broker: Broker) -> Broker:
-    """The same data folder; `with` starts it."""
-    return broker
 
 
 def test_after_a_clean_restart_only_what_was_delivered_is_marked_redelivered(tmp_path: Path):
@@ -101,7 +96,7 @@ def test_after_a_clean_restart_only_what_was_delivered_is_marked_redelivered(tmp
         client.expect("MESSAGE")  # the window has room again
         client.expect("RECEIPT")
         assert broker.stop() == 0
-    with broker_again(broker), Client(broker.port) as client:
+    with broker, Client(broker.port) as client:
         came = consume(client)
     assert [int(frame.body) for frame in came] == [0, *range(2, 100)]
     assert [int(frame.body) for frame in came if frame.get("redelivered") == "true"] == [0, 2, 3]
@@ -118,7 +113,7 @@ def test_open_transaction_is_gone_and_its_messages_are_back(tmp_path: Path):
         client.ack(message, transaction="t")
         client.publish("/queue/b", b"output", transaction="t", persistent="true")
         assert broker.stop() == 0
-    with broker_again(broker), Client(broker.port) as a, Client(broker.port) as b:
+    with broker, Client(broker.port) as a, Client(broker.port) as b:
         (again,) = consume(a, "/queue/a")
         assert (again.body, again["redelivered"]) == (b"input", "true")
         assert consume(b, "/queue/b") == []
@@ -131,7 +126,7 @@ def test_messages_that_are_not_persistent_go_with_the_process(tmp_path: Path):
         client.publish("/queue/a", b"gone")
         client.publish("/queue/a", b"kept", persistent="true")
         assert broker.stop() == 0
-    with broker_again(broker), Client(broker.port) as client:
+    with broker, Client(broker.port) as client:
         assert [frame.body for frame in consume(client)] == [b"kept"]
 
 
@@ -147,7 +142,7 @@ def test_backlog_of_20_000_durable_messages_survives_in_order(tmp_path: Path, ho
             client.raw(b"".join(frames[start : start + 1000]))
         client.ask("DISCONNECT")
         getattr(broker, how)()
-    with broker_again(broker), Client(broker.port) as client:
+    with broker, Client(broker.port) as client:
         client.connect()
         client.subscribe("/queue/a", ack="client")
         seen = 0
@@ -160,7 +155,7 @@ def test_backlog_of_20_000_durable_messages_survives_in_order(tmp_path: Path, ho
                 client.ack(frame)
         client.nothing()
         assert broker.stop() == 0
-    with broker_again(broker), Client(broker.port) as client:
+    with broker, Client(broker.port) as client:
         assert consume(client) == []
         metrics = broker.metrics()
         assert sum(value for name, value in metrics.items() if name.startswith("stampede_queue_messages")) == 0
@@ -172,11 +167,11 @@ def test_durable_subscription_outlives_the_broker(tmp_path: Path):
         client.connect({"client-id": "reader"})
         client.subscribe("/topic/news", durable_subscription_name="mine")
         assert broker.stop() == 0
-    with broker_again(broker), Client(broker.port) as client:
+    with broker, Client(broker.port) as client:
         client.connect()
         client.publish("/topic/news", b"while away", persistent="true")
         broker.kill()
-    with broker_again(broker), Client(broker.port) as client:
+    with broker, Client(broker.port) as client:
         client.connect({"client-id": "reader"})
         client.subscribe("/topic/news", durable_subscription_name="mine")
         assert client.expect("MESSAGE").body == b"while away"
