@@ -1,0 +1,107 @@
+"""What a session and its transport know of each other: two protocols, and the numbering of connections.
+
+Rule: interfaces only. A channel carries bytes of a STOMP stream and knows no frame of it; a session knows no
+socket. Either side may be replaced by a fake in tests.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Protocol
+
+from broker.core.reasons import Reason
+
+_numbers = itertools.count(1)
+
+
+def next_connection_id() -> int:
+    """A connection id: unique for the life of this process, never 0."""
+    return next(_numbers)
+
+
+class Channel(Protocol):
+    """One accepted connection, as its session sees it. All calls on the loop's thread.
+
+    id               connection id, unique in the process.
+    peer             "1.2.3.4:5678" or "[::1]:5678".
+    transport_name   "tcp", "tls", "ws" or "wss" (metric label).
+    framed           STOMP frames must be handed over whole (WebSocket): `write_frames`, not `write`.
+    tls_subject      subject of the verified client certificate ("CN=sensor,O=Acme"), or None.
+    reason           why the channel ended by itself (a WebSocket violation …), or None when the peer went or
+                     the session closed it. Read it in `lost()`.
+    """
+
+    id: int
+    peer: str
+    transport_name: str
+    framed: bool
+    tls_subject: str | None
+    reason: Reason | None
+
+    def write(self, data: bytes) -> None:
+        """Any piece of the STOMP byte stream. Ignored after close()."""
+        ...
+
+    def write_frames(self, frames: list[bytes]) -> None:
+        """Each one whole STOMP frame, or a lone LF. One write to the socket for all of them."""
+        ...
+
+    def write_part(self, data: bytes, first: bool, last: bool) -> None:
+        """A piece of one large STOMP frame. Nothing else may be written between `first` and `last`, but a
+        lone LF, which is left out."""
+        ...
+
+    def buffered(self) -> int:
+        """Bytes waiting for the socket."""
+        ...
+
+    def pause_reading(self) -> None:
+        """Idempotent. What has been read already may still arrive."""
+        ...
+
+    def resume_reading(self) -> None:
+        """Idempotent."""
+        ...
+
+    def close(self, reason: Reason) -> None:
+        """Flush, say goodbye, wait a little so that the peer can read the last frame; then it is over.
+
+        Nothing is received after this call but `lost()`. Idempotent."""
+        ...
+
+    def abort(self) -> None:
+        """End at once, dropping what was not flushed."""
+        ...
+
+
+class SessionLike(Protocol):
+    """What a channel calls. No call comes before `EdgeLike.open` has returned."""
+
+    def receive(self, data: bytes) -> None:
+        """Bytes of the STOMP stream, cut anywhere."""
+        ...
+
+    def eof(self) -> None:
+        """The peer will send no more, but may still read. The session must close() sooner or later."""
+        ...
+
+    def lost(self) -> None:
+        """The connection is over. Exactly once, and last."""
+        ...
+
+    def pause_writing(self) -> None:
+        """The socket does not take it as fast as it comes."""
+        ...
+
+    def resume_writing(self) -> None:
+        """The backlog has gone."""
+        ...
+
+
+class EdgeLike(Protocol):
+    """Makes sessions."""
+
+    def open(self, channel: Channel) -> SessionLike:
+        """Called per accepted connection (TLS: after the handshake; WebSocket: before it, so that limits and
+        the login timeout cover it). May close the channel at once."""
+        ...
