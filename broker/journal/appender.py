@@ -201,7 +201,11 @@ class Appender:
 
     def list_segments(self) -> int:
         """Appends the list of segments that must exist; returns the number of its batch."""
-        self._emit(f.SEGMENTS, 0, 0, 0, [self._listing()])
+        crc, body = f.record(f.SEGMENTS, 0, 0, 0, 0, [self._listing()], self.checksum)
+        if self._fits(len(crc) + len(body)):
+            self._place(crc, body)
+        else:
+            self._roll(0)  # a list that also names the segment just closed stands at the head of the next
         return self.number
 
     def end_cleanly(self) -> None:
@@ -214,7 +218,7 @@ class Appender:
         size = len(crc) + len(body)
         part = self._part
         if part is None or self.offset + size > self.book.size:  # type: ignore[union-attr]
-            part = self._begin(size)
+            part = self._begin() if self._fits(size) else self._roll(size)
         offset = self.offset
         part.buffers += (crc, body)
         part.count += 1
@@ -222,15 +226,16 @@ class Appender:
         self.inflight += size
         return part.segment << 32 | offset
 
-    def _begin(self, size: int) -> Part:
-        """A new part: in this segment if the record fits, else in the next one."""
-        book = self.book
-        if self._part is None and book is not None and self.offset + f.BATCH.size + size <= book.size:
-            self.number += 1
-            return self._open_part(book)
-        return self._roll(size)
+    def _fits(self, size: int) -> bool:
+        """Is there room for a record of this size (and a batch header, if it is the first of its batch)?"""
+        header = f.BATCH.size if self._part is None else 0
+        return self.book is not None and self.offset + header + size <= self.book.size
 
-    def _open_part(self, book: SegmentBook) -> Part:
+    def _begin(self) -> Part:
+        """A new part of the batch, in the current segment."""
+        book = self.book
+        assert book is not None
+        self.number += 1
         part = self._part = Part(book.number, book.size, self.number, self.offset)
         self._parts.append(part)
         self.offset += f.BATCH.size
@@ -253,8 +258,7 @@ class Appender:
         size = self.segment_bytes if length <= self.segment_bytes else -(-length // _ALIGN) * _ALIGN
         self.book = book = self.books.open_segment(number, size)
         self.offset = f.SEGMENT_BYTES
-        self.number += 1
-        part = self._open_part(book)
+        part = self._begin()
         for crc, body in head:
             self._place(crc, body)
         self._wants_snapshot = True

@@ -41,9 +41,12 @@ class Recovered:
         """Every run with a live message, by ascending first id within each slot; bodies are not loaded.
 
         Use it up before anything is appended. Memory: one segment, and 16 bytes per compacted run."""
-        strays = {slot: sorted(found, reverse=True) for slot, found in self.strays.items()}
+        books = self._books.segments
+        strays = {
+            slot: sorted((s for s in found if s[1] >> 32 in books), reverse=True) for slot, found in self.strays.items()
+        }
         skip = {position for found in strays.values() for _, position in found}
-        for book in list(self._books.segments.values()):
+        for book in list(books.values()):
             if not book.live:
                 continue
             data = self._store.load(book.number)
