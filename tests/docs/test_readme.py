@@ -1,0 +1,65 @@
+"""What README.md tells people to type works as written (only the port differs)."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness import Broker
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text()
+PROGRAMS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    with Broker(tmp_path_factory.mktemp("readme")) as broker:
+        yield broker
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=["stomp.py", "broker.client"])
+def test_python_programs(broker, program):
+    assert "61613" in program
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program.replace("61613", str(broker.port))],
+        cwd=ROOT, capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "one book" in done.stdout
+
+
+def test_send_and_receive_commands(broker):
+    assert 'stampede send /queue/orders "one book"' in README
+    assert "stampede receive /queue/orders --count 1" in README
+
+    def stampede(*args: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "broker.app.cli", *args, "--url", f"stomp://127.0.0.1:{broker.port}"],
+            cwd=ROOT, capture_output=True, text=True, timeout=30,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    stampede("send", "/queue/readme", "one book")
+    assert "one book" in stampede("receive", "/queue/readme", "--count", "1")
+
+
+def test_links_lead_somewhere():
+    for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]:
+        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
+            assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+def test_metrics_named_in_the_docs_exist(broker):
+    import urllib.request
+
+    with urllib.request.urlopen(f"http://127.0.0.1:{broker.admin_port}/metrics") as answer:
+        families = set(re.findall(r"^# TYPE (\S+)", answer.read().decode(), re.MULTILINE))
+    named = set(re.findall(r"`((?:stomp|process)_\w+)", (ROOT / "docs" / "operations.md").read_text()))
+    assert named - families == set()
