@@ -30,6 +30,7 @@ class Code(Enum):
     COMMAND_TOO_LONG = (1011, "Command too long", Reason.HEADER_TOO_LARGE)
     TLS_ON_PLAIN_PORT = (1012, "This port speaks plain STOMP, not TLS", Reason.TLS_ON_PLAIN_PORT)
     HTTP_ON_STOMP_PORT = (1013, "This port speaks STOMP, not HTTP", Reason.HTTP_ON_STOMP_PORT)
+    HEADERS_TOO_LARGE = (1014, "Headers too large together", Reason.HEADER_TOO_LARGE)
     NOT_CONNECTED = (1101, "Connection has not been established", Reason.PROTOCOL_ERROR)
     ALREADY_CONNECTED = (1102, "Already connected", Reason.PROTOCOL_ERROR)
     VERSION_MISMATCH = (1103, "Stomp versions not supported", Reason.PROTOCOL_ERROR)

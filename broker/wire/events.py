@@ -19,7 +19,9 @@ class Head:
                  `whole`, else without it (each record then begins with the rest: its content-length line
                  and the empty line).
     headers      decoded, first of repeated names wins, all of the sender's headers incl. destination,
-                 transaction … but without `receipt` and `content-length`.
+                 transaction … but without `receipt` and `content-length`. A Head with empty `lines` may be shared
+                 by frames whose other headers differ (all lines are in the records then): `headers` holds
+                 only those named in broker.wire.shape.SIGNIFICANT, the ones a broker acts on.
     flags        broker.core.message.ESCAPED | TEXT as far as they apply.
     route        belongs to the caller; None in a new Head.
     """
@@ -61,9 +63,7 @@ class Acks:
 
     __slots__ = ("ids", "receipts", "subscriptions")
 
-    def __init__(
-        self, ids: list[bytes], subscriptions: list[bytes] | None, receipts: list[bytes] | None
-    ) -> None:
+    def __init__(self, ids: list[bytes], subscriptions: list[bytes] | None, receipts: list[bytes] | None) -> None:
         self.ids = ids
         self.subscriptions = subscriptions
         self.receipts = receipts

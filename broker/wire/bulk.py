@@ -1,0 +1,239 @@
+"""Many like frames at once, by C-level splits instead of a loop over frames.
+
+Three kinds: SENDs with one and the same block (SameBlock), SENDs whose blocks differ in one value only
+(OneValue), and plain ACKs (take_acks).
+
+Rule: a bulk step takes complete frames only, and only what the frame-by-frame path would take with the same
+result; at the first doubt it stops, and the slower path goes on from there. Pieces grow while they
+succeed and shrink when they do not, so that wasted work stays in proportion to what was taken.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .events import Head
+from .intake import Intake
+from .versions import Version
+
+FIRST_PIECE: Final = 16
+"""Frames looked at in the first step; doubles on success."""
+LARGEST_PIECE: Final = 1 << 16
+
+
+class SameBlock:
+    """The block of the last SEND: `block` raw, `head` whole, `size` of body and NUL."""
+
+    __slots__ = ("_piece", "block", "head", "size")
+
+    def __init__(self, block: bytes, head: Head, size: int) -> None:
+        self.block = block
+        self.head = head
+        self.size = size
+        self._piece = FIRST_PIECE
+
+    def take(self, intake: Intake) -> int:
+        """Takes frames from intake.pos on. Returns the number of empty lines passed, or -1 if nothing was taken."""
+        data, pos = intake.data, intake.pos
+        if not data.startswith(self.block, pos):
+            return -1
+        frame = len(self.block) + self.size
+        if pos + frame > intake.end or data[pos + frame - 1]:
+            return -1
+        gap = 1 if data.startswith(b"\n", pos + frame) else 0
+        frame += gap
+        count = min((intake.end - pos) // frame, self._piece)
+        if count < 2:
+            intake.add(self.head, data[pos + len(self.block) : pos + frame - gap], None)
+            intake.pos = pos + frame
+            return gap
+        return self._split(intake, frame, gap, count)
+
+    def _split(self, intake: Intake, frame: int, gap: int, count: int) -> int:
+        """Cuts `count` frames of `frame` octets, each with `gap` line feeds behind its NUL."""
+        pos = intake.pos
+        chunk = intake.data[pos : pos + count * frame]
+        records = chunk.split(self.block)
+        del records[0]
+        size = self.size + gap
+        # The pieces have count * size octets together, so when the longest has `size`, all have. NUL and line
+        # feed then stand at a constant stride.
+        if (
+            len(records) == count
+            and max(map(len, records)) == size
+            and chunk[frame - 1 - gap :: frame] == bytes(count)
+            and (not gap or chunk[frame - 1 :: frame] == b"\n" * count)
+        ):
+            self._piece = min(self._piece * 2, LARGEST_PIECE)
+        else:
+            del records[self._good(records, size, gap) :]
+            count = max(len(records), 1)
+            self._piece = max(2, count)
+            if not records:
+                # The first frame is complete (take() has looked); its body holds the block, so it was split.
+                records.append(chunk[len(self.block) : frame])
+        if gap:
+            records = [record[:-1] for record in records]
+        intake.extend(self.head, records, [])
+        intake.pos = pos + count * frame
+        return count * gap
+
+    @staticmethod
+    def _good(records: list[bytes], size: int, gap: int) -> int:
+        """How many of the first pieces are a body, NUL and gap. What follows each of those is the block again,
+        or the end of the chunk; so it is a frame of its own."""
+        ending = b"\0\n" if gap else b"\0"
+        for number, record in enumerate(records):
+            if len(record) != size or not record.endswith(ending):
+                return number
+        return len(records)
+
+
+class OneValue:
+    """Blocks that are `before` + value + `behind`, with a constant content-length.
+
+    kept    relayed lines before and behind the value, or None when the value is a receipt id.
+    head    whole when the value is a receipt id, else the head of a shape.
+    """
+
+    __slots__ = ("_limit", "_piece", "before", "behind", "head", "kept", "size")
+
+    def __init__(
+        self, before: bytes, behind: bytes, kept: tuple[bytes, bytes] | None, head: Head, length: int, limit: int
+    ) -> None:
+        self.before = before
+        self.behind = behind
+        self.kept = kept
+        self.head = head
+        self.size = length + 1
+        self._limit = limit
+        self._piece = FIRST_PIECE
+
+    def take(self, intake: Intake) -> bool:
+        """Takes frames from intake.pos on. False: took none."""
+        data, pos = intake.data, intake.pos
+        if not data.startswith(self.before, pos):
+            return False
+        value_at = len(self.before)
+        first_end = data.find(self.behind, pos + value_at, pos + value_at + self._limit)
+        if first_end < 0:
+            return False
+        # About as many frames as the piece says, by the length of the first one.
+        frame = first_end - pos + len(self.behind) + self.size
+        chunk = data[pos : pos + frame * self._piece]
+        pieces = chunk.split(self.behind)
+        size = self.size
+        first, last = pieces[0], pieces[-1]
+        middle = pieces[1:-1]
+        start = size + value_at
+        joint = b"\0" + self.before
+        if any([piece[size - 1 : start] != joint for piece in middle]):
+            self._piece = 1
+            middle = []
+            last = chunk[len(first) + len(self.behind) :]
+        values = [first[value_at:], *[piece[start:] for piece in middle]]
+        bodies = [piece[:size] for piece in middle]
+        if len(last) >= size and not last[size - 1]:
+            bodies.append(last[:size])
+        else:
+            values.pop()
+        if not bodies or not self._plain(values):
+            self._piece = 1
+            return False
+        self._piece = min(self._piece * 2, LARGEST_PIECE)
+        intake.pos = pos + len(bodies) * (value_at + len(self.behind) + size) + sum(map(len, values))
+        if self.kept is None:
+            intake.extend(self.head, bodies, values)
+            return True
+        kept_before, kept_behind = self.kept
+        tail = b"%bcontent-length:%d\n\n" % (kept_behind, size - 1)
+        records = [b"%b%b%b%b" % (kept_before, v, tail, b) for v, b in zip(values, bodies, strict=True)]
+        intake.extend(self.head, records, [])
+        return True
+
+    def _plain(self, values: list[bytes]) -> bool:
+        """No value needs a closer look: no line end, escape, NUL or further colon, ASCII, not too long."""
+        text = b"".join(values)
+        return (
+            text.isascii()
+            and b"\n" not in text
+            and b"\\" not in text
+            and b"\r" not in text
+            and b"\0" not in text
+            and b":" not in text
+            and max(map(len, values)) <= self._limit
+        )
+
+
+def take_acks(intake: Intake, version: Version, limit: int) -> int:
+    """Takes plain ACK frames from intake.pos on; `limit`: longest block that needs no closer look.
+
+    Returns the number of empty lines passed, or -1 if nothing was taken."""
+    if version is Version.V12:
+        return _take_ids(intake, limit)
+    return _take_pairs(intake, version, limit)
+
+
+def _take_ids(intake: Intake, limit: int) -> int:
+    """1.2: `id`, and perhaps `receipt`."""
+    data, pos = intake.data, intake.pos
+    ids: list[bytes] = []
+    receipts: list[bytes] = []
+    eols = 0
+    while data.startswith(b"ACK\nid:", pos):
+        at = data.find(b"\n", pos + 7)
+        id = data[pos + 7 : at]
+        if data.startswith(b"\n\n\0", at):
+            pos = at + 3
+        elif data.startswith(b"\nreceipt:", at):
+            end = data.find(b"\n", at + 9)
+            if end < 0 or not data.startswith(b"\n\n\0", end):
+                break
+            receipts.append(data[at + 9 : end])
+            pos = end + 3
+        else:
+            break
+        ids.append(id)
+        if data.startswith(b"\n", pos):
+            pos += 1
+            eols += 1
+    if not ids:
+        return -1
+    if not _values_plain(b"".join(ids + receipts)) or max(map(len, ids + receipts)) > limit:
+        # One of them needs a closer look: then all of this read get it, or each would be looked at again and again.
+        intake.plain_acks = False
+        return -1
+    intake.acks(ids, None, receipts)
+    intake.pos = pos
+    return eols
+
+
+def _take_pairs(intake: Intake, version: Version, limit: int) -> int:
+    """1.0 and 1.1: `message-id`, `subscription` (1.0: perhaps), perhaps `receipt`, in any order. One frame."""
+    data, pos = intake.data, intake.pos
+    end = intake.blank(pos)
+    if end < 0 or end >= intake.end or data[end] or end - pos > limit:
+        return -1
+    id = subscription = receipt = None
+    for row in data[pos + 4 : end - 2].split(b"\n"):
+        if row.startswith(b"message-id:") and id is None:
+            id = row[11:]
+        elif row.startswith(b"subscription:") and subscription is None:
+            subscription = row[13:]
+        elif row.startswith(b"receipt:") and receipt is None:
+            receipt = row[8:]
+        else:
+            return -1
+    if id is None or (subscription is None and version is Version.V11):
+        return -1
+    text = b"%b%b%b" % (id, subscription or b"", receipt or b"")
+    if not _values_plain(text) or (version is Version.V10 and (b" " in text or b"\t" in text)):
+        return -1
+    intake.acks([id], None if subscription is None else [subscription], [] if receipt is None else [receipt])
+    intake.pos = end + 1
+    return 0
+
+
+def _values_plain(text: bytes) -> bool:
+    """No value needs a closer look; line ends cannot be in these."""
+    return text.isascii() and b"\\" not in text and b"\r" not in text and b"\0" not in text

@@ -1,0 +1,408 @@
+"""The STOMP codec of one connection: bytes in, events out, for either side.
+
+A connection is idle between frames; inside a frame it keeps the octets that have come (`_held`) until a
+certain number of them (`_need`), or a NUL, makes another look worth while; inside a large body it hands the
+octets on as they come. After CONNECT it takes nothing until the caller has decided (`accept_login`); after
+DISCONNECT, or a violation, nothing any more.
+
+Rule: the same bytes give the same events however they are cut (pieces of large bodies aside), and any bytes
+at all end in events, never in an exception. Must not know sockets, clocks, sessions or queues.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from broker.config.settings import WireSettings
+from broker.core.errors import Code, ProtocolViolation
+
+from .block import Block, check_limits, read_block
+from .bulk import take_acks
+from .events import BodyData, BodyEnd, BodyStart, Event, Frame, Head, Violation
+from .intake import Intake
+from .memo import Memo
+from .rules import HANDSHAKE, Role
+from .sends import SendReader
+from .versions import Version, negotiate
+
+__all__ = ["Connection", "Role"]
+
+TLS_HANDSHAKE: Final = 0x16
+HTTP: Final = (
+    b"GET ",
+    b"POST ",
+    b"PUT ",
+    b"HEAD ",
+    b"OPTIONS ",
+    b"DELETE ",
+    b"PATCH ",
+    b"TRACE ",
+    b"CONNECT ",
+    b"PRI ",
+)
+LF, CR = 10, 13
+PRIVATE_ENTRIES: Final = 64
+"""Header blocks remembered by a connection that was given no memo to share."""
+# Values of Connection._stream besides the number of octets still to come:
+UNTIL_NUL: Final = -1
+NO_STREAM: Final = -2
+# Answers of Connection._body_end besides an offset:
+INCOMPLETE: Final = -1
+TOO_LONG_TO_WAIT: Final = -2
+
+
+class Phase(IntEnum):
+    """What may come next."""
+
+    HANDSHAKE = 0
+    LOGIN = 1
+    """CONNECT was handed out; the caller decides."""
+    OPEN = 2
+    CLOSING = 3
+    """DISCONNECT was read: only empty lines may follow."""
+    DEAD = 4
+
+
+class Connection:
+    """See the head of this file.
+
+    version   whose rules apply; 1.0 until the versions are agreed on.
+    eols      empty lines (heart-beats) seen so far.
+    """
+
+    __slots__ = (
+        "_held", "_memo", "_need", "_nul_wakes", "_phase", "_role", "_searched", "_sends", "_settings",
+        "_stream", "_streamed", "eols", "version",
+    )  # fmt: skip
+
+    def __init__(self, role: Role, settings: WireSettings, memo: Memo | None = None) -> None:
+        self._role = role
+        self._settings = settings
+        self._memo = memo
+        self.version = Version.V10
+        self.eols = 0
+        self._phase = Phase.HANDSHAKE
+        self._sends: SendReader | None = None
+        # What has come of an unfinished frame; a bytearray once it has grown.
+        self._held: bytes | bytearray = b""
+        self._need = 0
+        self._nul_wakes = False
+        self._searched = 0
+        self._stream = NO_STREAM
+        self._streamed = 0
+
+    @property
+    def mid_frame(self) -> bool:
+        """A frame has begun and is not finished. While a login is being decided, nothing counts as begun."""
+        return self._stream != NO_STREAM or (len(self._held) > 0 and self._phase is not Phase.LOGIN)
+
+    @property
+    def held_bytes(self) -> int:
+        """Octets kept for later: of an unfinished frame, or behind a CONNECT that is not decided yet."""
+        return len(self._held)
+
+    def set_version(self, version: Version) -> None:
+        """The versions are agreed on: later frames are read by the rules of `version`."""
+        if version is not self.version:
+            self.version = version
+            self._sends = None
+
+    def accept_login(self, version: Version) -> None:
+        """CONNECT is accepted: limits for strangers end, further frames are legal. Octets that came behind the
+        CONNECT are held: call receive(b"") for their events."""
+        self.set_version(version)
+        self._phase = Phase.OPEN
+
+    def receive(self, data: bytes) -> list[Event]:
+        """The events of the next octets of the peer's byte stream, cut anywhere. Never raises."""
+        phase = self._phase
+        if phase is Phase.DEAD:
+            return []
+        held = self._held
+        if phase is Phase.LOGIN:
+            return self._hold_back(data)
+        if held:
+            if len(held) + len(data) < self._need and not (self._nul_wakes and b"\0" in data):
+                if type(held) is bytes:
+                    held = self._held = bytearray(held)
+                held += data
+                return []
+            data = b"".join((held, data))
+            self._held = b""
+        intake = Intake(data, self.version is Version.V12 or phase is Phase.HANDSHAKE, self._searched)
+        self._need = self._searched = 0
+        self._nul_wakes = False
+        try:
+            self._read(intake)
+        except ProtocolViolation as violation:
+            intake.event(Violation(violation.code, violation.detail, violation.receipt))
+            self._phase = Phase.DEAD
+            self._stream = NO_STREAM
+            return intake.out
+        intake.flush()
+        if intake.pos < intake.end:
+            self._held = data[intake.pos :]
+        return intake.out
+
+    def _hold_back(self, data: bytes) -> list[Event]:
+        """A client that does not wait for CONNECTED: bounded, because it is still a stranger."""
+        if not data:
+            return []
+        if type(self._held) is bytes:
+            self._held = bytearray(self._held)
+        self._held += data
+        limit = self._settings.max_frame_bytes_before_login
+        if len(self._held) <= 2 * limit:
+            return []
+        self._held = b""
+        self._phase = Phase.DEAD
+        return [Violation(Code.FRAME_TOO_LARGE, f"more than {limit} bytes before CONNECTED; wait for it", None)]
+
+    # ── frame by frame ─────────────────────────────────────────────────────────────────────────────
+
+    def _read(self, intake: Intake) -> None:
+        """Takes all it can. What is left from intake.pos on is an unfinished frame."""
+        if self._stream != NO_STREAM and not self._stream_on(intake):
+            return
+        data, end = intake.data, intake.end
+        while intake.pos < end:
+            first = data[intake.pos]
+            if first == LF:
+                intake.pos += 1
+                self.eols += 1
+                continue
+            if first == CR and data.startswith(b"\r\n", intake.pos):
+                intake.pos += 2
+                self.eols += 1
+                continue
+            phase = self._phase
+            if phase is Phase.OPEN and self._role is Role.SERVER:
+                eols = -1
+                if first == 83 and self._sends is not None:
+                    eols = self._sends.bulk(intake)
+                elif first == 65 and intake.plain_acks and data.startswith(b"ACK\n", intake.pos):
+                    eols = take_acks(intake, self.version, self._small())
+                if eols >= 0:
+                    self.eols += eols
+                    continue
+            elif phase is Phase.LOGIN:
+                return
+            elif phase is Phase.CLOSING:
+                raise ProtocolViolation(Code.AFTER_DISCONNECT, "nothing may follow DISCONNECT; close the connection")
+            if first == CR and intake.pos + 1 == end:
+                return
+            if not self._frame(intake):
+                return
+
+    def _frame(self, intake: Intake) -> bool:
+        """Takes one frame, or the beginning of a large one. False: it is not complete."""
+        pos = intake.pos
+        if self._phase is Phase.HANDSHAKE:
+            self._other_protocol(intake)
+        stop = intake.blank(pos)
+        if stop < 0:
+            check_limits(intake.data[pos:], self._settings, self._frame_limit())
+            # The last two octets may be the beginning of an empty line.
+            self._searched = max(intake.end - pos - 2, 0)
+            return False
+        raw = intake.data[pos:stop]
+        if self._phase is Phase.OPEN and self._role is Role.SERVER and raw.startswith((b"SEND\n", b"SEND\r\n")):
+            return self._send(intake, raw, stop)
+        return self._other(intake, raw, stop)
+
+    def _other_protocol(self, intake: Intake) -> None:
+        """Peers that knock at the wrong door get an answer that says so."""
+        if intake.data[intake.pos] == TLS_HANDSHAKE:
+            raise ProtocolViolation(
+                Code.TLS_ON_PLAIN_PORT, "use the TLS port of this broker, or turn TLS off in the client"
+            )
+        if intake.data.startswith(HTTP, intake.pos):
+            raise ProtocolViolation(Code.HTTP_ON_STOMP_PORT, "use the WebSocket port of this broker")
+
+    def _send(self, intake: Intake, raw: bytes, stop: int) -> bool:
+        sends = self._sends
+        if sends is None:
+            table = (self._memo or Memo(PRIVATE_ENTRIES)).table(self.version)
+            sends = self._sends = SendReader(self.version, self._settings, table)
+        found = sends.find(raw)
+        length = found.length
+        large = self._settings.large_body_bytes
+        if length >= large:
+            self._check_size(len(raw) + length, found.receipt)
+            return self._start(intake, stop, BodyStart("SEND", found.open_head(), length, found.receipt))
+        end = self._body_end(intake, stop, length, large, found.receipt)
+        if end == TOO_LONG_TO_WAIT:
+            return self._start(intake, stop, BodyStart("SEND", found.open_head(), None, found.receipt))
+        if end == INCOMPLETE:
+            return False
+        record = intake.data[stop : end + 1]
+        head = found.head
+        if not head.whole:
+            record = b"%bcontent-length:%d\n\n%b" % (found.lines, end - stop, record)
+        intake.add(head, record, found.receipt)
+        intake.pos = end + 1
+        sends.learn(raw, found)
+        return True
+
+    def _other(self, intake: Intake, raw: bytes, stop: int) -> bool:
+        """A frame that is not a SEND to a server."""
+        block = read_block(
+            raw, self._role, self.version, self._settings, self._frame_limit(), self._phase is Phase.HANDSHAKE
+        )
+        if block.command == "MESSAGE":
+            large = self._settings.large_body_bytes
+        else:
+            large = self._settings.max_control_body_bytes + 1
+        length = block.length
+        if length < 0 and block.bodyless:
+            if stop == intake.end:
+                self._need = stop + 1 - intake.pos
+                return False
+            if intake.data[stop]:
+                raise ProtocolViolation(
+                    Code.BODY_NOT_ALLOWED,
+                    f"{block.command} has a body; put NUL right behind the empty line",
+                    block.receipt,
+                )
+        if length >= large:
+            self._check_size(len(raw) + length, block.receipt)
+            return self._start_other(intake, stop, block)
+        end = self._body_end(intake, stop, length, large, block.receipt)
+        if end == TOO_LONG_TO_WAIT:
+            return self._start_other(intake, stop, block)
+        if end == INCOMPLETE:
+            return False
+        body = intake.data[stop:end]
+        intake.pos = end + 1
+        if not (block.command == "ACK" and not body and _plain_ack(block, self.version, intake)):
+            intake.event(Frame(block.command, block.headers, body, block.receipt))
+        self._turn(intake, block)
+        return True
+
+    def _turn(self, intake: Intake, block: Block) -> None:
+        """Frames that change what may come next."""
+        command = block.command
+        if command == "DISCONNECT":
+            self._phase = Phase.CLOSING
+        elif command in HANDSHAKE[Role.SERVER]:
+            self._phase = Phase.LOGIN
+        elif command == "CONNECTED":
+            self._phase = Phase.OPEN
+            version = negotiate(block.headers.get("version"))
+            if version is None:
+                raise ProtocolViolation(
+                    Code.VERSION_MISMATCH, f"the server chose version:{block.headers['version'][:40]}, which is unknown"
+                )
+            self.set_version(version)
+            intake.crlf = version is Version.V12
+
+    def _body_end(self, intake: Intake, stop: int, length: int, large: int, receipt: bytes | None) -> int:
+        """Offset of the NUL behind the body; INCOMPLETE (what to wait for is noted then); or TOO_LONG_TO_WAIT when
+        `large` octets came without a NUL."""
+        data, pos = intake.data, intake.pos
+        if length >= 0:
+            end = stop + length
+            self._check_size(end - pos, receipt)
+            if end >= intake.end:
+                self._need = end + 1 - pos
+                return INCOMPLETE
+            if data[end]:
+                raise ProtocolViolation(
+                    Code.MISSING_NUL, f"no NUL behind the {length} bytes that content-length promises", receipt
+                )
+            return end
+        end = data.find(b"\0", stop, stop + large)
+        if end >= 0:
+            self._check_size(end - pos, receipt)
+            return end
+        have = min(intake.end, stop + large)
+        self._check_size(have - pos, receipt)
+        if have == stop + large:
+            return TOO_LONG_TO_WAIT
+        self._need = min(stop + large - pos, self._frame_limit() + 1)
+        self._nul_wakes = True
+        return INCOMPLETE
+
+    def _frame_limit(self) -> int:
+        """Bytes of a frame without its NUL."""
+        settings = self._settings
+        if self._phase is Phase.HANDSHAKE:
+            return min(settings.max_frame_bytes_before_login, settings.max_frame_bytes)
+        return settings.max_frame_bytes
+
+    def _small(self) -> int:
+        """Values up to here pass every limit, whatever else their frame holds."""
+        settings = self._settings
+        return min(settings.max_header_bytes, settings.max_header_block_bytes, settings.max_frame_bytes) // 4
+
+    def _check_size(self, size: int, receipt: bytes | None) -> None:
+        limit = self._frame_limit()
+        if size > limit:
+            name = "max_frame_bytes_before_login" if self._phase is Phase.HANDSHAKE else "max_frame_bytes"
+            raise ProtocolViolation(Code.FRAME_TOO_LARGE, f"a frame may have {limit} bytes ({name})", receipt)
+
+    # ── large bodies ───────────────────────────────────────────────────────────────────────────────
+
+    def _start_other(self, intake: Intake, stop: int, block: Block) -> bool:
+        """The body of a frame other than SEND is large: a MESSAGE is streamed, anything else refused."""
+        if block.command != "MESSAGE":
+            raise ProtocolViolation(
+                Code.FRAME_TOO_LARGE,
+                f"the body of {block.command} may have {self._settings.max_control_body_bytes} bytes "
+                "(max_control_body_bytes)",
+                block.receipt,
+            )
+        length = block.length if block.length >= 0 else None
+        return self._start(
+            intake, stop, BodyStart("MESSAGE", Head(b"", block.headers, 0, False), length, block.receipt)
+        )
+
+    def _start(self, intake: Intake, stop: int, event: BodyStart) -> bool:
+        """Hands out the beginning of a large body, and what has come of it."""
+        intake.event(event)
+        self._streamed = stop - intake.pos
+        intake.pos = stop
+        self._stream = UNTIL_NUL if event.length is None else event.length
+        return self._stream_on(intake)
+
+    def _stream_on(self, intake: Intake) -> bool:
+        """The next piece of a large body. True: it is complete."""
+        data, pos, end = intake.data, intake.pos, intake.end
+        if self._stream == UNTIL_NUL:
+            nul = data.find(b"\0", pos)
+            stop = nul if nul >= 0 else end
+            self._streamed += stop - pos
+            self._check_size(self._streamed, None)
+        else:
+            stop = min(pos + self._stream, end)
+            self._stream -= stop - pos
+        if stop > pos:
+            intake.event(BodyData(data[pos:stop]))
+        intake.pos = stop
+        if stop == end:
+            return False
+        if data[stop]:
+            raise ProtocolViolation(Code.MISSING_NUL, "no NUL behind the bytes that content-length promises")
+        intake.pos = stop + 1
+        intake.event(BodyEnd())
+        self._stream = NO_STREAM
+        return True
+
+
+def _plain_ack(block: Block, version: Version, intake: Intake) -> bool:
+    """An ACK with nothing but ids and receipt joins its neighbours (see events.Acks)."""
+    names = block.headers.keys() - {"receipt"}
+    receipts = [] if block.receipt is None else [block.receipt]
+    if version is Version.V12:
+        if names != {"id"}:
+            return False
+        intake.acks([block.raw("id")], None, receipts)
+        return True
+    if names == {"message-id", "subscription"}:
+        intake.acks([block.raw("message-id")], [block.raw("subscription")], receipts)
+        return True
+    if version is Version.V10 and names == {"message-id"}:
+        intake.acks([block.raw("message-id")], None, receipts)
+        return True
+    return False

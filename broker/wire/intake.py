@@ -1,0 +1,111 @@
+"""One read on its way through the parser: the bytes, how far they are read, and the events so far.
+
+Rule: groups like frames (`Sends` of one head, `Acks`) and searches for empty lines in linear time. Lives for
+one call of Connection.receive; must not know commands or versions.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .events import Acks, Event, Head, Sends
+
+NOWHERE: Final = 1 << 62
+"""Offset of what does not occur in these bytes."""
+
+
+class Intake:
+    """`pos`: offset of the first octet not yet taken. `crlf`: lines may end with CR LF. `plain_acks`: no
+    ACK so far was one that bulk.py does not take."""
+
+    __slots__ = (
+        "_ack_ids", "_ack_receipts", "_ack_subscriptions", "_crlf_at", "_head", "_lf_at", "_receipts", "_records",
+        "_search", "crlf", "data", "end", "out",
+        "plain_acks", "pos",
+    )  # fmt: skip
+
+    def __init__(self, data: bytes, crlf: bool, searched: int) -> None:
+        self.data = data
+        self.end = len(data)
+        self.pos = 0
+        self.crlf = crlf
+        self.plain_acks = True
+        self.out: list[Event] = []
+        self._search = searched
+        self._lf_at = -1
+        self._crlf_at = -1
+        self._head: Head | None = None
+        self._records: list[bytes] = []
+        self._receipts: list[bytes] = []
+        self._ack_ids: list[bytes] = []
+        self._ack_subscriptions: list[bytes] | None = None
+        self._ack_receipts: list[bytes] = []
+
+    def blank(self, pos: int) -> int:
+        """Offset behind the first empty line at or after `pos`, or -1.
+
+        Linear over any mixture of line ends: the next hit of each kind is kept until it has been passed, so
+        no octet is looked at twice for the same kind."""
+        if self._lf_at < pos:
+            at = self.data.find(b"\n\n", max(pos, self._search))
+            self._lf_at = at if at >= 0 else NOWHERE
+        if self.crlf:
+            if self._crlf_at < pos:
+                at = self.data.find(b"\n\r\n", max(pos, self._search))
+                self._crlf_at = at if at >= 0 else NOWHERE
+            if self._crlf_at < self._lf_at:
+                return self._crlf_at + 3
+        return self._lf_at + 2 if self._lf_at < NOWHERE else -1
+
+    def add(self, head: Head, record: bytes, receipt: bytes | None) -> None:
+        """One SEND."""
+        if head is not self._head:
+            self.flush()
+            self._head = head
+        self._records.append(record)
+        if receipt is not None:
+            self._receipts.append(receipt)
+
+    def extend(self, head: Head, records: list[bytes], receipts: list[bytes]) -> None:
+        """Several SENDs. Takes the lists over."""
+        if head is not self._head:
+            self.flush()
+            self._head = head
+            self._records = records
+            self._receipts = receipts
+            return
+        self._records += records
+        self._receipts += receipts
+
+    def acks(self, ids: list[bytes], subscriptions: list[bytes] | None, receipts: list[bytes]) -> None:
+        """Plain ACKs. Takes the lists over."""
+        if self._head is None and self._ack_ids and (subscriptions is None) is (self._ack_subscriptions is None):
+            self._ack_ids += ids
+            if self._ack_subscriptions is not None and subscriptions is not None:
+                self._ack_subscriptions += subscriptions
+            self._ack_receipts += receipts
+            return
+        self.flush()
+        self._ack_ids = ids
+        self._ack_subscriptions = subscriptions
+        self._ack_receipts = receipts
+
+    def event(self, event: Event) -> None:
+        """Any other event, behind what has gathered."""
+        self.flush()
+        self.out.append(event)
+
+    def flush(self) -> None:
+        """Ends the group that has gathered."""
+        head = self._head
+        if head is not None:
+            records = self._records
+            nbytes = sum(map(len, records)) + len(records) * len(head.lines)
+            self.out.append(Sends(head, records, self._receipts or None, nbytes))
+            self._head = None
+            self._records = []
+            self._receipts = []
+        elif self._ack_ids:
+            self.out.append(Acks(self._ack_ids, self._ack_subscriptions, self._ack_receipts or None))
+            self._ack_ids = []
+            self._ack_receipts = []

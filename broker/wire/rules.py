@@ -1,0 +1,118 @@
+"""Which frames are legal: commands per role and version, the headers each needs, values that are checked.
+
+Rule: tables first, code only to read them; one frame at a time (the order of frames is connection.py's
+affair). The detail of every complaint names the header and what to write instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Final
+
+from broker.core.errors import Code, ProtocolViolation
+
+from .versions import Version
+
+
+class Role(Enum):
+    """Which side we are: a SERVER reads clients' frames, a CLIENT reads a server's."""
+
+    SERVER = 1
+    CLIENT = 2
+
+
+Needs = Mapping[str, tuple[str, ...]]
+
+_CONTROL: Final[Needs] = {
+    "CONNECT": (),
+    "STOMP": (),
+    "SEND": ("destination",),
+    "BEGIN": ("transaction",),
+    "COMMIT": ("transaction",),
+    "ABORT": ("transaction",),
+    "DISCONNECT": (),
+}
+FROM_CLIENT: Final[Mapping[Version, Needs]] = {
+    Version.V10: {**_CONTROL, "SUBSCRIBE": ("destination",), "UNSUBSCRIBE": (), "ACK": ("message-id",)},
+    Version.V11: {
+        **_CONTROL,
+        "SUBSCRIBE": ("destination", "id"),
+        "UNSUBSCRIBE": ("id",),
+        "ACK": ("message-id", "subscription"),
+        "NACK": ("message-id", "subscription"),
+    },
+    Version.V12: {
+        **_CONTROL,
+        "SUBSCRIBE": ("destination", "id"),
+        "UNSUBSCRIBE": ("id",),
+        "ACK": ("id",),
+        "NACK": ("id",),
+    },
+}
+"""C35, C39, C40, C46, C48–C50, C53: required headers of what clients send."""
+_ANSWERS: Final[Needs] = {"CONNECTED": (), "ERROR": (), "RECEIPT": ("receipt-id",)}
+FROM_SERVER: Final[Mapping[Version, Needs]] = {
+    Version.V10: {**_ANSWERS, "MESSAGE": ("destination", "message-id")},
+    Version.V11: {**_ANSWERS, "MESSAGE": ("destination", "message-id", "subscription")},
+    Version.V12: {**_ANSWERS, "MESSAGE": ("destination", "message-id", "subscription")},
+}
+"""C57, C60."""
+COMMANDS: Final = {Role.SERVER: FROM_CLIENT, Role.CLIENT: FROM_SERVER}
+
+WITH_BODY: Final = frozenset({"SEND", "MESSAGE", "ERROR"})
+"""The commands that may have a body in 1.2 (C13)."""
+ACK_MODES: Final = frozenset({"auto", "client", "client-individual"})
+"""C42. Also taken from 1.0 clients, whose specification leaves further modes open."""
+HANDSHAKE: Final = {Role.SERVER: frozenset({"CONNECT", "STOMP"}), Role.CLIENT: frozenset({"CONNECTED", "ERROR"})}
+"""The commands that may come first."""
+RESERVED: Final = frozenset(
+    {
+        "message-id", "subscription", "ack", "redelivered", "delivery-count", "receipt", "receipt-id", "transaction",
+        "content-length", "error-code",
+    }
+)  # fmt: skip
+"""Headers of SEND that are not relayed: the server's own, which nobody may forge, and those about the SEND itself."""
+
+
+def check_command(role: Role, command: str, version: Version) -> tuple[str, ...]:
+    """The headers that `command` needs. Raises ProtocolViolation(UNKNOWN_COMMAND)."""
+    table = COMMANDS[role][version]
+    needs = table.get(command)
+    if needs is None:
+        known = ", ".join(sorted(table))
+        raise ProtocolViolation(
+            Code.UNKNOWN_COMMAND, f"'{command[:40]}' is no frame of STOMP {version.value}; known are {known}"
+        )
+    return needs
+
+
+def check_headers(command: str, needs: tuple[str, ...], headers: Mapping[str, str], version: Version) -> None:
+    """Raises ProtocolViolation for a required header that is missing or a value that cannot be."""
+    for name in needs:
+        if name not in headers:
+            raise ProtocolViolation(
+                Code.MISSING_HEADER, f"{command} needs a {name} header in STOMP {version.value}; add it"
+            )
+    if command == "SUBSCRIBE":
+        mode = headers.get("ack", "auto")
+        if mode not in ACK_MODES:
+            raise ProtocolViolation(
+                Code.BAD_ACK_MODE, f"ack:{mode[:40]} is no ack mode; use auto, client or client-individual"
+            )
+    elif command == "UNSUBSCRIBE" and "id" not in headers and "destination" not in headers:
+        raise ProtocolViolation(
+            Code.MISSING_HEADER, "UNSUBSCRIBE needs an id or a destination header; give what SUBSCRIBE gave"
+        )
+    elif command in ("CONNECT", "STOMP", "CONNECTED"):
+        _check_heart_beat(headers.get("heart-beat", "0,0"))
+
+
+def _check_heart_beat(value: str) -> None:
+    """C29: two non-negative integers and a comma between them."""
+    parts = value.split(",")
+    if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) <= 18 for part in parts):
+        raise ProtocolViolation(
+            Code.BAD_HEARTBEAT,
+            f"heart-beat:{value[:60]} must be two whole numbers of milliseconds, like 10000,10000 (0: none)",
+        )

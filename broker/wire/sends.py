@@ -1,0 +1,212 @@
+"""SEND frames of one connection, the cheapest way that fits.
+
+In this order: many frames with the last block (bulk), many with one value changed (bulk), the memo of blocks,
+the memo without receipt and content-length lines, the shape of the last block, the full reader.
+
+Rule: every way gives what the full reader gives, or is not taken; what is remembered comes from complete
+frames only. Must not know buffers, streaming or what follows a SEND.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Final
+
+from broker.config.settings import WireSettings
+from broker.core.message import TEXT
+
+from .block import MAX_DIGITS, Block, read_block
+from .bulk import OneValue, SameBlock
+from .events import Head
+from .intake import Intake
+from .memo import Table
+from .rules import Role
+from .shape import Shape
+from .versions import Version
+
+PATIENCE: Final = 4
+"""Shapes in a row that did not fit the next block before they are tried only now and then."""
+RETRY: Final = 64
+"""Full readings until shapes are tried again."""
+
+
+class Way(IntEnum):
+    """How a block was understood: decides what there is to learn from it."""
+
+    KNOWN = 0
+    RECEIPT_CUT = 1
+    BOTH_CUT = 2
+    SHAPE = 3
+    FULL = 4
+
+
+class Found:
+    """An understood SEND block. `lines`: relayed lines that stand in front of the record's content-length (only for
+    heads of shapes). `length`: of the body, -1 = up to the first NUL."""
+
+    __slots__ = ("block", "head", "length", "lines", "receipt", "way")
+
+    def __init__(
+        self, way: Way, head: Head, length: int, receipt: bytes | None, lines: bytes = b"", block: Block | None = None
+    ) -> None:
+        self.way = way
+        self.head = head
+        self.length = length
+        self.receipt = receipt
+        self.lines = lines
+        self.block = block
+
+    def open_head(self) -> Head:
+        """A head of its own for a body that is streamed: without content-length and empty line."""
+        head = self.head
+        lines = head.lines
+        if head.whole:
+            lines = lines[: -len(b"content-length:%d\n\n" % self.length)]
+        return Head(self.lines + lines, head.headers, head.flags, False)
+
+
+class SendReader:
+    """Made with the first SEND of a connection. `role` is always SERVER here: clients do not read SENDs."""
+
+    __slots__ = ("_candidate", "_misses", "_one", "_same", "_settings", "_shape", "_small", "_table", "_version")
+
+    def __init__(self, version: Version, settings: WireSettings, table: Table) -> None:
+        self._version = version
+        self._settings = settings
+        self._table = table
+        self._same: SameBlock | None = None
+        self._one: OneValue | None = None
+        self._shape: Shape | None = None
+        self._candidate: tuple[bytes, Block] | None = None
+        self._misses = 0
+        # Blocks up to here pass every size limit of a single line.
+        self._small = min(settings.max_header_bytes, settings.max_header_block_bytes)
+
+    def bulk(self, intake: Intake) -> int:
+        """Takes frames from intake.pos on. Returns the empty lines passed, or -1 if nothing was taken."""
+        if self._same is not None:
+            eols = self._same.take(intake)
+            if eols >= 0:
+                return eols
+        if self._one is not None and self._one.take(intake):
+            return 0
+        return -1
+
+    def find(self, raw: bytes) -> Found:
+        """What a complete block says. Raises ProtocolViolation."""
+        same = self._same
+        if same is not None and raw == same.block:
+            return Found(Way.KNOWN, same.head, same.size - 1, None)
+        known = self._table.whole.get(raw)
+        if known is not None:
+            return Found(Way.KNOWN, known.head, known.length, None)
+        if len(raw) <= self._small and self._version is not Version.V10:
+            found = self._find_cut(raw) or self._find_shape(raw)
+            if found is not None:
+                return found
+        settings = self._settings
+        block = read_block(raw, Role.SERVER, self._version, settings, settings.max_frame_bytes, False)
+        if block.length >= 0:
+            head = Head(
+                b"%bcontent-length:%d\n\n" % (block.lines, block.length), sender_headers(block), block.flags, True
+            )
+        else:
+            head = Head(block.lines, sender_headers(block), block.flags | TEXT, False)
+        return Found(Way.FULL, head, block.length, block.receipt, b"", block)
+
+    def _find_cut(self, raw: bytes) -> Found | None:
+        """Without its receipt, or without receipt and content-length, the block may be a known one."""
+        rest, receipt = raw, None
+        at = raw.find(b"\nreceipt:")
+        if at >= 0:
+            end = raw.index(b"\n", at + 9)
+            receipt = raw[at + 9 : end]
+            if b"\\" in receipt or b"\r" in receipt or b"\0" in receipt or b":" in receipt or not receipt.isascii():
+                return None
+            rest = raw[:at] + raw[end:]
+            known = self._table.whole.get(rest)
+            if known is not None:
+                return Found(Way.RECEIPT_CUT, known.head, known.length, receipt)
+        at = rest.find(b"\ncontent-length:")
+        if at < 0:
+            return None
+        end = rest.index(b"\n", at + 16)
+        digits = rest[at + 16 : end]
+        if not digits.isdigit() or len(digits) > MAX_DIGITS:
+            return None
+        head = self._table.cut.get(rest[:at] + rest[end:])
+        if head is None:
+            return None
+        return self._fitting(Found(Way.BOTH_CUT, head, int(digits), receipt))
+
+    def _find_shape(self, raw: bytes) -> Found | None:
+        candidate = self._candidate
+        if candidate is not None:
+            self._candidate = None
+            self._misses += 1
+            if self._misses <= PATIENCE or self._misses % RETRY == 0:
+                self._shape = Shape(*candidate)
+        shape = self._shape
+        if shape is None:
+            return None
+        seen = shape.read(raw)
+        if seen is None:
+            return None
+        self._misses = 0
+        lines, length, receipt = seen
+        return self._fitting(Found(Way.SHAPE, shape.head, length, receipt, lines))
+
+    def _fitting(self, found: Found) -> Found | None:
+        """None when the length is for the full reader to complain of."""
+        return found if found.length <= self._settings.max_frame_bytes else None
+
+    def learn(self, raw: bytes, found: Found) -> None:
+        """The frame with this block was complete and in order."""
+        way, head, length = found.way, found.head, found.length
+        if found.receipt is None and head.whole and (self._same is None or self._same.block != raw):
+            self._same = SameBlock(raw, head, length + 1)
+        if way is Way.FULL:
+            block = found.block
+            if block is not None and block.raw_values is None and not block.flags and len(raw) <= self._small:
+                self._candidate = (raw, block)
+                self._shape = None
+                if "transaction" not in block.headers and len(block.headers) <= self._settings.max_headers - 2:
+                    self._remember(raw, found)
+        elif way is Way.RECEIPT_CUT and head.whole:
+            at = raw.index(b"\nreceipt:") + 9
+            self._learn_one(raw[:at], raw[raw.index(b"\n", at) :], None, head, length)
+        elif way is Way.SHAPE and self._shape is not None:
+            around = self._shape.commit()
+            if around is not None and length >= 0:
+                self._learn_one(around[0], around[1], (around[2], around[3]), head, length)
+
+    def _learn_one(
+        self, before: bytes, behind: bytes, kept: tuple[bytes, bytes] | None, head: Head, length: int
+    ) -> None:
+        room = self._small - len(before) - len(behind)
+        if length < self._settings.large_body_bytes and self._small + length < self._settings.max_frame_bytes:
+            self._one = OneValue(before, behind, kept, head, length, room)
+
+    def _remember(self, raw: bytes, found: Found) -> None:
+        """Tells the memo of a plain block read in full."""
+        rest = raw if found.receipt is None else b"".join(_without(raw, b"\nreceipt:"))
+        head = found.head
+        self._table.saw(rest, head, found.length)
+        if head.whole:
+            line = b"content-length:%d\n\n" % found.length
+            partial = Head(head.lines[: -len(line)], head.headers, head.flags, False)
+            self._table.saw_cut(b"".join(_without(rest, b"\ncontent-length:")), partial)
+
+
+def sender_headers(block: Block) -> dict[str, str]:
+    """The headers a Head shows: all but those that belong to the single frame."""
+    headers = block.headers
+    headers.pop("receipt", None)
+    headers.pop("content-length", None)
+    return headers
+
+
+def _without(raw: bytes, key: bytes) -> tuple[bytes, bytes]:
+    """A block without the line that begins with `key` (LF, name, colon)."""
+    at = raw.index(key)
+    return raw[:at], raw[raw.index(b"\n", at + 1) :]

@@ -1,0 +1,30 @@
+"""The protocol versions and how the two sides agree on one.
+
+Rule: values and arithmetic on them only.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+
+class Version(Enum):
+    """A STOMP version; the value is its spelling on the wire. Spellings sort like the versions."""
+
+    V10 = "1.0"
+    V11 = "1.1"
+    V12 = "1.2"
+
+
+SUPPORTED: Final = (Version.V10, Version.V11, Version.V12)
+"""Lowest first."""
+
+
+def negotiate(accept_version: str | None) -> Version | None:
+    """The highest version both sides speak; None when there is none. No header means 1.0 (C23, C24)."""
+    if accept_version is None:
+        return Version.V10
+    offered = {token.strip() for token in accept_version.split(",")}
+    common = [version for version in SUPPORTED if version.value in offered]
+    return common[-1] if common else None

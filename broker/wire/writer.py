@@ -1,0 +1,88 @@
+"""Frames as bytes: what a server or client says.
+
+Rule: pure functions; every header is escaped as the version wants it (C09), CONNECT and CONNECTED never
+(C10). Plain answers of a server (receipts) are C-level joins of raw values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from broker.core.errors import Code
+
+from .escapes import escape, unescape
+from .versions import SUPPORTED, Version
+
+__all__ = ["connected_frame", "encode_frame", "error_frame", "escape", "receipts", "rewrite_lines"]
+
+UNESCAPED: Final = frozenset({"CONNECT", "STOMP", "CONNECTED"})
+"""C10. STOMP is read like CONNECT (C22): whoever reads it does not know the version yet."""
+_SPACES: Final = str.maketrans("\n:", "  ")
+VERSIONS: Final = ",".join(version.value for version in SUPPORTED)
+
+
+def encode_frame(command: str, headers: Iterable[tuple[str, str]], body: bytes, version: Version) -> bytes:
+    """One frame. A content-length is added when there is a body and the headers do not give one (C15)."""
+    if command in UNESCAPED:
+        # A colon stands for itself here, and a line end cannot be written at all.
+        lines = [f"{escape(n, Version.V10)}:{escape(v, Version.V10)}\n" for n, v in headers]
+    else:
+        lines = [f"{escape(n, version)}:{escape(v, version)}\n" for n, v in headers]
+    if body and not any(line.startswith("content-length:") for line in lines):
+        lines.append(f"content-length:{len(body)}\n")
+    return b"%b\n%b\n%b\0" % (command.encode(), "".join(lines).encode(), body)
+
+
+def connected_frame(headers: Iterable[tuple[str, str]]) -> bytes:
+    """CONNECTED; nothing in it is escaped."""
+    return encode_frame("CONNECTED", headers, b"", Version.V10)
+
+
+def receipts(raw_ids: list[bytes]) -> bytes:
+    """RECEIPT frames for raw (still escaped) receipt ids, in order; nothing for none."""
+    if not raw_ids:
+        return b""
+    return b"RECEIPT\nreceipt-id:" + b"\n\n\0RECEIPT\nreceipt-id:".join(raw_ids) + b"\n\n\0"
+
+
+def error_frame(
+    version: Version,
+    code: Code,
+    detail: str,
+    receipt: bytes | None = None,
+    extra: Iterable[tuple[str, str]] = (),
+) -> bytes:
+    """ERROR (C63, C64). `receipt`: raw receipt id of the frame it is about, or None.
+
+    A version mismatch lists the versions we speak (C25)."""
+    headers = [("message", code.text), ("error-code", str(code.number)), ("content-type", "text/plain"), *extra]
+    if code is Code.VERSION_MISMATCH and all(name != "version" for name, _ in headers):
+        headers.append(("version", VERSIONS))
+    lines = [f"{escape(name, version)}:{escape(value, version)}\n" for name, value in headers]
+    body = (detail or code.text).encode(errors="replace")
+    asked = b"receipt-id:%b\n" % receipt if receipt is not None else b""
+    return b"ERROR\n%b%bcontent-length:%d\n\n%b\0" % ("".join(lines).encode(), asked, len(body), body)
+
+
+def rewrite_lines(message: bytes, version: Version) -> bytes:
+    """Relayed header lines (STOMP 1.2 escapes), alone or with empty line and body behind, for an older subscriber.
+
+    1.1 gets a raw CR for `\\r`; 1.0 gets everything unescaped, with a space for what it cannot show."""
+    if version is Version.V12:
+        return message
+    end = message.find(b"\n\n")
+    lines, rest = (message, b"") if end < 0 else (message[:end], message[end:])
+    if b"\\" not in lines:
+        return message
+    if version is Version.V11:
+        # Cut at escaped backslashes first: in `\\r` written as three bytes the r is an r.
+        return b"\\\\".join([part.replace(b"\\r", b"\r") for part in lines.split(b"\\\\")]) + rest
+    return b"\n".join([_plain_line(line) if b"\\" in line else line for line in lines.split(b"\n")]) + rest
+
+
+def _plain_line(line: bytes) -> bytes:
+    """A header line as 1.0 shows it. A colon in a name would forge another name: it becomes a space."""
+    name, colon, value = line.decode().partition(":")
+    name = unescape(name, Version.V12).translate(_SPACES)
+    return (name + colon + escape(unescape(value, Version.V12), Version.V10)).encode()
