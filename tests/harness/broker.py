@@ -75,6 +75,17 @@ class Broker:
             line += ["--set", f"{name}={value}"]
         return line
 
+    def add_user(self, name: str, passcode: str) -> None:
+        """`stampede user add`, before or while the broker runs."""
+        line = [sys.executable, "-m", "broker.app.cli", "user", "add", name, "--passcode-stdin"]
+        subprocess.run(
+            [*line, "--data", str(self.data)],
+            input=passcode.encode() + b"\n",
+            env=self.environment(),
+            check=True,
+            capture_output=True,
+        )
+
     def environment(self) -> dict[str, str]:
         """Ours without settings that somebody may have exported."""
         env = {key: value for key, value in os.environ.items() if not key.startswith("STAMPEDE_")}

@@ -55,7 +55,11 @@ class ClosedByBroker(Exception):
 
 
 class Client:
-    """One connection. `bytewise`: everything leaves one byte at a time (TCP_NODELAY is set)."""
+    """One connection.
+
+    bytewise  everything leaves one byte at a time (TCP_NODELAY is set).
+    source    own address, for instance 127.0.0.2.    receive_buffer  SO_RCVBUF in bytes, 0 = the system's.
+    """
 
     def __init__(
         self,
@@ -67,6 +71,7 @@ class Client:
         timeout: float = 10.0,
         tls: ssl.SSLContext | None = None,
         receive_buffer: int = 0,
+        source: str = "",
     ) -> None:
         self.version = version
         self.bytewise = bytewise
@@ -74,6 +79,8 @@ class Client:
         raw = socket.socket()
         if receive_buffer:
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        if source:
+            raw.bind((source, 0))
         raw.settimeout(timeout)
         raw.connect((host, port))
         raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

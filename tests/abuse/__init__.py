@@ -1,0 +1,1 @@
+"""Hostile and broken clients: each ends with an exact reason, bounded memory, and no harm to the client beside it."""

@@ -1,0 +1,30 @@
+"""Certificates made on the spot with the openssl command."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+
+def _openssl(*arguments: object) -> None:
+    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)
+
+
+def authority(folder: Path, name: str) -> tuple[Path, Path]:
+    """(certificate, key) of a CA."""
+    cert, key = folder / f"{name}.pem", folder / f"{name}.key"
+    _openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key,
+             "-out", cert, "-days", 2, "-subj", f"/CN={name}")  # fmt: skip
+    return cert, key
+
+
+def issued(folder: Path, name: str, ca: tuple[Path, Path], days: int = 2) -> tuple[Path, Path]:
+    """(certificate, key) for localhost, signed by `ca`. Negative days: it has expired."""
+    cert, key, request = folder / f"{name}.pem", folder / f"{name}.key", folder / f"{name}.csr"
+    extensions = folder / f"{name}.ext"
+    extensions.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+    _openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key,
+             "-out", request, "-subj", f"/CN={name}")  # fmt: skip
+    _openssl("x509", "-req", "-in", request, "-CA", ca[0], "-CAkey", ca[1], "-CAcreateserial", "-out", cert,
+             "-days", days, "-extfile", extensions)  # fmt: skip
+    return cert, key
