@@ -256,7 +256,7 @@ class Appender:
             head.append(f.record(f.EPOCH, 0, slot, table[-1][0], lsn, payload, self.checksum))
         length = f.SEGMENT_BYTES + f.BATCH.size + size + sum(len(c) + len(b) for c, b in head)
         size = self.segment_bytes if length <= self.segment_bytes else -(-length // _ALIGN) * _ALIGN
-        self.book = book = self.books.open_segment(number, size)
+        self.book = self.books.open_segment(number, size)
         self.offset = f.SEGMENT_BYTES
         part = self._begin()
         for crc, body in head:

@@ -82,6 +82,8 @@ SNAPSHOT_END: Final = 2
 
 RUN_FIXED: Final = Struct("<QQQQIIIIIBB")
 """first id, nbytes, expires, time, count, bytes of lines, queues, bytes of address, attempts, priority, run flags."""
+RUN_BRIEF: Final = Struct("<Q24xI4xI9xB")
+"""The same bytes, only: first id, count, queues, run flags."""
 PAIR: Final = Struct("<QQ")
 QUEUE: Final = Struct("<Q")
 
@@ -219,7 +221,7 @@ def read_run(data: bytes, offset: int, flags: int, slot: int, bodies: bool = Tru
         blob = Blob(*PAIR.unpack_from(data, offset))
         offset += 16
     stop = offset + 8 * nqueues
-    queues = array("Q", data[offset:stop]).tolist()
+    queues = list(QUEUE.unpack_from(data, offset)) if nqueues == 1 else array("Q", data[offset:stop]).tolist()
     ids: Sequence[int] = range(first, first + count)
     if flags & IDS:
         offset = stop

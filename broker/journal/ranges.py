@@ -90,6 +90,16 @@ class LiveRanges:
             at += 1
         return found
 
+    def range_at(self, message: int) -> Piece | None:
+        """The range that holds this id."""
+        at = bisect_left(self.tops, message)
+        if at == len(self.chunks):
+            return None
+        chunk = self.chunks[at]
+        index = bisect_left(chunk.lasts, message)
+        first = chunk.firsts[index]
+        return (first, chunk.lasts[index], chunk.segments[index]) if first <= message else None
+
     def remove(self, first: int, last: int) -> list[Piece]:
         """Takes first…last out. Returns exactly the parts that were there."""
         taken: list[Piece] = []

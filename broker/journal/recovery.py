@@ -36,6 +36,8 @@ class Recovered:
         """slot → (first id, position) of runs that compaction has put behind younger ones."""
         self._store = store
         self._books = books
+        self._around: dict[tuple[int, int], tuple[int, int]] = {}
+        self._around_segment = 0
 
     def runs(self) -> Iterator[tuple[RunRecord, Settled]]:
         """Every run with a live message, by ascending first id within each slot; bodies are not loaded.
@@ -54,42 +56,49 @@ class Recovered:
             for start, end, _ in batches(data, book.number, f.seed_of(self._store.disk_id)):
                 for at, _, kind, flags, slot, _, _ in f.records_in(data, start, end):
                     position = base | at - f.RECORD.size
-                    if kind != f.RUN or position in skip:
+                    if kind != f.RUN or position in skip or data[at + f.RUN_FIXED.size - 1] & TRANSIENT:
                         continue
                     waiting = strays.get(slot)
                     if waiting:
                         first = f.QUEUE.unpack_from(data, at)[0]
                         while waiting and waiting[-1][0] < first:
-                            yield from self._stray(waiting.pop()[1], slot)
-                    yield from self._alive(data, at, flags, slot, position)
+                            if found := self._stray(waiting.pop()[1], slot):
+                                yield found
+                    if found := self._alive(data, at, flags, slot, position):
+                        yield found
         for slot, waiting in strays.items():
             while waiting:
-                yield from self._stray(waiting.pop()[1], slot)
+                if found := self._stray(waiting.pop()[1], slot):
+                    yield found
 
-    def _stray(self, position: int, slot: int) -> Iterator[tuple[RunRecord, Settled]]:
+    def _stray(self, position: int, slot: int) -> tuple[RunRecord, Settled] | None:
         number, offset = position >> 32, position & 0xFFFFFFFF
         with self._store.pinned(number) as file, self._store.guard("read the journal"):
             head = read_all(file, f.RECORD.size, offset)
             _, length, _, flags, *_ = f.RECORD.unpack(head)
             data = read_all(file, length, offset + f.RECORD.size)
-        yield from self._alive(data, 0, flags, slot, position)
+        return self._alive(data, 0, flags, slot, position)
 
-    def _alive(self, data: bytes, at: int, flags: int, slot: int, position: int) -> Iterator[tuple[RunRecord, Settled]]:
-        """The run at `at`, if this place of it holds a live message."""
+    def _alive(self, data: bytes, at: int, flags: int, slot: int, position: int) -> tuple[RunRecord, Settled] | None:
+        """The run at `at` (not transient), if this place of it holds a live message."""
         record = f.read_run(data, at, flags, slot, bodies=False)
         run = record.run
-        if run.flags & TRANSIENT:
-            return
         run.position = position
-        first, last, segment = run.ids[0], run.ids[-1], position >> 32
+        ids = run.ids
+        first, last, segment = ids[0], ids[-1], position >> 32
         settled: Settled = {}
         alive = False
         for queue in record.queues:
+            low, high = self._around.get((slot, queue), (1, 0))
+            if low <= first and last <= high and self._around_segment == segment:
+                alive = True  # neighbours mostly lie in the same range: no search
+                continue
             gaps: list[tuple[int, int]] = []
             following = first
             for low, high, where in self._books.live(slot, queue, first, last):
                 if where == segment:
                     alive = True
+                    self._remember(slot, queue, last, segment)
                     if low > following:
                         gaps.append((following, low - 1))
                     following = high + 1
@@ -97,8 +106,16 @@ class Recovered:
                 gaps.append((following, last))
             if gaps:
                 settled[queue] = gaps
-        if alive:
-            yield record, settled
+        return (record, settled) if alive else None
+
+    def _remember(self, slot: int, queue: int, message: int, segment: int) -> None:
+        """Keeps the range in which this queue's next runs probably lie. Nothing changes while runs() is in use."""
+        if self._around_segment != segment:
+            self._around.clear()
+            self._around_segment = segment
+        piece = self._books.queues[slot, queue].range_at(message)
+        if piece is not None and piece[2] == segment:
+            self._around[slot, queue] = piece[:2]
 
 
 def batches(data: bytes, segment: int, seed: int) -> Iterator[tuple[int, int, int]]:
@@ -198,33 +215,43 @@ class Scan:
 
     def _take(self, book: SegmentBook, data: bytes, start: int, end: int) -> None:
         lsns = self._appender.lsns
-        base = book.number << 32
+        unpack, head, run = f.RECORD.unpack_from, f.RECORD.size, f.RUN
         kind = 0
-        for at, length, kind, flags, slot, _, lsn in f.records_in(data, start, end):
-            if kind == f.RUN:
-                self._take_run(book, data, at, length, flags, slot, base)
-            elif kind == f.SETTLE:
-                queue, *flat = array("Q", data[at : at + length])
-                self._books.settle(slot, queue, list(zip(flat[::2], flat[1::2], strict=True)))
-                book.settle_bytes += length
-            elif kind == f.META:
-                self._take_meta(book, data, at, length, flags, slot)
-                if flags:
-                    continue
-            elif kind == f.EPOCH:
-                self._appender.lineage[slot] = f.read_pairs(data, at, length)
-                lsns[slot] = max(lsns[slot], lsn)
-                continue
+        while start < end:
+            _, length, kind, flags, slot, _, lsn = unpack(data, start)
+            start += head
+            if kind == run:
+                self._take_run(book, data, start, length, flags, slot)
+                lsns[slot] = lsn + 1
+            elif kind == f.GROUP:
+                continue  # its members follow as if they stood alone
             else:
-                if kind == f.SEGMENTS:
-                    (blob, _), *self._listing = f.read_pairs(data, at, length)
-                    self._appender.next_blob = max(self._appender.next_blob, blob)
-                continue
-            lsns[slot] = lsn + 1
+                self._take_other(book, data, start, length, kind, flags, slot, lsn)
+            start += length
         self._last_kind = kind
 
-    def _take_run(self, book: SegmentBook, data: bytes, at: int, length: int, flags: int, slot: int, base: int) -> None:
-        first, _, _, _, count, _, nqueues, _, _, _, run_flags = f.RUN_FIXED.unpack_from(data, at)
+    def _take_other(
+        self, book: SegmentBook, data: bytes, at: int, length: int, kind: int, flags: int, slot: int, lsn: int
+    ) -> None:
+        appender = self._appender
+        if kind == f.SETTLE:
+            settle = f.read_settle(data, at, length, slot)
+            self._books.settle(slot, settle.queue, settle.spans)
+            book.settle_bytes += length
+            appender.lsns[slot] = lsn + 1
+        elif kind == f.META:
+            self._take_meta(book, data, at, length, flags, slot)
+            if not flags:
+                appender.lsns[slot] = lsn + 1
+        elif kind == f.EPOCH:
+            appender.lineage[slot] = f.read_pairs(data, at, length)
+            appender.lsns[slot] = max(appender.lsns[slot], lsn)
+        elif kind == f.SEGMENTS:
+            (blob, _), *self._listing = f.read_pairs(data, at, length)
+            appender.next_blob = max(appender.next_blob, blob)
+
+    def _take_run(self, book: SegmentBook, data: bytes, at: int, length: int, flags: int, slot: int) -> None:
+        first, count, nqueues, run_flags = f.RUN_BRIEF.unpack_from(data, at)
         offset = at + f.RUN_FIXED.size
         if flags & f.DEDUP:
             offset += 16
@@ -236,13 +263,13 @@ class Scan:
         if run_flags & TRANSIENT:
             return
         stop = offset + 8 * nqueues
-        queues = array("Q", data[offset:stop])
+        queues = f.QUEUE.unpack_from(data, offset) if nqueues == 1 else array("Q", data[offset:stop])
         ids: Sequence[int] = range(first, first + count)
         if flags & f.IDS:
             ids = array("Q", data[stop : stop + 8 * count])
         if first <= self._tops.get(slot, 0):
             # Behind younger ones: runs() must put it back in its place.
-            position = base | at - f.RECORD.size
+            position = book.number << 32 | at - f.RECORD.size
             self.recovered.strays.setdefault(slot, []).append((first, position))
         else:
             self._tops[slot] = ids[-1]

@@ -54,7 +54,8 @@ class Store:
         """Position up to which everything appended is on stable storage."""
         self.algorithms: dict[int, int] = {}
         self.lock = threading.Lock()
-        self._spares: list[str] = []
+        self._spares: list[tuple[str, int]] = []
+        """(name, size); an extra large one may wait here after JournalFull."""
         self._spare_count = 0
         self._handles: dict[int, File] = {}
         self._pins: dict[int, int] = {}
@@ -229,12 +230,9 @@ class Store:
     def _adopt(self, number: int, size: int) -> None:
         """Makes a spare the segment `number`. Its name appears only when header and zeroes are on disk."""
         with self.lock:
-            fits = size == self.settings.segment_bytes
-            spare = self._spares[0] if fits and self._spares else ""
+            spare = next((name for name, bytes_ in self._spares if bytes_ == size), "")
         if not spare:
             spare = self._make_spare(size)
-            with self.lock:
-                self._spares.insert(0, spare)
         with self.guard("begin a segment"):
             file = self.files.open(self.path(spare))
             write_all(file, f.segment_header(f.PREFERRED, self.disk_id, number, size), 0)
@@ -243,7 +241,7 @@ class Store:
         with self.guard("begin a segment"):
             self.files.rename(self.path(spare), self.path(segment_name(number)))
         with self.lock:
-            self._spares.remove(spare)
+            self._spares.remove((spare, size))
             self._handles[number] = file
             self.algorithms[number] = f.PREFERRED
         with self.guard("begin a segment", full=False):
@@ -253,15 +251,13 @@ class Store:
 
     @property
     def wants_prepare(self) -> bool:
-        return len(self._spares) < SPARES and not self.dead
+        return sum(size == self.settings.segment_bytes for _, size in self._spares) < SPARES and not self.dead
 
     def prepare(self) -> None:
         """Zero-fills spare segments ahead. No space is not an error here: it is remembered in `no_space`."""
         try:
             while self.wants_prepare:
-                spare = self._make_spare(self.settings.segment_bytes)
-                with self.lock:
-                    self._spares.append(spare)
+                self._make_spare(self.settings.segment_bytes)
             self.no_space = False
         except JournalFull:
             pass
@@ -288,6 +284,8 @@ class Store:
         finally:
             if file is not None:
                 file.close()
+        with self.lock:
+            self._spares.append((name, size))
         return name
 
     def check_space(self) -> None:
