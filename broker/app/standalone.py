@@ -20,7 +20,7 @@ from broker.config.settings import Settings
 from broker.core.errors import BrokerError, ConfigError
 from broker.edge.auth import make_authenticator
 from broker.edge.edge import Edge
-from broker.edge.listener import Listeners
+from broker.edge.listener import Listeners, listen_host
 from broker.edge.timers import Beats
 from broker.journal.journal import Journal
 from broker.link.local import LocalOwner
@@ -34,6 +34,12 @@ log = logging.getLogger("stampede")
 
 MAINTAIN_S = 1.0
 """How often the journal may free space when nothing forces it to."""
+LABELS = {
+    "tcp": "STOMP",
+    "tls": "STOMP over TLS",
+    "ws": "STOMP over WebSocket",
+    "wss": "STOMP over WSS",
+}
 
 
 class Standalone:
@@ -56,16 +62,19 @@ class Standalone:
         self.journal = await asyncio.to_thread(
             Journal.open, OsFiles(), os.path.join(settings.data, "journal"), settings.journal
         )
-        self._prepare_io = prepare
-        self.shard = Shard(settings, self.journal, self.clock, commit, page_in, self.loop.call_soon, self._set_alarm)
+        self.shard = Shard(
+            settings, self.journal, self.clock, commit, page_in, prepare, self.loop.call_soon, self._set_alarm,
+            self.loop.call_later,
+        )  # fmt: skip
         self.auth = make_authenticator(settings)
         self.beats = Beats(self.loop)
         self.port = LocalOwner(self.shard, bodies)
         self.edge = Edge(settings, self.port, self.clock, self.beats, self.auth, token(4))
         self.shard.recover()
-        self.listeners = Listeners(self.edge, settings, self.loop, open_to_all=self.auth.has_users)
+        host = listen_host(settings.edge, self.auth.has_users)
+        self.listeners = Listeners(self.edge, settings.edge, self.loop, host)
         await self.listeners.start()
-        self.admin = AdminServer(settings.admin, [self.edge, self.shard], self._readiness)
+        self.admin = AdminServer(settings.admin, [self.edge, self.shard, self.listeners], self._readiness)
         self._ready = True
         self._maintain_soon(MAINTAIN_S)
 
@@ -77,16 +86,15 @@ class Standalone:
         """Finishes what is in flight, within drain_timeout_s."""
         self._ready = False
         self.listeners.stop_accepting()
-        drained: asyncio.Future[None] = self.loop.create_future()
-        self.edge.drain(lambda: drained.done() or drained.set_result(None))
+        drained, idle = asyncio.Event(), asyncio.Event()
+        self.edge.drain(drained.set)
         try:
-            await asyncio.wait_for(drained, self.settings.edge.drain_timeout_s)
+            await asyncio.wait_for(drained.wait(), self.settings.edge.drain_timeout_s)
         except TimeoutError:
             self.edge.cut_off()
-        idle: asyncio.Future[None] = self.loop.create_future()
-        self.shard.when_idle(lambda: idle.done() or idle.set_result(None))
+        self.shard.when_idle(idle.set)
         try:
-            await asyncio.wait_for(idle, self.settings.edge.drain_timeout_s)
+            await asyncio.wait_for(idle.wait(), self.settings.edge.drain_timeout_s)
         except TimeoutError:
             log.warning("stopping with a commit under way; the journal will be recovered at the next start")
         for timer in (self._alarm, self._maintain):
@@ -97,7 +105,7 @@ class Standalone:
         await self.admin.stop()
         for thread in self._threads:
             await asyncio.to_thread(thread.stop)
-        self.journal.close(clean=not self.shard.stopped and idle.done() and not idle.cancelled())
+        self.journal.close(clean=not self.shard.stopped and idle.is_set())
 
     def _readiness(self) -> tuple[bool, dict[str, str]]:
         if self.shard.stopped:
@@ -122,10 +130,13 @@ class Standalone:
     def banner(self) -> list[str]:
         """Where it listens and where the data is."""
         lines = [f"Stampede {__version__}"]
-        lines += [f"  {name:<22} {where}" for name, where in self.listeners.where()]
+        host = listen_host(self.settings.edge, self.auth.has_users) or "all interfaces"
+        lines += [f"  {LABELS[name]:<22} {host} port {port}" for name, port in self.listeners.ports.items()]
         lines.append(f"  data                   {os.path.abspath(self.settings.data)}")
         if not self.auth.has_users:
-            lines.append("  no users yet: only this machine can connect (stampede user add NAME opens it to the network)")
+            lines.append(
+                "  no users yet: only this machine can connect (stampede user add NAME opens it to the network)"
+            )
         return lines
 
 

@@ -16,7 +16,11 @@ class Metric:
     __slots__ = ("help", "kind", "name", "samples")
 
     def __init__(
-        self, name: str, kind: Kind, help: str, samples: list[tuple[dict[str, str], float | tuple[list[float], list[int], float]]]
+        self,
+        name: str,
+        kind: Kind,
+        help: str,
+        samples: list[tuple[dict[str, str], float | tuple[list[float], list[int], float]]],
     ) -> None:
         self.name = name
         self.kind = kind

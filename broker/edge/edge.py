@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from broker.config.settings import Settings
 from broker.core.commands import Command
@@ -117,7 +118,7 @@ class Edge:
         self._draining = True
         self._when_empty = when_empty
         for session in list(self.sessions.values()):
-            session.answers.when_quiet(lambda s=session: s.fail(Code.SHUTDOWN, "connect again in a moment"))
+            session.answers.when_quiet(partial(session.fail, Code.SHUTDOWN, "connect again in a moment"))
         if not self.sessions:
             when_empty()
 

@@ -89,14 +89,21 @@ class Session:
         if self.closed:
             return
         self.bytes_in += len(data)
-        events = self.wire.receive(data)
+        self.edge.counters.bytes_in += len(data)
+        was_connected = self.connected
+        self._take(self.wire.receive(data))
+        if self.connected and not was_connected:
+            # The wire holds back what came behind CONNECT until the login was decided.
+            self._take(self.wire.receive(b""))
+        self.watch.after_read()
+
+    def _take(self, events: list[Event]) -> None:
         if self.edge.log_frames:
             framelog.received(self, events)
         if self._parked is not None:
             self._parked += events
         elif events:
             self._process(events)
-        self.watch.after_read()
 
     def _process(self, events: list[Event]) -> None:
         counters = self.edge.counters
@@ -171,7 +178,7 @@ class Session:
         events, self._parked = self._parked, None
         self.release_reading("park")
         if not self.closed:
-            self._process(events or [])
+            self._process((events or []) + self.wire.receive(b""))
 
     def hold_reading(self, why: str) -> None:
         """Stops reading the socket until every holder has released it."""

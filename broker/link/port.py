@@ -54,8 +54,10 @@ class BodyReader(Protocol):
 class OwnerPort(Protocol):
     """Where an edge's commands go and its effects come from."""
 
-    congested: bool
-    """The owner has accepted more than its disk has taken: producers should be paused until on_relief."""
+    @property
+    def congested(self) -> bool:
+        """The owner has accepted more than its disk has taken: producers should be paused until on_relief."""
+        ...
 
     def attach(self, listener: EffectListener) -> None: ...
     def submit(self, commands: list[Command]) -> None: ...

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 from broker.config.settings import Settings
 from broker.core.address import Routing
-from broker.core.commands import Command, Publish, Transact
+from broker.core.commands import Command, Disconnect, Grant, Publish, Transact
 from broker.core.effects import Done, Effect, Fetch, Refused, Turn
-from broker.core.errors import Code, RefusedError
+from broker.core.errors import Code, JournalFull, RefusedError
 from broker.core.ids import slot_of
 from broker.core.message import DURABLE, Run
 from broker.core.metrics import Metric
@@ -29,6 +29,9 @@ from .io_thread import Io
 from .stats import ShardStats
 
 log = logging.getLogger("stampede.owner")
+
+FULL_RETRY_S = 0.5
+"""How soon a commit that found no space is tried again."""
 
 
 class Listener(Protocol):
@@ -49,6 +52,7 @@ class Shard:
 
     schedule(callback)     run the callback soon in this thread (the loop's call_soon).
     alarm(at_ms, callback) run it at that wall time; a later call replaces an earlier one.
+    later(seconds, callback)   run it after that time.
     """
 
     def __init__(
@@ -58,8 +62,10 @@ class Shard:
         clock: Clock,
         commit_io: Io,
         read_io: Io,
+        prepare_io: Io,
         schedule: Callable[[Callable[[], None]], Any],
         alarm: Callable[[int, Callable[[], None]], None],
+        later: Callable[[float, Callable[[], None]], Any],
     ) -> None:
         self.settings = settings
         self.journal = journal
@@ -70,8 +76,11 @@ class Shard:
         self._clock = clock
         self._commit_io = commit_io
         self._read_io = read_io
+        self._prepare_io = prepare_io
+        self._preparing = False
         self._schedule = schedule
         self._alarm = alarm
+        self._later = later
         self._alarm_at = 0
         self._listener: Listener | None = None
         self._inbox: list[Command] = []
@@ -292,10 +301,21 @@ class Shard:
         number = self._open
         self._open += 1
         self._committing = True
-        self._commit_io.submit(partial(self.journal.write, batch), partial(self._on_committed, batch, number))
+        self._write(batch, number)
         self._check_pressure()
 
+    def _write(self, batch: Batch, number: int) -> None:
+        self._commit_io.submit(partial(self.journal.write, batch), partial(self._on_committed, batch, number))
+
     def _on_committed(self, batch: Batch, number: int, _: Any, error: BaseException | None) -> None:
+        if isinstance(error, JournalFull):
+            # Nothing of the batch counts as written and the same call may be made again: sends are refused
+            # meanwhile, and what waits for this batch waits until somebody has made room.
+            if not self.stats.full_waits % 60:
+                log.error("%s; free space on the disk of %s", error, self.settings.data)
+            self.stats.full_waits += 1
+            self._later(FULL_RETRY_S, partial(self._write, batch, number))
+            return
         self._committing = False
         if error is not None:
             self._stop(f"journal: {error}")
@@ -304,6 +324,7 @@ class Shard:
         self.stats.commits += 1
         self._committed = number
         self._check_pressure()
+        self._prepare()
         if not self._scheduled:
             self._run_turn()
 
@@ -317,6 +338,19 @@ class Shard:
             self.congested = False
             if self._listener is not None:
                 self._listener.on_relief()
+
+    def _prepare(self) -> None:
+        """Has the segments to come zero-filled ahead of need."""
+        if self._preparing or not self.journal.wants_prepare:
+            return
+
+        def prepared(_: Any, error: BaseException | None) -> None:
+            self._preparing = False
+            if error is not None:
+                self._stop(f"journal: {error}")
+
+        self._preparing = True
+        self._prepare_io.submit(self.journal.prepare, prepared)
 
     def _fetch(self, fetch: Fetch) -> None:
         budget = self.settings.engine.page_bytes
@@ -334,6 +368,7 @@ class Shard:
         if self.stopped:
             return False
         more = self.journal.maintain()
+        self._prepare()
         if self.journal.wants_snapshot:
             self._snapshot()
         self._commit()

@@ -12,12 +12,13 @@ from broker.journal.journal import Journal
 class ShardStats:
     """Counted once per turn or commit, never per message."""
 
-    __slots__ = ("commits", "pauses", "turns")
+    __slots__ = ("commits", "full_waits", "pauses", "turns")
 
     def __init__(self) -> None:
         self.turns = 0
         self.commits = 0
         self.pauses = 0
+        self.full_waits = 0
 
     def metrics(self, engines: Iterable[Engine], journal: Journal) -> list[Metric]:
         """The owner's families, queue states summed over the queues of each address."""
