@@ -10,6 +10,7 @@ import itertools
 import socket
 import ssl
 import time
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -77,17 +78,22 @@ class Client:
         self.bytewise = bytewise
         self.timeout = timeout
         raw = socket.socket()
-        if receive_buffer:
-            raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        if source:
-            raw.bind((source, 0))
-        raw.settimeout(timeout)
-        raw.connect((host, port))
-        raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.socket: socket.socket = tls.wrap_socket(raw, server_hostname="localhost") if tls else raw
+        try:
+            if receive_buffer:
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+            if source:
+                raw.bind((source, 0))
+            raw.settimeout(timeout)
+            raw.connect((host, port))
+            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self.socket: socket.socket = tls.wrap_socket(raw, server_hostname="localhost") if tls else raw
+        except BaseException:
+            raw.close()
+            raise
         self.eols = 0
         """Heart-beats (and other empty lines) seen so far."""
         self._buffer = bytearray()
+        self._early: deque[Frame] = deque()
         self._numbers = itertools.count(1)
 
     def __enter__(self) -> Client:
@@ -113,11 +119,16 @@ class Client:
         self.raw(build(command, headers, body))
 
     def ask(self, command: str, headers: Headers = (), body: bytes = b"") -> Frame:
-        """A frame with a fresh receipt header; returns when the RECEIPT has come (nothing else may come before)."""
+        """A frame with a fresh receipt header; returns its RECEIPT. MESSAGEs that come before it wait for read()."""
         pairs = list(headers.items() if isinstance(headers, dict) else headers)
         receipt = f"r-{next(self._numbers)}"
         self.send(command, [*pairs, ("receipt", receipt)], body)
-        return self.expect("RECEIPT", {"receipt-id": receipt})
+        early: list[Frame] = []
+        while (frame := self.read()).command == "MESSAGE":
+            early.append(frame)
+        self._early += early
+        assert (frame.command, frame.get("receipt-id")) == ("RECEIPT", receipt), f"expected {receipt}, got {frame}"
+        return frame
 
     def connect(self, headers: Headers = ()) -> Frame:
         """CONNECT as a client of `version` does; returns CONNECTED."""
@@ -169,6 +180,8 @@ class Client:
 
     def read(self, timeout: float | None = None) -> Frame:
         """The next frame. Raises TimeoutError, or ClosedByBroker when the connection has ended."""
+        if self._early:
+            return self._early.popleft()
         end = time.monotonic() + (self.timeout if timeout is None else timeout)
         while (frame := self._take()) is None:
             self._fill(end)
