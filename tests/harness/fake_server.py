@@ -11,7 +11,7 @@ from broker.config.settings import WireSettings
 from broker.wire.connection import Connection, Role
 from broker.wire.events import Acks, BodyData, BodyEnd, BodyStart, Frame, Sends, Violation
 from broker.wire.versions import Version
-from broker.wire.writer import connected_frame, encode_frame, receipts
+from broker.wire.writer import connected_frame, encode_frame, receipts, rewrite_lines
 
 
 class Peer:
@@ -95,6 +95,7 @@ class Peer:
     def answer(self, raw):
         if self.server.hold_receipts:
             self.server.held.extend((self, receipt) for receipt in raw)
+            self.server.moved.set()
         else:
             self.write(receipts(raw))
 
@@ -120,8 +121,7 @@ class FakeServer:
         self.held = []
         self.peers = []
         self.number = 0
-        self.reading = asyncio.Event()
-        self.reading.set()
+        self.moved = asyncio.Event()
 
     async def __aenter__(self):
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -147,7 +147,7 @@ class FakeServer:
         peer.task = asyncio.current_task()
         self.peers.append(peer)
         try:
-            while await self.reading.wait() and (data := await reader.read(65536)):
+            while data := await reader.read(65536):
                 for event in peer.wire.receive(data):
                     peer.handle(event)
                 await writer.drain()
@@ -163,7 +163,8 @@ class FakeServer:
                 if wanted == destination:
                     self.number += 1
                     head = b"MESSAGE\nsubscription:%b\nmessage-id:m%d\nack:a%d\n"
-                    peer.write(head % (id.encode(), self.number, self.number) + lines)
+                    message = head % (id.encode(), self.number, self.number) + lines
+                    peer.write(rewrite_lines(message, peer.version))
 
     def publish(self, destination, body, headers=()):
         """A message from nowhere."""
@@ -176,6 +177,12 @@ class FakeServer:
         for peer, receipt in self.held:
             peer.write(receipts([receipt]))
         self.held.clear()
+
+    async def until_held(self, count):
+        """Waits until so many receipts are held back."""
+        while len(self.held) < count:
+            self.moved.clear()
+            await self.moved.wait()
 
     def frames(self, command):
         return [(headers, body) for name, headers, body in self.seen if name == command]
