@@ -29,6 +29,7 @@ class World:
             segment_bytes=pick((2048, 4096, 8192)), min_free_bytes=0, compact_below=pick((0.25, 0.5)), sync=sync
         )
         self.size = pick((lambda: 512, lambda: 20, lambda: self.random.randrange(1, 700), lambda: 512 - 170))
+        self.reach = pick(((0, 0, 3), (0, 5, 40), (100,)))
         self.eager_settle = pick((0.2, 0.6, 0.9))
         self.checker = Checker()
         self.next_ids = {1: 1, 2: 1}
@@ -42,20 +43,21 @@ class World:
 
     def step(self) -> None:
         luck = self.random.random()
-        if luck < 0.35:
+        if luck < 0.25:
             self.append(self.publish())
-        elif luck < 0.60:
+        elif luck < 0.50:
             if (settle := self.settle()) is not None:
                 self.append(settle)
-        elif luck < 0.66:
+        elif luck < 0.54:
             members = [m for m in (self.publish(), self.settle(), self.publish()) if m is not None]
             self.append(GroupRecord(members[0].slot, members))
-        elif luck < 0.72:
+        elif luck < 0.59:
             self.append(self.meta())
-        elif luck < 0.90:
+        elif luck < 0.79:
             self.commit()
         elif luck < 0.98:
-            self.journal.maintain()
+            for _ in range(3):
+                self.journal.maintain()
         else:
             self.journal.prepare()
 
@@ -87,7 +89,7 @@ class World:
             return None
         slot, queue, first = live[0] if self.random.random() < 0.6 else self.random.choice(live)
         return SettleRecord(
-            slot, queue, [(first, min(first + self.random.choice((0, 0, 3, 20)), self.next_ids[slot] - 1))]
+            slot, queue, [(first, min(first + self.random.choice(self.reach), self.next_ids[slot] - 1))]
         )
 
     def meta(self) -> MetaRecord:

@@ -14,6 +14,6 @@ PER_TEST = 250
 def test_what_was_told_survives_every_crash(start):
     for seed in range(start, start + PER_TEST):
         try:
-            World(seed).run(steps=40, crashes=2)
+            World(seed).run(steps=60, crashes=3)
         except BaseException as error:
             raise AssertionError(f"seed {seed}: {error!r}") from error

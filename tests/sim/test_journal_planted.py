@@ -1,0 +1,137 @@
+"""The checker finds planted bugs: without that its silence would mean nothing."""
+
+from __future__ import annotations
+
+from broker.core.errors import JournalDead
+from broker.journal import format as f
+from broker.journal.appender import Appender
+from broker.journal.books import Books
+from broker.journal.compaction import Compactor
+from broker.journal.journal import Journal
+from broker.journal.store import Store
+from tests.sim.journal_world import World
+
+SEEDS = 400
+
+
+def found_by(make=World, seeds=SEEDS):
+    """The number of the first history that ends in an error, or None."""
+    for seed in range(seeds):
+        world = make(seed)
+        try:
+            world.run(steps=60, crashes=3)
+        except Exception:
+            return seed
+    return None
+
+
+def test_nothing_is_found_without_a_bug():
+    assert found_by() is None
+
+
+def test_receipt_before_sync():
+    assert found_by(lambda seed: World(seed, sync=False)) is not None
+
+
+def test_a_disk_that_ignores_sync_is_noticed():
+    def lying(seed):
+        world = World(seed)
+        world.disk.ignore_sync = True
+        return world
+
+    assert found_by(lying) is not None
+
+
+def test_no_checksum_on_recovery(monkeypatch):
+    monkeypatch.setattr(f, "bad_record", lambda *_: -1)
+    assert found_by() is not None
+
+
+def test_torn_tail_not_zeroed(monkeypatch):
+    monkeypatch.setattr(Journal, "_cut", lambda *_: None)
+    assert found_by() is not None
+
+
+def test_folder_not_synced():
+    def forgetful(seed):
+        world = World(seed)
+        world.disk.ignore_sync_dir = True
+        return world
+
+    assert found_by(forgetful) is not None
+
+
+def test_failed_sync_tried_again(monkeypatch):
+    original = Store._write_part
+
+    def stubborn(self, part):
+        try:
+            original(self, part)
+        except JournalDead:
+            self.dead = ""
+            original(self, part)
+
+    monkeypatch.setattr(Store, "_write_part", stubborn)
+    # The second write() is what the bug is about: a sync that is repeated alone reports success for lost pages.
+    monkeypatch.setattr("broker.journal.store.write_all", once_per_place())
+    assert found_by() is not None
+
+
+def once_per_place():
+    """write_all that skips what the page cache already holds, like a retry of fsync alone does."""
+
+    def write(file, data, offset):
+        if file._inode.data[offset : offset + len(data)] != data:
+            done = 0
+            while done < len(data):
+                done += file.pwrite(data[done:], offset + done)
+
+    return write
+
+
+def test_compaction_drops_a_message(monkeypatch):
+    original = Compactor._copy
+
+    def careless(self, data, at, flags, slot, position, book):
+        first, _, _, _, count, *_ = f.RUN_FIXED.unpack_from(data, at)
+        if first % 5 == 0:
+            for queue in self._queues(data, at, flags):
+                Books.settle(self._books, slot, queue, [(first, first + count - 1)])
+            return 0
+        return original(self, data, at, flags, slot, position, book)
+
+    monkeypatch.setattr(Compactor, "_copy", careless)
+    assert found_by() is not None
+
+
+def test_settle_lost_at_compaction(monkeypatch):
+    monkeypatch.setattr(Compactor, "_keep_settle", staticmethod(lambda *_: None))
+    assert found_by() is not None
+
+
+def test_segment_removed_before_its_copies_are_durable(monkeypatch):
+    monkeypatch.setattr(Compactor, "_wait", lambda self, batch: iter(()))
+    original = Store.write
+
+    def eager(self, batch):
+        for number in batch.freed:
+            self.remove(number)
+        original(self, batch)
+
+    monkeypatch.setattr(Store, "write", eager)
+    assert found_by() is not None
+
+
+def test_group_split(monkeypatch):
+    def loose(self, group):
+        for member in group.records:
+            self.append(member)
+            self._part = None if len(self._parts) % 2 else self._part
+
+    monkeypatch.setattr(Appender, "_group", loose)
+    assert found_by() is not None
+
+
+def test_snapshot_frees_segments_before_it_is_durable(monkeypatch):
+    monkeypatch.setattr(Compactor, "_closed", lambda self: list(self._books.segments.values())[:-1])
+    assert found_by() is not None
