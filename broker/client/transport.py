@@ -125,6 +125,8 @@ async def open_transport(target: Target, tls: ssl.SSLContext | None, versions: t
         ) from error
     except ssl.SSLError as error:
         raise ConnectFailed(f"{target}: TLS failed ({error.reason}); is this a TLS port?") from error
+    except ConnectionResetError as error:
+        raise ConnectFailed(f"{target}: closed by the other side; is it a port for {target.scheme}://?") from error
     except ConnectionRefusedError as error:
         raise ConnectFailed(f"{target}: connection refused; is a broker running there?") from error
     except OSError as error:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 
+from websockets.asyncio.server import serve
+
 from broker.config.settings import WireSettings
 from broker.wire.connection import Connection, Role
 from broker.wire.events import Acks, BodyData, BodyEnd, BodyStart, Frame, Sends, Violation
@@ -74,6 +76,8 @@ class Peer:
         match frame.command:
             case "SUBSCRIBE":
                 self.subscriptions[frame.headers["id"]] = frame.headers["destination"]
+                for body, headers in self.server.stored.pop(frame.headers["destination"], []):
+                    self.server.publish(frame.headers["destination"], body, headers)
             case "UNSUBSCRIBE":
                 del self.subscriptions[frame.headers["id"]]
             case "BEGIN":
@@ -104,14 +108,44 @@ class Peer:
             self.writer.write(data)
 
 
+class MessageWriter:
+    """What a StreamWriter is to a TCP peer; each write becomes a WebSocket message, text where it can be."""
+
+    def __init__(self):
+        self.frames = []
+        self.closing = False
+
+    def write(self, data):
+        try:
+            self.frames.append(data.decode())
+        except UnicodeDecodeError:
+            self.frames.append(data)
+
+    def take(self):
+        frames, self.frames = self.frames, []
+        return frames
+
+    def close(self):
+        self.closing = True
+
+    def is_closing(self):
+        return self.closing
+
+    async def wait_closed(self):
+        pass
+
+
 class FakeServer:
     """`async with FakeServer() as server: connect(server.url)`
 
     seen: (command, headers, body) of every frame.    refuse: commands answered with ERROR.
+    stored: {destination: [(body, headers)]} for the first subscriber.
     hold_receipts: keep them in `held` until release().    accept: answer CONNECT at all.
     """
 
-    def __init__(self, heartbeat="0,0", large_body_bytes=65536):
+    def __init__(self, heartbeat="0,0", large_body_bytes=65536, tls=None, websocket=False):
+        self.tls = tls
+        self.websocket = websocket
         self.heartbeat = heartbeat
         self.large_body_bytes = large_body_bytes
         self.seen = []
@@ -119,14 +153,20 @@ class FakeServer:
         self.accept = True
         self.hold_receipts = False
         self.held = []
+        self.stored = {}
         self.peers = []
         self.number = 0
         self.moved = asyncio.Event()
 
     async def __aenter__(self):
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
-        self.url = f"stomp://127.0.0.1:{self.port}"
+        if self.websocket:
+            versions = ["v12.stomp", "v11.stomp"]
+            self._server = await serve(self._serve_websocket, "127.0.0.1", 0, ssl=self.tls, subprotocols=versions)
+        else:
+            self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self.tls)
+        self.port = next(iter(self._server.sockets)).getsockname()[1]
+        scheme = ("wss" if self.tls else "ws") if self.websocket else ("stomp+ssl" if self.tls else "stomp")
+        self.url = f"{scheme}://localhost:{self.port}" if self.tls else f"{scheme}://127.0.0.1:{self.port}"
         return self
 
     async def __aexit__(self, *_):
@@ -155,6 +195,19 @@ class FakeServer:
             pass
         finally:
             writer.close()
+
+    async def _serve_websocket(self, socket):
+        self.offered = socket.request.headers["Sec-WebSocket-Protocol"]
+        peer = Peer(self, MessageWriter())
+        peer.task = asyncio.current_task()
+        self.peers.append(peer)
+        async for data in socket:
+            for event in peer.wire.receive(data):
+                peer.handle(event)
+            for frame in peer.writer.take():
+                await socket.send(frame)
+            if peer.writer.is_closing():
+                return
 
     def route(self, destination, lines):
         """MESSAGE to every subscriber. `lines`: relayed header lines, empty line, body, NUL."""

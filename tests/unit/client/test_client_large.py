@@ -155,11 +155,11 @@ async def test_a_receipt_behind_a_large_unread_body_is_found_and_the_body_is_who
     async with (
         FakeServer() as server,
         connect(server.url, large_body_bytes=65536, buffer_bytes=100_000, receipt_timeout=5) as client,
+        client.subscribe("/queue/a") as sub,
     ):
-        async with client.subscribe("/queue/a") as sub:
-            server.publish("/queue/a", BIG)
-            message = await anext(sub)
-            await client.send("/queue/other", b"", receipt=True)
-            assert client._held < 1 << 20
-            assert await message.read() == BIG
-            assert client._held == 0
+        server.publish("/queue/a", BIG)
+        message = await anext(sub)
+        await client.send("/queue/other", b"", receipt=True)
+        assert client._held < 1 << 20
+        assert await message.read() == BIG
+        assert client._held == 0

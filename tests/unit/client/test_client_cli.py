@@ -1,0 +1,99 @@
+"""`stampede send | receive | browse | bench` against a server on loopback."""
+
+import asyncio
+import json
+
+from click.testing import CliRunner
+
+from broker.app.client_cli import bench, browse, receive, send
+from tests.harness.fake_server import FakeServer
+
+
+async def invoke(command, server, *args, stdin=None):
+    url = ["--url", server.url] if server else []
+    return await asyncio.to_thread(CliRunner().invoke, command, [*args, *url], stdin)
+
+
+async def test_send_argument_with_headers():
+    async with FakeServer() as server:
+        done = await invoke(send, server, "/queue/a", "hello", "-H", "k:v:w", "--persistent", "--count", "3")
+        assert (done.exit_code, done.output) == (0, "")
+        frames = server.frames("SEND")
+        assert [body for _, body in frames] == [b"hello"] * 3
+        assert frames[0][0]["k"] == "v:w" and frames[0][0]["persistent"] == "true"
+
+
+async def test_send_file_and_standard_input(tmp_path):
+    path = tmp_path / "f"
+    path.write_bytes(b"\0\1" * 500_000)
+    async with FakeServer() as server:
+        assert (await invoke(send, server, "/queue/a", "--file", str(path))).exit_code == 0
+        assert (await invoke(send, server, "/queue/a", stdin=b"short")).exit_code == 0
+        assert (await invoke(send, server, "/queue/a", stdin=path.read_bytes())).exit_code == 0
+        assert [len(body) for _, body in server.frames("SEND")] == [1_000_000, 5, 1_000_000]
+
+
+async def test_send_says_what_is_wrong():
+    async with FakeServer() as server:
+        assert (await invoke(send, server, "/queue/a", "x", "-H", "novalue")).exit_code == 2
+        server.refuse.add("CONNECT")
+        done = await invoke(send, server, "/queue/a", "x")
+        assert done.exit_code == 1 and "refused: do something else" in done.stderr
+    done = await invoke(send, server, "/queue/a", "x")
+    assert done.exit_code == 3 and "stampede serve" in done.stderr
+
+
+async def test_login_takes_the_passcode_from_the_environment(monkeypatch):
+    monkeypatch.setenv("STAMPEDE_PASSCODE", "p@ss:word")
+    async with FakeServer() as server:
+        assert (await invoke(send, server, "/queue/a", "x", "--login", "me")).exit_code == 0
+        headers = server.frames("CONNECT")[0][0]
+        assert (headers["login"], headers["passcode"]) == ("me", "p@ss:word")
+
+
+async def test_receive_acknowledges_what_it_has_printed():
+    async with FakeServer() as server:
+        server.stored["/queue/a"] = [(b"one", ()), (b"two", ()), (b"three", ())]
+        done = await invoke(receive, server, "/queue/a", "--count", "2")
+        assert (done.exit_code, done.stdout) == (0, "one\ntwo\n")
+        assert len(server.frames("ACK")) == 2
+        assert server.frames("SUBSCRIBE")[0][0]["prefetch-count"] == "2"
+
+
+async def test_receive_gives_up():
+    async with FakeServer() as server:
+        done = await invoke(receive, server, "/queue/a", "--timeout", "0.05")
+        assert (done.exit_code, done.stdout) == (4, "")
+
+
+async def test_receive_formats(tmp_path):
+    async with FakeServer() as server:
+        path = tmp_path / "out"
+        server.stored["/queue/a"] = [(b"\xff\0", ())]
+        await invoke(receive, server, "/queue/a", "--output", str(path))
+        assert path.read_bytes() == b"\xff\0"
+        server.stored["/queue/a"] = [(b"text", [("k", "v")]), (b"\xff", ())]
+        done = await invoke(receive, server, "/queue/a", "--format", "json", "--count", "2")
+        first, second = map(json.loads, done.stdout.splitlines())
+        assert first["body"] == "text" and first["headers"]["k"] == "v"
+        assert second["body_base64"] == "/w=="
+        server.stored["/queue/a"] = [(b"text", [("k", "v")])]
+        done = await invoke(receive, server, "/queue/a", "--format", "frame")
+        assert done.stdout.startswith("MESSAGE\n") and "\nk:v\n" in done.stdout and done.stdout.endswith("\n\ntext\n")
+
+
+async def test_browse_ends_by_itself_and_takes_nothing():
+    async with FakeServer() as server:
+        server.stored["/queue/a"] = [(b"one", ()), (b"", [("browser", "end")])]
+        done = await invoke(browse, server, "/queue/a")
+        assert (done.exit_code, done.stdout) == (0, "one\n")
+        assert not server.frames("ACK")
+
+
+async def test_bench_prints_one_line_of_json():
+    async with FakeServer() as server:
+        done = await invoke(bench, server, "--seconds", "0.1")
+        assert done.exit_code == 0, done.output
+        report = json.loads(done.stdout)
+        assert report["sent"] == report["received"] > 0
+        assert "client and server" in report["measures"] and report["latency_us"]["p50"] > 0
