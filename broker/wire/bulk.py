@@ -32,6 +32,12 @@ class SameBlock:
         self.size = size
         self._piece = FIRST_PIECE
 
+    def set(self, block: bytes, head: Head, size: int) -> None:
+        """Another block was the last one."""
+        self.block = block
+        self.head = head
+        self.size = size
+
     def take(self, intake: Intake) -> int:
         """Takes frames from intake.pos on. Returns the number of empty lines passed, or -1 if nothing was taken."""
         data, pos = intake.data, intake.pos

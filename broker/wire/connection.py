@@ -22,7 +22,8 @@ from .bulk import take_acks
 from .events import BodyData, BodyEnd, BodyStart, Event, Frame, Head, Violation
 from .intake import Intake
 from .memo import Memo
-from .rules import HANDSHAKE, Role
+from .rules import HANDSHAKE as OPENING
+from .rules import Role
 from .sends import SendReader
 from .versions import Version, negotiate
 
@@ -64,6 +65,9 @@ class Phase(IntEnum):
     DEAD = 4
 
 
+HANDSHAKE, LOGIN, OPEN, CLOSING, DEAD = Phase
+
+
 class Connection:
     """See the head of this file.
 
@@ -72,7 +76,7 @@ class Connection:
     """
 
     __slots__ = (
-        "_held", "_memo", "_need", "_nul_wakes", "_phase", "_role", "_searched", "_sends", "_settings",
+        "_held", "_limit", "_memo", "_need", "_nul_wakes", "_phase", "_role", "_searched", "_sends", "_settings",
         "_stream", "_streamed", "eols", "version",
     )  # fmt: skip
 
@@ -82,20 +86,22 @@ class Connection:
         self._memo = memo
         self.version = Version.V10
         self.eols = 0
-        self._phase = Phase.HANDSHAKE
+        self._phase: Phase = HANDSHAKE
         self._sends: SendReader | None = None
         # What has come of an unfinished frame; a bytearray once it has grown.
         self._held: bytes | bytearray = b""
         self._need = 0
         self._nul_wakes = False
         self._searched = 0
+        # Bytes a frame may have, without its NUL.
+        self._limit = min(settings.max_frame_bytes_before_login, settings.max_frame_bytes)
         self._stream = NO_STREAM
         self._streamed = 0
 
     @property
     def mid_frame(self) -> bool:
         """A frame has begun and is not finished. While a login is being decided, nothing counts as begun."""
-        return self._stream != NO_STREAM or (len(self._held) > 0 and self._phase is not Phase.LOGIN)
+        return self._stream != NO_STREAM or (len(self._held) > 0 and self._phase is not LOGIN)
 
     @property
     def held_bytes(self) -> int:
@@ -112,15 +118,19 @@ class Connection:
         """CONNECT is accepted: limits for strangers end, further frames are legal. Octets that came behind the
         CONNECT are held: call receive(b"") for their events."""
         self.set_version(version)
-        self._phase = Phase.OPEN
+        self._open()
+
+    def _open(self) -> None:
+        self._phase = OPEN
+        self._limit = self._settings.max_frame_bytes
 
     def receive(self, data: bytes) -> list[Event]:
         """The events of the next octets of the peer's byte stream, cut anywhere. Never raises."""
         phase = self._phase
-        if phase is Phase.DEAD:
+        if phase is DEAD:
             return []
         held = self._held
-        if phase is Phase.LOGIN:
+        if phase is LOGIN:
             return self._hold_back(data)
         if held:
             if len(held) + len(data) < self._need and not (self._nul_wakes and b"\0" in data):
@@ -130,14 +140,14 @@ class Connection:
                 return []
             data = b"".join((held, data))
             self._held = b""
-        intake = Intake(data, self.version is Version.V12 or phase is Phase.HANDSHAKE, self._searched)
+        intake = Intake(data, self.version is Version.V12 or phase is HANDSHAKE, self._searched)
         self._need = self._searched = 0
         self._nul_wakes = False
         try:
             self._read(intake)
         except ProtocolViolation as violation:
             intake.event(Violation(violation.code, violation.detail, violation.receipt))
-            self._phase = Phase.DEAD
+            self._phase = DEAD
             self._stream = NO_STREAM
             return intake.out
         intake.flush()
@@ -156,7 +166,7 @@ class Connection:
         if len(self._held) <= 2 * limit:
             return []
         self._held = b""
-        self._phase = Phase.DEAD
+        self._phase = DEAD
         return [Violation(Code.FRAME_TOO_LARGE, f"more than {limit} bytes before CONNECTED; wait for it", None)]
 
     # ── frame by frame ─────────────────────────────────────────────────────────────────────────────
@@ -177,7 +187,7 @@ class Connection:
                 self.eols += 1
                 continue
             phase = self._phase
-            if phase is Phase.OPEN and self._role is Role.SERVER:
+            if phase is OPEN and self._role is Role.SERVER:
                 eols = -1
                 if first == 83 and self._sends is not None:
                     eols = self._sends.bulk(intake)
@@ -186,9 +196,9 @@ class Connection:
                 if eols >= 0:
                     self.eols += eols
                     continue
-            elif phase is Phase.LOGIN:
+            elif phase is LOGIN:
                 return
-            elif phase is Phase.CLOSING:
+            elif phase is CLOSING:
                 raise ProtocolViolation(Code.AFTER_DISCONNECT, "nothing may follow DISCONNECT; close the connection")
             if first == CR and intake.pos + 1 == end:
                 return
@@ -198,16 +208,16 @@ class Connection:
     def _frame(self, intake: Intake) -> bool:
         """Takes one frame, or the beginning of a large one. False: it is not complete."""
         pos = intake.pos
-        if self._phase is Phase.HANDSHAKE:
+        if self._phase is HANDSHAKE:
             self._other_protocol(intake)
         stop = intake.blank(pos)
         if stop < 0:
-            check_limits(intake.data[pos:], self._settings, self._frame_limit())
+            check_limits(intake.data[pos:], self._settings, self._limit)
             # The last two octets may be the beginning of an empty line.
             self._searched = max(intake.end - pos - 2, 0)
             return False
         raw = intake.data[pos:stop]
-        if self._phase is Phase.OPEN and self._role is Role.SERVER and raw.startswith((b"SEND\n", b"SEND\r\n")):
+        if self._phase is OPEN and self._role is Role.SERVER and raw.startswith((b"SEND\n", b"SEND\r\n")):
             return self._send(intake, raw, stop)
         return self._other(intake, raw, stop)
 
@@ -228,6 +238,16 @@ class Connection:
         found = sends.find(raw)
         length = found.length
         large = self._settings.large_body_bytes
+        head = found.head
+        end = stop + length
+        if stop <= end < intake.end and length < large and head.whole and end - intake.pos <= self._limit:
+            # The usual frame: complete, small, its record a slice of the read.
+            record = intake.data[stop : end + 1]
+            if not record[length]:
+                intake.add(head, record, found.receipt)
+                intake.pos = end + 1
+                sends.learn(raw, found)
+                return True
         if length >= large:
             self._check_size(len(raw) + length, found.receipt)
             return self._start(intake, stop, BodyStart("SEND", found.open_head(), length, found.receipt))
@@ -237,7 +257,6 @@ class Connection:
         if end == INCOMPLETE:
             return False
         record = intake.data[stop : end + 1]
-        head = found.head
         if not head.whole:
             record = b"%bcontent-length:%d\n\n%b" % (found.lines, end - stop, record)
         intake.add(head, record, found.receipt)
@@ -247,9 +266,7 @@ class Connection:
 
     def _other(self, intake: Intake, raw: bytes, stop: int) -> bool:
         """A frame that is not a SEND to a server."""
-        block = read_block(
-            raw, self._role, self.version, self._settings, self._frame_limit(), self._phase is Phase.HANDSHAKE
-        )
+        block = read_block(raw, self._role, self.version, self._settings, self._limit, self._phase is HANDSHAKE)
         if block.command == "MESSAGE":
             large = self._settings.large_body_bytes
         else:
@@ -284,11 +301,11 @@ class Connection:
         """Frames that change what may come next."""
         command = block.command
         if command == "DISCONNECT":
-            self._phase = Phase.CLOSING
-        elif command in HANDSHAKE[Role.SERVER]:
-            self._phase = Phase.LOGIN
+            self._phase = CLOSING
+        elif command in OPENING[Role.SERVER]:
+            self._phase = LOGIN
         elif command == "CONNECTED":
-            self._phase = Phase.OPEN
+            self._open()
             version = negotiate(block.headers.get("version"))
             if version is None:
                 raise ProtocolViolation(
@@ -320,16 +337,9 @@ class Connection:
         self._check_size(have - pos, receipt)
         if have == stop + large:
             return TOO_LONG_TO_WAIT
-        self._need = min(stop + large - pos, self._frame_limit() + 1)
+        self._need = min(stop + large - pos, self._limit + 1)
         self._nul_wakes = True
         return INCOMPLETE
-
-    def _frame_limit(self) -> int:
-        """Bytes of a frame without its NUL."""
-        settings = self._settings
-        if self._phase is Phase.HANDSHAKE:
-            return min(settings.max_frame_bytes_before_login, settings.max_frame_bytes)
-        return settings.max_frame_bytes
 
     def _small(self) -> int:
         """Values up to here pass every limit, whatever else their frame holds."""
@@ -337,9 +347,9 @@ class Connection:
         return min(settings.max_header_bytes, settings.max_header_block_bytes, settings.max_frame_bytes) // 4
 
     def _check_size(self, size: int, receipt: bytes | None) -> None:
-        limit = self._frame_limit()
+        limit = self._limit
         if size > limit:
-            name = "max_frame_bytes_before_login" if self._phase is Phase.HANDSHAKE else "max_frame_bytes"
+            name = "max_frame_bytes_before_login" if self._phase is HANDSHAKE else "max_frame_bytes"
             raise ProtocolViolation(Code.FRAME_TOO_LARGE, f"a frame may have {limit} bytes ({name})", receipt)
 
     # ── large bodies ───────────────────────────────────────────────────────────────────────────────

@@ -100,7 +100,10 @@ class Intake:
         head = self._head
         if head is not None:
             records = self._records
-            nbytes = sum(map(len, records)) + len(records) * len(head.lines)
+            if len(records) == 1:
+                nbytes = len(records[0]) + len(head.lines)
+            else:
+                nbytes = sum(map(len, records)) + len(records) * len(head.lines)
             self.out.append(Sends(head, records, self._receipts or None, nbytes))
             self._head = None
             self._records = []

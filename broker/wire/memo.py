@@ -40,18 +40,8 @@ class Table:
         self.whole: dict[bytes, Known] = {}
         self.cut: dict[bytes, Head] = {}
 
-    def saw(self, block: bytes, head: Head, length: int) -> None:
-        """A complete frame with this block (receipt line cut out) was read in full."""
-        if self._again(hash(block)):
-            self.whole[block] = Known(head, length)
-
-    def saw_cut(self, block: bytes, head: Head) -> None:
-        """The same for a block with both lines cut out. One byte string may be a key of both tables."""
-        if self._again(~hash(block)):
-            self.cut[block] = head
-
-    def _again(self, fingerprint: int) -> bool:
-        """Was it seen before? Makes room for it then."""
+    def again(self, fingerprint: int) -> bool:
+        """Was a block with this fingerprint read before? If so there is room for one more entry now."""
         seen = self._seen
         if fingerprint not in seen:
             if len(seen) >= self._entries * SEEN_FACTOR:

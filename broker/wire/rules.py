@@ -7,7 +7,7 @@ affair). The detail of every complaint names the header and what to write instea
 from __future__ import annotations
 
 from collections.abc import Mapping
-from enum import Enum
+from enum import IntEnum
 from typing import Final
 
 from broker.core.errors import Code, ProtocolViolation
@@ -15,7 +15,7 @@ from broker.core.errors import Code, ProtocolViolation
 from .versions import Version
 
 
-class Role(Enum):
+class Role(IntEnum):
     """Which side we are: a SERVER reads clients' frames, a CLIENT reads a server's."""
 
     SERVER = 1

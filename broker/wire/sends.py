@@ -15,12 +15,11 @@ from typing import Final
 from broker.config.settings import WireSettings
 from broker.core.message import TEXT
 
-from .block import MAX_DIGITS, Block, read_block
+from .block import MAX_DIGITS, Block, read_send
 from .bulk import OneValue, SameBlock
 from .events import Head
 from .intake import Intake
-from .memo import Table
-from .rules import Role
+from .memo import Known, Table
 from .shape import Shape
 from .versions import Version
 
@@ -66,9 +65,12 @@ class Found:
 
 
 class SendReader:
-    """Made with the first SEND of a connection. `role` is always SERVER here: clients do not read SENDs."""
+    """Made with the first SEND of a connection."""
 
-    __slots__ = ("_candidate", "_misses", "_one", "_same", "_settings", "_shape", "_small", "_table", "_version")
+    __slots__ = (
+        "_candidate", "_cut", "_misses", "_one", "_rest", "_same", "_settings", "_shape", "_shape_first", "_small",
+        "_table", "_version",
+    )  # fmt: skip
 
     def __init__(self, version: Version, settings: WireSettings, table: Table) -> None:
         self._version = version
@@ -77,8 +79,12 @@ class SendReader:
         self._same: SameBlock | None = None
         self._one: OneValue | None = None
         self._shape: Shape | None = None
+        self._shape_first = False
         self._candidate: tuple[bytes, Block] | None = None
         self._misses = 0
+        # The block last looked up: without its receipt line, and without its content-length line too.
+        self._rest = b""
+        self._cut = b""
         # Blocks up to here pass every size limit of a single line.
         self._small = min(settings.max_header_bytes, settings.max_header_block_bytes)
 
@@ -100,19 +106,22 @@ class SendReader:
         known = self._table.whole.get(raw)
         if known is not None:
             return Found(Way.KNOWN, known.head, known.length, None)
+        self._rest = self._cut = b""
         if len(raw) <= self._small and self._version is not Version.V10:
-            found = self._find_cut(raw) or self._find_shape(raw)
-            if found is not None:
+            if self._shape_first:
+                found = self._find_shape(raw) or self._find_cut(raw)
+            else:
+                found = self._find_cut(raw) or self._find_shape(raw)
+            if found is not None and found.length <= self._settings.max_frame_bytes:
+                self._shape_first = found.way is Way.SHAPE
                 return found
-        settings = self._settings
-        block = read_block(raw, Role.SERVER, self._version, settings, settings.max_frame_bytes, False)
-        if block.length >= 0:
-            head = Head(
-                b"%bcontent-length:%d\n\n" % (block.lines, block.length), sender_headers(block), block.flags, True
-            )
+        block = read_send(raw, self._version, self._settings)
+        headers, length = sender_headers(block), block.length
+        if length >= 0:
+            head = Head(b"%bcontent-length:%d\n\n" % (block.lines, length), headers, block.flags, True)
         else:
-            head = Head(block.lines, sender_headers(block), block.flags | TEXT, False)
-        return Found(Way.FULL, head, block.length, block.receipt, b"", block)
+            head = Head(block.lines, headers, block.flags | TEXT, False)
+        return Found(Way.FULL, head, length, block.receipt, b"", block)
 
     def _find_cut(self, raw: bytes) -> Found | None:
         """Without its receipt, or without receipt and content-length, the block may be a known one."""
@@ -127,6 +136,7 @@ class SendReader:
             known = self._table.whole.get(rest)
             if known is not None:
                 return Found(Way.RECEIPT_CUT, known.head, known.length, receipt)
+        self._rest = rest
         at = rest.find(b"\ncontent-length:")
         if at < 0:
             return None
@@ -134,10 +144,11 @@ class SendReader:
         digits = rest[at + 16 : end]
         if not digits.isdigit() or len(digits) > MAX_DIGITS:
             return None
-        head = self._table.cut.get(rest[:at] + rest[end:])
+        self._cut = rest[:at] + rest[end:]
+        head = self._table.cut.get(self._cut)
         if head is None:
             return None
-        return self._fitting(Found(Way.BOTH_CUT, head, int(digits), receipt))
+        return Found(Way.BOTH_CUT, head, int(digits), receipt)
 
     def _find_shape(self, raw: bytes) -> Found | None:
         candidate = self._candidate
@@ -154,24 +165,22 @@ class SendReader:
             return None
         self._misses = 0
         lines, length, receipt = seen
-        return self._fitting(Found(Way.SHAPE, shape.head, length, receipt, lines))
-
-    def _fitting(self, found: Found) -> Found | None:
-        """None when the length is for the full reader to complain of."""
-        return found if found.length <= self._settings.max_frame_bytes else None
+        return Found(Way.SHAPE, shape.head, length, receipt, lines)
 
     def learn(self, raw: bytes, found: Found) -> None:
-        """The frame with this block was complete and in order."""
+        """The frame with this block, the last one looked up, was complete and in order."""
         way, head, length = found.way, found.head, found.length
-        if found.receipt is None and head.whole and (self._same is None or self._same.block != raw):
-            self._same = SameBlock(raw, head, length + 1)
+        if found.receipt is None and head.whole:
+            if self._same is None:
+                self._same = SameBlock(raw, head, length + 1)
+            elif self._same.block != raw:
+                self._same.set(raw, head, length + 1)
         if way is Way.FULL:
             block = found.block
-            if block is not None and block.raw_values is None and not block.flags and len(raw) <= self._small:
+            if block is not None and block.raw_values is None and len(raw) <= self._small:
                 self._candidate = (raw, block)
                 self._shape = None
-                if "transaction" not in block.headers and len(block.headers) <= self._settings.max_headers - 2:
-                    self._remember(raw, found)
+                self._remember(raw, found)
         elif way is Way.RECEIPT_CUT and head.whole:
             at = raw.index(b"\nreceipt:") + 9
             self._learn_one(raw[:at], raw[raw.index(b"\n", at) :], None, head, length)
@@ -184,18 +193,22 @@ class SendReader:
         self, before: bytes, behind: bytes, kept: tuple[bytes, bytes] | None, head: Head, length: int
     ) -> None:
         room = self._small - len(before) - len(behind)
-        if length < self._settings.large_body_bytes and self._small + length < self._settings.max_frame_bytes:
+        if self._small + length < self._settings.max_frame_bytes:
             self._one = OneValue(before, behind, kept, head, length, room)
 
     def _remember(self, raw: bytes, found: Found) -> None:
-        """Tells the memo of a plain block read in full."""
-        rest = raw if found.receipt is None else b"".join(_without(raw, b"\nreceipt:"))
-        head = found.head
-        self._table.saw(rest, head, found.length)
-        if head.whole:
+        """Tells the memo of a plain block read in full. Transactions do not come again; and there must be room for
+        the two lines that may be added to a known block."""
+        head, table = found.head, self._table
+        if "transaction" in head.headers or len(head.headers) > self._settings.max_headers - 2:
+            return
+        rest = self._rest or raw
+        if (found.receipt is None or self._rest) and table.again(hash(rest)):
+            table.whole[rest] = Known(head, found.length)
+        cut = self._cut
+        if cut and table.again(~hash(cut)):
             line = b"content-length:%d\n\n" % found.length
-            partial = Head(head.lines[: -len(line)], head.headers, head.flags, False)
-            self._table.saw_cut(b"".join(_without(rest, b"\ncontent-length:")), partial)
+            table.cut[cut] = Head(head.lines[: -len(line)], head.headers, head.flags, False)
 
 
 def sender_headers(block: Block) -> dict[str, str]:
@@ -204,9 +217,3 @@ def sender_headers(block: Block) -> dict[str, str]:
     headers.pop("receipt", None)
     headers.pop("content-length", None)
     return headers
-
-
-def _without(raw: bytes, key: bytes) -> tuple[bytes, bytes]:
-    """A block without the line that begins with `key` (LF, name, colon)."""
-    at = raw.index(key)
-    return raw[:at], raw[raw.index(b"\n", at + 1) :]

@@ -7,6 +7,7 @@ content-length always count as variable.
 
 from __future__ import annotations
 
+from operator import ne
 from typing import Final
 
 from broker.core.message import TEXT
@@ -65,14 +66,17 @@ class Shape:
         ):
             return None
         names = self._names
-        changed: list[int] = []
-        for at, row in enumerate(rows):
-            if row != old[at]:
-                name = names[at]
-                if not name or not row.startswith(name):
-                    return None
-                changed.append(at)
-        if all([at == self._receipt_at or at == self._length_at for at in changed]):
+        differs = list(map(ne, rows, old))
+        changed = at = relayed = 0
+        for _ in range(differs.count(True)):
+            at = differs.index(True, at + 1)
+            name = names[at]
+            if not name or not rows[at].startswith(name):
+                return None
+            changed += 1
+            if at != self._receipt_at and at != self._length_at:
+                relayed = at
+        if not relayed:
             return None
         length = -1
         if self._length_at:
@@ -81,7 +85,7 @@ class Shape:
                 return None
             length = int(digits)
         receipt = rows[self._receipt_at][8:] if self._receipt_at else None
-        self._changed = changed[0] if len(changed) == 1 else 0
+        self._changed = relayed if changed == 1 else 0
         self._read = rows
         lines = b"\n".join([rows[at] for at in self._keep])
         return (lines + b"\n" if lines else b""), length, receipt

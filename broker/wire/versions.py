@@ -5,11 +5,11 @@ Rule: values and arithmetic on them only.
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 from typing import Final
 
 
-class Version(Enum):
+class Version(StrEnum):
     """A STOMP version; the value is its spelling on the wire. Spellings sort like the versions."""
 
     V10 = "1.0"
