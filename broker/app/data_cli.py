@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -48,7 +49,7 @@ def add(name: str, passcode_stdin: bool, **options: Any) -> None:
     """Add user NAME, or change the passcode."""
     path = _users_file(options)
     if passcode_stdin:
-        passcode = click.get_text_stream("stdin").readline().rstrip("\r\n")
+        passcode = sys.stdin.readline().rstrip("\r\n")
     else:
         passcode = click.prompt(f"Passcode for {name}", hide_input=True, confirmation_prompt="Again", err=True)
     if not passcode:
@@ -109,6 +110,10 @@ def verify(**options: Any) -> None:
         report = inspect.verify(OsFiles(), _folder(options))
     for line in report.lines:
         click.echo(line)
+    for segment, offset in report.damaged:
+        click.echo(
+            f"to take this out: stampede journal repair --drop {segment:x}:{offset}   (what stood there is lost)"
+        )
     raise SystemExit(0 if report.ok else 1)
 
 
@@ -133,7 +138,7 @@ def repair(drop: str, **options: Any) -> None:
 
     segment, colon, offset = drop.partition(":")
     try:
-        place = (int(segment, 16), int(offset, 0))
+        place = (int(segment.removesuffix(".log"), 16), int(offset))
     except ValueError:
         colon = ""
     if not colon:
