@@ -51,12 +51,13 @@ class Compactor:
 
     def step(self) -> bool:
         """True: there is more to do at once. False: nothing to do, or waiting for a commit."""
+        fresh = self._work is None
         if self._work is None:
             self._work = self._job()
         more = next(self._work, None)
         if more is None:
             self._work = None
-            return False
+            return not fresh  # a job that did something has ended: look for the next one
         return more
 
     def _job(self) -> Iterator[bool]:

@@ -14,7 +14,7 @@ from broker.core.message import TRANSIENT
 from broker.core.records import MetaRecord, RunRecord
 
 from . import format as f
-from .appender import Appender
+from .appender import FIRST_EPOCH, Appender
 from .books import Books, SegmentBook
 from .store import Store, read_all, segment_name
 
@@ -175,6 +175,9 @@ class Scan:
             self.last.end = 0
         self.recovered.clean = self._last_kind == f.CLEAN and self.torn is None
         self._appender.number = self._number
+        for slot, lsn in enumerate(self._appender.lsns):
+            if lsn:  # a repair may have dropped the EPOCH record
+                self._appender.lineage.setdefault(slot, [(FIRST_EPOCH, 1)])
         self._books.idle_blobs.clear()
 
     def _judge_tail(self, number: int, data: bytes, end: int, bad: int, used: int) -> None:

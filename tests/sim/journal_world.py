@@ -20,6 +20,8 @@ class World:
     """`sizes`: how large bodies are in this history (swarm: each history has its own habits)."""
 
     journal: Journal
+    fault_rate = 0.3
+    """Share of sessions that end by a failing call instead of a power loss."""
 
     def __init__(self, seed: int, sync: bool = True) -> None:
         self.random = Random(seed)
@@ -115,7 +117,7 @@ class World:
         """Raises Violation."""
         self.journal = self.open()
         for _ in range(crashes):
-            if self.random.random() < 0.7:
+            if self.random.random() >= self.fault_rate:
                 self.disk.crash_at = self.disk.total_calls + self.random.randrange(1, steps * 3)
             else:
                 self.plan_fault()

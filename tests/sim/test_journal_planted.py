@@ -74,6 +74,7 @@ def test_failed_sync_tried_again(monkeypatch):
     monkeypatch.setattr(Store, "_write_part", stubborn)
     # The second write() is what the bug is about: a sync that is repeated alone reports success for lost pages.
     monkeypatch.setattr("broker.journal.store.write_all", once_per_place())
+    monkeypatch.setattr(World, "fault_rate", 0.9)
     assert found_by() is not None
 
 

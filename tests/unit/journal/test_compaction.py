@@ -1,0 +1,153 @@
+"""Freeing: the disk stays small, and nobody notices."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from broker.core.errors import CorruptJournal
+from broker.journal.journal import Journal
+from tests.sim.disk import SimDisk
+from tests.unit.journal.support import (
+    FOLDER,
+    commit,
+    live_ids,
+    maintain,
+    meta,
+    open_journal,
+    put,
+    sent,
+    settings,
+    settled,
+    snapshot,
+)
+
+
+def segments(disk):
+    return sorted(int(n[-20:-4], 16) for n in disk.names if n.endswith(".log"))
+
+
+def test_one_stuck_queue_and_a_fast_one_need_bounded_disk():
+    """Twice the live bytes and a few segments, however long the fast queue runs; order and bytes survive."""
+    disk = SimDisk(0)
+    journal = open_journal(disk)
+    stuck, peak, first = [], 0, 1
+    for turn in range(400):
+        if turn % 20 == 0 and turn < 200:
+            stuck.append(first)
+            put(journal, sent(first, b"stuck", queues=[1]))
+            first += 1
+        put(journal, sent(first, b"x" * 200, b"y" * 200, queues=[2]), settled(first, first + 1, queue=2))
+        first += 2
+        journal.maintain()
+        snapshot(journal, meta("next", id=first))
+        peak = max(peak, journal.disk_bytes())
+    maintain(journal)
+    assert journal.disk_bytes() <= 2 * journal.live_bytes() + 5 * 4096
+    assert peak <= 10 * 4096
+    assert disk.used() <= journal.disk_bytes() + 3 * 4096
+    journal.close(clean=True)
+    journal = open_journal(disk)
+    assert (live_ids(journal), live_ids(journal, queue=2)) == (stuck, [])
+
+
+def test_half_dead_segments_are_rewritten_when_the_disk_holds_more_than_twice_what_lives():
+    disk = SimDisk(0)
+    journal = open_journal(disk)
+    put(journal, *[sent(i, b"x" * 400) for i in range(1, 200)])
+    put(journal, *[settled(i, i) for i in range(1, 200) if i % 5 >= 2])
+    maintain(journal)
+    assert journal.disk_bytes() <= 2 * journal.live_bytes() + 6 * 4096
+    journal.close(clean=True)
+    assert live_ids(open_journal(disk)) == [i for i in range(1, 200) if i % 5 < 2]
+
+
+def test_positions_stay_readable_through_any_number_of_moves():
+    disk = SimDisk(0)
+    journal = open_journal(disk, compact_below=0.6)
+    keep = sent(1, b"keep", b"drop", b"both", queues=[1, 2])
+    put(journal, keep, settled(2, 2), settled(2, 3, queue=2))
+    position = keep.run.position
+    for first in range(10, 500, 10):
+        put(journal, sent(first, b"z" * 600, queues=[3]), settled(first, first, queue=3))
+        maintain(journal)
+        found = journal.read([position], 1 << 20)
+        assert {r.position for r in found} == {position}
+        assert {i: b for r in found for i, b in zip(r.ids, r.records, strict=True)}.items() >= {
+            1: b"\nkeep\0",
+            3: b"\nboth\0",
+        }.items()
+    assert min(segments(disk)) > 3
+    assert len(journal._reader.moved) == 1
+    put(journal, settled(1, 3), settled(1, 3, queue=2))
+    for first in range(500, 600, 10):
+        put(journal, sent(first, b"z" * 600, queues=[3]), settled(first, first, queue=3))
+    maintain(journal)
+    assert len(journal._reader.moved) == 0
+    assert journal.read([position], 1) == []
+
+
+def test_a_settle_outlives_its_segment_while_its_message_is_still_on_disk():
+    disk = SimDisk(0)
+    journal = open_journal(disk, compact_below=0.3)
+    put(journal, *[sent(i, b"x" * 700) for i in range(1, 5)])  # segment 1 stays: mostly alive
+    put(journal, *[sent(i, b"y" * 700, queues=[2]) for i in range(5, 10)], settled(2, 2), settled(5, 9, queue=2))
+    put(journal, *[sent(i, b"z" * 700, queues=[2]) for i in range(10, 20)], settled(10, 19, queue=2))
+    maintain(journal)
+    assert segments(disk)[0] == 1
+    assert 2 not in segments(disk)
+    journal.close(clean=True)
+    assert live_ids(open_journal(disk)) == [1, 3, 4]
+
+
+def test_nothing_is_freed_before_the_small_state_is_safe_elsewhere():
+    disk = SimDisk(0)
+    journal = open_journal(disk)
+    journal.wants_snapshot = False
+    commit(journal)
+    journal.append(meta("queue", name="a"))
+    for i in range(1, 40):
+        journal.append(sent(i, b"x" * 700))
+    journal.append(settled(1, 39))
+    commit(journal)
+    for _ in range(20):
+        journal.maintain()
+        commit(journal)
+    assert segments(disk)[0] == 1  # nobody gave a snapshot
+    journal.wants_snapshot = False
+    journal.append(meta("queue", name="a"))
+    commit(journal)
+    maintain(journal)
+    assert segments(disk)[0] > 1
+    journal.close(clean=True)
+    assert {m.kind for m in open_journal(disk).recovered.metas} == {"queue"}
+
+
+def test_compaction_refuses_to_copy_rotten_bytes():
+    disk = SimDisk(0)
+    journal = open_journal(disk, compact_below=0.9)
+    put(journal, *[sent(i, b"x" * 300) for i in range(1, 30)])
+    put(journal, settled(2, 5))
+    disk.names[f"{FOLDER}/{1:016x}.log"].data[400] ^= 4
+    with pytest.raises(CorruptJournal, match=r"0000000000000001\.log: damaged batch"):
+        maintain(journal)
+    assert 1 in segments(disk)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_acks_in_two_queues_of_one_slot(seed):
+    random = Random(seed)
+    disk = SimDisk(seed)
+    journal = open_journal(disk)
+    live = {(q, i) for i in range(1, 301) for q in ((1, 2) if i % 3 else (1,))}
+    for i in range(1, 301):
+        put(journal, sent(i, b"x" * random.randrange(200), queues=(1, 2) if i % 3 else (1,)))
+        for queue, message in random.sample(sorted(m for m in live if m[1] <= i), k=min(1, i)):
+            live.discard((queue, message))
+            put(journal, settled(message, message, queue=queue))
+        journal.maintain()
+    maintain(journal)
+    disk.crash()
+    journal = Journal.open(disk, FOLDER, settings())
+    assert {(q, i) for q in (1, 2) for i in live_ids(journal, queue=q)} == live
