@@ -561,8 +561,9 @@ def test_a_client_that_pings_and_never_reads_does_not_fill_our_memory(kind: str)
             raw.writer.write(masked(TEXT, b"done"))
             await until(lambda: session.received)
             assert session.channel.buffered() < 1 * MiB
-            raw.writer.transport.abort()
-            await closed(raw.writer)
+            session.channel.abort()
             await session.over.wait()
+            raw.reader._transport.resume_reading()
+            await closed(raw.writer)
 
     run(kind, main())

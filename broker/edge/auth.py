@@ -1,0 +1,264 @@
+"""Who is logging in. Two authenticators: nobody has to say (no users), or login and passcode of the users file.
+
+A right passcode is remembered as an HMAC under a key of this process, so that a reconnecting fleet costs one
+argon2 check per user, not per connection. A wrong one costs the same as an unknown user, gets the same text, and
+from the fourth failure on its address has to wait.
+
+Rule: passcodes are never kept, logged, or part of an exception. Knows the channel's peer and nothing else of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, Protocol
+
+from broker.config.settings import Settings
+from broker.core.errors import Code, ConfigError, RefusedError
+from broker.seams.clock import Clock, SystemClock
+from broker.seams.entropy import token
+from broker.seams.files import fingerprint
+
+from .channel import Channel
+from .tcp import peer_host
+from .users import User, load_users
+
+log = logging.getLogger(__name__)
+
+THREADS = 2
+"""argon2 checks at a time: 19 MiB each; it lets other threads run meanwhile."""
+MAX_WAITING = 1000
+"""Checks waiting for a thread; beyond it logins are refused at once (20 s of work for two threads)."""
+MAX_REMEMBERED = 10_000
+"""Right passcodes remembered, 150 bytes each."""
+LOOK_S = 1.0
+"""The users file is looked at no more often than this."""
+FREE_FAILURES = 3
+"""Wrong passcodes of one address that have no consequence: people mistype."""
+MAX_PENALTY_S = 5.0
+"""Longest wait before an answer; less than login_timeout_s, so that the client still gets its ERROR frame."""
+FORGET_S = 300.0
+"""Failures of an address are forgotten after this time without another."""
+MAX_ADDRESSES = 10_000
+"""Addresses whose failures are counted; the longest unseen goes first."""
+
+REFUSAL = "wrong login or passcode"
+BUSY = "too many logins at once; try again in a few seconds"
+# Of a random passcode that nobody kept: what unknown users are checked against, so that they take as long.
+NOBODY = "$argon2id$v=19$m=19456,t=2,p=1$CMSi/7T1O4+zMepg9erLiA$Otn1HF/Z7t6wMYJiul1uao9mRTrY0XTm7Rf7zGA2ZC8"
+
+
+class Principal(NamedTuple):
+    """Somebody who may use the broker."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+
+
+ANONYMOUS = Principal("anonymous")
+
+
+class Authenticator(Protocol):
+    """`has_users`: logins are checked."""
+
+    has_users: bool
+
+    def try_now(self, login: str | None, passcode: str | None) -> Principal | None:
+        """The principal if that can be said without waiting, else None: then ask authenticate()."""
+        ...
+
+    async def authenticate(self, login: str | None, passcode: str | None, channel: Channel) -> Principal:
+        """Raises RefusedError(LOGIN_FAILED)."""
+        ...
+
+    def close(self) -> None:
+        """Ends its threads; does not wait for them."""
+        ...
+
+
+class OpenAuthenticator:
+    """Without users everyone is `anonymous`, whatever they call themselves. Only for loopback listeners."""
+
+    has_users = False
+
+    def try_now(self, login: str | None, passcode: str | None) -> Principal:
+        return ANONYMOUS
+
+    async def authenticate(self, login: str | None, passcode: str | None, channel: Channel) -> Principal:
+        return ANONYMOUS
+
+    def close(self) -> None:
+        pass
+
+
+class FileAuthenticator:
+    """Users of a file, which may change while we run."""
+
+    has_users = True
+
+    def __init__(
+        self, path: str, clock: Clock, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, threads: int = THREADS
+    ) -> None:
+        """Raises ConfigError when the file cannot be used."""
+        self._path = path
+        self._clock = clock
+        self._seen = fingerprint(path)
+        self._users = load_users(path)
+        self._looked = clock.monotonic()
+        self._key = token(32).encode()
+        self._right: dict[bytes, Principal] = {}
+        self._checks: dict[bytes, asyncio.Future[Principal | None]] = {}
+        self._penalties = Penalties(clock, sleep)
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="login")
+
+    def try_now(self, login: str | None, passcode: str | None) -> Principal | None:
+        if login is None or passcode is None:
+            return None
+        self._look()
+        return self._right.get(self._digest(login, passcode))
+
+    async def authenticate(self, login: str | None, passcode: str | None, channel: Channel) -> Principal:
+        address = peer_host(channel.peer)
+        await self._penalties.serve(address)
+        principal = None
+        if login is not None and passcode is not None:
+            self._look()
+            principal = await self._check(login, passcode)
+        if principal is None:
+            self._penalties.failed(address)
+            log.info("connection %d from %s: login failed", channel.id, channel.peer)
+            raise RefusedError(Code.LOGIN_FAILED, REFUSAL)
+        self._penalties.forgive(address)
+        return principal
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _check(self, login: str, passcode: str) -> Principal | None:
+        """One argon2 check per login and passcode at a time; whoever asks for the same waits for it."""
+        digest = self._digest(login, passcode)
+        known = self._right.get(digest)
+        if known is not None:
+            return known
+        check = self._checks.get(digest)
+        if check is None:
+            if len(self._checks) >= MAX_WAITING:
+                raise RefusedError(Code.LOGIN_FAILED, BUSY)
+            # A task of its own: the connection that asked first may go while others wait for the answer.
+            check = asyncio.ensure_future(self._verify(digest, self._users, login, passcode))
+            self._checks[digest] = check
+            check.add_done_callback(lambda _: self._checks.pop(digest, None))
+        return await asyncio.shield(check)
+
+    async def _verify(self, digest: bytes, users: dict[str, User], login: str, passcode: str) -> Principal | None:
+        user = users.get(login)
+        loop = asyncio.get_running_loop()
+        matches = await loop.run_in_executor(self._pool, verify, user.hash if user else NOBODY, passcode)
+        if user is None or not matches:
+            return None
+        principal = Principal(user.name, user.groups)
+        if self._users is users:  # else the file changed meanwhile: this answer is not for the future
+            if len(self._right) >= MAX_REMEMBERED:
+                del self._right[next(iter(self._right))]
+            self._right[digest] = principal
+        return principal
+
+    def _digest(self, login: str, passcode: str) -> bytes:
+        name = login.encode()
+        # The length keeps ("ab", "c") and ("a", "bc") apart.
+        return hmac.digest(self._key, b"%d:%b%b" % (len(name), name, passcode.encode()), "sha256")
+
+    def _look(self) -> None:
+        """Takes a changed users file; one that cannot be used changes nothing."""
+        now = self._clock.monotonic()
+        if now - self._looked < LOOK_S:
+            return
+        self._looked = now
+        seen = fingerprint(self._path)
+        if seen == self._seen:
+            return
+        self._seen = seen
+        try:
+            self._users = load_users(self._path)
+        except ConfigError as error:
+            log.error("the changed users file is not usable, the users from before stay: %s", error)
+            return
+        self._right.clear()
+        # A check under way is of the old users; nobody new may join it.
+        self._checks.clear()
+        log.info("users reloaded from %s: %d", self._path, len(self._users))
+
+
+class Penalties:
+    """Failed logins by address, and the waits they earn: 0.5 s doubling up to MAX_PENALTY_S, one login at a time."""
+
+    def __init__(self, clock: Clock, sleep: Callable[[float], Awaitable[None]]) -> None:
+        self._clock = clock
+        self._sleep = sleep
+        self._failures: dict[str, tuple[int, float]] = {}
+        """Address → (how many, when last); oldest first."""
+        self._waiting: set[str] = set()
+
+    async def serve(self, address: str) -> None:
+        """Waits as long as `address` has earned. Raises RefusedError while another of its logins is waiting."""
+        count, last = self._failures.get(address, (0, 0.0))
+        if count < FREE_FAILURES:
+            return
+        if self._clock.monotonic() - last > FORGET_S:
+            del self._failures[address]
+            return
+        if address in self._waiting:
+            raise RefusedError(Code.LOGIN_FAILED, BUSY)
+        self._waiting.add(address)
+        try:
+            await self._sleep(min(0.5 * 2.0 ** min(count - FREE_FAILURES, 10), MAX_PENALTY_S))
+        finally:
+            self._waiting.discard(address)
+
+    def failed(self, address: str) -> None:
+        count, _ = self._failures.pop(address, (0, 0.0))
+        if len(self._failures) >= MAX_ADDRESSES:
+            del self._failures[next(iter(self._failures))]
+        self._failures[address] = (count + 1, self._clock.monotonic())
+
+    def forgive(self, address: str) -> None:
+        self._failures.pop(address, None)
+
+
+def verify(hash: str, passcode: str) -> bool:
+    """Whether `passcode` belongs to `hash`; False as well for a hash that argon2 cannot read. Any thread."""
+    from argon2 import PasswordHasher
+    from argon2.exceptions import InvalidHashError, VerificationError
+
+    try:
+        return PasswordHasher().verify(hash, passcode)
+    except (VerificationError, InvalidHashError):
+        return False
+
+
+def make_authenticator(settings: Settings) -> Authenticator:
+    """By the settings: the users file named there, else DATA/users.toml if it exists, else nobody has to log in,
+    which is refused for a host that others can reach. Raises ConfigError."""
+    named = settings.edge.users_file
+    path = named or os.path.join(settings.data, "users.toml")
+    if named or fingerprint(path) is not None:
+        return FileAuthenticator(path, SystemClock())
+    host = settings.edge.host
+    if host and not _is_loopback(host):
+        raise ConfigError(
+            f"edge.host is {host} but there are no users, so anyone who reaches it could read and send; add one with "
+            "`stampede user add NAME`, or leave edge.host empty to listen on this machine only."
+        )
+    return OpenAuthenticator()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

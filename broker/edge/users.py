@@ -1,0 +1,146 @@
+"""The users file: names, argon2id hashes, groups.
+
+    [users."ada"]
+    hash = "$argon2id$v=19$m=19456,t=2,p=1$…"
+    groups = ["admins"]
+
+Rule: passcodes come in, hashes stay; neither is ever in an error text or a repr. A change replaces the whole file
+at once (mode 0600), so that a broker which looks at it meanwhile sees the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+from broker.core.errors import ConfigError
+from broker.seams.entropy import token
+from broker.seams.files import OsFiles, read_whole
+
+TIME_COST, MEMORY_KIB, PARALLELISM = 2, 19 * 1024, 1
+"""OWASP's argon2id minimum: about 40 ms and 19 MiB per check, so that guessing is dear and logging in is not."""
+MAX_NAME = 128
+"""Characters of a user name."""
+
+
+class User:
+    """One entry. `hash` is argon2's text form with its own parameters."""
+
+    __slots__ = ("groups", "hash", "name")
+
+    def __init__(self, name: str, hash: str, groups: tuple[str, ...] = ()) -> None:
+        self.name = name
+        self.hash = hash
+        self.groups = groups
+
+    def __repr__(self) -> str:
+        return f"User({self.name!r}, groups={self.groups!r})"
+
+
+def hash_passcode(passcode: str) -> str:
+    """A fresh salted hash. Takes about 40 ms."""
+    from argon2 import PasswordHasher  # 30 ms to load: only those who need it
+
+    return PasswordHasher(TIME_COST, MEMORY_KIB, PARALLELISM).hash(passcode)
+
+
+def load_users(path: str) -> dict[str, User]:
+    """All users of the file. Raises ConfigError when it cannot be read or does not make sense."""
+    try:
+        tables = tomllib.loads(read_whole(path).decode())
+    except OSError as error:
+        raise ConfigError(f"Cannot read the users file {path}: {error.strerror}.") from error
+    except ValueError as error:  # TOMLDecodeError and UnicodeDecodeError; the text of the file is not repeated
+        where = str(error) if isinstance(error, tomllib.TOMLDecodeError) else "not UTF-8"
+        raise ConfigError(f"The users file {path} is not valid TOML: {where}.") from None
+    users = tables.pop("users", {})
+    if tables or not isinstance(users, Mapping):
+        raise ConfigError(f"The users file {path} may hold [users.NAME] tables only.")
+    return {name: _user(path, name, table) for name, table in users.items()}
+
+
+def _user(path: str, name: str, table: Any) -> User:
+    where = f"The users file {path}: user {name!r}"
+    if not isinstance(table, Mapping) or not isinstance(table.get("hash"), str):
+        raise ConfigError(f"{where} has no hash; set one with `stampede user add {name}`.")
+    if not table["hash"].startswith("$argon2id$"):
+        raise ConfigError(f"{where} has a hash that is not argon2id; set it anew with `stampede user add {name}`.")
+    groups = table.get("groups", [])
+    if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups):
+        raise ConfigError(f"{where}: groups must be a list of texts.")
+    unknown = set(table) - {"hash", "groups"}
+    if unknown:
+        raise ConfigError(f"{where} has an unknown entry {sorted(unknown)[0]!r}; known are hash and groups.")
+    return User(name, table["hash"], tuple(groups))
+
+
+def save_users(path: str, users: Mapping[str, User]) -> None:
+    """Replaces the file atomically and durably, readable by its owner only. Raises ConfigError."""
+    files = OsFiles()
+    folder = os.path.dirname(path) or "."
+    new = f"{path}.{token(4)}.new"
+    data = "\n".join(map(_table, users.values())).encode()
+    try:
+        files.mkdir(folder)
+        file = files.open(new, create=True)  # mode 0600
+        try:
+            done = 0
+            while done < len(data):
+                done += file.pwrite(data[done:], done)
+            file.sync()
+        except BaseException:
+            files.remove(new)
+            raise
+        finally:
+            file.close()
+        files.rename(new, path)
+        files.sync_dir(folder)
+    except OSError as error:
+        raise ConfigError(f"Cannot write the users file {path}: {error.strerror}.") from error
+
+
+def _table(user: User) -> str:
+    # A JSON string is a TOML basic string, except that JSON leaves DEL bare; names cannot hold it (check_name).
+    lines = [f"[users.{json.dumps(user.name)}]", f"hash = {json.dumps(user.hash)}"]
+    if user.groups:
+        lines.append(f"groups = {json.dumps(list(user.groups))}")
+    return "\n".join(lines) + "\n"
+
+
+def check_name(name: str) -> None:
+    """Raises ConfigError for names that could not be told apart in a log, or typed in a CONNECT."""
+    if not name or len(name) > MAX_NAME or not name.isprintable() or name != name.strip():
+        raise ConfigError(
+            f"A user name has 1 to {MAX_NAME} printable characters and neither begins nor ends with a space."
+        )
+
+
+def add_user(path: str, name: str, passcode: str) -> None:
+    """Adds `name`, or changes the passcode of an existing user (who keeps the groups). Raises ConfigError."""
+    check_name(name)
+    if not passcode:
+        raise ConfigError("The passcode is empty.")
+    users = _existing(path)
+    groups = users[name].groups if name in users else ()
+    users[name] = User(name, hash_passcode(passcode), groups)
+    save_users(path, users)
+
+
+def remove_user(path: str, name: str) -> None:
+    """Raises ConfigError when there is no such user."""
+    users = _existing(path)
+    if users.pop(name, None) is None:
+        raise ConfigError(f"There is no user {name!r} in {path}.")
+    save_users(path, users)
+
+
+def list_users(path: str) -> list[str]:
+    """Names, sorted; empty when there is no file. Raises ConfigError."""
+    return sorted(_existing(path))
+
+
+def _existing(path: str) -> dict[str, User]:
+    return load_users(path) if os.path.exists(path) else {}
