@@ -158,6 +158,11 @@ def _address_setting(addresses: dict[str, dict[str, Any]], name: str, raw: Any, 
     pattern = pattern.strip('"')
     if not pattern or "" in pattern.split("."):
         raise ConfigError(f"{name} ({where}) must be {_ADDRESSES}.<address or pattern>.<setting>.")
+    words = pattern.split(".")
+    if "#" in words[:-1] or any(mark in word and word != mark for word in words for mark in "*#"):
+        raise ConfigError(
+            f"{name} ({where}): in a pattern, `*` and `#` stand for whole words, and `#` comes last: orders.*.new, orders.#"
+        )
     known = address_leaves()
     if last not in known:
         _unknown(name, where, list(known), "settings of an address: " + ", ".join(known))

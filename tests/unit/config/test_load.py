@@ -133,6 +133,11 @@ def test_address_tables_are_strict_too(tmp_path):
     assert "engine.addresses" in refused(engine__addresses="1")
 
 
+@pytest.mark.parametrize("pattern", ["orders*", "#.orders", "a.#b", "a..b", ""])
+def test_patterns_that_would_never_match_are_refused(pattern):
+    assert "engine.addresses" in refused(**{f"engine.addresses.{pattern}.auto_create": "no"})
+
+
 def test_what_kubernetes_and_the_client_put_into_the_environment_is_ignored():
     env = {
         "STAMPEDE_PORT": "tcp://10.0.0.1:61613", "STAMPEDE_SERVICE_HOST": "10.0.0.1",
