@@ -24,13 +24,12 @@ from .beats import Beats
 from .body import BodyStream
 from .errors import ClientError, ClientTimeout, ConnectionLost, ServerError, again
 from .message import Message
+from .outbox import Outbox
 from .source import Source, open_source
 from .subscription import AckMode, Subscription
 from .transaction import Pipeline, Transaction
 from .transport import Transport
 
-UNSENT_BYTES = 256 * 1024
-"""Callers wait while more than this is unsent."""
 HARD_FACTOR = 16
 """While somebody waits for a receipt, reading goes on up to this many times the receive buffer: the receipt
 stands behind the messages on the wire, and its owner may be the one who should take them."""
@@ -60,12 +59,7 @@ class Client:
         self._held = 0
         self._may_read = asyncio.Event()
         self._waiting = 0
-        self._unsent: list[bytes] = []
-        self._unsent_bytes = 0
-        self._something_unsent = asyncio.Event()
-        self._below = asyncio.Event()
-        self._may_send = asyncio.Event()
-        self._streaming = False
+        self._out = Outbox(transport, self._loop.time)
         self._receipts: dict[str, asyncio.Future[None]] = {}
         self._subscriptions: dict[str, Subscription] = {}
         self._stream: BodyStream | None = None
@@ -74,8 +68,7 @@ class Client:
         self._error: ClientError | None = None
         self._shown = False
         self._leaving = False
-        self._last_sent = self._last_received = self._loop.time()
-        self._open_gates()
+        self._last_received = self._loop.time()
         self._may_read.set()
         self._tasks: list[asyncio.Task[None]] = []
         self._reader = self._start(self._read())
@@ -118,24 +111,15 @@ class Client:
         lines = _send_headers(destination, headers)
         _refuse_nul(lines)
         opened = await open_source(source, length)
-        answer = None
         lines.append(("content-length", str(opened.length)))
         try:
             await self._room()
-            self._streaming = True
-            self._may_send.clear()
+            answer = None
             if receipt:
                 receipt_line, answer = self._expect_receipt()
                 lines.append(receipt_line)
-            # The writer ends the frame with its NUL; the body goes in between.
-            await self._stream_out(self._frame("SEND", lines)[:-1], opened)
-        except BaseException:
-            if answer is not None and not answer.cancel():
-                answer.exception()  # it is raised here already
-            raise
+            await self._stream_out(lines, opened, answer)
         finally:
-            self._streaming = False
-            self._open_gates()
             opened.close()
         if answer is not None:
             await self._answer(answer, f"RECEIPT of SEND to {destination}")
@@ -227,10 +211,10 @@ class Client:
         _refuse_nul(headers)
         await self._room()
         if not receipt:
-            self._append(self._frame(command, headers, body))
+            self._out.append(self._frame(command, headers, body))
             return
         receipt_line, answer = self._expect_receipt()
-        self._append(self._frame(command, [*headers, receipt_line], body))
+        self._out.append(self._frame(command, [*headers, receipt_line], body))
         await self._answer(answer, f"RECEIPT of {command}")
 
     async def send_for_receipt(
@@ -241,7 +225,7 @@ class Client:
         _refuse_nul(lines)
         await self._room()
         receipt_line, answer = self._expect_receipt()
-        self._append(self._frame("SEND", [*lines, receipt_line], _octets(body)))
+        self._out.append(self._frame("SEND", [*lines, receipt_line], _octets(body)))
         return answer
 
     def error(self) -> ClientError:
@@ -285,70 +269,42 @@ class Client:
 
     async def _room(self) -> None:
         """Until another frame may be begun."""
-        while not self._may_send.is_set():
-            await self._may_send.wait()
+        await self._out.room()
         if self._error is not None:
             raise self.error()
 
     def _frame(self, command: str, headers: list[tuple[str, str]], body: bytes = b"") -> bytes:
         return encode_frame(command, headers, body, self.version)
 
-    def _append(self, data: bytes) -> None:
-        self._unsent.append(data)
-        self._unsent_bytes += len(data)
-        self._something_unsent.set()
-        if self._unsent_bytes > UNSENT_BYTES:
-            self._may_send.clear()
-            self._below.clear()
-
-    def _open_gates(self) -> None:
-        if self._error is not None or self._unsent_bytes <= UNSENT_BYTES:
-            self._below.set()
-            if not self._streaming:
-                self._may_send.set()
-
     async def _send(self) -> None:
         try:
-            while True:
-                await self._something_unsent.wait()
-                self._something_unsent.clear()
-                data = b"".join(self._unsent)
-                self._unsent.clear()
-                await self._transport.send(data)
-                self._last_sent = self._loop.time()
-                self._unsent_bytes -= len(data)
-                self._open_gates()
+            await self._out.run()
         except OSError as error:
             # The server may have said why in an ERROR that is still to be read.
             self._resume_reading()
             await asyncio.wait([self._reader], timeout=LAST_WORDS_S)
             self._lost(f"sending failed: {error.strerror or error}")
 
-    async def _stream_out(self, head: bytes, source: Source) -> None:
-        self._append(head)
-        rest = source.length
+    async def _stream_out(
+        self, headers: list[tuple[str, str]], source: Source, answer: asyncio.Future[None] | None
+    ) -> None:
         try:
-            async for piece in source.pieces():
-                rest -= len(piece)
-                if rest < 0:
-                    break
-                self._append(piece)
-                await self._below.wait()
-                if self._error is not None:
-                    raise self.error()
-            if rest:
-                raise ClientError(f"the stream does not match its length of {source.length} bytes")
+            # A frame without a body ends with its NUL, which stands behind the body here.
+            await self._out.stream(self._frame("SEND", headers)[:-1], source)
         except BaseException as error:
             self._fail(ConnectionLost(f"a body could not be finished ({error}), so the connection was closed"))
+            if answer is not None:
+                answer.exception()  # what is raised here says more
             raise
-        self._append(b"\0")
+        if self._error is not None and answer is None:
+            raise self.error()
 
     async def _beat(self, beats: Beats) -> None:
         while True:
             await asyncio.sleep(beats.tick)
             now = self._loop.time()
-            if beats.due(now, self._last_sent) and not self._unsent_bytes and not self._streaming:
-                self._append(b"\n")
+            if beats.due(now, self._out.last_sent) and self._out.quiet:
+                self._out.append(b"\n")
             # While we do not read on purpose, silence says nothing.
             if self._may_read.is_set() and beats.overdue(now, self._last_received):
                 self._lost(f"nothing came from the server for {now - self._last_received:.1f} s (heart-beat)")
@@ -490,8 +446,7 @@ class Client:
             subscription.end(None if self._leaving else error)
         if self._stream is not None:
             self._stream.fail(self.error)
-        self._open_gates()
-        self._may_send.set()
+        self._out.close()
         self._transport.abort()
         for task in self._tasks:
             if task is not asyncio.current_task():
