@@ -7,18 +7,21 @@ Must not know what was asked.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 Then = Callable[[], None]
+NEVER: Final = 1 << 62
 
 
 class Answers:
     """Open requests of one session. Memory is bounded by what the client has in flight."""
 
-    __slots__ = ("_answered", "_early", "_last", "_open")
+    __slots__ = ("_answered", "_early", "_end", "_last", "_open")
 
     def __init__(self) -> None:
         self._last = 0
         self._answered = 0
+        self._end = NEVER
         self._open: dict[int, tuple[list[bytes], Then | None]] = {}
         self._early: set[int] | None = None
 
@@ -31,6 +34,13 @@ class Answers:
     def more(self, seq: int, receipts: list[bytes]) -> None:
         """The latest request `seq` has grown by frames with these receipts."""
         self._open[seq][0].extend(receipts)
+
+    def replace(self, seq: int, then: Then) -> bool:
+        """Request `seq` failed: no receipts, but `then`, when its turn comes. False when it is not open."""
+        if seq not in self._open:
+            return False
+        self._open[seq] = ([], then)
+        return True
 
     @property
     def quiet(self) -> bool:
@@ -56,9 +66,16 @@ class Answers:
         entry = self._open.get(seq)
         return entry[0][0] if entry and entry[0] else None
 
+    def instead(self, seq: int, then: Then) -> None:
+        """Request `seq` failed: its turn calls `then` in place of its receipts, and nothing behind it is answered.
+
+        Tell it by done(seq) as any other."""
+        self._open[seq] = ([], then)
+        self._end = min(self._end, seq)
+
     def done(self, seq: int) -> tuple[list[bytes], list[Then]]:
         """Request `seq` is answered. Returns what may be told now: receipt ids and callbacks, in order."""
-        if seq != self._answered + 1:
+        if seq != self._answered + 1 or seq > self._end:
             if self._early is None:
                 self._early = set()
             self._early.add(seq)
@@ -70,7 +87,7 @@ class Answers:
         out = list(receipts)
         thens = [then] if then is not None else []
         early = self._early
-        while early and self._answered + 1 in early:
+        while early and self._answered + 1 in early and self._answered < self._end:
             self._answered += 1
             early.discard(self._answered)
             more, then = self._open.pop(self._answered)

@@ -201,7 +201,7 @@ class Edge:
 
     def on_stopped(self, why: str) -> None:
         for session in list(self.sessions.values()):
-            session.fail(Code.OWNER_STOPPED, "the broker cannot go on and is stopping")
+            session.fail(Code.OWNER_STOPPED, "the broker cannot go on and is stopping", at_once=True)
 
     def metrics(self) -> list[Metric]:
         return self.counters.metrics(len(self.consumers))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from asyncio import Task
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.core.commands import Command, Disconnect, Grant
@@ -41,7 +42,7 @@ class Session:
 
     __slots__ = (
         "_holds", "_large", "_parked", "_transactions", "answers", "batch", "bytes_in", "bytes_out", "channel",
-        "client_id", "closed", "connected", "dirty", "edge", "handles", "id", "leaving", "login_task", "out",
+        "client_id", "closed", "connected", "dirty", "edge", "ended", "handles", "id", "leaving", "login_task", "out",
         "principal", "publisher", "subscriptions", "watch", "wire", "writable",
     )  # fmt: skip
 
@@ -60,6 +61,7 @@ class Session:
         self.principal = ""
         self.connected = False
         self.leaving = False
+        self.ended = False
         self.closed = False
         self.writable = True
         self.dirty = False
@@ -86,7 +88,7 @@ class Session:
 
     def receive(self, data: bytes) -> None:
         """A piece of the client's byte stream, cut anywhere."""
-        if self.closed:
+        if self.closed or self.leaving:
             return
         self.bytes_in += len(data)
         self.edge.counters.bytes_in += len(data)
@@ -234,13 +236,20 @@ class Session:
         seq = self.answers.ask(ids, then or self._left)
         self.done(seq)
 
-    def _left(self) -> None:
+    def _left(self, reason: Reason = Reason.CLIENT_DISCONNECT) -> None:
         self.flush()
-        self.close(Reason.CLIENT_DISCONNECT)
+        self.close(reason)
 
     def refused(self, seq: int, code: Code, detail: str) -> None:
-        """The owner did not carry out request `seq`."""
-        self.fail(code, detail, self.answers.first_receipt(seq) if seq else None)
+        """The owner did not carry out request `seq`: its turn to be answered is the ERROR's."""
+        if not seq:
+            self.fail(code, detail)
+            return
+        receipt = self.answers.first_receipt(seq)
+        if self.closed or self.leaving or not self.answers.replace(seq, partial(self._fail, code, detail, receipt)):
+            return
+        self.leaving = True
+        self.done(seq)
 
     # ── out ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -309,10 +318,12 @@ class Session:
             head = self._large[0]
             if isinstance(head, LargeDelivery):
                 head.start()
-                return
+                break
             self._large.popleft()
             self._write_out(head)
-        self._large = None
+        else:
+            self._large = None
+        self.edge.submit_grants()
 
     def pause_writing(self) -> None:
         """The socket's buffer is full: rooms are not granted back until it has drained."""
@@ -356,13 +367,23 @@ class Session:
 
     # ── the end ────────────────────────────────────────────────────────────────────────────────────
 
-    def fail(self, code: Code, detail: str, receipt: bytes | None = None) -> None:
-        """One ERROR frame, then the end (C37, C63)."""
+    def fail(self, code: Code, detail: str, receipt: bytes | None = None, at_once: bool = False) -> None:
+        """One ERROR frame, then the end (C37, C63). What was asked before is answered first, unless `at_once`:
+        then nobody is left to answer."""
         if self.closed or self.leaving:
+            return
+        self.leaving = True
+        self._submit()
+        if at_once:
+            self._fail(code, detail, receipt)
+        else:
+            self.answers.when_quiet(partial(self._fail, code, detail, receipt))
+
+    def _fail(self, code: Code, detail: str, receipt: bytes | None) -> None:
+        if self.closed:
             return
         counters = self.edge.counters
         counters.errors[code.name] = counters.errors.get(code.name, 0) + 1
-        self._submit()
         self.write(error_frame(self.version, code, detail, receipt))
         self.flush()
         self.close(code.reason, f"{code.name}: {detail}" if detail else code.name)
@@ -382,12 +403,21 @@ class Session:
         self.channel.abort()
 
     def eof(self) -> None:
-        """The client has sent its last byte: what it sent is still carried out (C62)."""
-        self.close(Reason.CLIENT_GONE)
+        """The client has sent its last byte: what it sent is still carried out and answered (C61, C62)."""
+        self.ended = True
+        if self._parked is None:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Nothing more will come: closes once everything is answered."""
+        if self.channel.reason is not None:
+            self.close(self.channel.reason)
+        elif not self.closed and not self.leaving:
+            self.leave([], lambda: self._left(Reason.CLIENT_GONE))
 
     def lost(self) -> None:
         """The connection is over. Called exactly once by the channel."""
-        self._end(Reason.CLIENT_GONE, "")
+        self._end(self.channel.reason or Reason.CLIENT_GONE, "")
         self.edge.forget(self)
 
     def _end(self, reason: Reason, detail: str) -> None:
