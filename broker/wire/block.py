@@ -168,7 +168,7 @@ def _general(command: str, rest: bytes, version: Version) -> Block:
     raw_values: dict[str, bytes] = {}
     lines: list[bytes] = []
     for line in rest.split(b"\n"):
-        if not line or (line == b"\r" and version is Version.V12):
+        if not line or (line == b"\r" and (handshake or version is Version.V12)):
             break
         raw_name, raw_value = _cut(line, version, handshake)
         try:

@@ -382,8 +382,13 @@ class Connection:
         if self._stream == UNTIL_NUL:
             nul = data.find(b"\0", pos)
             stop = nul if nul >= 0 else end
+            room = self._limit - self._streamed
+            if stop - pos > room:
+                # What fits is handed out first, as it would be had it come octet by octet.
+                if room > 0:
+                    intake.event(BodyData(data[pos : pos + room]))
+                self._check_size(self._streamed + stop - pos, None)
             self._streamed += stop - pos
-            self._check_size(self._streamed, None)
         else:
             stop = min(pos + self._stream, end)
             self._stream -= stop - pos

@@ -130,7 +130,7 @@ class SendReader:
         if at >= 0:
             end = raw.index(b"\n", at + 9)
             receipt = raw[at + 9 : end]
-            if b"\\" in receipt or b"\r" in receipt or b"\0" in receipt or b":" in receipt or not receipt.isascii():
+            if b"\\" in receipt or b"\r" in receipt or b"\0" in receipt or not receipt.isascii():
                 return None
             rest = raw[:at] + raw[end:]
             known = self._table.whole.get(rest)

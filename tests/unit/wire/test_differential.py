@@ -1,0 +1,137 @@
+"""The fast paths give what a naive reader gives, however the octets are cut and whatever was read before."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from broker.wire.memo import Memo
+
+from .cutting import V10, V11, V12, cuts, feed, logged_in
+from .reference import reference
+
+NAMES = ["destination", "x", "seq", "persistent", "receipt", "content-length", "message-id", "subscription", "id"]
+NAMES += ["transaction", "ack", "x\\c", "é", "\\", "a b", ""]
+VALUES = ["/queue/a", "/queue/b", "1", "2", "33", "3", "0", "", "a:b", "a\\cb", "\\\\", "\\n", "\\r", "\\t", "\\", "é"]
+VALUES += [" pad ", "r\r", "true", "auto", "client", "+3", "1_0"]
+BODIES = [b"", b"abc", b"xyz", b"a\0b", b"\n\n", b"SEND\ndestination:/queue/a\ncontent-length:3\n\nabc"]
+TYPICAL = [b"SEND\ndestination:/queue/a\ncontent-length:3\n\nabc\0", b"SEND\ndestination:/queue/a\n\nabc\0"]
+TYPICAL += [b"ACK\nid:1\n\n\0", b"ACK\nsubscription:s\nmessage-id:7\n\n\0", b"ACK\nmessage-id:7\nsubscription:s\n\n\0"]
+
+
+@st.composite
+def frames(draw):
+    """A frame that is mostly right."""
+    kind = draw(st.integers(0, 9))
+    if kind < 3:
+        return draw(st.sampled_from(TYPICAL))
+    body = draw(st.sampled_from(BODIES))
+    eol = b"\r\n" if kind == 9 else b"\n"
+    if kind < 8:
+        number = draw(st.integers(0, 50))
+        lines = [b"destination:/queue/%d" % (number % 2), b"seq:%d" % number, b"c:d", b"receipt:r%d" % number]
+        lines = [line for line in lines if draw(st.booleans())]
+        if draw(st.booleans()) or b"\0" in body:
+            lines.append(b"content-length:%d" % len(body))
+        command = b"SEND"
+    else:
+        pair = st.tuples(st.sampled_from(NAMES), st.sampled_from(VALUES))
+        lines = [f"{name}:{value}".encode() for name, value in draw(st.lists(pair, max_size=4))]
+        commands = [b"SEND", b"ACK", b"NACK", b"SUBSCRIBE", b"UNSUBSCRIBE", b"BEGIN", b"DISCONNECT", b"FOO", b"CONNECT"]
+        command = draw(st.sampled_from(commands))
+        body = draw(st.sampled_from([b"", body]))
+    gap = draw(st.sampled_from([b"", b"", b"\n", b"\r\n", b"\n\n"]))
+    return eol.join([command, *lines, b"", b""]) + body + b"\0" + gap
+
+
+streams = st.lists(
+    st.one_of(frames(), frames().flatmap(lambda f: st.integers(2, 30).map(lambda n: f * n))), max_size=12
+)
+
+
+def shorten(flat):
+    return [entry[:2] if entry[0] == "VIOLATION" else entry for entry in flat]
+
+
+def agree(data, version, memo):
+    expected = reference(data, version)
+    assert shorten(feed(logged_in(version, memo=memo), [data])) == expected
+    whole = feed(logged_in(version), [data])
+    assert shorten(whole) == expected
+    assert feed(logged_in(version, memo=memo), cuts(data, len(data))) == whole
+    if len(data) < 600:
+        assert feed(logged_in(version, memo=memo), [data[i : i + 1] for i in range(len(data))]) == whole
+
+
+@pytest.mark.parametrize("version", [V10, V11, V12])
+def test_generated_streams(version):
+    memo = Memo(16)
+
+    @settings(max_examples=120, deadline=None, derandomize=True)
+    @given(streams.map(b"".join))
+    @example(TYPICAL[0] * 40 + b"SEND\ndestination:/queue/a\ncontent-length:3\n\nabcd" + TYPICAL[0] * 3)
+    @example(b"SEND\ndestination:a\ncontent-length:1\n\n\0\0" * 5)
+    def run(data):
+        agree(data, version, memo)
+
+    run()
+
+
+def like_frames(rng):
+    """Frames that differ from each other the way producers' frames do."""
+    body = rng.choice([b"abc", b"a\0c", b"longer body", b""])
+    fixed = rng.choice([b"", b"t:x\n", b"persistent:true\n"])
+    vary = rng.choice(
+        ["receipt", "seq", "both", "size", "destination", "nothing", "name", "odd", "odd receipt", "odd seq", "twice"]
+    )
+    out = []
+    for n in range(rng.randrange(2, 60)):
+        value = rng.choice([b"%d" % n, b"x" * (n % 40), b"a:b", b"\\c", b"\\q", b"", b"\xc3\xa9", b" s ", b"\xff"])
+        value = value if vary.startswith("odd") and rng.random() < 0.2 else b"%d" % (n * 7)
+        text = body * (n % 3) if vary == "size" else body
+        lines = [b"destination:/queue/%b\n" % (value if vary == "destination" else b"a"), fixed]
+        lines += [b"seq:%b\n" % value] if vary in ("seq", "both", "odd", "odd seq") else []
+        lines += [b"n%b:1\n" % value] if vary == "name" else []
+        if vary in ("receipt", "both", "odd", "odd receipt") and rng.random() < 0.9:
+            lines.append(b"receipt:%b\n" % value)
+        if vary == "twice" and rng.random() < 0.2:
+            lines.append(b"destination:other\n")
+        lines += [b"content-length:%d\n" % len(text)] if b"\0" in text or fixed or rng.random() < 0.95 else []
+        out.append(b"SEND\n%b\n%b\0%b" % (b"".join(lines), text, b"\n" if n % 11 == 0 else b""))
+    return b"".join(out)
+
+
+@pytest.mark.parametrize("version", [V10, V11, V12])
+def test_like_frames_of_producers(version):
+    """Long stretches, so that every fast path is entered, left and entered again."""
+    rng = random.Random(12)
+    memo = Memo(32)
+    for _ in range(150):
+        data = bytearray(b"".join(like_frames(rng) for _ in range(rng.randrange(1, 4))))
+        if rng.random() < 0.4:
+            data[rng.randrange(len(data))] = rng.choice(b"\0\n\r:\\x\xff")
+        agree(bytes(data), version, memo)
+
+
+@pytest.mark.parametrize("version", [V10, V11, V12])
+def test_acks(version):
+    rng = random.Random(7)
+    names = ["id", "message-id", "subscription", "receipt"]
+    for _ in range(150):
+        out = []
+        for n in range(rng.randrange(1, 30)):
+            odd = (
+                rng.choice([b"\\c", b"\\q", b"\r", b"\xff", b"a:b", b" 1", b"", b"\n"])
+                if rng.random() < 0.01
+                else b"%d" % n
+            )
+            use = (
+                ["id"] if version is V12 else rng.sample(["message-id", "subscription"], rng.choice([1, 2, 2, 2, 2, 2]))
+            )
+            use = use + ["receipt"] * (rng.random() < 0.3) + rng.sample(names, 1) * (rng.random() < 0.03)
+            lines = b"".join(b"%b:%b\n" % (name.encode(), odd) for name in use)
+            out.append(b"ACK\n%b\n\0%b" % (lines, b"\n" * (rng.random() < 0.1)))
+        agree(b"".join(out), version, None)
