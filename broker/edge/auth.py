@@ -152,8 +152,13 @@ class FileAuthenticator:
             # A task of its own: the connection that asked first may go while others wait for the answer.
             check = asyncio.ensure_future(self._verify(digest, self._users, login, passcode))
             self._checks[digest] = check
-            check.add_done_callback(lambda _: self._checks.pop(digest, None))
+            check.add_done_callback(lambda done: self._checked(digest, done))
         return await asyncio.shield(check)
+
+    def _checked(self, digest: bytes, check: asyncio.Future[Principal | None]) -> None:
+        # After a change of the users file there may be a newer one in its place.
+        if self._checks.get(digest) is check:
+            del self._checks[digest]
 
     async def _verify(self, digest: bytes, users: dict[str, User], login: str, passcode: str) -> Principal | None:
         user = users.get(login)

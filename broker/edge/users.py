@@ -18,7 +18,7 @@ from typing import Any
 
 from broker.core.errors import ConfigError
 from broker.seams.entropy import token
-from broker.seams.files import OsFiles, read_whole
+from broker.seams.files import File, OsFiles, read_whole
 
 TIME_COST, MEMORY_KIB, PARALLELISM = 2, 19 * 1024, 1
 """OWASP's argon2id minimum: about 40 ms and 19 MiB per check, so that guessing is dear and logging in is not."""
@@ -87,27 +87,35 @@ def save_users(path: str, users: Mapping[str, User]) -> None:
         files.mkdir(folder)
         file = files.open(new, create=True)  # mode 0600
         try:
-            done = 0
-            while done < len(data):
-                done += file.pwrite(data[done:], done)
-            file.sync()
+            _write(file, data)
+            files.rename(new, path)
         except BaseException:
             files.remove(new)
             raise
         finally:
             file.close()
-        files.rename(new, path)
         files.sync_dir(folder)
     except OSError as error:
         raise ConfigError(f"Cannot write the users file {path}: {error.strerror}.") from error
 
 
+def _write(file: File, data: bytes) -> None:
+    done = 0
+    while done < len(data):
+        done += file.pwrite(data[done:], done)
+    file.sync()
+
+
 def _table(user: User) -> str:
-    # A JSON string is a TOML basic string, except that JSON leaves DEL bare; names cannot hold it (check_name).
-    lines = [f"[users.{json.dumps(user.name)}]", f"hash = {json.dumps(user.hash)}"]
+    lines = [f"[users.{_text(user.name)}]", f"hash = {_text(user.hash)}"]
     if user.groups:
-        lines.append(f"groups = {json.dumps(list(user.groups))}")
+        lines.append(f"groups = [{', '.join(map(_text, user.groups))}]")
     return "\n".join(lines) + "\n"
+
+
+def _text(value: str) -> str:
+    """A TOML basic string: JSON's, but DEL is escaped as well, and nothing beyond ASCII is (no surrogate pairs)."""
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def check_name(name: str) -> None:

@@ -1,0 +1,245 @@
+"""Logins: right, wrong, remembered, reloaded, penalised. argon2 itself is replaced where only counts matter."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from broker.config.settings import EdgeSettings, Settings
+from broker.core.errors import Code, ConfigError, RefusedError
+from broker.edge import auth
+from broker.edge.auth import ANONYMOUS, NOBODY, FileAuthenticator, OpenAuthenticator, Principal, make_authenticator
+from broker.edge.users import User, add_user, save_users
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def wall_ms(self) -> int:
+        return 0
+
+
+class Checks:
+    """Stands in for argon2: the "hash" of p is "$argon2id$p". Counts."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str]] = []
+
+    def __call__(self, hash: str, passcode: str) -> bool:
+        self.seen.append((hash, passcode))
+        return hash == "$argon2id$" + passcode
+
+
+class World:
+    def __init__(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock = Clock()
+        self.checks = Checks()
+        self.slept: list[float] = []
+        self.path = str(path)
+        self.write(ada="right", bob="b")
+        monkeypatch.setattr(auth, "verify", self.checks)
+        self.auth = FileAuthenticator(self.path, self.clock, self.sleep)
+
+    def write(self, **passcodes: str) -> None:
+        save_users(self.path, {n: User(n, f"$argon2id${p}", (f"{n}s",)) for n, p in passcodes.items()})
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        await asyncio.sleep(0)
+
+    async def login(self, login: str | None, passcode: str | None, peer: str = "10.0.0.1:5000") -> Principal | str:
+        try:
+            return await self.auth.authenticate(login, passcode, SimpleNamespace(id=1, peer=peer))
+        except RefusedError as refused:
+            assert refused.code is Code.LOGIN_FAILED
+            return refused.detail
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    world = World(tmp_path / "users.toml", monkeypatch)
+    yield world
+    world.auth.close()
+
+
+async def test_the_right_passcode_is_checked_once_and_remembered(world: World) -> None:
+    assert world.auth.try_now("ada", "right") is None
+    assert await world.login("ada", "right") == Principal("ada", ("adas",))
+    assert world.auth.try_now("ada", "right") == Principal("ada", ("adas",))
+    assert await world.login("ada", "right") == Principal("ada", ("adas",))
+    assert len(world.checks.seen) == 1
+    for login, passcode in (("ada", "righ"), ("adar", "ight"), ("bob", "right"), (None, "right"), ("ada", None)):
+        assert world.auth.try_now(login, passcode) is None
+
+
+async def test_all_refusals_look_alike_and_cost_a_check(world: World) -> None:
+    answers = [await world.login("ada", "wrong"), await world.login("nobody", "wrong")]
+    assert world.checks.seen == [("$argon2id$right", "wrong"), (NOBODY, "wrong")]
+    answers += [await world.login(None, None, "10.0.0.2:1"), await world.login("ada", None, "10.0.0.2:1")]
+    assert set(answers) == {auth.REFUSAL}
+
+
+async def test_a_user_named_like_nobody_cannot_log_in_with_the_decoy(world: World) -> None:
+    world.checks = lambda hash, passcode: True
+    auth.verify = world.checks
+    assert await world.login("nobody", "anything") == auth.REFUSAL
+
+
+async def test_many_connections_of_one_user_share_a_check(world: World) -> None:
+    answers = await asyncio.gather(*(world.login("ada", "right", f"10.0.0.{i}:1") for i in range(50)))
+    assert answers == [Principal("ada", ("adas",))] * 50
+    assert len(world.checks.seen) == 1
+
+
+async def test_the_first_to_ask_may_go_while_others_wait(world: World) -> None:
+    first = asyncio.ensure_future(world.login("ada", "right"))
+    second = asyncio.ensure_future(world.login("ada", "right"))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert await second == Principal("ada", ("adas",))
+
+
+async def test_a_changed_file_counts_within_a_second_also_for_remembered_passcodes(world: World) -> None:
+    await world.login("ada", "right")
+    world.write(ada="changed")
+    assert world.auth.try_now("ada", "right") is not None  # looked at less than a second ago
+    world.clock.now += 1.1
+    assert world.auth.try_now("ada", "right") is None
+    assert await world.login("ada", "right") == auth.REFUSAL
+    assert await world.login("ada", "changed") == Principal("ada", ("adas",))
+    assert await world.login("bob", "b") == auth.REFUSAL
+
+
+async def test_a_broken_or_missing_file_changes_nothing_and_is_logged_once(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.login("ada", "right")
+    for breakage in (lambda: Path(world.path).write_text("nonsense ["), lambda: Path(world.path).unlink()):
+        caplog.clear()
+        breakage()
+        for _ in range(3):
+            world.clock.now += 1.1
+            assert world.auth.try_now("ada", "right") is not None
+        assert len(caplog.records) == 1
+        assert await world.login("bob", "b") == Principal("bob", ("bobs",))
+    world.write(bob="b")
+    world.clock.now += 1.1
+    assert world.auth.try_now("ada", "right") is None
+
+
+async def test_repeated_failures_wait_longer_and_longer_by_address(world: World) -> None:
+    for _ in range(9):
+        assert await world.login("ada", "wrong") == auth.REFUSAL
+    assert world.slept == [0.5, 1, 2, 4, 5, 5]
+    await world.login("bob", "b", "10.9.9.9:1")
+    assert len(world.slept) == 6  # other addresses do not wait
+    assert await world.login("ada", "right") == Principal("ada", ("adas",))
+    await world.login("ada", "wrong")
+    assert len(world.slept) == 7  # a success forgives
+    assert world.auth.try_now("ada", "right") is not None
+
+
+async def test_failures_are_forgotten_in_time(world: World) -> None:
+    for _ in range(3):
+        await world.login("ada", "wrong")
+    world.clock.now += auth.FORGET_S + 1
+    await world.login("ada", "wrong")
+    assert world.slept == []
+
+
+async def test_a_penalised_address_gets_one_login_at_a_time(world: World) -> None:
+    for _ in range(3):
+        await world.login("ada", "wrong")
+    before = len(world.checks.seen)
+    answers = await asyncio.gather(*(world.login("ada", f"guess {i}") for i in range(100)))
+    assert answers.count(auth.BUSY) == 99
+    assert len(world.checks.seen) == before + 1
+
+
+async def test_a_flood_of_different_passcodes_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auth, "MAX_WAITING", 10)
+    answers = await asyncio.gather(*(world.login("ada", f"guess {i}", f"10.0.0.{i}:1") for i in range(50)))
+    assert (answers.count(auth.BUSY), len(world.checks.seen)) == (40, 10)
+
+
+async def test_memory_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auth, "MAX_REMEMBERED", 1)
+    monkeypatch.setattr(auth, "MAX_ADDRESSES", 5)
+    await world.login("ada", "right")
+    await world.login("bob", "b")
+    assert (world.auth.try_now("ada", "right"), world.auth.try_now("bob", "b")) == (None, Principal("bob", ("bobs",)))
+    for i in range(20):
+        await world.login("ada", "wrong", f"10.0.0.{i}:1")
+    assert len(world.auth._penalties._failures) == 5
+
+
+async def test_passcodes_are_not_in_logs_errors_or_memory_by_name(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    await world.login("ada", "right")
+    with pytest.raises(RefusedError) as refused:
+        await world.auth.authenticate("ada", "hunter2", SimpleNamespace(id=1, peer="10.0.0.1:1"))
+    assert "hunter2" not in caplog.text + str(refused.value) + repr(vars(world.auth))
+    assert "'right'" not in repr(vars(world.auth))
+
+
+async def test_with_real_argon2(tmp_path: Path) -> None:
+    path = str(tmp_path / "users.toml")
+    add_user(path, "ada", "s3cret")
+    real = FileAuthenticator(path, Clock())
+    channel = SimpleNamespace(id=1, peer="10.0.0.1:1")
+    assert (await real.authenticate("ada", "s3cret", channel)).name == "ada"
+    for login in ("ada", "eve"):
+        with pytest.raises(RefusedError):
+            await real.authenticate(login, "other", channel)
+    real.close()
+
+
+def test_the_decoy_costs_what_a_real_hash_costs() -> None:
+    import argon2
+
+    ours = argon2.extract_parameters(auth.NOBODY)
+    assert (ours.time_cost, ours.memory_cost, ours.parallelism) == (2, 19456, 1)
+    assert not auth.verify(NOBODY, "x")
+    assert not auth.verify("$argon2id$broken", "x")
+
+
+async def test_without_users_everyone_is_anonymous() -> None:
+    nobody = OpenAuthenticator()
+    assert nobody.try_now(None, None) == nobody.try_now("ada", "x") == ANONYMOUS
+    assert await nobody.authenticate("ada", None, SimpleNamespace()) == ANONYMOUS
+
+
+def settings(tmp_path: Path, **edge: str) -> Settings:
+    return replace(Settings(), data=str(tmp_path), edge=replace(EdgeSettings(), **edge))
+
+
+def test_the_users_file_of_the_data_folder_is_used_when_it_is_there(tmp_path: Path) -> None:
+    assert not make_authenticator(settings(tmp_path)).has_users
+    save_users(str(tmp_path / "users.toml"), {})
+    users = make_authenticator(settings(tmp_path))
+    assert users.has_users  # also an empty one: removing the last user must not open the door
+    users.close()
+
+
+def test_a_named_users_file_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"missing\.toml"):
+        make_authenticator(settings(tmp_path, users_file=str(tmp_path / "missing.toml")))
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "broker.example"])
+def test_without_users_only_this_machine_may_connect(tmp_path: Path, host: str) -> None:
+    with pytest.raises(ConfigError, match="stampede user add"):
+        make_authenticator(settings(tmp_path, host=host))
+    for local in ("127.0.0.1", "::1", "localhost", ""):
+        assert not make_authenticator(settings(tmp_path, host=local)).has_users

@@ -1,0 +1,111 @@
+"""The users file: what is added can log in, what is broken is named, and hashes stay out of sight."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from broker.core.errors import ConfigError
+from broker.edge import users
+from broker.edge.auth import verify
+from broker.edge.users import User, add_user, list_users, load_users, remove_user, save_users
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "folder" / "users.toml")
+
+
+def test_added_users_are_listed_and_their_passcodes_verify(path: str) -> None:
+    assert list_users(path) == []
+    add_user(path, "zoë", "grün 🙂")
+    add_user(path, "ada", "secret")
+    assert list_users(path) == ["ada", "zoë"]
+    loaded = load_users(path)
+    assert verify(loaded["zoë"].hash, "grün 🙂")
+    assert not verify(loaded["zoë"].hash, "grün")
+    assert loaded["ada"].hash.startswith("$argon2id$v=19$m=19456,t=2,p=1$")
+    remove_user(path, "zoë")
+    assert list_users(path) == ["ada"]
+
+
+def test_only_the_owner_can_read_the_file_and_nothing_else_is_left(path: str) -> None:
+    add_user(path, "ada", "secret")
+    os.chmod(path, 0o644)
+    add_user(path, "bob", "secret")
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
+    assert os.listdir(os.path.dirname(path)) == ["users.toml"]
+    assert "secret" not in Path(path).read_text()
+
+
+def test_a_new_passcode_keeps_the_groups(path: str) -> None:
+    save_users(path, {"ada": User("ada", users.hash_passcode("old"), ("admins",))})
+    add_user(path, "ada", "new")
+    ada = load_users(path)["ada"]
+    assert verify(ada.hash, "new")
+    assert not verify(ada.hash, "old")
+    assert ada.groups == ("admins",)
+
+
+@pytest.mark.parametrize("name", ['quo"te', "back\\slash", "a.b", "[x]", "é", "🙂", "sp ace", "a=b#c"])
+def test_names_and_groups_survive_the_file(path: str, name: str) -> None:
+    save_users(path, {name: User(name, "$argon2id$x", (name, "de\x7fl", "\n"))})
+    loaded = load_users(path)[name]
+    assert (loaded.name, loaded.hash, loaded.groups) == (name, "$argon2id$x", (name, "de\x7fl", "\n"))
+
+
+@pytest.mark.parametrize("name", ["", " ada", "ada ", "a\nb", "a\0b", "a" * 129])
+def test_names_that_would_mislead_are_refused(path: str, name: str) -> None:
+    with pytest.raises(ConfigError, match="printable"):
+        add_user(path, name, "secret")
+    assert not os.path.exists(path)
+
+
+def test_an_empty_passcode_and_an_unknown_user_are_refused(path: str) -> None:
+    with pytest.raises(ConfigError, match="empty"):
+        add_user(path, "ada", "")
+    with pytest.raises(ConfigError, match="no user 'ada'"):
+        remove_user(path, "ada")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("users = [", "not valid TOML"),
+        ("x = 1", "tables only"),
+        ("users = 1", "tables only"),
+        ("[users]\nada = 1", "'ada' has no hash"),
+        ("[users.ada]", "stampede user add ada"),
+        ('[users.ada]\nhash = "topsecret"', "not argon2id"),
+        ('[users.ada]\nhash = "$argon2id$x"\ngroups = "g"', "list of texts"),
+        ('[users.ada]\nhash = "$argon2id$x"\nadmin = true', "unknown entry 'admin'"),
+    ],
+)
+def test_a_broken_file_is_explained_without_showing_hashes(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "users.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=says) as refused:
+        load_users(str(path))
+    assert "topsecret" not in str(refused.value)
+
+
+def test_a_file_that_cannot_be_written_is_named_and_the_old_one_stays(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_user(path, "ada", "secret")
+
+    def full(self: object, data: bytes, offset: int) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("broker.seams.files.OsFile.pwrite", full)
+    with pytest.raises(ConfigError, match=r"Cannot write .*users\.toml: No space"):
+        add_user(path, "bob", "secret")
+    assert list_users(path) == ["ada"]
+    assert os.listdir(os.path.dirname(path)) == ["users.toml"]
+
+
+def test_a_user_never_shows_the_hash() -> None:
+    assert "argon2" not in repr(User("ada", "$argon2id$secret", ("g",)))
