@@ -161,7 +161,7 @@ def _address_setting(addresses: dict[str, dict[str, Any]], name: str, raw: Any, 
     words = pattern.split(".")
     if "#" in words[:-1] or any(mark in word and word != mark for word in words for mark in "*#"):
         raise ConfigError(
-            f"{name} ({where}): in a pattern, `*` and `#` stand for whole words, and `#` comes last: orders.*.new, orders.#"
+            f"{name} ({where}): in a pattern, `*` and `#` stand for whole words and `#` comes last, as in orders.#"
         )
     known = address_leaves()
     if last not in known:
