@@ -21,7 +21,6 @@ def acks(session: Session, event: Acks) -> None:
     """Adds one Settle per stretch of ids with the same handle."""
     ids = event.ids
     start, total = 0, len(ids)
-    seq = session.answers.ask(event.receipts) if event.receipts else 0
     while start < total:
         handle, _, _ = ids[start].rpartition(b"-")
         sub = session.handles.get(handle)
@@ -37,8 +36,9 @@ def acks(session: Session, event: Acks) -> None:
             numbers = [int(id[skip:]) for id in ids[start:end]]
         except ValueError:
             raise _unknown(ids[start]) from None
-        last = end == total
-        session.batch.append(Settle(sub.slot, session.id, seq if last else 0, sub.consumer, numbers))
+        # Asked last: a number that no command carries would never be answered.
+        seq = session.answers.ask(event.receipts) if event.receipts and end == total else 0
+        session.batch.append(Settle(sub.slot, session.id, seq, sub.consumer, numbers))
         start = end
 
 

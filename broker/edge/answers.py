@@ -35,13 +35,6 @@ class Answers:
         """The latest request `seq` has grown by frames with these receipts."""
         self._open[seq][0].extend(receipts)
 
-    def replace(self, seq: int, then: Then) -> bool:
-        """Request `seq` failed: no receipts, but `then`, when its turn comes. False when it is not open."""
-        if seq not in self._open:
-            return False
-        self._open[seq] = ([], then)
-        return True
-
     @property
     def quiet(self) -> bool:
         """Nothing is open."""
@@ -67,11 +60,11 @@ class Answers:
         return entry[0][0] if entry and entry[0] else None
 
     def instead(self, seq: int, then: Then) -> None:
-        """Request `seq` failed: its turn calls `then` in place of its receipts, and nothing behind it is answered.
-
-        Tell it by done(seq) as any other."""
-        self._open[seq] = ([], then)
-        self._end = min(self._end, seq)
+        """Request `seq` failed: when its turn comes, `then` is called in place of its receipts, and nothing behind
+        it is answered any more. Its turn is told by done(seq), as ever. No error when it is not open."""
+        if seq in self._open:
+            self._open[seq] = ([], then)
+            self._end = min(self._end, seq)
 
     def done(self, seq: int) -> tuple[list[bytes], list[Then]]:
         """Request `seq` is answered. Returns what may be told now: receipt ids and callbacks, in order."""

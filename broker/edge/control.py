@@ -60,14 +60,15 @@ def subscribe(session: Session, frame: Frame) -> None:
         session.edge.handle(consumer), settings.consumer_room_bytes, session.raw(headers["destination"]),
     )  # fmt: skip
     messages, nbytes = _window(session, headers, ack)
+    browse = yes(headers, "browser")
+    priority = whole_number(headers, "consumer-priority", -(1 << 31), (1 << 31) - 1) or 0
     session.add_subscription(key, sub)
     session.batch.append(
         Subscribe(
             slot, session.id, session.ask(frame.receipt), consumer, target.address, routing, ack,
             queue=queue, durable=durable is not None, selector=headers.get("selector"),
             credit_messages=messages, credit_bytes=nbytes, room=settings.consumer_room_bytes,
-            overhead=sub.overhead, browse=yes(headers, "browser"),
-            priority=whole_number(headers, "consumer-priority", -(1 << 31), (1 << 31) - 1) or 0,
+            overhead=sub.overhead, browse=browse, priority=priority,
         )
     )  # fmt: skip
 

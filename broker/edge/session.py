@@ -241,14 +241,16 @@ class Session:
         self.close(reason)
 
     def refused(self, seq: int, code: Code, detail: str) -> None:
-        """The owner did not carry out request `seq`: its turn to be answered is the ERROR's."""
+        """The owner did not carry out request `seq`: its turn to be answered is the ERROR's, also when DISCONNECT
+        came behind it. A request that nobody waits for (seq 0) has no turn."""
+        if self.closed:
+            return
         if not seq:
-            self.fail(code, detail)
+            self.fail(code, detail, at_once=self.leaving)
             return
         receipt = self.answers.first_receipt(seq)
-        if self.closed or self.leaving or not self.answers.replace(seq, partial(self._fail, code, detail, receipt)):
-            return
         self.leaving = True
+        self.answers.instead(seq, partial(self._fail, code, detail, receipt))
         self.done(seq)
 
     # ── out ────────────────────────────────────────────────────────────────────────────────────────
@@ -370,7 +372,7 @@ class Session:
     def fail(self, code: Code, detail: str, receipt: bytes | None = None, at_once: bool = False) -> None:
         """One ERROR frame, then the end (C37, C63). What was asked before is answered first, unless `at_once`:
         then nobody is left to answer."""
-        if self.closed or self.leaving:
+        if self.closed or (self.leaving and not at_once):
             return
         self.leaving = True
         self._submit()

@@ -50,3 +50,16 @@ def test_receipts_of_frames_that_joined_a_request():
     assert answers.first_receipt(seq) == b"a"
     assert answers.done(seq) == ([b"a", b"b"], [])
     assert answers.first_receipt(seq) is None
+
+
+def test_what_failed_takes_its_turn_and_ends_the_answers():
+    answers, told = Answers(), []
+    first, failed, later = answers.ask([b"a"]), answers.ask([b"b"]), answers.ask([b"c"])
+    assert answers.done(later) == ([], [])
+    answers.instead(failed, lambda: told.append("error"))
+    assert answers.done(failed) == ([], [])
+    ids, thens = answers.done(first)
+    assert ids == [b"a"] and len(thens) == 1
+    thens[0]()
+    assert told == ["error"]
+    assert answers.done(answers.ask([b"d"])) == ([], [])
