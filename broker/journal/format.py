@@ -143,6 +143,18 @@ def find_batch(data: bytes, offset: int, segment: int, seed: int) -> tuple[int, 
     return None
 
 
+_ZEROES: Final = bytes(1 << 16)
+
+
+def used_bytes(data: bytes) -> int:
+    """Where the zeroes at the end begin. Looks at pieces, so a segment is not copied."""
+    end = len(data)
+    while end >= len(_ZEROES) and data[end - len(_ZEROES) : end] == _ZEROES:
+        end -= len(_ZEROES)
+    start = max(0, end - len(_ZEROES))
+    return start + len(data[start:end].rstrip(b"\0"))
+
+
 def bad_record(data: bytes, offset: int, end: int, count: int, checksum: Checksum) -> int:
     """Offset of the first bad record of `count` between offset and end; -1 = all are good and fill the space."""
     unpack, head = PREFIX.unpack_from, RECORD.size

@@ -49,7 +49,7 @@ class Segment:
         self.number = number
         self.data = data
         self.checksum = f.CHECKSUMS[algorithm]
-        self.used = len(data.rstrip(b"\0"))
+        self.used = f.used_bytes(data)
         self.batches: list[tuple[int, int, int, int]] = []
         self.bad: list[tuple[int, str]] = []
         self.tail = f.SEGMENT_BYTES

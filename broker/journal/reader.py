@@ -1,7 +1,7 @@
 """Reading runs back by position (pages of queues larger than memory). Thread-safe.
 
-Rule: what does not check is never returned (CorruptJournal). A position is looked up and its file pinned in
-one step, so compaction can move runs and remove files at any time. Must not know queues.
+Rule: what does not check is never returned (CorruptJournal). Compaction may move runs and remove files at any
+time: a position whose segment has gone is looked up again. Must not know queues.
 """
 
 from __future__ import annotations
@@ -27,33 +27,37 @@ class Moved:
 
     def __init__(self) -> None:
         self._to: dict[int, tuple[int, ...]] = {}
-        self._origin: dict[int, int] = {}
+        self._from: dict[int, tuple[int, int]] = {}
+        """place of a copy → (position it is known by, place it was copied from)"""
         self._by_segment: dict[int, list[int]] = {}
 
     def resolve(self, position: int, durable: int) -> tuple[int, ...]:
-        """The places to read for `position`. Copies count once they are durable; until then the original does."""
+        """The places to read for `position`. A copy counts once it is durable; until then what it is a copy of."""
         to = self._to.get(position)
-        return to if to is not None and all(p < durable for p in to) else (position,)
+        if to is None:
+            return (position,)
+        return tuple(dict.fromkeys(p if p < durable else self._from[p][1] for p in to))
 
     def add(self, old: int, new: list[int]) -> None:
         """The run at `old` has been copied to `new`."""
-        key = self._origin.pop(old, old)
+        key = self._from[old][0] if old in self._from else old
         others = tuple(p for p in self._to.get(key, ()) if p != old)
         self._to[key] = others + tuple(new)
         for position in new:
-            self._origin[position] = key
+            self._from[position] = (key, old)
             self._by_segment.setdefault(position >> 32, []).append(position)
 
     def forget(self, segment: int) -> None:
-        """Every run in the segment is dead."""
+        """The segment is gone: what lived in it has been copied on."""
         for position in self._by_segment.pop(segment, ()):
-            key = self._origin.pop(position, 0)
-            if key:
-                rest = tuple(p for p in self._to[key] if p != position)
-                if rest:
-                    self._to[key] = rest
-                else:
-                    del self._to[key]
+            key, _ = self._from.pop(position)
+            if key not in self._to:
+                continue
+            rest = tuple(p for p in self._to[key] if p != position)
+            if rest:
+                self._to[key] = rest
+            else:
+                del self._to[key]
 
     def __len__(self) -> int:
         return len(self._to)
@@ -74,19 +78,29 @@ class Reader:
         runs: list[Run] = []
         total = 0
         for position in positions:
-            for place in self._places(position):
-                if place >= self._store.durable:
-                    return runs
-                item = chunk.run(place)
-                if item is None:
-                    continue
-                total += item.nbytes
-                enough = total > budget or chunk.bytes_read > _AMPLIFICATION * budget
-                if enough and runs and runs[0].position != position:
-                    return [r for r in runs if r.position != position]
-                item.position = position
-                runs.append(item)
+            parts = self._parts(chunk, position)
+            if parts is None:
+                break
+            total += sum(run.nbytes for run in parts)
+            if runs and (total > budget or chunk.bytes_read > _AMPLIFICATION * budget):
+                break
+            runs += parts
         return runs
+
+    def _parts(self, chunk: _Chunk, position: int) -> list[Run] | None:
+        """The run at `position`, wherever it is now; None if it is not durable yet; [] if nothing of it lives."""
+        places = self._places(position)
+        while True:
+            if max(places) >= self._store.durable:
+                return None
+            found = [chunk.run(place) for place in places]
+            parts = [run for run in found if run is not None]
+            if len(parts) == len(found) or (again := self._places(position)) == places:
+                break
+            places = again  # it was moved, and its segment freed, between looking up and reading
+        for run in parts:
+            run.position = position
+        return parts
 
     def _places(self, position: int) -> tuple[int, ...]:
         with self._store.lock:

@@ -157,7 +157,7 @@ class Scan:
         unused: list[int] = []
         for number in numbers:
             data = self._store.load(number)
-            used = len(data.rstrip(b"\0"))
+            used = f.used_bytes(data)
             if self.torn is not None and used > f.SEGMENT_BYTES:
                 raise self._corrupt(self.torn[0], self.torn[1])
             book = self._books.open_segment(number, len(data))
@@ -217,20 +217,42 @@ class Scan:
         return offset, offset
 
     def _take(self, book: SegmentBook, data: bytes, start: int, end: int) -> None:
-        lsns = self._appender.lsns
-        unpack, head, run = f.RECORD.unpack_from, f.RECORD.size, f.RUN
-        kind = 0
+        """The records of a good batch. Plain runs that follow one another in a queue are booked as one."""
+        lsns, tops = self._appender.lsns, self._tops
+        unpack, brief, one = f.RECORD.unpack_from, f.RUN_BRIEF.unpack_from, f.QUEUE.unpack_from
+        head, fixed = f.RECORD.size, f.RUN_FIXED.size
+        kind = first = count = nbytes = 0
+        where = None
         while start < end:
             _, length, kind, flags, slot, _, lsn = unpack(data, start)
             start += head
-            if kind == run:
-                self._take_run(book, data, start, length, flags, slot)
+            if kind == f.RUN:
                 lsns[slot] = lsn + 1
+                low, more, queues, run_flags = brief(data, start)
+                if flags <= f.DISPATCHED and queues == 1 and not run_flags & TRANSIENT and low > tops.get(slot, 0):
+                    tops[slot] = low + more - 1
+                    here = (slot, one(data, start + fixed)[0])
+                    if low == first + count and here == where:
+                        count += more
+                        nbytes += length
+                    else:
+                        if where is not None:
+                            self._books.run(book, where[0], range(first, first + count), where[1:], nbytes)
+                        where, first, count, nbytes = here, low, more, length
+                    start += length
+                    continue
+            if where is not None:
+                self._books.run(book, where[0], range(first, first + count), where[1:], nbytes)
+                where = None
+            if kind == f.RUN:
+                self._take_run(book, data, start, length, flags, slot)
             elif kind == f.GROUP:
                 continue  # its members follow as if they stood alone
             else:
                 self._take_other(book, data, start, length, kind, flags, slot, lsn)
             start += length
+        if where is not None:
+            self._books.run(book, where[0], range(first, first + count), where[1:], nbytes)
         self._last_kind = kind
 
     def _take_other(

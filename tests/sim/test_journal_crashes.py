@@ -7,7 +7,7 @@ import pytest
 from tests.sim.journal_world import World
 
 SCHEDULES = 2000
-PER_TEST = 250
+PER_TEST = 100
 
 
 @pytest.mark.parametrize("start", range(0, SCHEDULES, PER_TEST))

@@ -8,6 +8,7 @@ from broker.journal.appender import Appender
 from broker.journal.books import Books
 from broker.journal.compaction import Compactor
 from broker.journal.journal import Journal
+from broker.journal.reader import Moved
 from broker.journal.store import Store
 from tests.sim.journal_world import World
 
@@ -135,4 +136,15 @@ def test_group_split(monkeypatch):
 
 def test_snapshot_frees_segments_before_it_is_durable(monkeypatch):
     monkeypatch.setattr(Compactor, "_closed", lambda self: list(self._books.segments.values())[:-1])
+    assert found_by() is not None
+
+
+def test_a_moved_run_is_looked_for_where_it_first_was(monkeypatch):
+    """A bug this journal once had: a run that moves a second time cannot be read until the copy is durable."""
+
+    def first_or_last(self, position, durable):
+        to = self._to.get(position)
+        return to if to is not None and all(p < durable for p in to) else (position,)
+
+    monkeypatch.setattr(Moved, "resolve", first_or_last)
     assert found_by() is not None
