@@ -1,0 +1,187 @@
+"""A consumer: its room to the socket, its credit, and the ledger of what it holds unacknowledged.
+
+Rule: every check comes before the first change, so that a refused command leaves nothing behind.
+Must not know queues' contents; giving messages back is redelivery.py's.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+from broker.core.address import AckMode
+from broker.core.commands import UNLIMITED, Subscribe
+from broker.core.errors import Code, RefusedError
+from broker.core.message import Run
+
+Ledger = dict[int, Run]
+"""Message id → a run that holds it, in the order of delivery."""
+
+
+class Consumer:
+    """room, credit_messages, credit_bytes   what is left; delivered as long as all are > 0 (one message overshoot).
+    ledger   unacknowledged messages; None in AckMode.AUTO.
+    held     messages acknowledged in open transactions: named id → the messages that id covers.
+    sized    has a window of bytes, so sizes must be given back."""
+
+    __slots__ = (
+        "_removed", "ack", "credit_bytes", "credit_messages", "held", "id", "ledger", "overhead", "priority",
+        "queue", "room", "session", "sized",
+    )  # fmt: skip
+
+    def __init__(self, command: Subscribe, queue: int) -> None:
+        self.id = command.consumer
+        self.session = command.session
+        self.queue = queue
+        self.ack = command.ack
+        self.priority = command.priority
+        self.room = command.room
+        self.overhead = command.overhead
+        self.credit_messages = command.credit_messages
+        self.credit_bytes = command.credit_bytes
+        self.sized = command.credit_bytes < UNLIMITED and command.ack is not AckMode.AUTO
+        self.ledger: Ledger | None = None if command.ack is AckMode.AUTO else {}
+        self.held: dict[int, Ledger] = {}
+        self._removed = 0
+
+    def ready(self) -> bool:
+        """May it get a message now."""
+        return self.room > 0 and (self.ledger is None or (self.credit_messages > 0 and self.credit_bytes > 0))
+
+    def fits(self, count: int, nbytes: int) -> bool:
+        """Is there room and credit for all of that, without overshoot."""
+        cost = nbytes + count * self.overhead
+        if self.room < cost:
+            return False
+        return self.ledger is None or (self.credit_messages >= count and (not self.sized or self.credit_bytes >= cost))
+
+    def prefix(self, run: Run) -> int:
+        """How many messages from the front of the run it may get now."""
+        count = len(run.records)
+        if self.fits(count, run.nbytes):
+            return count
+        limit = self.room
+        if self.ledger is not None:
+            count = min(count, self.credit_messages)
+            if self.sized:
+                limit = min(limit, self.credit_bytes)
+        each = len(run.lines) + self.overhead
+        sums = list(accumulate([len(record) + each for record in run.records[:count]]))
+        # Message i goes out iff what goes before it is below the limit.
+        return min(count, bisect_left(sums, limit) + 1)
+
+    def charge(self, run: Run) -> int:
+        """Books a delivery; returns its cost."""
+        count = len(run.records)
+        cost = run.nbytes + count * self.overhead
+        self.room -= cost
+        ledger = self.ledger
+        if ledger is not None:
+            if count == 1:
+                ledger[run.ids[0]] = run
+            else:
+                ledger.update(dict.fromkeys(run.ids, run))
+            self.credit_messages -= count
+            if self.sized:
+                self.credit_bytes -= cost
+        return cost
+
+    def take(self, ids: Sequence[int], held: bool) -> Ledger:
+        """Removes what `ids` settle and returns it in delivery order. Credit comes back.
+
+        held: ids acknowledged in a transaction may be named. Raises RefusedError (nothing changed then)."""
+        if not self.held:
+            return self._free(ids)
+        named = [i for i in ids if i in self.held]
+        if named and not held:
+            raise _unknown(named[0])
+        rest = [i for i in ids if i not in self.held]
+        if len(set(named)) != len(named):
+            raise _unknown(named[0])
+        taken = self._free(rest) if rest else {}
+        for i in named:
+            taken.update(self.held.pop(i))  # their credit came back at the time of the Hold
+        return taken
+
+    def check(self, ids: Sequence[int]) -> None:
+        """Raises RefusedError if take(ids, held=True) would."""
+        rest = [i for i in ids if i not in self.held]
+        if len(set(ids)) != len(ids):
+            raise _unknown(ids[-1])
+        if rest:
+            self._covered(rest)
+
+    def hold(self, ids: Sequence[int]) -> None:
+        """Sets aside what `ids` cover, each with its own share. Raises RefusedError."""
+        self._covered(ids)
+        for i in ids:
+            self.held[i] = self._free((i,))
+
+    def drain(self) -> Ledger:
+        """Everything it holds, for its end."""
+        everything: Ledger = {}
+        if self.ledger:
+            everything.update(self.ledger)
+            self.ledger.clear()
+        for group in self.held.values():
+            everything.update(group)
+        self.held.clear()
+        return everything
+
+    def _covered(self, ids: Sequence[int]) -> list[int]:
+        """The ids that `ids` settle, in delivery order."""
+        ledger = self.ledger
+        if ledger is None:
+            raise _unknown(ids[0])
+        for i in ids:
+            if i not in ledger:
+                raise _unknown(i)
+        if self.ack is AckMode.INDIVIDUAL:
+            if len(ids) > 1 and len(set(ids)) != len(ids):
+                raise _unknown(ids[-1])
+            return list(ids)
+        last = ids[-1]
+        if last == next(reversed(ledger)):
+            covered = list(ledger)
+        else:
+            covered = []
+            for i in ledger:
+                covered.append(i)
+                if i == last:
+                    break
+        if len(ids) > 1:
+            # An id behind the last one, or named twice, was covered already when its turn came.
+            rank = {i: n for n, i in enumerate(covered)}
+            ranks = [rank.get(i, -1) for i in ids]
+            if -1 in ranks or any(b <= a for a, b in pairwise(ranks)):
+                raise _unknown(last)
+        return covered
+
+    def _free(self, ids: Sequence[int]) -> Ledger:
+        covered = self._covered(ids)
+        ledger = self.ledger
+        assert ledger is not None
+        count = len(covered)
+        if count == len(ledger):
+            taken = self.ledger if self.ack is not AckMode.INDIVIDUAL else {i: ledger[i] for i in covered}
+            assert taken is not None
+            self.ledger = {}
+            self._removed = 0
+        else:
+            pop = ledger.pop
+            taken = {i: pop(i) for i in covered}
+            self._removed += count
+            if self._removed > len(ledger):
+                # A dict emptied from its front scans the dead slots again and again: rebuild it in time.
+                self.ledger = dict(ledger.items())
+                self._removed = 0
+        self.credit_messages += count
+        if self.sized:
+            overhead = self.overhead
+            self.credit_bytes += sum([r.size_of(r.ids.index(i)) + overhead for i, r in taken.items()])
+        return taken
+
+
+def _unknown(i: int) -> RefusedError:
+    return RefusedError(Code.NO_SUCH_DELIVERY, f"message {i} is not held unacknowledged by this subscription")

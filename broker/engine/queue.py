@@ -1,0 +1,215 @@
+"""A queue: ready runs by priority, the index of what is paged out, and its books.
+
+Rule: FIFO within a priority; while the page index is not empty every new run goes to its end. Within the
+paged part order is strictly FIFO whatever the priorities. Must not know consumers' credit, turns or records.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+
+from broker.config.settings import AddressSettings
+from broker.core.address import Routing
+from broker.core.message import DEFAULT_PRIORITY, Run
+
+from .browser import Browser
+from .consumer import Consumer
+from .runs import Span
+
+_CHUNK = 1024
+"""Positions per array: the front is dropped array by array."""
+
+
+class PageIndex:
+    """Journal positions in order, 8 bytes each."""
+
+    __slots__ = ("_chunks", "_offset", "_size")
+
+    def __init__(self) -> None:
+        self._chunks: deque[array[int]] = deque()
+        self._offset = 0
+        self._size = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def append(self, position: int) -> None:
+        if not self._chunks or len(self._chunks[-1]) >= _CHUNK:
+            self._chunks.append(array("Q"))
+        self._chunks[-1].append(position)
+        self._size += 1
+
+    def __iter__(self) -> Iterator[int]:
+        first = True
+        for chunk in self._chunks:
+            yield from islice(chunk, self._offset, None) if first else chunk
+            first = False
+
+    def first(self, count: int) -> array[int]:
+        """The first `count` positions (fewer if there are not so many)."""
+        return array("Q", islice(self, count))
+
+    def drop(self, count: int) -> None:
+        """Forgets the first `count` positions."""
+        self._size -= count
+        while count:
+            here = len(self._chunks[0]) - self._offset
+            if count < here:
+                self._offset += count
+                return
+            self._chunks.popleft()
+            self._offset = 0
+            count -= here
+
+
+class Queue:
+    """count, nbytes          ready messages in memory.
+    delivering              held by consumers.    moving   on their way to another address.
+    gated, gated_bytes      accepted, waiting for the log: entries, bytes that will stay in memory.
+    gated_pages             those entries that will go to the index.
+    paging                  new runs go to the index.
+    paged_count, paged_bytes   what lies there (an estimate after a restart).
+    fetching                positions asked of the journal; None: no fetch under way.
+    cleared                 durable messages up to this id may be delivered: the log says they may have been.
+    announced               last durable id that needs a mark before it goes out.
+    mark_asked, marked      the mark on its way to the disk, 0: none; the last one that is durable.
+    last                    last id ever published to this queue.    sent   highest id delivered.
+    spilled                 transient records of this queue are in the journal.
+    expiry                  earliest expiry of a message in memory, 0: none expires.
+    counts, due             durable messages: deliveries so far; redelivery time while delayed.
+    delayed                 heap of (due, first id, run).
+    settled, suspects       after a restart: spans that are gone; spans that may have been delivered.
+    suspect_to              the mark at the last unclean start.
+    restored                last id that came back at the restart; newer runs need no look at those spans.
+    """
+
+    __slots__ = (
+        "address", "announced", "auto_created", "browsers", "cleared", "consumers", "count", "counts", "delayed",
+        "deleted", "delivering", "due", "durable", "expiry", "fetching", "gated", "gated_bytes", "gated_pages", "id",
+        "idle_since", "index", "last", "levels", "mark_asked", "marked", "moving", "name", "nbytes", "paged_bytes",
+        "paged_count", "paging", "ready", "restored", "routing", "sent", "settings", "settled", "spilled", "start",
+        "subscription", "suspect_to", "suspects", "swept", "tied",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        id: int,
+        name: str,
+        address: str,
+        routing: Routing,
+        settings: AddressSettings,
+        *,
+        durable: bool = True,
+        auto_created: bool = False,
+        subscription: bool = False,
+        tied: bool = False,
+    ) -> None:
+        self.id = id
+        self.name = name
+        self.address = address
+        self.routing = routing
+        self.settings = settings
+        self.durable = durable
+        self.auto_created = auto_created
+        self.subscription = subscription
+        """A durable subscription."""
+        self.tied = tied
+        """Dies with its consumer."""
+        self.deleted = False
+        self.ready: deque[Run] = deque()
+        self.levels: list[deque[Run]] | None = None
+        self.count = self.nbytes = self.delivering = self.moving = 0
+        self.gated = self.gated_bytes = self.gated_pages = 0
+        self.index = PageIndex()
+        self.paging = False
+        self.paged_count = self.paged_bytes = 0
+        self.fetching: int | None = None
+        self.cleared = self.announced = self.mark_asked = self.marked = self.last = self.sent = 0
+        self.spilled = False
+        self.expiry = self.swept = 0
+        self.consumers: list[Consumer] = []
+        self.browsers: list[Browser] = []
+        self.start = 0
+        self.counts: dict[int, int] = {}
+        self.due: dict[int, int] = {}
+        self.delayed: list[tuple[int, int, Run]] = []
+        self.settled: list[Span] = []
+        self.suspects: list[Span] = []
+        self.restored = self.suspect_to = 0
+        self.idle_since = 0
+
+    def level(self, priority: int) -> deque[Run]:
+        """The deque of a priority; ten of them once a second priority shows up."""
+        if self.levels is None:
+            if priority == DEFAULT_PRIORITY:
+                return self.ready
+            self.levels = [self.ready if p == DEFAULT_PRIORITY else deque() for p in range(10)]
+        return self.levels[min(max(priority, 0), 9)]
+
+    def enter(self, run: Run) -> None:
+        """The run is ready, behind all others of its priority."""
+        if self.levels is None and run.priority == DEFAULT_PRIORITY:
+            self.ready.append(run)
+        else:
+            self.level(run.priority).append(run)
+        self._added(run)
+
+    def enter_front(self, run: Run) -> None:
+        """The run is ready, before all others of its priority."""
+        self.level(run.priority).appendleft(run)
+        self._added(run)
+
+    def _added(self, run: Run) -> None:
+        self.count += len(run.records)
+        self.nbytes += run.nbytes
+        if run.expires and (not self.expiry or run.expires < self.expiry):
+            self.expiry = run.expires
+
+    def front(self) -> deque[Run]:
+        """The deque to take from next. There must be a ready message."""
+        if self.levels is not None:
+            for level in reversed(self.levels):
+                if level:
+                    return level
+        return self.ready
+
+    def left(self, run: Run) -> None:
+        """The run was popped."""
+        self.count -= len(run.records)
+        self.nbytes -= run.nbytes
+
+    def in_order(self) -> list[Run]:
+        """All ready runs as they would be delivered."""
+        if self.levels is None:
+            return list(self.ready)
+        return [run for level in reversed(self.levels) for run in level]
+
+    def page(self, run: Run) -> None:
+        """Only the run's position is kept."""
+        self.index.append(run.position)
+        self.paged_count += len(run.ids)
+        self.paged_bytes += run.nbytes
+
+    def unpaged(self, positions: int, count: int, nbytes: int) -> None:
+        """The first `positions` have been read back, or were found dead."""
+        self.index.drop(positions)
+        if len(self.index):
+            self.paged_count = max(self.paged_count - count, 1)
+            self.paged_bytes = max(self.paged_bytes - nbytes, 1)
+        else:
+            self.paged_count = self.paged_bytes = 0
+            if not self.gated_pages:
+                self.paging = False
+
+    def takes(self) -> bool:
+        """Would a new message be delivered at once."""
+        if self.count or self.paging:
+            return False
+        return any(consumer.ready() for consumer in self.consumers)
+
+    def empty(self) -> bool:
+        """Nothing in it, nothing on its way in or out."""
+        return not (self.count or self.delivering or self.moving or self.gated or len(self.index) or self.delayed)

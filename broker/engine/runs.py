@@ -1,0 +1,114 @@
+"""Cutting and regrouping of runs, and id spans.
+
+Rule: pure functions; bytes are shared, never copied (a dead letter's new headers excepted, see redelivery.py).
+Must not know queues or consumers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from broker.core.message import Run
+
+Span = tuple[int, int]
+"""(first id, last id), inclusive."""
+
+
+def pick(run: Run, indices: Sequence[int]) -> Run:
+    """The messages at ascending `indices` as a run of their own."""
+    ids, records, lines = run.ids, run.records, run.lines
+    chosen = [records[i] for i in indices]
+    blob = run.blob.length + 1 if run.blob and chosen else 0
+    nbytes = sum(map(len, chosen)) + len(chosen) * len(lines) + blob
+    return Run(
+        [ids[i] for i in indices], lines, chosen, nbytes, run.flags, run.priority, run.expires, run.time,
+        run.attempts, run.position, run.blob,
+    )  # fmt: skip
+
+
+def copy(run: Run) -> Run:
+    """Another run with the same messages, so that flags, ids or attempts may differ."""
+    return Run(
+        run.ids, run.lines, run.records, run.nbytes, run.flags, run.priority, run.expires, run.time,
+        run.attempts, run.position, run.blob,
+    )  # fmt: skip
+
+
+def spans_of(ids: Sequence[int]) -> list[Span]:
+    """Any ids as ascending, disjoint, not touching spans."""
+    first, last = ids[0], ids[-1]
+    if last - first + 1 == len(ids) and (type(ids) is range or len(ids) == 1):
+        return [(first, last)]
+    ordered = sorted(ids)
+    first, last = ordered[0], ordered[-1]
+    if last - first + 1 == len(ordered):
+        return [(first, last)]
+    spans: list[Span] = []
+    last = first
+    for i in ordered[1:]:
+        if i != last + 1:
+            spans.append((first, last))
+            first = i
+        last = i
+    spans.append((first, last))
+    return spans
+
+
+def spans_of_runs(runs: Iterable[Run]) -> list[Span]:
+    """Ids of many runs as ascending, disjoint spans; linear when they come in order."""
+    spans: list[Span] = []
+    for run in runs:
+        for span in spans_of(run.ids):
+            if spans and spans[-1][1] + 1 == span[0]:
+                spans[-1] = (spans[-1][0], span[1])
+            else:
+                spans.append(span)
+    spans.sort()
+    return spans
+
+
+def regroup(messages: dict[int, Run]) -> list[Run]:
+    """Messages (id → a run that holds it) as runs in the order of their ids.
+
+    Neighbours of the same source run stay together; linear in the size of the source runs plus one sort."""
+    sources: dict[int, tuple[Run, set[int]]] = {}
+    for i, run in messages.items():
+        entry = sources.get(id(run))
+        if entry is None:
+            sources[id(run)] = (run, {i})
+        else:
+            entry[1].add(i)
+    if len(sources) == 1:
+        ((run, wanted),) = sources.values()
+        if len(wanted) == len(run.ids):
+            return [run]
+    located = [(i, at, run) for run, wanted in sources.values() for at, i in enumerate(run.ids) if i in wanted]
+    located.sort(key=_first)
+    result: list[Run] = []
+    indices: list[int] = []
+    current: Run | None = None
+    for _, at, run in located:
+        if run is not current:
+            if current is not None:
+                result.append(pick(current, indices))
+            current, indices = run, []
+        indices.append(at)
+    if current is not None:
+        result.append(pick(current, indices))
+    return result
+
+
+def _first(item: tuple[int, int, Run]) -> int:
+    return item[0]
+
+
+def inside(spans: Sequence[Span], i: int) -> bool:
+    """Is `i` in one of the ascending spans."""
+    low, high = 0, len(spans)
+    while low < high:
+        middle = (low + high) // 2
+        if spans[middle][1] < i:
+            low = middle + 1
+        else:
+            high = middle
+    return low < len(spans) and spans[low][0] <= i

@@ -1,0 +1,92 @@
+"""ACK, NACK, return, hold, and the end of consumers.
+
+Rule: a command is carried out whole or refused with nothing changed. Must not know how messages are handed out.
+"""
+
+from __future__ import annotations
+
+from broker.core.address import Outcome
+from broker.core.commands import Hold, Settle
+from broker.core.effects import Turn
+from broker.core.errors import Code, RefusedError
+
+from .addresses import delete, forget_consumer
+from .consumer import Consumer
+from .queue import Queue
+from .redelivery import dead_letter, give_back
+from .runs import regroup
+from .slot import Slot, progress
+
+
+def settle(slot: Slot, command: Settle, turn: Turn) -> None:
+    """Raises RefusedError if an id is not held."""
+    before = progress(turn)
+    outcome = command.outcome
+    consumer = slot.consumers.get(command.consumer)
+    if consumer is None and outcome is Outcome.RETURN:
+        slot.answer(command.session, command.seq, turn, before)  # its end has given everything back already
+        return
+    if consumer is None or consumer.session != command.session:
+        raise _unknown(command.consumer)
+    held = outcome is Outcome.RETURN or any(part is command for part in slot.approved)
+    taken = consumer.take(command.ids, held) if command.ids else {}
+    queue = slot.queues[consumer.queue]
+    count = len(taken)
+    queue.delivering -= count
+    counters = slot.counters
+    if outcome is Outcome.ACK:
+        counters.acked += count
+        slot.settle_ids(queue, taken, turn)
+    elif outcome is Outcome.NACK:
+        counters.nacked += count
+        give_back(slot, queue, taken, max(command.delay, -1), turn)
+    elif outcome is Outcome.RETURN:
+        give_back(slot, queue, taken, None, turn)
+    else:
+        counters.nacked += count
+        for run in regroup(taken):
+            dead_letter(slot, queue, run, "rejected", turn)
+    slot.touched[queue] = None
+    slot.answer(command.session, command.seq, turn, before)
+
+
+def check_settle(slot: Slot, command: Settle) -> None:
+    """Raises RefusedError if settle() inside a transaction would."""
+    consumer = slot.consumers.get(command.consumer)
+    if consumer is None or consumer.session != command.session:
+        raise _unknown(command.consumer)
+    if command.ids:
+        consumer.check(command.ids)
+
+
+def hold(slot: Slot, command: Hold, turn: Turn) -> None:
+    """Raises RefusedError if an id is not held, or held by another transaction."""
+    consumer = slot.consumers.get(command.consumer)
+    if consumer is None or consumer.session != command.session:
+        raise _unknown(command.consumer)
+    if command.ids:
+        consumer.hold(command.ids)
+    slot.touched[slot.queues[consumer.queue]] = None
+    slot.answer(command.session, command.seq, turn, progress(turn))
+
+
+def end_consumer(slot: Slot, consumer: Consumer, turn: Turn) -> Queue:
+    """The consumer is no more: what it held goes back, a queue tied to it goes with it."""
+    queue = slot.queues[consumer.queue]
+    forget_consumer(slot, consumer.id, consumer.session)
+    if consumer in queue.consumers:
+        queue.consumers.remove(consumer)
+    else:
+        queue.browsers = [browser for browser in queue.browsers if browser.consumer is not consumer]
+    messages = consumer.drain()
+    queue.delivering -= len(messages)
+    if queue.tied:
+        delete(slot, queue, turn)
+        return queue
+    give_back(slot, queue, messages, None, turn)
+    slot.watch_idle(queue, turn.now)
+    return queue
+
+
+def _unknown(consumer: int) -> RefusedError:
+    return RefusedError(Code.NO_SUCH_DELIVERY, f"consumer {consumer} does not exist (any more)")

@@ -1,0 +1,235 @@
+"""The state of one slot, and what waits in it for the log.
+
+Rule: data with the few verbs every other module needs (number, hold, answer, settle records, wake-up times);
+what commands mean is decided elsewhere. Must not know commands.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from broker.config.settings import EngineSettings
+from broker.core.effects import Done, Effect, Turn
+from broker.core.message import DURABLE, TRANSIENT, Run
+from broker.core.records import MetaRecord, SettleRecord
+
+from .consumer import Consumer, Ledger
+from .matching import Matcher
+from .queue import Queue
+from .runs import Span, spans_of, spans_of_runs
+
+RESERVE_IDS = 1 << 20
+"""Ids announced to the log at a time. After a restart numbering goes on behind the announced ones, so no id is
+ever given twice, whatever had not reached the disk."""
+
+SWEEP_MS = 1000
+"""Expired messages nobody consumes are looked for this often at most."""
+
+
+class Address:
+    """An address exists as long as it has queues."""
+
+    __slots__ = ("anycast", "multicast", "name", "queues", "start")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.queues: dict[str, Queue] = {}
+        self.anycast: list[Queue] = []
+        self.multicast: list[Queue] = []
+        self.start = 0
+        """Where the round robin over anycast queues goes on."""
+
+
+class Held:
+    """What waits for a commit: runs to enter queues (paged: into the index), an effect to tell, a mark, a consumer
+    that may begin (its room)."""
+
+    __slots__ = ("consumer", "effect", "entries", "mark", "number", "room")
+
+    def __init__(
+        self,
+        number: int,
+        effect: Effect | None = None,
+        entries: Sequence[tuple[Queue, Run, bool]] = (),
+        mark: tuple[Queue, int] | None = None,
+        consumer: Consumer | None = None,
+        room: int = 0,
+    ) -> None:
+        self.number = number
+        self.effect = effect
+        self.entries = entries
+        self.mark = mark
+        self.consumer = consumer
+        self.room = room
+
+
+class Counters:
+    """Plain numbers since the start of the process."""
+
+    __slots__ = (
+        "accepted", "acked", "dead_lettered", "delivered", "dropped_unrouted", "expired", "nacked", "redelivered",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.accepted = self.delivered = self.acked = self.nacked = 0
+        self.expired = self.dead_lettered = self.dropped_unrouted = self.redelivered = 0
+
+
+class Slot:
+    """released      highest commit number known to be durable.
+    crashed_at    first id after the last unclean start: `dispatched` runs before it are suspect.
+    touched       queues to dispatch at the end of the turn.
+    timed         queues that want ticks.    due   when (epoch ms), 0: none does."""
+
+    __slots__ = (
+        "addresses", "approved", "consumers", "counters", "crashed_at", "due", "limit", "mark_messages", "match",
+        "next_id", "next_queue", "number", "page_bytes", "pending", "queues", "reserved", "sessions",
+        "subscriptions", "timed", "touched",
+    )  # fmt: skip
+
+    def __init__(self, number: int, settings: EngineSettings) -> None:
+        self.number = number
+        self.limit = settings.queue_memory_bytes
+        self.page_bytes = settings.page_bytes
+        self.mark_messages = settings.mark_messages
+        self.match = Matcher(settings)
+        self.next_id = 1
+        self.reserved = 0
+        self.next_queue = 1
+        self.crashed_at = 0
+        self.addresses: dict[str, Address] = {}
+        self.queues: dict[int, Queue] = {}
+        self.subscriptions: dict[str, Queue] = {}
+        self.consumers: dict[int, Consumer] = {}
+        self.sessions: dict[int, list[int]] = {}
+        self.pending: deque[Held] = deque()
+        self.touched: dict[Queue, None] = {}
+        self.timed: set[Queue] = set()
+        self.due = 0
+        self.approved: list[object] = []
+        """Parts that passed check() in this turn: they may settle what a transaction holds."""
+        self.counters = Counters()
+
+    # ── numbering ──────────────────────────────────────────────────────────────────────────────────
+
+    def number_run(self, run: Run, now: int) -> None:
+        """Gives the run its ids and its time."""
+        first = self.next_id
+        self.next_id = first + len(run.records)
+        run.ids = range(first, self.next_id)
+        run.time = now
+
+    def reserve(self, turn: Turn) -> None:
+        """Call before a numbered run goes into the log."""
+        if self.next_id > self.reserved:
+            self.reserved = self.next_id + RESERVE_IDS
+            turn.appends.append(MetaRecord(self.number, "ids", {"next": self.reserved}))
+
+    # ── waiting for the log ────────────────────────────────────────────────────────────────────────
+
+    def answer(self, session: int, seq: int, turn: Turn, before: int) -> None:
+        """Tells Done: now if nothing was appended since `before` (see progress), else when it is durable."""
+        if seq:
+            if progress(turn) == before:
+                turn.effects.append(Done(session, seq))
+            else:
+                self.pending.append(Held(turn.number, Done(session, seq)))
+
+    def release(self, number: int, turn: Turn) -> None:
+        """Everything of turns <= number is durable."""
+        pending, touched = self.pending, self.touched
+        while pending and pending[0].number <= number:
+            held = pending.popleft()
+            for queue, run, paged in held.entries:
+                queue.gated -= 1
+                if paged:
+                    queue.gated_pages -= 1
+                else:
+                    queue.gated_bytes -= run.nbytes
+                if queue.deleted:
+                    continue
+                if paged:
+                    queue.page(run)
+                else:
+                    queue.enter(run)
+                touched[queue] = None
+            if held.mark is not None:
+                queue, mark = held.mark
+                queue.cleared = max(queue.cleared, mark)
+                queue.marked = mark
+                queue.mark_asked = 0
+                touched[queue] = None
+            if held.consumer is not None:
+                held.consumer.room += held.room
+                if (begun := self.queues.get(held.consumer.queue)) is not None:
+                    touched[begun] = None
+            if held.effect is not None:
+                turn.effects.append(held.effect)
+
+    # ── what leaves for good ───────────────────────────────────────────────────────────────────────
+
+    def settle_runs(self, queue: Queue, runs: list[Run], turn: Turn) -> None:
+        """Whole runs left the queue for good."""
+        if queue.durable:
+            kept = [run for run in runs if run.flags & DURABLE]
+            if kept:
+                self._settled(queue, spans_of_runs(kept), turn)
+        if queue.spilled:
+            kept = [run for run in runs if run.flags & TRANSIENT]
+            if kept:
+                turn.appends.append(SettleRecord(self.number, queue.id, spans_of_runs(kept), durable=False))
+
+    def settle_ids(self, queue: Queue, taken: Ledger, turn: Turn) -> None:
+        """These messages left the queue for good."""
+        if queue.durable:
+            ids = [i for i, run in taken.items() if run.flags & DURABLE]
+            if ids:
+                self._settled(queue, spans_of(ids), turn)
+        if queue.spilled:
+            ids = [i for i, run in taken.items() if run.flags & TRANSIENT]
+            if ids:
+                turn.appends.append(SettleRecord(self.number, queue.id, spans_of(ids), durable=False))
+
+    def _settled(self, queue: Queue, spans: list[Span], turn: Turn) -> None:
+        turn.appends.append(SettleRecord(self.number, queue.id, spans))
+        if queue.counts:
+            self.forget_counts(queue, spans)
+
+    @staticmethod
+    def forget_counts(queue: Queue, spans: Iterable[Span]) -> None:
+        """Settled messages need no delivery count any more."""
+        counts, due = queue.counts, queue.due
+        for first, last in spans:
+            if last - first < len(counts):
+                gone: Iterable[int] = range(first, last + 1)
+            else:
+                gone = [i for i in counts if first <= i <= last]
+            for i in gone:
+                counts.pop(i, None)
+                due.pop(i, None)
+
+    # ── time ───────────────────────────────────────────────────────────────────────────────────────
+
+    def wake(self, queue: Queue, at: int) -> None:
+        """The queue wants a tick at that time."""
+        self.timed.add(queue)
+        if not self.due or at < self.due:
+            self.due = at
+
+    def watch_expiry(self, queue: Queue) -> None:
+        """Something in the queue expires."""
+        self.wake(queue, max(queue.expiry, queue.swept + SWEEP_MS) + 1)
+
+    def watch_idle(self, queue: Queue, now: int) -> None:
+        """The queue may have become unused: delete it when it stays so."""
+        if queue.auto_created and not queue.deleted and not queue.consumers and queue.empty():
+            if not queue.settings.auto_delete or queue.idle_since:
+                return
+            queue.idle_since = now
+            self.wake(queue, now + queue.settings.auto_delete_delay_ms)
+
+
+def progress(turn: Turn) -> int:
+    """Grows whenever something is to be written for this turn."""
+    return len(turn.appends) + len(turn.moves)

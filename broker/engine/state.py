@@ -1,0 +1,203 @@
+"""The small state of a slot as MetaRecords, and its way back.
+
+Kinds (data as JSON; replaying one twice does no harm):
+    ids       next: numbering goes on here after a restart
+    queue     id, name, address, routing, auto, subscription      unqueue   id
+    mark      queue, id: durable messages up to this id may have been delivered
+    count     queue, attempts, spans, due: deliveries so far; due > 0: not before that time
+    suspect   queue, id: at an unclean start the mark stood here        crashed   id: the same for `dispatched` runs
+
+Rule: all that is needed beside the messages themselves. Bodies stay in the journal: restored runs are paged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from broker.core.address import Routing
+from broker.core.effects import Turn
+from broker.core.records import MetaRecord, RunRecord
+
+from .addresses import bind, described, unbind
+from .queue import Queue
+from .runs import Span, inside, spans_of
+from .slot import Slot
+
+
+class Restore:
+    """Collects what recovery hands over; thrown away at its end.
+
+    marks, suspect_to   queue id → id.    dispatched   queue id → spans of such runs.
+    counted             queue id → spans of live messages, for queues with delivery counts."""
+
+    __slots__ = ("counted", "dispatched", "marks", "slot", "suspect_to")
+
+    def __init__(self, slot: Slot) -> None:
+        self.slot = slot
+        self.marks: dict[int, int] = {}
+        self.suspect_to: dict[int, int] = {}
+        self.dispatched: dict[int, list[Span]] = {}
+        self.counted: dict[int, list[Span]] = {}
+
+    def meta(self, record: MetaRecord) -> None:
+        """Replays one record, in log order."""
+        _REPLAY[record.kind](self, record.data)
+
+    def run(self, record: RunRecord, settled: dict[int, list[Span]]) -> None:
+        """A run with at least one live message, by ascending first id."""
+        run = record.run
+        count = len(run.ids)
+        for number in record.queues:
+            queue = self.slot.queues.get(number)
+            if queue is None:
+                continue
+            gone = [span for span in settled.get(number, ()) if span[0] <= run.ids[-1] and span[1] >= run.ids[0]]
+            live = count
+            if gone:
+                live = len([i for i in run.ids if not inside(gone, i)])
+                if not live:
+                    continue
+                _extend(queue.settled, gone)
+            queue.paging = True
+            queue.index.append(run.position)
+            queue.paged_count += live
+            queue.paged_bytes += run.nbytes * live // count
+            queue.last = queue.restored = max(queue.last, run.ids[-1])
+            if record.dispatched:
+                _extend(self.dispatched.setdefault(number, []), spans_of(run.ids))
+            if queue.counts:
+                _extend(self.counted.setdefault(number, []), spans_of(run.ids))
+
+    def end(self, clean: bool, turn: Turn) -> None:
+        """Recovery is complete; `clean`: what was not settled was not delivered either."""
+        slot = self.slot
+        slot.next_id = max(slot.next_id, slot.reserved)
+        if not clean and slot.reserved:
+            slot.crashed_at = slot.next_id
+            turn.appends.append(MetaRecord(slot.number, "crashed", {"id": slot.crashed_at}))
+        for queue in slot.queues.values():
+            self._queue(queue, clean, turn)
+            slot.touched[queue] = None
+            slot.watch_idle(queue, turn.now)
+
+    def _queue(self, queue: Queue, clean: bool, turn: Turn) -> None:
+        slot, mark = self.slot, self.marks.get(queue.id, 0)
+        queue.suspect_to = self.suspect_to.get(queue.id, 0)
+        queue.announced = queue.restored
+        if clean:
+            if mark:
+                turn.appends.append(MetaRecord(slot.number, "mark", {"queue": queue.id, "id": 0}))
+        else:
+            queue.cleared = queue.marked = mark
+            if mark > queue.suspect_to:
+                queue.suspect_to = mark
+                turn.appends.append(MetaRecord(slot.number, "suspect", {"queue": queue.id, "id": mark}))
+        suspects: list[Span] = [(1, queue.suspect_to)] if queue.suspect_to else []
+        for span in self.dispatched.get(queue.id, ()):
+            if span[0] < slot.crashed_at:
+                _extend(suspects, [span])
+        queue.suspects = suspects
+        if queue.counts:
+            live = self.counted.get(queue.id, [])
+            for i in [i for i in queue.counts if not inside(live, i) or inside(queue.settled, i)]:
+                del queue.counts[i]
+                queue.due.pop(i, None)
+
+    def _ids(self, data: dict[str, Any]) -> None:
+        self.slot.reserved = max(self.slot.reserved, data["next"])
+
+    def _queue_made(self, data: dict[str, Any]) -> None:
+        slot = self.slot
+        number = data["id"]
+        slot.next_queue = max(slot.next_queue, number + 1)
+        if number not in slot.queues:
+            queue = Queue(
+                number, data["name"], data["address"], Routing(data["routing"]), slot.match(data["address"]),
+                auto_created=data["auto"], subscription=data["subscription"],
+            )  # fmt: skip
+            bind(slot, queue)
+
+    def _queue_gone(self, data: dict[str, Any]) -> None:
+        slot = self.slot
+        slot.next_queue = max(slot.next_queue, data["id"] + 1)
+        queue = slot.queues.get(data["id"])
+        if queue is not None:
+            unbind(slot, queue)
+
+    def _mark(self, data: dict[str, Any]) -> None:
+        self.marks[data["queue"]] = data["id"]
+
+    def _count(self, data: dict[str, Any]) -> None:
+        queue = self.slot.queues.get(data["queue"])
+        if queue is None:
+            return
+        due = data.get("due", 0)
+        for first, last in data["spans"]:
+            ids = range(first, last + 1)
+            queue.counts.update(dict.fromkeys(ids, data["attempts"]))
+            if due:
+                queue.due.update(dict.fromkeys(ids, due))
+            else:
+                for i in ids:
+                    queue.due.pop(i, None)
+
+    def _suspect(self, data: dict[str, Any]) -> None:
+        self.suspect_to[data["queue"]] = data["id"]
+
+    def _crashed(self, data: dict[str, Any]) -> None:
+        self.slot.crashed_at = data["id"]
+
+
+_REPLAY: dict[str, Callable[[Restore, dict[str, Any]], None]] = {
+    "ids": Restore._ids,
+    "queue": Restore._queue_made,
+    "unqueue": Restore._queue_gone,
+    "mark": Restore._mark,
+    "count": Restore._count,
+    "suspect": Restore._suspect,
+    "crashed": Restore._crashed,
+}
+
+
+def snapshot(slot: Slot) -> list[MetaRecord]:
+    """All of it, to stand at the head of a new segment."""
+    number = slot.number
+    records: list[MetaRecord] = []
+    if slot.reserved:
+        records.append(MetaRecord(number, "ids", {"next": slot.reserved}))
+    if slot.next_queue > 1:
+        # Numbers of queues are never used again, also when all of them are gone.
+        records.append(MetaRecord(number, "unqueue", {"id": slot.next_queue - 1}))
+    if slot.crashed_at:
+        records.append(MetaRecord(number, "crashed", {"id": slot.crashed_at}))
+    for queue in slot.queues.values():
+        if queue.durable:
+            records.append(MetaRecord(number, "queue", described(queue)))
+            mark = max(queue.mark_asked, queue.marked)
+            if mark:
+                records.append(MetaRecord(number, "mark", {"queue": queue.id, "id": mark}))
+            if queue.suspect_to:
+                records.append(MetaRecord(number, "suspect", {"queue": queue.id, "id": queue.suspect_to}))
+            records += _counts(number, queue)
+    return records
+
+
+def _counts(number: int, queue: Queue) -> list[MetaRecord]:
+    groups: dict[tuple[int, int], list[int]] = {}
+    for i, attempts in queue.counts.items():
+        groups.setdefault((attempts, queue.due.get(i, 0)), []).append(i)
+    return [
+        MetaRecord(number, "count", {"queue": queue.id, "attempts": attempts, "spans": spans_of(ids), "due": due})
+        for (attempts, due), ids in groups.items()
+    ]
+
+
+def _extend(spans: list[Span], more: list[Span]) -> None:
+    """Appends ascending spans, joining what touches or overlaps."""
+    for first, last in more:
+        if spans and first <= spans[-1][1] + 1:
+            if last > spans[-1][1]:
+                spans[-1] = (spans[-1][0], last)
+        else:
+            spans.append((first, last))
