@@ -19,7 +19,7 @@ from urllib.parse import quote
 import click
 
 if TYPE_CHECKING:
-    from broker.client import Client, Subscription
+    from broker.client import Client, Message, Subscription
 
 REFUSED, NO_CONNECTION, TOO_FEW = 1, 3, 4
 STDIN_PIECE = 256 * 1024
@@ -212,13 +212,17 @@ def receive(
 ) -> None:
     """Take messages from DESTINATION and print them."""
 
+    window = min(count or MAX_PREFETCH, MAX_PREFETCH)
+
     async def work() -> int:
-        prefetch = None if ack == "auto" else min(count or MAX_PREFETCH, MAX_PREFETCH)
         async with (
             opener(**connection)() as client,
-            client.subscribe(destination, ack, prefetch=prefetch, headers=dict(headers)) as subscription,
+            client.subscribe(
+                destination, ack, prefetch=None if ack == "auto" else window, headers=dict(headers)
+            ) as subscription,
         ):
-            return await _take(subscription, count, timeout, Printer(output, style), ack != "auto")
+            settle = None if ack == "auto" else Settling(count - window if count else None)
+            return await _take(subscription, count, timeout, Printer(output, style), settle)
 
     run(work())
 
@@ -238,24 +242,54 @@ def browse(
             opener(**connection)() as client,
             client.subscribe(destination, browse=True, headers=dict(headers)) as subscription,
         ):
-            return await _take(subscription, 0, None, Printer(output, style), False)
+            return await _take(subscription, 0, None, Printer(output, style), None)
 
     run(work())
 
 
+class Settling:
+    """Acknowledges what was printed, but never so early that the server hands out more than will be taken: a message
+    that is handed out and returned counts as redelivered.
+
+    spare: messages that may be acknowledged at once; None: all. The others are acknowledged by finish()."""
+
+    def __init__(self, spare: int | None) -> None:
+        self._spare = spare
+        self._later: list[Message] = []
+
+    async def printed(self, message: Message) -> None:
+        if self._spare is not None and self._spare <= 0:
+            self._later.append(message)
+            return
+        if self._spare is not None:
+            self._spare -= 1
+        await message.ack()
+
+    async def finish(self) -> None:
+        """The last one asks for a receipt: when it is there, all have been counted."""
+        for message in self._later[:-1]:
+            await message.ack()
+        for message in self._later[-1:]:
+            await message.ack(receipt=True)
+
+
 async def _take(
-    subscription: Subscription, count: int, timeout: float | None, printer: Printer, acknowledge: bool
+    subscription: Subscription, count: int, timeout: float | None, printer: Printer, settling: Settling | None
 ) -> int:
     taken = 0
-    while not count or taken < count:
-        message = await subscription.get(timeout)
-        if message is None:
-            return TOO_FEW if count or timeout is not None else 0
-        await printer.put(message)
-        if acknowledge:
-            await message.ack(receipt=taken + 1 == count)
-        taken += 1
-    return 0
+    try:
+        while not count or taken < count:
+            message = await subscription.get(timeout)
+            if message is None:
+                return TOO_FEW if count or timeout is not None else 0
+            await printer.put(message)
+            if settling is not None:
+                await settling.printed(message)
+            taken += 1
+        return 0
+    finally:
+        if settling is not None:
+            await settling.finish()
 
 
 class Printer:
@@ -266,7 +300,7 @@ class Printer:
         self._style = style
         self._end = b"\n" if file is None or style != "body" else b""
 
-    async def put(self, message: Any) -> None:
+    async def put(self, message: Message) -> None:
         """Writes and flushes one message. Large bodies go through piece by piece, except as json."""
         if self._style == "json":
             self._stream.write(as_json(message.headers, await message.read()))

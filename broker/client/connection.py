@@ -292,7 +292,11 @@ class Client:
             # A frame without a body ends with its NUL, which stands behind the body here.
             await self._out.stream(self._frame("SEND", headers)[:-1], source)
         except BaseException as error:
-            self._fail(ConnectionLost(f"a body could not be finished ({error}), so the connection was closed"))
+            self._fail(
+                ConnectionLost(
+                    f"a body could not be finished ({error or type(error).__name__}), so the connection was closed"
+                )
+            )
             if answer is not None:
                 answer.exception()  # what is raised here says more
             raise

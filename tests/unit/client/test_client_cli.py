@@ -5,7 +5,7 @@ import json
 
 from click.testing import CliRunner
 
-from broker.app.client_cli import bench, browse, receive, send
+from broker.app.client_cli import Settling, bench, browse, receive, send
 from tests.harness.fake_server import FakeServer
 
 
@@ -58,6 +58,32 @@ async def test_receive_acknowledges_what_it_has_printed():
         assert (done.exit_code, done.stdout) == (0, "one\ntwo\n")
         assert len(server.frames("ACK")) == 2
         assert server.frames("SUBSCRIBE")[0][0]["prefetch-count"] == "2"
+
+
+async def test_receive_makes_room_for_no_more_than_it_will_take():
+    async with FakeServer() as server:
+        server.stored["/queue/a"] = [(b"%d" % i, ()) for i in range(200)]
+        done = await invoke(receive, server, "/queue/a", "--count", "150")
+        assert done.stdout.split() == [str(i) for i in range(150)]
+        window = int(server.frames("SUBSCRIBE")[0][0]["prefetch-count"])
+        assert len(server.frames("ACK")) == 150
+        # Handed out = acknowledged + window: before the last message is there, that must not exceed 150.
+        assert window == 100
+    settling = Settling(1)
+    acked = []
+
+    class Message:
+        def __init__(self, number):
+            self.number = number
+
+        async def ack(self, receipt=False):
+            acked.append((self.number, receipt))
+
+    for number in range(3):
+        await settling.printed(Message(number))
+    assert acked == [(0, False)]
+    await settling.finish()
+    assert acked == [(0, False), (1, False), (2, True)]
 
 
 async def test_receive_gives_up():
