@@ -223,9 +223,10 @@ class Shard:
         moves, turn.moves = turn.moves, []
         for move in moves:
             source = self.engine(move.slot)
-            target = self.engine(slot_of(move.address))
+            slot = slot_of(move.address)
+            target = self.engine(slot)
             group = Turn(turn.now, turn.number)
-            publish = Publish(target.slot, 0, 0, move.address, Routing.UNSET, move.run)
+            publish = Publish(slot, 0, 0, move.address, Routing.UNSET, move.run)
             try:
                 target.check(publish)
             except RefusedError as refused:
