@@ -23,8 +23,10 @@ from broker.wire.writer import encode_frame
 from .beats import Beats
 from .body import BodyStream
 from .errors import ClientError, ClientTimeout, ConnectionLost, ServerError, again
+from .frames import octets, refuse_nul, send_headers
 from .message import Message
 from .outbox import Outbox
+from .receipts import Receipts
 from .source import Source, open_source
 from .subscription import AckMode, Subscription
 from .transaction import Pipeline, Transaction
@@ -35,7 +37,6 @@ HARD_FACTOR = 16
 stands behind the messages on the wire, and its owner may be the one who should take them."""
 LAST_WORDS_S = 1.0
 """How long a connection that cannot be written to is still read from."""
-OWN_HEADERS = frozenset({"destination", "receipt", "transaction", "content-length"})
 
 
 class Client:
@@ -60,7 +61,7 @@ class Client:
         self._may_read = asyncio.Event()
         self._waiting = 0
         self._out = Outbox(transport, self._loop.time)
-        self._receipts: dict[str, asyncio.Future[None]] = {}
+        self._receipts = Receipts()
         self._subscriptions: dict[str, Subscription] = {}
         self._stream: BodyStream | None = None
         self._connected: asyncio.Future[Frame] = self._loop.create_future()
@@ -89,10 +90,10 @@ class Client:
         the call returns when the frame is on its way, and a refusal shows at the next call.
 
         Raises ServerError, ConnectionLost, ClientTimeout."""
-        lines = _send_headers(destination, headers)
+        lines = send_headers(destination, headers)
         if transaction is not None:
             lines.append(("transaction", transaction.id))
-        await self.request("SEND", lines, _octets(body), receipt=receipt)
+        await self.request("SEND", lines, octets(body), receipt=receipt)
 
     async def send_file(
         self,
@@ -108,15 +109,15 @@ class Client:
         length: of a stream, in bytes; when it is not given the stream goes to a temporary file first, because the
         length stands before the body. Other frames of this connection wait meanwhile. If the stream raises or does
         not match its length, the connection is closed: half a frame cannot be taken back."""
-        lines = _send_headers(destination, headers)
-        _refuse_nul(lines)
+        lines = send_headers(destination, headers)
+        refuse_nul(lines)
         opened = await open_source(source, length)
         lines.append(("content-length", str(opened.length)))
         try:
             await self._room()
             answer = None
             if receipt:
-                receipt_line, answer = self._expect_receipt()
+                receipt_line, answer = self._receipts.expect()
                 lines.append(receipt_line)
             await self._stream_out(lines, opened, answer)
         finally:
@@ -208,12 +209,12 @@ class Client:
         self, command: str, headers: list[tuple[str, str]], body: bytes = b"", *, receipt: bool = False
     ) -> None:
         """Sends a frame and, if asked to, waits for its receipt."""
-        _refuse_nul(headers)
+        refuse_nul(headers)
         await self._room()
         if not receipt:
             self._out.append(self._frame(command, headers, body))
             return
-        receipt_line, answer = self._expect_receipt()
+        receipt_line, answer = self._receipts.expect()
         self._out.append(self._frame(command, [*headers, receipt_line], body))
         await self._answer(answer, f"RECEIPT of {command}")
 
@@ -221,11 +222,11 @@ class Client:
         self, destination: str, body: bytes | str, headers: Mapping[str, str] | None
     ) -> asyncio.Future[None]:
         """Sends a message; the future is done when its receipt comes."""
-        lines = _send_headers(destination, headers)
-        _refuse_nul(lines)
+        lines = send_headers(destination, headers)
+        refuse_nul(lines)
         await self._room()
-        receipt_line, answer = self._expect_receipt()
-        self._out.append(self._frame("SEND", [*lines, receipt_line], _octets(body)))
+        receipt_line, answer = self._receipts.expect()
+        self._out.append(self._frame("SEND", [*lines, receipt_line], octets(body)))
         return answer
 
     def error(self) -> ClientError:
@@ -292,11 +293,7 @@ class Client:
             # A frame without a body ends with its NUL, which stands behind the body here.
             await self._out.stream(self._frame("SEND", headers)[:-1], source)
         except BaseException as error:
-            self._fail(
-                ConnectionLost(
-                    f"a body could not be finished ({error or type(error).__name__}), so the connection was closed"
-                )
-            )
+            self._lost(f"a body could not be finished ({error!r}), so the connection was closed")
             if answer is not None:
                 answer.exception()  # what is raised here says more
             raise
@@ -346,9 +343,7 @@ class Client:
                 if subscription is not None:
                     subscription.put(Message(subscription, event.headers, event.body))
             case Frame(command="RECEIPT"):
-                answer = self._receipts.pop(event.headers.get("receipt-id", ""), None)
-                if answer is not None and not answer.done():
-                    answer.set_result(None)
+                self._receipts.confirm(event.headers.get("receipt-id", ""))
             case BodyStart():
                 self._begin_body(event)
             case BodyData():
@@ -399,19 +394,11 @@ class Client:
             frame.body.decode("utf-8", "replace"),
             receipt,
         )
-        answer = self._receipts.pop(receipt, None) if receipt is not None else None
-        if answer is not None and not answer.done():
-            answer.set_exception(again(error))
+        if receipt is not None and self._receipts.refuse(receipt, again(error)):
             self._shown = True
         self._fail(error)
 
     # ------------------------------------------------------------------ receipts and the end
-
-    def _expect_receipt(self) -> tuple[tuple[str, str], asyncio.Future[None]]:
-        """The header line that asks for a receipt, and what is done when it comes."""
-        id = self._next("r")
-        answer = self._receipts[id] = self._loop.create_future()
-        return ("receipt", id), answer
 
     async def _answer(self, answer: asyncio.Future[None], what: str) -> None:
         self._waiting += 1
@@ -442,10 +429,7 @@ class Client:
         if not self._connected.done():
             self._connected.set_exception(again(error))
             self._connected.exception()  # nobody may be waiting for it any more
-        for answer in self._receipts.values():
-            if not answer.done():
-                answer.set_exception(ConnectionLost(lost))
-        self._receipts.clear()
+        self._receipts.lose(lost)
         for subscription in self._subscriptions.values():
             subscription.end(None if self._leaving else error)
         if self._stream is not None:
@@ -473,24 +457,3 @@ class Client:
         """A fault in one of our tasks must not leave others waiting for ever."""
         if not task.cancelled() and (fault := task.exception()) is not None:
             self._lost(f"the client failed: {fault!r}")
-
-
-def _send_headers(destination: str, headers: Mapping[str, str] | None) -> list[tuple[str, str]]:
-    lines = [("destination", destination)]
-    if headers:
-        if not OWN_HEADERS.isdisjoint(headers):
-            raise ClientError(
-                f"these headers are arguments of the call: {', '.join(sorted(OWN_HEADERS & set(headers)))}"
-            )
-        lines.extend(headers.items())
-    return lines
-
-
-def _refuse_nul(headers: list[tuple[str, str]]) -> None:
-    for name, value in headers:
-        if "\0" in name or "\0" in value:
-            raise ClientError(f"header {name!r:.50} holds a NUL, which ends a frame in STOMP")
-
-
-def _octets(body: bytes | str) -> bytes:
-    return body.encode() if isinstance(body, str) else body
