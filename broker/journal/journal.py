@@ -73,6 +73,7 @@ class Journal:
             self._appender.resume(scan.last, scan.end)
             if self._store.algorithms[scan.last.number] != f.PREFERRED:
                 scan.last.size = scan.end  # full: the next segment has the checksum of this machine
+        self._store.next_batch = self._appender.number + 1
         # The log must not look cleanly closed any more before anybody acts on it.
         self._appender.list_segments()
         batch = self.seal()
@@ -187,7 +188,8 @@ class Journal:
                 self._appender.end_cleanly()
                 batch = self.seal()
                 assert batch is not None
-                self.write(batch)
-                self.committed(batch)
+                if self._store.follows(batch):  # else an earlier write was refused and never repeated
+                    self.write(batch)
+                    self.committed(batch)
         finally:
             self._store.close()

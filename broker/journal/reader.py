@@ -82,7 +82,7 @@ class Reader:
             if parts is None:
                 break
             total += sum(run.nbytes for run in parts)
-            if runs and (total > budget or chunk.bytes_read > _AMPLIFICATION * budget):
+            if runs and (total > budget or chunk.bytes_read > _AMPLIFICATION * chunk.size):
                 break
             runs += parts
         return runs
@@ -113,7 +113,7 @@ class _Chunk:
     def __init__(self, store: Store, size: int) -> None:
         self.bytes_read = 0
         self._store = store
-        self._size = max(size, 4096)
+        self.size = max(size, 4096)
         self._segment = 0
         self._start = 0
         self._data = b""
@@ -148,7 +148,7 @@ class _Chunk:
             return None
         try:
             with store.guard("read the journal"):
-                data = read_all(file, max(n, self._size), offset)
+                data = read_all(file, max(n, self.size), offset)
         finally:
             store.release(segment)
         if len(data) < n:

@@ -50,6 +50,7 @@ class Store:
         self.dead = ""
         self.no_space = False
         self.low_space = False
+        self.next_batch = 1
         self.durable = 0
         """Position up to which everything appended is on stable storage."""
         self.algorithms: dict[int, int] = {}
@@ -185,7 +186,10 @@ class Store:
         """The batch is on stable storage when this returns; then its removals are carried out.
 
         JournalFull: nothing counts as written; the same batch may be written again when there is space.
-        JournalDead: the disk failed; nothing may be written ever again."""
+        JournalDead: the disk failed; nothing may be written ever again.
+        JournalError: the batch before this one has not been written."""
+        if not self.follows(batch):
+            raise JournalError("an earlier batch of the journal has not been written")
         for part in batch.parts:
             # All space first: a batch of two segments is not begun when the second cannot be had.
             if part.segment not in self.algorithms:
@@ -198,7 +202,13 @@ class Store:
         for path in batch.removals:
             with self.guard("remove a dead file", full=False):
                 self._unlink(path)
+        if batch.parts:
+            self.next_batch = batch.parts[-1].number + 1
         self.check_space()
+
+    def follows(self, batch: Batch) -> bool:
+        """Whether everything before this batch has been written (a gap would read as rot)."""
+        return not batch.parts or batch.parts[0].number == self.next_batch
 
     def _write_part(self, part: Part) -> None:
         with self.pinned(part.segment) as file:

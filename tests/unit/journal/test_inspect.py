@@ -65,7 +65,7 @@ def test_every_damaged_byte_is_found_and_can_be_repaired(disk):
     images = {name: bytes(inode.data) for name, inode in disk.names.items()}
     used = len(images[SEGMENT].rstrip(b"\0"))
     lost_most = 0
-    for at in range(0, used, 5):
+    for at in range(0, used, 11):
         for name in set(disk.names) - set(images):
             del disk.names[name]
         for name, image in images.items():

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+
 import pytest
 
 from broker.config.settings import JournalSettings
-from broker.core.errors import CorruptJournal, JournalError
+from broker.core.errors import CorruptJournal, JournalError, JournalFull
 from broker.core.message import DURABLE, TRANSIENT, Run
 from broker.core.records import GroupRecord, RunRecord, SettleRecord
 from broker.journal import format as f
@@ -320,3 +322,55 @@ class TestBlobs:
         reader.close()
         with pytest.raises(CorruptJournal):
             journal.blobs.open(1)
+
+
+def test_a_batch_that_was_refused_and_not_repeated_leaves_no_gap():
+    disk = SimDisk(0)
+    journal = open_journal(disk)
+    put(journal, sent(1, b"told"))
+    disk.fail = {"pwrite": (disk.calls["pwrite"] + 1, errno.ENOSPC)}
+    journal.append(sent(2, b"refused"))
+    with pytest.raises(JournalFull):
+        commit(journal)
+    assert journal.full
+    journal.append(sent(3, b"later"))
+    with pytest.raises(JournalError, match="earlier batch"):
+        commit(journal)
+    journal = reopened(journal, disk)
+    assert live_ids(journal) == [1]
+    assert not journal.recovered.clean
+
+
+def test_a_full_disk_does_not_keep_the_broker_from_starting():
+    disk = SimDisk(0)
+    journal = open_journal(disk)
+    journal.prepare()
+    put(journal, *[sent(i, b"x" * 1000) for i in range(1, 4)])
+    journal.prepare()
+    disk.capacity = disk.used() + 100
+    journal = reopened(journal, disk, clean=False)
+    assert live_ids(journal) == [1, 2, 3]
+    put(journal, *[settled(i, i) for i in range(1, 4)])
+    assert live_ids(reopened(journal, disk)) == []
+
+
+def test_a_machine_with_another_checksum_goes_on_in_a_new_segment(monkeypatch):
+    disk = SimDisk(0)
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(f, "PREFERRED", f.CRC32)
+        journal = open_journal(disk)
+        put(journal, sent(1, b"a"))
+        journal.close(clean=True)
+    journal = open_journal(disk)
+    assert journal.recovered.clean
+    put(journal, sent(2, b"b"))
+    assert journal._store.algorithms == {1: f.CRC32, 2: f.CRC32C}
+    journal = reopened(journal, disk)
+    assert live_ids(journal) == [1, 2]
+    positions = [record.run.position for record, _ in journal.recovered.runs()]
+    assert [r.records for r in journal.read(positions, 100)] == [[b"\na\0"], [b"\nb\0"]]
+    journal.close(clean=True)
+    monkeypatch.setattr(f, "PREFERRED", f.CRC32)
+    monkeypatch.setattr(f, "CHECKSUMS", {f.CRC32: f.CHECKSUMS[f.CRC32]})
+    with pytest.raises(CorruptJournal, match="install google-crc32c"):
+        open_journal(disk)
