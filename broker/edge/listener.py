@@ -19,7 +19,7 @@ from broker.core.metrics import Metric
 
 from .channel import EdgeLike
 from .tcp import BufferedTcpChannel, StreamChannel, TcpChannel, tune
-from .tls import CertificateWatcher, Handshakes
+from .tls import CertificateWatcher, Handshakes, TlsServer
 from .websocket import BufferedWsChannel, WsChannel
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class Listeners:
         self._settings = settings
         self._loop = loop
         self._host = host
-        self._servers: list[asyncio.AbstractServer] = []
+        self._servers: list[asyncio.AbstractServer | TlsServer] = []
         self._handshakes: Handshakes | None = None
         self.certificates: CertificateWatcher | None = None
         self.ports: dict[str, int] = {}
@@ -53,15 +53,12 @@ class Listeners:
         plain = ("tcp", settings.port), ("ws", settings.ws_port)
         secure = ("tls", settings.tls_port), ("wss", settings.wss_port)
         try:
-            for name, port in plain:
-                if port >= 0:
-                    await self._listen(name, port, self._factory(name))
             if any(port >= 0 for _, port in secure):
                 self.certificates = CertificateWatcher(settings, self._loop)
                 self._handshakes = Handshakes(self._loop, self.certificates, settings.login_timeout_s)
-            for name, port in secure:
-                if port >= 0 and self._handshakes is not None:
-                    await self._listen(name, port, self._handshakes.factory(self._factory(name)))
+            for name, port in (*plain, *secure):
+                if port >= 0:
+                    await self._listen(name, port)
         except BaseException:
             await self.close()
             raise
@@ -75,18 +72,25 @@ class Listeners:
             return partial(BufferedTcpChannel if buffered else TcpChannel, self._edge, self._loop, name)
         return partial(BufferedWsChannel if buffered else WsChannel, self._edge, self._loop, name, self._settings)
 
-    async def _listen(self, name: str, port: int, factory: Callable[[], asyncio.BaseProtocol]) -> None:
+    async def _listen(self, name: str, port: int) -> None:
         bound = port
-        for family, address in await self._addresses(name):
+        for family, address in await self._addresses():
             try:
                 sock = self._bind(family, address, bound)
             except OSError as error:
                 raise ConfigError(self._complaint(name, port, error)) from error
             bound = sock.getsockname()[1]
-            self._servers.append(await self._loop.create_server(factory, sock=sock, backlog=BACKLOG))
+            self._servers.append(await self._serve(name, sock))
         self.ports[name] = bound
 
-    async def _addresses(self, name: str) -> list[tuple[socket.AddressFamily, str]]:
+    async def _serve(self, name: str, sock: socket.socket) -> asyncio.AbstractServer | TlsServer:
+        make = self._factory(name)
+        if name in ("tls", "wss"):
+            assert self._handshakes is not None  # start() made it, for this name
+            return TlsServer(self._loop, sock, self._handshakes, make)
+        return await self._loop.create_server(make, sock=sock, backlog=BACKLOG)
+
+    async def _addresses(self) -> list[tuple[socket.AddressFamily, str]]:
         if not self._host:
             return [(socket.AF_INET6, "")] if socket.has_dualstack_ipv6() else [(socket.AF_INET, "")]
         try:

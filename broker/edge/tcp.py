@@ -16,6 +16,7 @@ from typing import Any
 
 from broker.core.reasons import Reason
 
+from .certificates import subject
 from .channel import EdgeLike, SessionLike, next_connection_id
 
 WRITE_HIGH = 128 * 1024
@@ -34,9 +35,8 @@ def discard(data: bytes) -> None:
     """What comes in after the end is read and forgotten: unread bytes would turn our goodbye into a reset."""
 
 
-def peer_name(transport: asyncio.BaseTransport) -> str:
-    """host:port of the other side; IPv4 as IPv4 also on a dual-stack socket."""
-    address = transport.get_extra_info("peername")
+def peer_name(address: tuple[Any, ...] | None) -> str:
+    """host:port of a socket address; IPv4 as IPv4 also on a dual-stack socket."""
     if not address:
         return "unknown"
     host, port = address[0].removeprefix("::ffff:"), address[1]
@@ -55,7 +55,7 @@ class StreamChannel(asyncio.BaseProtocol):
     """
 
     __slots__ = (
-        "__weakref__", "_early", "_edge", "_linger", "_loop", "_peer_done", "_reading", "_receive", "_rounds",
+        "__weakref__", "_edge", "_linger", "_loop", "_peer_done", "_reading", "_receive", "_rounds",
         "_session", "_transport", "closing", "id", "peer", "reason", "tls_subject", "transport_name",
     )  # fmt: skip
 
@@ -72,8 +72,7 @@ class StreamChannel(asyncio.BaseProtocol):
         self._loop = loop
         self._transport: Any = None
         self._session: SessionLike | None = None
-        self._receive: Callable[[bytes], None] = self._keep
-        self._early: list[bytes] | None = None
+        self._receive: Callable[[bytes], None] = discard
         self._reading = True
         self._peer_done = False
         self._linger: asyncio.TimerHandle | None = None
@@ -82,27 +81,18 @@ class StreamChannel(asyncio.BaseProtocol):
     # What the loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Opens the session. For TLS the listener calls this once the handshake is done."""
+        """Opens the session. TLS: called when the handshake is done."""
         self._transport = transport
-        self.peer = peer_name(transport)
+        self.peer = peer_name(transport.get_extra_info("peername"))
+        self.tls_subject = subject(transport.get_extra_info("peercert"))
         self._transport.set_write_buffer_limits(WRITE_HIGH, WRITE_LOW)
         session = self._session = self._edge.open(self)
-        early, self._early = self._early, None
-        if self.closing:
-            return
-        self._receive = self._begin(session)
-        if early:
-            self._receive(b"".join(early))
+        if not self.closing:
+            self._receive = self._begin(session)
 
     def _begin(self, session: SessionLike) -> Callable[[bytes], None]:
         """Where the bytes of the socket go from now on."""
         return session.receive
-
-    def _keep(self, data: bytes) -> None:
-        """Application data that a TLS transport delivers in the same step that ends its handshake."""
-        if self._early is None:
-            self._early = []
-        self._early.append(data)
 
     def eof_received(self) -> bool:
         """The peer has shut down its sending side. A plain socket stays half open: answers may be due."""

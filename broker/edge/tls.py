@@ -1,8 +1,8 @@
 """TLS: server contexts that follow their files, and handshakes that are bounded and counted.
 
-A listener accepts plain sockets; the handshake is done here with `loop.start_tls`, because the loop's own TLS
-server swallows failed handshakes. Each handshake takes the newest context, so that a rotated certificate needs
-no restart; connections that are open keep the one they began with.
+Sockets are accepted here and handed to `loop.connect_accepted_socket`, because the loop's own TLS server swallows
+failed handshakes. Each handshake takes the newest context, so that a rotated certificate needs no restart;
+connections that are open keep the one they began with.
 
 Rule: a broken new certificate never replaces a working old one. Knows no STOMP.
 """
@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 from collections.abc import Callable
-from typing import Any, cast
 
 from broker.config.settings import EdgeSettings
 from broker.core.errors import ConfigError
@@ -21,12 +21,17 @@ from broker.core.metrics import Metric
 from broker.core.reasons import Reason
 from broker.seams.files import fingerprint, read_whole
 
+from .certificates import first_certificate, not_after
 from .tcp import LINGER_S, StreamChannel, peer_name
 
 log = logging.getLogger(__name__)
 
 MAX_HANDSHAKES = 1000
 """Handshakes under way; more are refused at once. Each holds about 50 KiB of OpenSSL state."""
+ACCEPTS = 64
+"""Sockets accepted before the loop gets on with what else there is."""
+RETRY_S = 1.0
+"""Rest after accept() failed for want of file descriptors or memory."""
 
 
 def server_context(settings: EdgeSettings) -> ssl.SSLContext:
@@ -115,37 +120,28 @@ class Handshakes:
         self._under_way: set[asyncio.Task[None]] = set()
         self.failed = 0
 
-    def factory(self, make: Callable[[], StreamChannel]) -> Callable[[], asyncio.Protocol]:
-        """What a listener calls per accepted socket; `make` builds the channel that gets the decrypted bytes."""
-        return lambda: _Accepted(self, make)
-
-    def begin(self, transport: asyncio.Transport, channel: StreamChannel) -> None:
+    def begin(self, sock: socket.socket, channel: StreamChannel) -> None:
+        """Takes over an accepted socket; `channel` gets the decrypted bytes."""
         if len(self._under_way) >= MAX_HANDSHAKES:
-            self._fail(transport, channel, "too many handshakes are under way")
+            self._fail(sock, channel, "too many handshakes are under way")
+            sock.close()
             return
-        task = self._loop.create_task(self._shake(transport, channel))
+        task = self._loop.create_task(self._shake(sock, channel))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
-    async def _shake(self, transport: asyncio.Transport, channel: StreamChannel) -> None:
+    async def _shake(self, sock: socket.socket, channel: StreamChannel) -> None:
         try:
-            secure = await self._loop.start_tls(
-                transport, cast("asyncio.Protocol", channel), self._certificates.context, server_side=True,
-                ssl_handshake_timeout=self._timeout_s, ssl_shutdown_timeout=LINGER_S,
+            await self._loop.connect_accepted_socket(
+                lambda: channel, sock, ssl=self._certificates.context, ssl_handshake_timeout=self._timeout_s,
+                ssl_shutdown_timeout=LINGER_S,
             )  # fmt: skip
         except OSError as error:  # SSLError, reset, timeout
-            self._fail(transport, channel, _explain(error))
-            return
-        if secure is None or channel.closing:
-            self._fail(transport, channel, "the client went at once")
-            return
-        channel.tls_subject = subject(secure.get_extra_info("peercert"))
-        channel.connection_made(secure)
+            self._fail(sock, channel, _explain(error))
 
-    def _fail(self, transport: asyncio.Transport, channel: StreamChannel, why: str) -> None:
+    def _fail(self, sock: socket.socket, channel: StreamChannel, why: str) -> None:
         self.failed += 1
-        log.info("connection %d from %s: %s: %s", channel.id, peer_name(transport), Reason.TLS_FAILED.value, why)
-        transport.abort()
+        log.info("connection %d from %s: %s: %s", channel.id, _peer(sock), Reason.TLS_FAILED.value, why)
 
     def metric(self) -> Metric:
         return Metric(
@@ -160,98 +156,54 @@ class Handshakes:
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
 
-class _Accepted(asyncio.Protocol):
-    """A plain socket for the blink before start_tls takes it over. start_tls runs in the loop's next step, before
-    any read, so data here would mean that the loop changed: fail closed."""
+class TlsServer:
+    """Accepts on one listening socket until close()."""
 
-    __slots__ = ("_handshakes", "_make", "_transport")
-
-    def __init__(self, handshakes: Handshakes, make: Callable[[], StreamChannel]) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        sock: socket.socket,
+        handshakes: Handshakes,
+        make: Callable[[], StreamChannel],
+    ) -> None:
+        """`make` builds the channel of each connection."""
+        self._loop = loop
+        self._sock = sock
         self._handshakes = handshakes
         self._make = make
+        self._retry: asyncio.TimerHandle | None = None
+        loop.add_reader(sock, self._accept)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        self._handshakes.begin(self._transport, self._make())
+    def close(self) -> None:
+        if self._retry is not None:
+            self._retry.cancel()
+        self._loop.remove_reader(self._sock)
+        self._sock.close()
 
-    def data_received(self, data: bytes) -> None:
-        self._transport.abort()
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS):
+            try:
+                sock, _address = self._sock.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as error:
+                log.error("cannot accept TLS connections (%s); trying again in %g s", error.strerror, RETRY_S)
+                self._loop.remove_reader(self._sock)
+                self._retry = self._loop.call_later(RETRY_S, self._loop.add_reader, self._sock, self._accept)
+                return
+            sock.setblocking(False)
+            self._handshakes.begin(sock, self._make())
+
+
+def _peer(sock: socket.socket) -> str:
+    try:
+        return peer_name(sock.getpeername())
+    except OSError:  # it has gone already
+        return "unknown"
 
 
 def _explain(error: OSError) -> str:
     reason = getattr(error, "reason", None)
-    if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNKNOWN_PROTOCOL"):
+    if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL"):
         return f"the client does not speak TLS ({reason})"
     return str(reason or error or type(error).__name__)
-
-
-def subject(certificate: dict[str, Any] | None) -> str | None:
-    """The subject of a verified certificate as RFC 4514 writes it, most specific part first; None without one.
-
-    Escaped, so that nobody can smuggle a second CN into one value."""
-    if not certificate or not certificate.get("subject"):
-        return None
-    return ",".join(
-        "+".join(f"{_SHORT.get(name, name)}={_escape(value)}" for name, value in rdn)
-        for rdn in reversed(certificate["subject"])
-    )
-
-
-_SHORT = {
-    "commonName": "CN", "organizationName": "O", "organizationalUnitName": "OU", "countryName": "C",
-    "stateOrProvinceName": "ST", "localityName": "L", "domainComponent": "DC", "userId": "UID",
-}  # fmt: skip
-
-
-def _escape(value: str) -> str:
-    text = "".join("\\" + c if c in ',+"\\<>;=' else c for c in value)
-    if text[:1] in (" ", "#"):
-        text = "\\" + text
-    return text[:-1] + "\\ " if text.endswith(" ") and len(value) > 1 else text
-
-
-def first_certificate(pem: str) -> bytes:
-    """DER of the first certificate of a PEM file (the server's own). Raises ValueError."""
-    begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
-    start = pem.find(begin)
-    stop = pem.find(end, start)
-    if start < 0 or stop < 0:
-        raise ValueError("the certificate file holds no PEM certificate")
-    return ssl.PEM_cert_to_DER_cert(pem[start : stop + len(end)])
-
-
-def not_after(der: bytes) -> int:
-    """Epoch seconds of the end of validity (RFC 5280 §4.1: Certificate → tbsCertificate → validity → notAfter).
-
-    The ssl module tells it only of a peer's certificate. Raises ValueError."""
-    try:
-        at, _ = _element(der, 0)  # Certificate
-        at, _ = _element(der, at)  # tbsCertificate
-        if der[at] == 0xA0:  # [0] version
-            at = sum(_element(der, at))
-        for _skipped in ("serialNumber", "signature", "issuer"):
-            at = sum(_element(der, at))
-        at, _ = _element(der, at)  # validity
-        at = sum(_element(der, at))  # notBefore
-        body, length = _element(der, at)
-        text = der[body : body + length].decode("ascii")
-        if der[at] == 0x17:  # UTCTime: two digits of the year, 50 … 49 is 1950 … 2049
-            text = ("19" if text[:2] >= "50" else "20") + text
-        parts = (
-            f"{_MONTHS[int(text[4:6]) - 1]} {int(text[6:8]):2d} {text[8:10]}:{text[10:12]}:{text[12:14]} {text[:4]} GMT"
-        )
-        return ssl.cert_time_to_seconds(parts)
-    except (IndexError, UnicodeDecodeError) as error:
-        raise ValueError("the certificate cannot be read") from error
-
-
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-
-
-def _element(der: bytes, at: int) -> tuple[int, int]:
-    """(start of the contents, their length) of the DER element at `at`."""
-    length = der[at + 1]
-    if length < 0x80:
-        return at + 2, length
-    count = length & 0x7F
-    return at + 2 + count, int.from_bytes(der[at + 2 : at + 2 + count], "big")

@@ -1,0 +1,358 @@
+"""TLS: both transports through it, certificates that rotate or break, handshakes that fail or never end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import socket
+import ssl
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from websockets.asyncio.client import connect
+
+from broker.config.settings import EdgeSettings
+from broker.core.errors import ConfigError
+from broker.core.reasons import Reason
+from broker.edge import tls
+from broker.edge.certificates import first_certificate, not_after, subject
+from broker.edge.listener import Listeners
+from broker.edge.tls import CertificateWatcher
+from tests.harness.secrets import self_signed
+from tests.harness.shells import OFF, Edge, both_loops, closed, listening, run, until
+
+Pair = tuple[Path, Path]
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Pair]:
+    folder = tmp_path_factory.mktemp("pairs")
+    return {name: self_signed(folder, name) for name in ("old", "new", "client")}
+
+
+def serving(pair: Pair, **more: object) -> EdgeSettings:
+    return replace(OFF, tls_port=0, tls_cert_file=str(pair[0]), tls_key_file=str(pair[1]), **more)
+
+
+def trusting(pair: Pair) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(pair[0]))
+
+
+def served(watcher: CertificateWatcher) -> str:
+    """Common name of the certificate that a new connection would see, by a handshake in memory."""
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_mode = ssl.CERT_NONE
+    a, b = ssl.MemoryBIO(), ssl.MemoryBIO()
+    ours, theirs = watcher.context.wrap_bio(a, b, server_side=True), client.wrap_bio(b, a)
+    for _ in range(3):
+        for side in (theirs, ours):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                side.do_handshake()
+    der = theirs.getpeercert(binary_form=True)
+    assert der is not None
+    return next(name for name in ("old", "new") if name.encode() in der)
+
+
+@both_loops
+def test_stomp_and_websocket_work_through_tls(kind: str, pairs: dict[str, Pair]) -> None:
+    async def main() -> None:
+        edge = Edge()
+        client = trusting(pairs["old"])
+        async with listening(edge, serving(pairs["old"], wss_port=0)) as listeners:
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", listeners.ports["tls"], ssl=client, server_hostname="localhost"
+            )
+            writer.write(b"x" * 300_000)
+            assert await reader.readexactly(300_000) == b"x" * 300_000
+            session = await edge.sessions.get()
+            assert (session.channel.transport_name, session.channel.tls_subject) == ("tls", None)
+            assert session.channel.peer == "{}:{}".format(*writer.get_extra_info("sockname"))
+            session.channel.write(b"ERROR\n\n\0")
+            session.channel.close(Reason.SHUTDOWN)
+            assert await reader.read() == b"ERROR\n\n\0"
+            await closed(writer)
+            await session.over.wait()
+            assert session.calls == ["lost"]
+            async with connect(f"wss://localhost:{listeners.ports['wss']}", ssl=client) as websocket:
+                await websocket.send("frame")
+                assert await websocket.recv() == "frame"
+                assert (await edge.sessions.get()).channel.transport_name == "wss"
+
+    run(kind, main())
+
+
+@both_loops
+def test_data_right_behind_the_handshake_is_not_lost(kind: str, pairs: dict[str, Pair]) -> None:
+    """With TLS 1.3 the client's first frame comes in the same segment as its last handshake message."""
+
+    async def main() -> None:
+        edge = Edge()
+        async with listening(edge, serving(pairs["old"])) as listeners:
+            sock = socket.create_connection(("127.0.0.1", listeners.ports["tls"]))
+            sock.setblocking(False)
+            into, out = ssl.MemoryBIO(), ssl.MemoryBIO()
+            client = trusting(pairs["old"]).wrap_bio(into, out, server_hostname="localhost")
+            loop = asyncio.get_running_loop()
+            with pytest.raises(ssl.SSLWantReadError):
+                client.do_handshake()
+            await loop.sock_sendall(sock, out.read())
+            while True:
+                into.write(await loop.sock_recv(sock, 65536))
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    client.do_handshake()
+                    break
+            client.write(b"CONNECT\n\n\0")
+            await loop.sock_sendall(sock, out.read())
+            session = await edge.sessions.get()
+            await until(lambda: session.data == b"CONNECT\n\n\0")
+            sock.close()
+            await session.over.wait()
+
+    run(kind, main())
+
+
+@both_loops
+def test_a_client_certificate_is_asked_for_and_its_subject_known(kind: str, pairs: dict[str, Pair]) -> None:
+    async def main() -> None:
+        edge = Edge()
+        settings = serving(pairs["old"], tls_client_ca_file=str(pairs["client"][0]))
+        async with listening(edge, settings) as listeners:
+            with_one, without = trusting(pairs["old"]), trusting(pairs["old"])
+            with_one.load_cert_chain(*pairs["client"])
+            where = ("localhost", listeners.ports["tls"])
+            _, writer = await asyncio.open_connection(*where, ssl=with_one)
+            session = await edge.sessions.get()
+            assert session.channel.tls_subject == "CN=client"
+            await closed(writer)
+            reader, writer = await asyncio.open_connection(*where, ssl=without)
+            with contextlib.suppress(OSError):
+                assert await reader.read() == b""
+            await closed(writer)
+            await until(lambda: listeners._handshakes.failed == 1)
+            assert edge.sessions.empty()
+
+    run(kind, main())
+
+
+@both_loops
+@pytest.mark.parametrize("hello", [b"CONNECT\naccept-version:1.2\n\n\0", b"GET / HTTP/1.1\r\n\r\n", b""])
+def test_those_who_do_not_speak_tls_are_counted(
+    kind: str, hello: bytes, pairs: dict[str, Pair], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+
+    async def main() -> None:
+        edge = Edge()
+        async with listening(edge, serving(pairs["old"])) as listeners:
+            _, writer = await asyncio.open_connection("127.0.0.1", listeners.ports["tls"])
+            writer.write(hello)
+            if not hello:
+                writer.close()
+            await until(lambda: listeners._handshakes.failed)
+            await closed(writer)
+            families = {family.name: family.samples for family in listeners.metrics()}
+            assert families["stomp_tls_handshakes_failed_total"] == [({"reason": "tls_failed"}, 1.0)]
+            assert edge.sessions.empty()
+
+    run(kind, main())
+    assert "127.0.0.1" in caplog.text
+    assert ("does not speak TLS" in caplog.text) == bool(hello)
+
+
+@both_loops
+def test_handshakes_that_never_end_are_bounded_in_time_and_number(
+    kind: str, pairs: dict[str, Pair], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls, "MAX_HANDSHAKES", 2)
+
+    async def main() -> None:
+        settings = serving(pairs["old"], login_timeout_s=0.2)
+        async with listening(Edge(), settings) as listeners:
+            clients = [await asyncio.open_connection("127.0.0.1", listeners.ports["tls"]) for _ in range(3)]
+            await until(lambda: listeners._handshakes.failed == 1)  # the third at once
+            assert len(listeners._handshakes._under_way) == 2
+            await until(lambda: listeners._handshakes.failed == 3)  # the others in time
+            assert not listeners._handshakes._under_way
+            for _, writer in clients:
+                await closed(writer)
+
+    run(kind, main())
+
+
+@both_loops
+def test_closing_ends_handshakes_under_way(kind: str, pairs: dict[str, Pair]) -> None:
+    async def main() -> None:
+        async with listening(Edge(), serving(pairs["old"], login_timeout_s=60)) as listeners:
+            reader, writer = await asyncio.open_connection("127.0.0.1", listeners.ports["tls"])
+            await until(lambda: listeners._handshakes._under_way)
+            await listeners.close()
+            with contextlib.suppress(OSError):
+                assert await reader.read() == b""
+            await closed(writer)
+
+    run(kind, main())
+
+
+# Rotation
+
+
+def put(pair: Pair, source: Pair) -> None:
+    """As an operator does: one file after the other."""
+    for target, origin in zip(pair, source, strict=True):
+        shutil.copy(origin, target)
+
+
+@pytest.fixture
+def live(tmp_path: Path, pairs: dict[str, Pair]) -> Pair:
+    pair = tmp_path / "tls.crt", tmp_path / "tls.key"
+    put(pair, pairs["old"])
+    return pair
+
+
+class Loop:
+    """Takes the watcher's timer and lets the test look."""
+
+    def call_later(self, delay: float, callback: object) -> Loop:
+        return self
+
+    def cancel(self) -> None:
+        pass
+
+
+def test_a_rotated_certificate_is_served_without_restart(
+    live: Pair, pairs: dict[str, Pair], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    watcher = CertificateWatcher(serving(live), Loop())
+    before = watcher.context
+    watcher.check()
+    assert watcher.context is before
+    assert served(watcher) == "old"
+    put(live, pairs["new"])
+    watcher.check()
+    assert served(watcher) == "new"
+    assert "reloaded" in caplog.text
+
+
+def test_a_half_done_rotation_keeps_the_old_pair_and_is_logged_once(
+    live: Pair, pairs: dict[str, Pair], caplog: pytest.LogCaptureFixture
+) -> None:
+    watcher = CertificateWatcher(serving(live), Loop())
+    shutil.copy(pairs["new"][0], live[0])  # the certificate has come, its key has not
+    for _ in range(3):
+        watcher.check()
+    assert served(watcher) == "old"
+    assert len(caplog.records) == 1
+    shutil.copy(pairs["new"][1], live[1])
+    watcher.check()
+    assert served(watcher) == "new"
+
+
+@pytest.mark.parametrize("damage", ["garbage", "missing", "empty"])
+def test_a_broken_certificate_keeps_the_old_one(live: Pair, damage: str) -> None:
+    watcher = CertificateWatcher(serving(live), Loop())
+    if damage == "missing":
+        live[0].unlink()
+    else:
+        live[0].write_text("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n" * (damage == "garbage"))
+    watcher.check()
+    assert served(watcher) == "old"
+
+
+@both_loops
+def test_the_files_are_looked_at_by_themselves(kind: str, live: Pair, pairs: dict[str, Pair]) -> None:
+    async def main() -> None:
+        async with listening(Edge(), serving(live, tls_reload_s=0.02)) as listeners:
+            put(live, pairs["new"])
+            await until(lambda: served(listeners.certificates) == "new")
+            _, writer = await asyncio.open_connection("localhost", listeners.ports["tls"], ssl=trusting(pairs["new"]))
+            await closed(writer)
+
+    run(kind, main())
+
+
+def test_unusable_files_at_the_start_name_the_settings(live: Pair, pairs: dict[str, Pair]) -> None:
+    shutil.copy(pairs["new"][1], live[1])
+    with pytest.raises(ConfigError, match=r"edge\.tls_cert_file, edge\.tls_key_file"):
+        CertificateWatcher(serving(live), Loop())
+
+    async def main() -> None:
+        listeners = Listeners(Edge(), serving(live, port=0), asyncio.get_running_loop(), "127.0.0.1")
+        with pytest.raises(ConfigError):
+            await listeners.start()
+        assert listeners.ports == {}
+
+    run("stdlib", main())
+
+
+def test_the_end_of_the_certificate_is_known(live: Pair) -> None:
+    watcher = CertificateWatcher(serving(live), Loop())
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.load_verify_locations(str(live[0]))
+    (decoded,) = client.get_ca_certs()
+    assert watcher.not_after == ssl.cert_time_to_seconds(decoded["notAfter"])
+    assert watcher.days_left(int((watcher.not_after - 86_400 * 2.5) * 1000)) == pytest.approx(2.5)
+    assert watcher.metric().samples == [({}, float(watcher.not_after))]
+
+
+def test_old_tls_is_refused(live: Pair) -> None:
+    watcher = CertificateWatcher(serving(live), Loop())
+    assert watcher.context.minimum_version is ssl.TLSVersion.TLSv1_2
+
+
+# Small parsers
+
+
+def element(tag: int, *parts: bytes) -> bytes:
+    body = b"".join(parts)
+    length = bytes([len(body)]) if len(body) < 128 else b"\x82" + len(body).to_bytes(2, "big")
+    return bytes([tag]) + length + body
+
+
+def certificate(time: bytes, version: bool = True) -> bytes:
+    head = element(0xA0, element(2, b"\2")) if version else b""
+    validity = element(0x30, element(0x17, b"200101000000Z"), time)
+    return element(
+        0x30, element(0x30, head, element(2, b"\1"), element(0x30, b""), element(0x30, b"x" * 300), validity)
+    )
+
+
+@pytest.mark.parametrize(
+    ("time", "epoch"),
+    [
+        (element(0x17, b"491231235959Z"), 2524607999),
+        (element(0x17, b"500101000000Z"), -631152000),
+        (element(0x18, b"20500101000000Z"), 2524608000),
+        (element(0x18, b"99991231235959Z"), 253402300799),
+    ],
+)
+def test_both_forms_of_time_are_read(time: bytes, epoch: int) -> None:
+    assert not_after(certificate(time)) == epoch
+    assert not_after(certificate(time, version=False)) == epoch
+
+
+@pytest.mark.parametrize("der", [b"", b"\x30", b"\x30\x03\x02\x01\x01", certificate(element(0x17, b"hello"))])
+def test_nonsense_is_a_value_error(der: bytes) -> None:
+    with pytest.raises(ValueError):
+        not_after(der)
+    with pytest.raises(ValueError):
+        first_certificate("no certificate")
+
+
+@pytest.mark.parametrize(
+    ("parts", "text"),
+    [
+        ([[("countryName", "DE")], [("organizationName", "Acme")], [("commonName", "a")]], "CN=a,O=Acme,C=DE"),
+        ([[("commonName", "x,CN=admin")]], "CN=x\\,CN\\=admin"),
+        ([[("commonName", "#1 ")]], "CN=\\#1\\ "),
+        ([[("commonName", "a"), ("userId", "b")]], "CN=a+UID=b"),
+        ([[("emailAddress", "a@b")]], "emailAddress=a@b"),
+    ],
+)
+def test_subjects_cannot_be_forged_by_their_text(parts: list[list[tuple[str, str]]], text: str) -> None:
+    assert subject({"subject": parts}) == text
+    assert subject(None) is None
+    assert subject({}) is None
