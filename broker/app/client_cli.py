@@ -69,14 +69,22 @@ def opener(
     url: str, login: str | None, ca: str | None, client_id: str | None, stomp_version: str, connect_timeout: float
 ) -> Callable[[], Any]:
     """A function that makes one connection, by the options of connection_options."""
-    from broker.client import connect
+    from broker.client import ClientError, connect
 
     if login is not None:
         scheme, mark, rest = url.partition("://")
         passcode = os.environ.get("STAMPEDE_PASSCODE") or click.prompt("Passcode", hide_input=True, err=True)
         url = f"{scheme}{mark}{quote(login, safe='')}:{quote(passcode, safe='')}@{rest}"
     tls = ssl.create_default_context(cafile=ca) if ca else None
-    return lambda: connect(url, client_id=client_id, version=stomp_version, timeout=connect_timeout, tls=tls)
+
+    def open_client() -> Any:
+        return connect(url, client_id=client_id, version=stomp_version, timeout=connect_timeout, tls=tls)
+
+    try:
+        open_client()  # opens nothing before it is awaited, but says what is wrong with the arguments
+    except ClientError as error:
+        raise click.UsageError(str(error)) from error
+    return open_client
 
 
 def run(work: Coroutine[Any, Any, int]) -> None:

@@ -36,6 +36,7 @@ async def test_send_file_and_standard_input(tmp_path):
 async def test_send_says_what_is_wrong():
     async with FakeServer() as server:
         assert (await invoke(send, server, "/queue/a", "x", "-H", "novalue")).exit_code == 2
+        assert (await invoke(send, None, "/queue/a", "x", "--url", "http://h")).exit_code == 2
         server.refuse.add("CONNECT")
         done = await invoke(send, server, "/queue/a", "x")
         assert done.exit_code == 1 and "refused: do something else" in done.stderr
