@@ -144,8 +144,12 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         assert AWKWARD not in broker.log()
 
 
+SOURCES = (f"127.9.{a}.{b}" for a in range(256) for b in range(1, 255))
+
+
 def login(guarded: Broker, version: str, bytewise: bool, headers: dict[str, object]) -> Client:
-    client = Client(guarded.port, version, bytewise=bytewise)
+    """From an address of its own: failures make later logins from the same address wait."""
+    client = Client(guarded.port, version, bytewise=bytewise, source=next(SOURCES))
     client.send("CONNECT", {"accept-version": version, "host": "x"} | headers)
     return client
 
@@ -170,7 +174,7 @@ def test_C10_connect_headers_are_not_unescaped(guarded, version, bytewise):
 
 def test_what_follows_connect_in_the_same_packet_waits_for_the_login(guarded, queue):
     """The login is decided in a thread; pipelined frames must neither be lost nor overtake it."""
-    with Client(guarded.port) as client:
+    with Client(guarded.port, source=next(SOURCES)) as client:
         client.raw(
             f"CONNECT\naccept-version:1.2\nhost:x\nlogin:ann\npasscode:{AWKWARD}\n\n\0"
             f"SUBSCRIBE\nid:1\ndestination:{queue}\nreceipt:a\n\n\0SEND\ndestination:{queue}\n\nhello\0".encode()
@@ -181,7 +185,7 @@ def test_what_follows_connect_in_the_same_packet_waits_for_the_login(guarded, qu
 
 
 def test_what_follows_a_rejected_connect_is_not_carried_out(guarded, queue):
-    with Client(guarded.port) as client:
+    with Client(guarded.port, source=next(SOURCES)) as client:
         client.raw(
             "CONNECT\naccept-version:1.2\nhost:x\nlogin:ann\npasscode:no\n\n\0"
             f"SEND\ndestination:{queue}\npersistent:true\nreceipt:a\n\nstolen\0".encode()

@@ -96,3 +96,33 @@ def test_a_disconnect_in_mid_frame_sends_nothing(join, queue, version):
     reader = join(version)
     reader.subscribe(queue)
     reader.nothing()
+
+
+@every_version
+def test_a_request_refused_by_the_owner_is_told_although_disconnect_followed(join, queue, version):
+    """The refusal comes back after DISCONNECT has been read: ERROR in its turn, and no RECEIPT behind it."""
+    client = join(version)
+    client.subscribe(queue, ack="client")
+    client.publish(queue, b"x")
+    message = client.read()
+    handle, _, number = message["message-id"].rpartition("-")
+    id = {"id" if version == "1.2" else "message-id": f"{handle}-{int(number) + 100}", "subscription": "1"}
+    client.raw(
+        build("SEND", {"destination": queue, "persistent": "true", "receipt": "good"})
+        + build("ACK", id | {"receipt": "refused"})
+        + build("DISCONNECT", {"receipt": "bye"})
+    )
+    client.expect("RECEIPT", {"receipt-id": "good"})
+    client.expect("ERROR", {"receipt-id": "refused"})
+    client.ended()
+
+
+@every_version
+def test_a_half_closed_client_still_gets_its_receipts(join, queue, version):
+    """As `printf … | nc -N` does."""
+    client = join(version)
+    frames = [build("SEND", {"destination": queue, "persistent": "true", "receipt": n}, b"x") for n in range(5)]
+    client.raw(b"".join(frames))
+    client.socket.shutdown(1)
+    assert [client.expect("RECEIPT")["receipt-id"] for _ in range(5)] == list("01234")
+    client.ended()

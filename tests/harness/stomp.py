@@ -167,11 +167,13 @@ class Client:
         self.settle("NACK", message, **headers)
 
     def sync(self) -> list[Frame]:
-        """Two round trips through the owner: whatever was due to this client has come. Returns it."""
+        """Two round trips through owner and disk: whatever was due to this client has come. Returns it.
+
+        Durable, because a delivery may wait for a commit; the messages stay in a queue that nobody reads."""
         came: list[Frame] = []
         for _ in range(2):
             receipt = f"sync-{next(self._numbers)}"
-            self.send("SEND", [("destination", "/topic/harness.nobody"), ("receipt", receipt)])
+            self.send("SEND", [("destination", "/queue/harness.sync"), ("persistent", "true"), ("receipt", receipt)])
             while (frame := self.read()).get("receipt-id") != receipt:
                 came.append(frame)
         return came
