@@ -135,6 +135,7 @@ class Settle:
 
     delay     milliseconds before redelivery of a NACK, or -1 = by the address settings.
     An id that the consumer does not hold refuses the whole command; nothing is settled then.
+    No ids at all is a barrier: answered when everything settled before is durable.
     """
 
     __slots__ = ("consumer", "delay", "ids", "outcome", "seq", "session", "slot")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.core.effects import Done, Turn
-from broker.core.message import DURABLE, TRANSIENT, Run
+from broker.core.message import BLOB, DURABLE, TRANSIENT, Run
 from broker.core.records import RunRecord
 
 from .addresses import anycast_queue, check_publish, default_routing, named_queue
@@ -89,9 +89,12 @@ def _share(slot: Slot, command: Publish, groups: list[list[Queue]], turn: Turn, 
 
 def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Turn, done: Done | None) -> bool:
     """Numbers the run and gives it to all `queues`. True: `done` waits with it."""
-    slot.number_run(run, turn.now)
     if run.flags & TRANSIENT:
         run.flags &= ~TRANSIENT
+    if run.flags & BLOB:
+        _accept_blob(slot, command, run, queues, turn, done)
+        return True
+    slot.number_run(run, turn.now)
     if run.flags & DURABLE and any(queue.durable for queue in queues):
         _accept_durable(slot, command, run, queues, turn, done)
         return True
@@ -108,6 +111,25 @@ def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: T
     if crowded is None:
         return False
     return _accept_crowded(slot, command, run, crowded, turn, done)
+
+
+def _accept_blob(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Turn, done: Done | None) -> None:
+    """A large body lives as long as a log record refers to it, so there always is one: durable for the durable
+    queues, transient (under a number of its own, so that the books can tell them apart) for the others."""
+    durable = [queue for queue in queues if queue.durable] if run.flags & DURABLE else []
+    others = [queue for queue in queues if queue not in durable]
+    if durable:
+        slot.number_run(run, turn.now)
+        _accept_durable(slot, command, run, durable, turn, None if others else done)
+    if others:
+        part = copy(run)
+        slot.number_run(part, turn.now)
+        entries = [(queue, _crowded(slot, queue, part, turn)) for queue in others]
+        for queue in others:
+            queue.last = part.ids[-1]
+        slot.reserve(turn)
+        transient = _spill(slot, command, part, others, turn)[0][1]
+        _hold(slot, [(queue, transient, paged) for queue, paged in entries], turn.number, done)
 
 
 def _accept_durable(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Turn, done: Done | None) -> None:

@@ -131,6 +131,10 @@ class Books:
         """(segment, last batch) of every closed segment that is still needed."""
         return [(b.number, b.end) for b in self.segments.values() if b.end and not b.freed]
 
+    def unused_blob(self, blob_id: int) -> bool:
+        """Was this blob never referred to (its message was refused, or went to no queue)."""
+        return blob_id not in self.blobs
+
     def take_idle_blobs(self) -> list[int]:
         """Ids of blobs nobody refers to; they are forgotten here."""
         idle = [id for id in {ref.id for ref in self.idle_blobs} if self.blobs[id].refs == 0]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker.config.settings import JournalSettings
-from broker.core.message import Run
+from broker.core.message import Blob, Run
 from broker.seams.files import Files
 
 from . import format as f
@@ -158,6 +158,11 @@ class Journal:
 
         True: call again soon. False: nothing to do, or it waits for a commit."""
         return self._compactor.step()
+
+    def forget_blob(self, blob: Blob) -> None:
+        """The message of this large body has been dealt with: if no record refers to it, the file goes."""
+        if self._books.unused_blob(blob.id):
+            self._appender.removals.append(self.blobs.path(blob.id))
 
     def disk_bytes(self) -> int:
         """Bytes of all segments in use."""

@@ -265,10 +265,16 @@ class Store:
 
     def prepare(self) -> None:
         """Zero-fills spare segments ahead. No space is not an error here: it is remembered in `no_space`."""
+        size = self.settings.segment_bytes
         try:
             while self.wants_prepare:
-                self._make_spare(self.settings.segment_bytes)
-            self.no_space = False
+                with self.guard("ask for free space", full=False):
+                    if self.files.free_bytes(self.folder) < size:
+                        self.no_space = True  # asked first: this is called again and again while the disk is full
+                        break
+                self._make_spare(size)
+            else:
+                self.no_space = False
         except JournalFull:
             pass
         self.check_space()

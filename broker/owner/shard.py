@@ -18,7 +18,7 @@ from broker.core.commands import Command, Disconnect, Grant, Publish, Transact
 from broker.core.effects import Done, Effect, Fetch, Refused, Turn
 from broker.core.errors import Code, JournalFull, RefusedError
 from broker.core.ids import slot_of
-from broker.core.message import DURABLE, Run
+from broker.core.message import DURABLE, Blob, Run
 from broker.core.metrics import Metric
 from broker.core.records import GroupRecord, LogRecord
 from broker.engine.engine import Engine
@@ -157,6 +157,7 @@ class Shard:
             return
         turn = self._turn()
         touched: set[Engine] = set()
+        blobs: list[Blob] = []
         self._release(turn, touched)
         if self._fetched:
             fetched, self._fetched = self._fetched, []
@@ -174,12 +175,17 @@ class Shard:
                 if kind is Transact:
                     self._transact(command, turn, touched)  # type: ignore[arg-type]
                     continue
-                if full and kind is Publish and self._refuse_full(command, turn):
-                    continue
+                if kind is Publish:
+                    if command.run.blob is not None:  # type: ignore[union-attr]
+                        blobs.append(command.run.blob)  # type: ignore[union-attr]
+                    if full and self._refuse_full(command, turn):
+                        continue
                 engine = engines.get(command.slot) or self.engine(command.slot)
-                engine.handle(command, turn)  # type: ignore[arg-type]
+                engine.handle(command, turn)
                 touched.add(engine)
         self._finish(turn, touched)
+        for blob in blobs:
+            self.journal.forget_blob(blob)
 
     def _release(self, turn: Turn, touched: set[Engine]) -> None:
         for number in [n for n in self._waiting if n <= self._committed]:
@@ -412,6 +418,8 @@ class Shard:
 
     def _refuse_inbox(self) -> None:
         inbox, self._inbox = self._inbox, []
-        effects: list[Effect] = [Refused(c.session, c.seq, Code.OWNER_STOPPED, "") for c in inbox if hasattr(c, "seq")]
+        effects: list[Effect] = [
+            Refused(c.session, c.seq, Code.OWNER_STOPPED) for c in inbox if not isinstance(c, Grant | Disconnect)
+        ]
         if effects and self._listener is not None:
             self._listener.on_effects(effects)
