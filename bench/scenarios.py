@@ -15,7 +15,7 @@ from pathlib import Path
 from brokers import Broker
 
 HERE = Path(__file__).resolve().parent
-SOURCES = ("load.c", "options.h", "report.h", "stats.h")
+SOURCES = ("load.c", "options.h", "report.h", "stats.h", "verify.h")
 WARM_UP_S = 2.0
 LAG = ("--max-lag", "2000")
 HIGHER, LOWER = 1, -1
