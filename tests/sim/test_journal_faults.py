@@ -11,7 +11,7 @@ from broker.core.errors import CorruptJournal, JournalDead, JournalError, Journa
 from broker.core.message import DURABLE, Run
 from broker.core.records import MetaRecord, RunRecord, SettleRecord
 from broker.journal.journal import Journal
-from tests.sim.disk import SimDisk
+from tests.sim.disk import PowerLoss, SimDisk
 from tests.sim.journal_world import FOLDER, World
 
 SEED = 37
@@ -210,3 +210,46 @@ def test_a_second_broker_is_kept_out():
         Journal.open(disk, FOLDER, settings)
     first.close(clean=True)
     assert Journal.open(disk, FOLDER, settings).recovered.clean
+
+
+def test_a_large_body_is_there_once_told_and_gone_once_settled_at_every_crash():
+    crash_at, crashed = 0, True
+    while crashed:
+        crash_at += 1
+        disk = SimDisk(crash_at)
+        settings = JournalSettings(segment_bytes=4096, min_free_bytes=0)
+        disk.crash_at = crash_at
+        told = settling = settled = False
+        try:
+            journal = Journal.open(disk, FOLDER, settings)
+            writer = journal.blobs.create()
+            for _ in range(3):
+                writer.write(b"large body " * 100)
+            blob = writer.finish(sync=True)
+            run = Run(range(1, 2), b"", [b"\n"], blob.length + 2, DURABLE, blob=blob)
+            journal.append(RunRecord(1, "a", [1], run))
+            commit(journal)
+            told = True
+            journal.append(MetaRecord(1, "other", {}))
+            commit(journal)
+            settling = True
+            journal.append(SettleRecord(1, 1, [(1, 1)]))
+            commit(journal)
+            settled = True
+            for _ in range(4):
+                journal.maintain()
+                commit(journal)
+            journal.close(clean=True)
+            crashed = False
+        except PowerLoss:
+            pass
+        disk.crash()
+        journal = Journal.open(disk, FOLDER, settings)
+        found = [record.run.blob for record, _ in journal.recovered.runs()]
+        assert len(found) <= 1
+        assert found or settling or not told
+        assert not (found and settled)
+        for body in found:
+            assert journal.blobs.read(body.id, 0, 10_000) == b"large body " * 300
+        assert len([name for name in disk.names if "/blobs/" in name]) == len(found)
+    assert crash_at > 30

@@ -374,3 +374,15 @@ def test_a_machine_with_another_checksum_goes_on_in_a_new_segment(monkeypatch):
     monkeypatch.setattr(f, "CHECKSUMS", {f.CRC32: f.CHECKSUMS[f.CRC32]})
     with pytest.raises(CorruptJournal, match="install google-crc32c"):
         open_journal(disk)
+
+
+def test_preparing_on_a_full_disk_writes_nothing():
+    disk = SimDisk(0)
+    journal = open_journal(disk)
+    disk.capacity = disk.used() + 1000
+    writes = disk.calls["pwrite"]
+    journal.prepare()
+    assert (journal.full, journal.wants_prepare, disk.calls["pwrite"]) == (True, True, writes)
+    disk.capacity = 1 << 30
+    journal.prepare()
+    assert (journal.full, journal.wants_prepare) == (False, False)
