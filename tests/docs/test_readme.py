@@ -56,6 +56,15 @@ def test_links_lead_somewhere():
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
+def test_the_tour_names_files_that_exist():
+    tour = (ROOT / "docs" / "tour.md").read_text()
+    named = set(re.findall(r"`((?:\w+/)?\w+\.py)`", tour))
+    found = {path.name for path in (ROOT / "broker").rglob("*.py")}
+    found |= {f"{path.parent.name}/{path.name}" for path in (ROOT / "broker").rglob("*.py")}
+    assert len(named) > 30
+    assert named - found == set()
+
+
 def test_metrics_named_in_the_docs_exist(broker):
     import urllib.request
 
