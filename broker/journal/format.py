@@ -192,7 +192,7 @@ def run_payload(item: RunRecord, copy: bool = False) -> tuple[int, list[bytes]]:
     ids: Any = run.ids
     address = item.address.encode()
     lines = run.lines
-    queues = array("Q", item.queues)
+    queues = item.queues
     flags = COPY if copy else 0
     parts = [
         RUN_FIXED.pack(
@@ -208,7 +208,7 @@ def run_payload(item: RunRecord, copy: bool = False) -> tuple[int, list[bytes]]:
     if run.blob is not None:
         flags |= BLOB_REF
         parts.append(PAIR.pack(run.blob.id, run.blob.length))
-    parts.append(queues.tobytes())
+    parts.append(QUEUE.pack(queues[0]) if len(queues) == 1 else array("Q", queues).tobytes())
     if type(ids) is not range and ids[-1] - ids[0] + 1 != count:
         flags |= IDS
         parts.append(array("Q", ids).tobytes())
@@ -253,6 +253,8 @@ def read_run(data: bytes, offset: int, flags: int, slot: int, bodies: bool = Tru
 
 
 def settle_payload(queue: int, spans: Sequence[tuple[int, int]]) -> list[bytes]:
+    if len(spans) == 1:
+        return [QUEUE.pack(queue), PAIR.pack(*spans[0])]
     flat = array("Q")
     for span in spans:
         flat.extend(span)

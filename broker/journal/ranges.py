@@ -103,6 +103,12 @@ class LiveRanges:
     def remove(self, first: int, last: int) -> list[Piece]:
         """Takes first…last out. Returns exactly the parts that were there."""
         taken: list[Piece] = []
+        if self.chunks:
+            chunk = self.chunks[0]
+            if chunk.firsts[0] == first and last < chunk.lasts[0]:
+                # The front of the oldest range: what consuming in order always hits.
+                chunk.firsts[0] = last + 1
+                return [(first, last, chunk.segments[0])]
         at = bisect_left(self.tops, first)
         while at < len(self.chunks):
             chunk = self.chunks[at]
