@@ -17,6 +17,7 @@ def check(history: History) -> list[str]:
     events = history.in_order()
     return [
         *_lost(events),
+        *_abandoned(events),
         *_ghosts(events),
         *_resurrected(events),
         *_unmarked(events),
@@ -38,12 +39,44 @@ def _members(events: list[Event]) -> dict[str, set[str]]:
     return members
 
 
-def _lost(events: list[Event]) -> list[str]:
+def _owed(events: list[Event]) -> set[str]:
+    """What the broker has answered for."""
     owed = _of(events, Kind.RECEIPTED)
     members = _members(events)
     for tx in _of(events, Kind.COMMITTED):
         owed |= members[tx]
+    return owed
+
+
+def _lost(events: list[Event]) -> list[str]:
+    owed = _owed(events)
     return [f"lost: {key} was receipted and never delivered" for key in sorted(owed - _of(events, Kind.DELIVERED))]
+
+
+def _abandoned(events: list[Event]) -> list[str]:
+    """A delivery that nobody acknowledged must be followed by another one; so must any ACK that was aborted."""
+    open_: dict[str, Event] = {}
+    for event in events:
+        if event.kind is Kind.DELIVERED:
+            open_[event.key] = event
+        elif event.kind is Kind.ACK_SENT:
+            open_.pop(event.key, None)
+    owed = _owed(events) - _of(events, Kind.SETTLED)
+    return [
+        f"abandoned: {key} was delivered in life {event.life}, not acknowledged, and never came again"
+        for key, event in sorted(open_.items())
+        if key in owed
+    ]
+
+
+def unanswered(history: History, life: int) -> list[str]:
+    """ACKs of a life that was not killed which got no receipt."""
+    settled = history.keys(Kind.SETTLED)
+    return [
+        f"unanswered: the ACK of {event.key} in life {life} got no receipt"
+        for event in history.events
+        if event.kind is Kind.ACK_SENT and event.life == life and event.key not in settled
+    ]
 
 
 def _ghosts(events: list[Event]) -> list[str]:

@@ -11,6 +11,8 @@ from tests.harness import Frame, build
 
 from .world import World
 
+SHUTDOWN = "1604"
+
 
 class Gone(Exception):
     """The connection has ended: killed broker, or not yet started."""
@@ -56,7 +58,7 @@ class Connection:
             raise Gone(str(error)) from None
 
     async def read(self) -> Frame:
-        """The next frame. Raises Gone when the connection ended, also inside a frame."""
+        """The next frame. Raises Gone when the connection ended, also inside a frame, or the broker says it stops."""
         try:
             head = (await self._reader.readuntil(b"\n\n"))[:-2]
             command, *lines = head.decode().lstrip("\n").split("\n")
@@ -69,6 +71,8 @@ class Connection:
         except (asyncio.IncompleteReadError, OSError) as error:
             raise Gone(str(error)) from None
         assert body.endswith(b"\0"), f"no NUL behind the body of {command} {pairs}"
+        if headers.get("error-code") == SHUTDOWN:
+            raise Gone("the broker is stopping")
         return Frame(command, pairs, headers, body[:-1])
 
     async def close(self) -> None:

@@ -22,6 +22,8 @@ class Kind(Enum):
     """A MESSAGE came; `redelivered` and `who` (consumer) say how and to whom."""
     CORRUPT = "corrupt"
     """A MESSAGE came whose body is not what was sent under this key."""
+    ACK_SENT = "ack sent"
+    """Its ACK left (or the COMMIT that holds its ACK). Without a receipt it may count or not."""
     SETTLED = "settled"
     """The receipt of its ACK (or of the COMMIT that held its ACK, then with `tx`) came: it must never come back."""
     COMMIT_SENT = "commit_sent"

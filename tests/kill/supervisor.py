@@ -26,7 +26,7 @@ async def run(folder: Path, kills: int, seed: int) -> World:
         # Rolling over and compaction become common instead of rare.
         settings["journal.segment_bytes"] = 256 * 1024
     if chance.randrange(2):
-        settings["engine.queue_memory_bytes"] = 32 * 1024
+        settings |= {"engine.queue_memory_bytes": 32 * 1024, "engine.page_bytes": 16 * 1024}
     world = World(Broker(folder, settings), chance)
     await _start(world)
     await _subscribe(world)
@@ -42,6 +42,7 @@ async def run(folder: Path, kills: int, seed: int) -> World:
         await asyncio.sleep(0.3)
         world.stopping = True
         await world.quiet(1.0, 20.0)
+        world.drained = world.life
         assert await asyncio.to_thread(world.broker.stop) == 0, world.broker.log()[-4000:]
         await _start(world)
         await world.quiet(0.5, 5.0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .checker import check, check_moves
+from .checker import check, check_moves, unanswered
 from .history import History, Kind
 
 
@@ -31,6 +31,7 @@ def good() -> History:
             h.add(state, tx, 2)
     for n in range(2):
         h.add(Kind.DELIVERED, f"x/t1/{n}", 2, who="c")
+        h.add(Kind.ACK_SENT, f"x/t1/{n}", 2)  # and the broker was killed before the receipt
     return h
 
 
@@ -60,6 +61,20 @@ def test_message_of_an_aborted_transaction_is_found():
     h = good()
     h.add(Kind.DELIVERED, "x/t2/0", 2, who="c")
     assert check(h) == ["uncommitted: ['x/t2/0'] of transaction t2 came, which was never committed"]
+
+
+def test_delivery_that_was_never_acknowledged_and_never_came_again_is_found():
+    h = good()
+    h.events = [e for e in h.events if not (e.kind is Kind.ACK_SENT and e.key == "x/t1/0")]
+    assert check(h) == ["abandoned: x/t1/0 was delivered in life 2, not acknowledged, and never came again"]
+
+
+def test_ack_without_receipt_is_found_in_a_life_that_was_not_killed():
+    h = good()
+    assert [line.split(" in ")[0] for line in unanswered(h, 2)] == [
+        f"unanswered: the ACK of x/t1/{n}" for n in range(2)
+    ]
+    assert unanswered(h, 1) == []
 
 
 def test_message_nobody_sent_is_found():
@@ -93,8 +108,8 @@ def test_order_of_one_producer_at_one_consumer_is_checked():
     h = good()
     h.add(Kind.SENT, "q/p/6", 2)
     h.add(Kind.SENT, "q/p/7", 2)
-    h.add(Kind.DELIVERED, "q/p/7", 2, who="b")
-    h.add(Kind.DELIVERED, "q/p/6", 2, who="b")
+    for n in (7, 6):
+        h.add(Kind.DELIVERED, f"q/p/{n}", 2, who="b")
     assert check(h) == ["reordered: q/p/6 came to b after q/p/7"]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .checker import check, check_moves
+from .checker import check, check_moves, unanswered
 from .history import Kind
 from .supervisor import run
 
@@ -25,6 +25,7 @@ async def test_no_promise_is_broken_by_kill_9(tmp_path: Path, capsys: pytest.Cap
     world = await run(tmp_path, KILLS, seed)
     history = world.history
     broken = check(history) + check_moves(history, "kill.in/p4", "kill.out")
+    broken += unanswered(history, world.drained)
     counts = Counter(event.kind for event in history.events)
     again = sum(event.redelivered for event in history.events)
     slowest = max(world.recoveries)
@@ -36,7 +37,6 @@ async def test_no_promise_is_broken_by_kill_9(tmp_path: Path, capsys: pytest.Cap
     assert not broken, f"{summary}\n{len(broken)} broken promises:\n" + "\n".join(broken[:40])
     # A run that did nothing would pass every check.
     assert counts[Kind.RECEIPTED] > 100 * KILLS and counts[Kind.COMMITTED] > 10 * KILLS, summary
-    assert history.keys(Kind.RECEIPTED) <= history.keys(Kind.SETTLED), f"{summary}: not everything could be settled"
     if KILLS > 3:
         with capsys.disabled():
             print("\n" + summary)

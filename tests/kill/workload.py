@@ -171,6 +171,7 @@ async def consumer(world: World, name: str, queue: str, *, prefetch: int = 0, du
                 connection.send("NACK", {"id": frame["ack"], "receipt": receipt})
             else:
                 settling[receipt] = key
+                world.history.add(Kind.ACK_SENT, key, connection.life)
                 connection.send("ACK", {"id": frame["ack"], "receipt": receipt})
             await connection.room()
 
@@ -208,6 +209,7 @@ async def mover(world: World, source: str, target: str) -> None:
                 connection.send("ABORT", {"transaction": tx, "receipt": tx})
             else:
                 committing[tx] = taken
+                world.history.add(Kind.ACK_SENT, taken, connection.life)
                 world.history.add(Kind.COMMIT_SENT, tx, connection.life)
                 connection.send("COMMIT", {"transaction": tx, "receipt": tx})
             await connection.room()

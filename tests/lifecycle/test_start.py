@@ -62,7 +62,7 @@ def test_banner_says_where_it_listens_and_where_the_data_is(tmp_path: Path):
     with Broker(tmp_path) as broker:
         broker.http("/readyz")
         text = broker.log()
-        for expected in (f"127.0.0.1:{broker.port}", f"127.0.0.1:{broker.ws_port}", str(broker.data)):
+        for expected in (f"127.0.0.1 port {broker.port}", f"127.0.0.1 port {broker.ws_port}", str(broker.data)):
             assert expected in text
         assert "Traceback" not in text
 
@@ -156,7 +156,7 @@ def test_health_readiness_and_metrics_answer(tmp_path: Path):
             client.publish("/queue/a", b"x")
             metrics = broker.metrics()
         assert metrics['stomp_connections{transport="tcp"}'] == 1
-        assert sum(value for name, value in metrics.items() if "published" in name or "messages_in" in name) >= 1
+        assert metrics["stomp_messages_accepted_total"] == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
