@@ -28,7 +28,7 @@ from .channel import Channel
 from .tcp import peer_host
 from .users import User, load_users
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("stampede.edge")
 
 THREADS = 2
 """argon2 checks at a time: 19 MiB each; it lets other threads run meanwhile."""
@@ -131,7 +131,7 @@ class FileAuthenticator:
             principal = await self._check(login, passcode)
         if principal is None:
             self._penalties.failed(address)
-            log.info("connection %d from %s: login failed", channel.id, channel.peer)
+            log.info("%s #%d: login failed", channel.peer, channel.id)
             raise RefusedError(Code.LOGIN_FAILED, REFUSAL)
         self._penalties.forgive(address)
         return principal

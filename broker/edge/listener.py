@@ -22,7 +22,7 @@ from .tcp import BufferedTcpChannel, StreamChannel, TcpChannel, tune
 from .tls import CertificateWatcher, Handshakes, TlsServer
 from .websocket import BufferedWsChannel, WsChannel
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("stampede.edge")
 
 BACKLOG = 1024
 """Connections the kernel holds until we accept them: 5,000 a second leave 0.2 s for a busy loop."""

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from math import ceil
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("stampede.edge")
 
 TICK_S = 0.05
 

@@ -24,7 +24,7 @@ from broker.seams.files import fingerprint, read_whole
 from .certificates import first_certificate, not_after
 from .tcp import LINGER_S, StreamChannel, peer_name
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("stampede.edge")
 
 MAX_HANDSHAKES = 1000
 """Handshakes under way; more are refused at once. Each holds about 50 KiB of OpenSSL state."""
@@ -122,26 +122,27 @@ class Handshakes:
 
     def begin(self, sock: socket.socket, channel: StreamChannel) -> None:
         """Takes over an accepted socket; `channel` gets the decrypted bytes."""
+        peer = _peer(sock)
         if len(self._under_way) >= MAX_HANDSHAKES:
-            self._fail(sock, channel, "too many handshakes are under way")
             sock.close()
+            self._fail(channel.id, peer, "too many handshakes are under way")
             return
-        task = self._loop.create_task(self._shake(sock, channel))
+        task = self._loop.create_task(self._shake(sock, channel, peer))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
 
-    async def _shake(self, sock: socket.socket, channel: StreamChannel) -> None:
+    async def _shake(self, sock: socket.socket, channel: StreamChannel, peer: str) -> None:
         try:
             await self._loop.connect_accepted_socket(
                 lambda: channel, sock, ssl=self._certificates.context, ssl_handshake_timeout=self._timeout_s,
                 ssl_shutdown_timeout=LINGER_S,
             )  # fmt: skip
         except OSError as error:  # SSLError, reset, timeout
-            self._fail(sock, channel, _explain(error))
+            self._fail(channel.id, peer, _explain(error))
 
-    def _fail(self, sock: socket.socket, channel: StreamChannel, why: str) -> None:
+    def _fail(self, connection: int, peer: str, why: str) -> None:
         self.failed += 1
-        log.info("connection %d from %s: %s: %s", channel.id, _peer(sock), Reason.TLS_FAILED.value, why)
+        log.info("%s #%d closed: %s (%s)", peer, connection, Reason.TLS_FAILED.value, why)
 
     def metric(self) -> Metric:
         return Metric(

@@ -30,7 +30,7 @@ from .channel import EdgeLike, SessionLike
 from .tcp import WRITE_HIGH, BufferedReads, PlainReads, StreamChannel, discard
 from .upgrade import Refusal, choose_subprotocol, refusal
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("stampede.edge")
 
 MAX_REQUEST_BYTES = 16 * 1024
 """The whole HTTP request; browsers send up to 8 KiB of cookies."""
@@ -155,7 +155,7 @@ class WebSocketStream(StreamChannel):
     def _fail_greeting(self, why: str, polite: bool = False) -> None:
         if not polite:
             self.reason = Reason.WEBSOCKET_PROTOCOL
-            log.info("connection %d from %s: WebSocket handshake refused: %s", self.id, self.peer, why)
+            log.info("%s #%d: WebSocket handshake refused: %s", self.peer, self.id, why)
         self._stop_receiving()
         self._send_pending()
         self._shut()
@@ -193,7 +193,7 @@ class WebSocketStream(StreamChannel):
         error = self._protocol.parser_exc
         if error is not None:
             self.reason = Reason.WEBSOCKET_PROTOCOL
-            log.info("connection %d from %s: WebSocket closed: %s", self.id, self.peer, error)
+            log.info("%s #%d: WebSocket closed: %s", self.peer, self.id, error)
         self._peer_done = error is None
         self._stop_receiving()
         self._shut()

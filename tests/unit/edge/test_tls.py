@@ -158,7 +158,8 @@ def test_those_who_do_not_speak_tls_are_counted(
             assert edge.sessions.empty()
 
     run(kind, main())
-    assert "127.0.0.1" in caplog.text
+    assert caplog.messages[-1].startswith("127.0.0.1:")
+    assert "tls_failed" in caplog.messages[-1]
     assert ("does not speak TLS" in caplog.text) == bool(hello)
 
 
