@@ -26,8 +26,8 @@ class Watch:
     """Owns the session's deadlines."""
 
     __slots__ = (
-        "_eols", "_eols_at", "_expect_s", "_frame", "_frame_from", "_in_seen", "_login", "_out_seen", "_receive",
-        "_send", "_send_s", "_session", "_silences",
+        "_eols", "_eols_at", "_eols_from", "_expect_s", "_frame", "_frame_from", "_in_seen", "_login", "_out_seen",
+        "_receive", "_send", "_send_s", "_session", "_silences",
     )  # fmt: skip
 
     def __init__(self, session: Session) -> None:
@@ -39,13 +39,14 @@ class Watch:
         self._out_seen = 0
         self._silences = 0
         self._eols = 0
-        self._eols_at = 0.0
+        self._eols_from = 0
         self._send: Handle | None = None
         self._receive: Handle | None = None
         self._frame: Handle | None = None
         edge = session.edge
+        self._eols_at = edge.clock.monotonic()
         self._login: Handle | None = edge.beats.deadline(
-            edge.clock.monotonic() + edge.settings.edge.login_timeout_s, self._login_missed
+            self._eols_at + edge.settings.edge.login_timeout_s, self._login_missed
         )
 
     def connected(self, beat: HeartBeat) -> None:
@@ -78,16 +79,19 @@ class Watch:
         elif self._frame is not None:
             self._cancel(self._frame)
             self._frame = None
-        eols = session.wire.eols
-        if eols - self._eols > session.edge.settings.edge.max_eol_per_s:
+        eols = session.wire.eols - self._eols
+        limit = session.edge.settings.edge.max_eol_per_s
+        if eols > limit:
             now = session.edge.clock.monotonic()
-            if now - self._eols_at < (eols - self._eols) / session.edge.settings.edge.max_eol_per_s:
+            # A client may end every frame with an empty line; only a stream that is mostly such lines is a flood.
+            if now - self._eols_at < eols / limit and 2 * eols > session.bytes_in - self._eols_from:
                 session.fail(
                     Code.HEARTBEAT_FLOOD, "empty lines come faster than max_eol_per_s; send one per heart-beat interval"
                 )
                 return
-            self._eols = eols
+            self._eols += eols
             self._eols_at = now
+            self._eols_from = session.bytes_in
 
     def stop(self) -> None:
         for handle in (self._login, self._send, self._receive, self._frame):
