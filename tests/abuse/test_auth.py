@@ -93,4 +93,4 @@ def test_known_logins_are_fast(broker):
 
 @pytest.mark.parametrize("login", ["ann\\n", "", "a" * 5000, "../ann", "ann:", "ann "])
 def test_odd_logins_are_only_wrong(broker, login):
-    attempt(broker, login, GUESS, "127.0.0.11")
+    attempt(broker, login, GUESS, f"127.0.4.{len(login) % 250 + 1}")

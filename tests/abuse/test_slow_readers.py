@@ -10,7 +10,8 @@ from tests.harness.stomp import ClosedByBroker
 
 MIB = 1 << 20
 SETTINGS = {
-    "edge.max_outbox_bytes": 256 * 1024,
+    "edge.max_outbox_bytes": 512 * 1024,
+    "edge.consumer_room_bytes": 128 * 1024,
     "journal.max_inflight_bytes": 256 * 1024,
     "engine.queue_memory_bytes": MIB,
     "journal.segment_bytes": 4 * MIB,
