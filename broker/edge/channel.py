@@ -74,6 +74,45 @@ class Channel(Protocol):
         ...
 
 
+class _Gone:
+    """The channel of a session whose connection is over: takes everything, does nothing."""
+
+    id = 0
+    peer = ""
+    transport_name = ""
+    framed = False
+    tls_subject: str | None = None
+    reason: Reason | None = None
+
+    def write(self, data: bytes) -> None:
+        pass
+
+    def write_frames(self, frames: list[bytes]) -> None:
+        pass
+
+    def write_part(self, data: bytes, first: bool, last: bool) -> None:
+        pass
+
+    def buffered(self) -> int:
+        return 0
+
+    def pause_reading(self) -> None:
+        pass
+
+    def resume_reading(self) -> None:
+        pass
+
+    def close(self, reason: Reason) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
+
+
+GONE: Channel = _Gone()
+"""Shared by all sessions that are over."""
+
+
 class SessionLike(Protocol):
     """What a channel calls. No call comes before `EdgeLike.open` has returned."""
 

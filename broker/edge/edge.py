@@ -48,6 +48,7 @@ class Edge:
         self.counters = EdgeCounters()
         self.sessions: dict[int, Session] = {}
         self.consumers: dict[int, Subscription] = {}
+        self.dispatching = False
         self.touched: list[Session] = []
         self.log_frames = logging.getLogger("stampede.frames").isEnabledFor(logging.DEBUG)
         self._consumer = 0
@@ -139,6 +140,7 @@ class Edge:
 
     def on_effects(self, effects: list[Effect]) -> None:
         consumers, sessions = self.consumers, self.sessions
+        self.dispatching = True
         for effect in effects:
             kind = type(effect)
             if kind is Deliver:
@@ -151,6 +153,7 @@ class Edge:
                     session.done(effect.seq)  # type: ignore[union-attr]
             else:
                 self._rare(effect)
+        self.dispatching = False
         self.flush()
         self.submit_grants()
 

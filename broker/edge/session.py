@@ -23,7 +23,7 @@ from broker.wire.writer import error_frame, receipts
 
 from . import acking, connecting, control, framelog
 from .answers import Answers, Then
-from .channel import Channel
+from .channel import GONE, Channel
 from .large import LargeDelivery
 from .publishing import Publisher
 from .subscription import Subscription
@@ -256,9 +256,12 @@ class Session:
     # ── out ────────────────────────────────────────────────────────────────────────────────────────
 
     def write(self, data: bytes) -> None:
-        """One frame or more; goes out with the next flush. Framed channels get one frame a call."""
+        """One frame or more; goes out with the next flush. Framed channels get one frame a call.
+
+        While effects are being handed out the edge flushes every touched session once; otherwise whoever
+        called does."""
         self.out.append(data)
-        if not self.dirty:
+        if not self.dirty and self.edge.dispatching:
             self.dirty = True
             self.edge.touched.append(self)
 
@@ -421,6 +424,10 @@ class Session:
         """The connection is over. Called exactly once by the channel."""
         self._end(self.channel.reason or Reason.CLIENT_GONE, "")
         self.edge.forget(self)
+        # No rings of objects: the memory of 5,000 connections is free at once, not when the collector comes by.
+        self.channel = GONE
+        self.publisher = None
+        del self.watch
 
     def _end(self, reason: Reason, detail: str) -> None:
         if self.closed:
@@ -430,9 +437,7 @@ class Session:
         if self.login_task is not None:
             self.login_task.cancel()
         slots = {sub.slot for sub in self.subscriptions.values()}
-        transactions = self._transactions
-        if transactions is not None:
-            self._transactions = None
+        self._transactions = None
         if self.publisher is not None and self.publisher.large is not None:
             self.publisher.large.abort()
         if self._large is not None:

@@ -16,7 +16,7 @@ from broker.config.settings import Settings
 from broker.core.address import Routing
 from broker.core.commands import Command, Disconnect, Grant, Publish, Transact
 from broker.core.effects import Done, Effect, Fetch, Refused, Turn
-from broker.core.errors import Code, JournalFull, RefusedError
+from broker.core.errors import Code, JournalError, JournalFull, RefusedError
 from broker.core.ids import slot_of
 from broker.core.message import DURABLE, Blob, Run
 from broker.core.metrics import Metric
@@ -374,7 +374,11 @@ class Shard:
         """One bounded step of freeing and compaction; True: there is more to do."""
         if self.stopped:
             return False
-        more = self.journal.maintain()
+        try:
+            more = self.journal.maintain()
+        except JournalError as error:
+            self._stop(f"journal: {error}")
+            return False
         self._prepare()
         if self.journal.wants_snapshot:
             self._snapshot()
