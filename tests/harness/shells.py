@@ -79,6 +79,7 @@ class Edge:
         on_eof: Callable[[Session], None] | None = None,
     ) -> None:
         self.sessions: asyncio.Queue[Session] = asyncio.Queue()
+        self.opened: list[Session] = []
         self.on_receive = on_receive or (lambda session, data: session.channel.write(data))
         self.on_open = on_open or (lambda channel: None)
         self.on_eof = on_eof or (lambda session: session.channel.close(Reason.CLIENT_GONE))
@@ -86,6 +87,7 @@ class Edge:
     def open(self, channel: Channel) -> Session:
         session = Session(channel, self)
         self.sessions.put_nowait(session)
+        self.opened.append(session)
         self.on_open(channel)
         return session
 
@@ -98,6 +100,10 @@ async def listening(edge: Edge, settings: EdgeSettings) -> AsyncIterator[Listene
         yield listeners
     finally:
         await listeners.close()
+        for session in edge.opened:
+            if not session.over.is_set():
+                session.channel.abort()  # a uvloop with half-dead sockets never ends its close()
+        await asyncio.sleep(0.005)
 
 
 async def closed(writer: asyncio.StreamWriter) -> None:

@@ -57,7 +57,7 @@ def test_a_client_that_shuts_down_its_side_still_gets_its_answer(kind: str) -> N
             writer.write_eof()
             assert await reader.read() == b"late answer"
             session = await edge.sessions.get()
-            await session.over.wait()  # at once: nobody waits for a peer that has ended
+            await asyncio.wait_for(session.over.wait(), 1)  # nobody waits for a peer that has ended
             await closed(writer)
 
     run(kind, main())
@@ -84,6 +84,27 @@ def test_the_last_frame_arrives_although_the_peer_is_still_sending(kind: str) ->
             await closed(writer)
             await session.over.wait()
             assert session.calls == ["lost"]
+
+    run(kind, main())
+
+
+@both_loops
+def test_a_connection_closed_while_its_reading_is_paused_ends_with_its_peer(kind: str) -> None:
+    async def main() -> None:
+        def refuse(session: object, data: bytes) -> None:
+            session.channel.pause_reading()
+            session.channel.write(b"ERROR\n\n\0")
+            session.channel.close(Reason.PROTOCOL_ERROR)
+
+        edge = Edge(on_receive=refuse)
+        async with listening(edge, TCP) as listeners:
+            reader, writer = await asyncio.open_connection("127.0.0.1", listeners.ports["tcp"])
+            writer.write(b"x")
+            assert await reader.read() == b"ERROR\n\n\0"
+            writer.write(b"y" * 2_000_000)
+            await closed(writer)
+            session = await edge.sessions.get()
+            await asyncio.wait_for(session.over.wait(), 1)
 
     run(kind, main())
 

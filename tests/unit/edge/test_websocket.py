@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from broker.core.reasons import Reason
 from broker.edge import tcp
+from broker.edge.upgrade import origin_allowed
 from tests.harness.shells import OFF, Edge, both_loops, closed, listening, run, until
 
 WS = replace(OFF, ws_port=0)
@@ -328,6 +329,28 @@ def test_pages_of_foreign_origins_are_refused(kind: str, origin: str | None, all
                 assert session.channel.reason is Reason.WEBSOCKET_PROTOCOL
 
     run(kind, main())
+
+
+@pytest.mark.parametrize(
+    ("origin", "host", "local", "ok"),
+    [
+        ("https://app.example", "app.example", ("10.0.0.5", 61614), True),
+        ("https://app.example:8443", "APP.example:61614", ("10.0.0.5", 61614), True),
+        ("https://evil.example", "app.example", ("10.0.0.5", 61614), False),
+        ("https://app.example", "app.example", ("127.0.0.1", 61614), True),  # through a proxy on this machine
+        ("http://evil.example", "evil.example:61614", ("127.0.0.1", 61614), False),  # DNS rebinding
+        ("http://evil.example", "evil.example:61614", ("::1", 61614), False),
+        ("http://[::1]:80", "[::1]:61614", ("::1", 61614), True),
+        ("http://app.localhost", "whatever", ("10.0.0.5", 61614), True),
+        ("http://localhost.evil.example", "app.example", ("10.0.0.5", 61614), False),
+        ("http://", "", ("10.0.0.5", 61614), False),
+        ("http://[broken", "[broken", ("10.0.0.5", 61614), False),
+    ],
+)
+def test_without_a_list_pages_of_the_same_host_may_connect(
+    origin: str, host: str, local: tuple[str, int], ok: bool
+) -> None:
+    assert origin_allowed(origin, host, "", local) is ok
 
 
 @both_loops
