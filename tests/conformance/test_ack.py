@@ -297,3 +297,11 @@ def test_nack_with_nonsense_is_an_error(join, queue, version):
     client.publish(queue, b"x")
     client.nack(client.read(), requeue="perhaps", receipt="r")
     error(client, Code.BAD_HEADER, "r")
+
+
+def test_v10_has_no_nack(join, queue):
+    client = join("1.0")
+    client.subscribe(queue, ack="client")
+    client.publish(queue, b"x")
+    client.nack(client.read(), receipt="r")
+    error(client, Code.UNKNOWN_COMMAND, "r")
