@@ -172,74 +172,84 @@ class OneValue:
 
 
 def take_acks(intake: Intake, version: Version, limit: int) -> int:
-    """Takes plain ACK frames from intake.pos on; `limit`: longest block that needs no closer look.
+    """Takes plain ACK frames from intake.pos on: the ids of the version, perhaps followed by a receipt.
+    `limit`: longest value that needs no closer look.
 
     Returns the number of empty lines passed, or -1 if nothing was taken."""
-    if version is Version.V12:
-        return _take_ids(intake, limit)
-    return _take_pairs(intake, version, limit)
-
-
-def _take_ids(intake: Intake, limit: int) -> int:
-    """1.2: `id`, and perhaps `receipt`."""
     data, pos = intake.data, intake.pos
+    single = version is Version.V12
     ids: list[bytes] = []
+    subscriptions: list[bytes] = []
     receipts: list[bytes] = []
     eols = 0
-    while data.startswith(b"ACK\nid:", pos):
-        at = data.find(b"\n", pos + 7)
-        id = data[pos + 7 : at]
-        if data.startswith(b"\n\n\0", at):
-            pos = at + 3
-        elif data.startswith(b"\nreceipt:", at):
-            end = data.find(b"\n", at + 9)
-            if end < 0 or not data.startswith(b"\n\n\0", end):
+    while data.startswith(b"ACK\n", pos):
+        if single:
+            if not data.startswith(b"id:", pos + 4):
                 break
-            receipts.append(data[at + 9 : end])
-            pos = end + 3
+            end = data.find(b"\n", pos + 7)
+            id = data[pos + 7 : end]
         else:
+            pair = _pair(data, pos + 4)
+            if pair is None or (not pair[1] and (version is Version.V11 or subscriptions)):
+                break
+            id, subscription, end = pair
+            if subscription:
+                if len(subscriptions) < len(ids):
+                    break
+                subscriptions += subscription
+        receipt = b""
+        asked = data.startswith(b"\nreceipt:", end)
+        if asked:
+            start = end + 9
+            end = data.find(b"\n", start)
+            receipt = data[start:end]
+        if end < 0 or not data.startswith(b"\n\n\0", end):
+            del subscriptions[len(ids) :]
             break
+        if asked:
+            receipts.append(receipt)
         ids.append(id)
+        pos = end + 3
         if data.startswith(b"\n", pos):
             pos += 1
             eols += 1
     if not ids:
         return -1
-    if not _values_plain(b"".join(ids + receipts)) or max(map(len, ids + receipts)) > limit:
+    if not _all_plain(ids + subscriptions + receipts, version, limit):
         # One of them needs a closer look: then all of this read get it, or each would be looked at again and again.
         intake.plain_acks = False
         return -1
-    intake.acks(ids, None, receipts)
+    intake.acks(ids, subscriptions or None, receipts)
     intake.pos = pos
     return eols
 
 
-def _take_pairs(intake: Intake, version: Version, limit: int) -> int:
-    """1.0 and 1.1: `message-id`, `subscription` (1.0: perhaps), perhaps `receipt`, in any order. One frame."""
-    data, pos = intake.data, intake.pos
-    end = intake.blank(pos)
-    if end < 0 or end >= intake.end or data[end] or end - pos > limit:
-        return -1
-    id = subscription = receipt = None
-    for row in data[pos + 4 : end - 2].split(b"\n"):
-        if row.startswith(b"message-id:") and id is None:
-            id = row[11:]
-        elif row.startswith(b"subscription:") and subscription is None:
-            subscription = row[13:]
-        elif row.startswith(b"receipt:") and receipt is None:
-            receipt = row[8:]
-        else:
-            return -1
-    if id is None or (subscription is None and version is Version.V11):
-        return -1
-    text = b"%b%b%b" % (id, subscription or b"", receipt or b"")
-    if not _values_plain(text) or (version is Version.V10 and (b" " in text or b"\t" in text)):
-        return -1
-    intake.acks([id], None if subscription is None else [subscription], [] if receipt is None else [receipt])
-    intake.pos = end + 1
-    return 0
+def _pair(data: bytes, at: int) -> tuple[bytes, list[bytes], int] | None:
+    """Message id, subscription (a list of one or none), and the end of the line behind which they stand."""
+    if data.startswith(b"subscription:", at):
+        end = data.find(b"\n", at + 13)
+        if not data.startswith(b"\nmessage-id:", end):
+            return None
+        last = data.find(b"\n", end + 12)
+        return data[end + 12 : last], [data[at + 13 : end]], last
+    if not data.startswith(b"message-id:", at):
+        return None
+    end = data.find(b"\n", at + 11)
+    id = data[at + 11 : end]
+    if not data.startswith(b"\nsubscription:", end):
+        return id, [], end
+    last = data.find(b"\n", end + 14)
+    return id, [data[end + 14 : last]], last
 
 
-def _values_plain(text: bytes) -> bool:
-    """No value needs a closer look; line ends cannot be in these."""
-    return text.isascii() and b"\\" not in text and b"\r" not in text and b"\0" not in text
+def _all_plain(values: list[bytes], version: Version, limit: int) -> bool:
+    """See OneValue._plain; line ends cannot be in these values. 1.0 trims blanks, so they need a closer look."""
+    text = b"".join(values)
+    return (
+        text.isascii()
+        and b"\\" not in text
+        and b"\r" not in text
+        and b"\0" not in text
+        and max(map(len, values)) <= limit
+        and (version is not Version.V10 or (b" " not in text and b"\t" not in text))
+    )

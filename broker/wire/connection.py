@@ -118,7 +118,8 @@ class Connection:
         """CONNECT is accepted: limits for strangers end, further frames are legal. Octets that came behind the
         CONNECT are held: call receive(b"") for their events."""
         self.set_version(version)
-        self._open()
+        if self._phase is LOGIN:
+            self._open()
 
     def _open(self) -> None:
         self._phase = OPEN
@@ -152,6 +153,8 @@ class Connection:
             return intake.out
         intake.flush()
         if intake.pos < intake.end:
+            if self._phase is LOGIN:
+                return intake.out + self._hold_back(data[intake.pos :])
             self._held = data[intake.pos :]
         return intake.out
 

@@ -135,3 +135,15 @@ def test_acks(version):
             lines = b"".join(b"%b:%b\n" % (name.encode(), odd) for name in use)
             out.append(b"ACK\n%b\n\0%b" % (lines, b"\n" * (rng.random() < 0.1)))
         agree(b"".join(out), version, None)
+
+
+@pytest.mark.parametrize("line", [b"receipt", b"seq"])
+@pytest.mark.parametrize("last", [b"xx", b"\0x", b"", b"x"])
+def test_last_frame_of_a_bulk_step(line, last):
+    """Blocks that differ in one value; the last frame is short, long, or its body ends wrongly."""
+    frame = b"SEND\ndestination:a\n%b:%d\ncontent-length:1\n\n"
+    memo = Memo(8)
+    for count in (3, 4, 5, 6, 20, 40):
+        data = b"".join(frame % (line, n) + b"b\0" for n in range(count)) + frame % (line, count) + last
+        agree(data, V12, memo)
+        agree(data + b"\0" + frame % (line, 1) + b"b\0", V12, memo)

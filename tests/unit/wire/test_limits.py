@@ -86,6 +86,8 @@ def test_too_much_behind_connect():
     [event] = connection.receive(b"x" * 1000)
     assert event.code.name == "FRAME_TOO_LARGE"
     assert connection.held_bytes == 0
+    connection.accept_login(V12)
+    assert connection.receive(b"BEGIN\ntransaction:1\n\n\0") == []
 
 
 @pytest.mark.parametrize("make", [small_v10])
