@@ -38,7 +38,7 @@ def _text(event: Event) -> str:
     if isinstance(event, Acks):
         return f"{len(event.ids)} × ACK {event.ids[0].decode(errors='replace')} …"
     if isinstance(event, Frame):
-        shown = {k: "***" if k in MASKED else v for k, v in event.headers.items()}
+        shown = {k: "***" if k.lower() in MASKED else v for k, v in event.headers.items()}
         return f"{event.command} {shown} ({len(event.body)} bytes)"
     if isinstance(event, BodyStart):
         return f"{event.command} {_one_line(event.head.lines)} (streamed, {event.length} bytes)"
