@@ -127,6 +127,7 @@ def test_messages_that_are_not_persistent_go_with_the_process(tmp_path: Path):
         client.connect()
         client.publish("/queue/a", b"gone")
         client.publish("/queue/a", b"kept", persistent="true")
+        client.close()
         assert broker.stop() == 0
     with broker, Client(broker.port) as client:
         assert [frame.body for frame in consume(client)] == [b"kept"]
@@ -142,20 +143,23 @@ def test_backlog_of_20_000_durable_messages_survives_in_order(tmp_path: Path, ho
         frames = [build("SEND", headers, b"%06d" % n + body) for n in range(20_000)]
         for start in range(0, 20_000, 1000):
             client.raw(b"".join(frames[start : start + 1000]))
-        client.ask("DISCONNECT")
+        client.publish("/queue/a", b"%06d" % 20_000 + body, persistent="true")
+        client.close()
         getattr(broker, how)()
     with broker, Client(broker.port) as client:
         client.connect()
         client.subscribe("/queue/a", ack="client")
         seen = 0
-        while seen < 20_000:
+        while seen <= 20_000:
             frame = client.expect("MESSAGE")
             assert frame.body == b"%06d" % seen + body
             assert how == "kill" or "redelivered" not in frame.headers
             seen += 1
             if seen % 500 == 0:
                 client.ack(frame)
-        client.nothing()
+        client.ack(frame, receipt="all")
+        client.expect("RECEIPT")
+        client.close()
         assert broker.stop() == 0
     with broker, Client(broker.port) as client:
         assert consume(client) == []
@@ -166,6 +170,7 @@ def test_durable_subscription_outlives_the_broker(tmp_path: Path):
     with broker, Client(broker.port) as client:
         client.connect({"client-id": "reader"})
         client.subscribe("/topic/news", durable_subscription_name="mine")
+        client.close()
         assert broker.stop() == 0
     with broker, Client(broker.port) as client:
         client.connect()
