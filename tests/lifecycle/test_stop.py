@@ -167,6 +167,19 @@ def test_backlog_of_20_000_durable_messages_survives_in_order(tmp_path: Path, ho
         assert consume(client) == []
 
 
+def test_receipt_of_disconnect_covers_everything_sent_before_it(tmp_path: Path):
+    """How stomp.py, stompjs and the specification's graceful shutdown make sure without asking for each message."""
+    broker = Broker(tmp_path)
+    headers = {"destination": "/queue/a", "persistent": "true", "content-length": 4}
+    with broker, Client(broker.port) as client:
+        client.connect()
+        client.raw(b"".join(build("SEND", headers, b"%04d" % n) for n in range(5000)))
+        client.ask("DISCONNECT")
+        broker.kill()
+    with broker, Client(broker.port) as client:
+        assert [frame.body for frame in consume(client)] == [b"%04d" % n for n in range(5000)]
+
+
 def test_durable_subscription_outlives_the_broker(tmp_path: Path):
     broker = Broker(tmp_path)
     with broker, Client(broker.port) as client:
