@@ -34,6 +34,7 @@ class World:
         self.sent: set[bytes] = set()
         self.seen: set[bytes] = set()
         self.settled: set[bytes] = set()
+        self.clients: list[Client] = []
 
     def body(self) -> bytes:
         return b"%d %s" % (next(self.numbers), b"." * self.rng.choice([0, 10, 300, 3000]))
@@ -59,6 +60,7 @@ class Actor:
     def join(self) -> None:
         rng = self.world.rng
         self.client = Client(self.world.port, rng.choice(["1.1", "1.2"]))
+        self.world.clients.append(self.client)
         self.client.connect()
         self.mode = rng.choice(["client-individual", "client"])
         window = rng.choice([{"prefetch-count": 1}, {"prefetch-count": 20}, {"consumer-window-size": 2000}, {}])
@@ -150,9 +152,22 @@ class Actor:
         self.join()
 
 
+@pytest.fixture
+def worlds(broker, name):
+    made = []
+
+    def make(seed):
+        made.append(World(broker.port, name, seed))
+        return made[-1]
+
+    yield make
+    for client in made[-1].clients:
+        client.close()
+
+
 @pytest.mark.parametrize("seed", range(4))
-def test_disorder(broker, name, seed):
-    world = World(broker.port, name, seed)
+def test_disorder(broker, worlds, seed):
+    world = worlds(seed)
     actors = [Actor(world) for _ in range(5)]
     for _ in range(STEPS):
         world.rng.choice(actors).step()

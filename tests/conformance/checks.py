@@ -12,7 +12,7 @@ from tests.harness import Client, Frame
 every_version = pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"], ids=["v10", "v11", "v12"])
 since_11 = pytest.mark.parametrize("version", ["1.1", "1.2"], ids=["v11", "v12"])
 
-INTERNALS = re.compile(rb'Traceback|File "|\.py\b|/work/|/home/|site-packages|0x[0-9a-f]{6,}|Error\(|Exception')
+INTERNALS = re.compile(rb'Traceback|File "|\.py\b|/home/|/usr/|/tmp/|site-packages|0x[0-9a-f]{6,}|Error\(|Exception')
 
 
 def error(client: Client, code: Code, receipt: str | None = None) -> Frame:
