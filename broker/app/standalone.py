@@ -54,11 +54,13 @@ class Standalone:
         self._alarm: asyncio.TimerHandle | None = None
         self._maintain: asyncio.TimerHandle | None = None
         self._ready = False
+        self._closing = False
 
     async def start(self) -> None:
-        """Recovers and listens. Raises BrokerError with a text for people."""
+        """Recovers and listens, or leaves nothing behind. Raises BrokerError with a text for people."""
         settings = self.settings
         commit, page_in, bodies, prepare = self._threads
+        self.auth = make_authenticator(settings)
         self.journal = await asyncio.to_thread(
             Journal.open, OsFiles(), os.path.join(settings.data, "journal"), settings.journal
         )
@@ -66,15 +68,22 @@ class Standalone:
             settings, self.journal, self.clock, commit, page_in, prepare, self.loop.call_soon, self._set_alarm,
             self.loop.call_later,
         )  # fmt: skip
-        self.auth = make_authenticator(settings)
         self.beats = Beats(self.loop)
         self.port = LocalOwner(self.shard, bodies)
         self.edge = Edge(settings, self.port, self.clock, self.beats, self.auth, token(4))
-        self.shard.recover()
+        try:
+            self.shard.recover()
+        except BaseException:
+            self.journal.close(clean=False)
+            raise
         host = listen_host(settings.edge, self.auth.has_users)
         self.listeners = Listeners(self.edge, settings.edge, self.loop, host)
-        await self.listeners.start()
         self.admin = AdminServer(settings.admin, [self.edge, self.shard, self.listeners], self._readiness)
+        try:
+            await self.listeners.start()
+        except BaseException:
+            await self._close()
+            raise
         self._ready = True
         self._maintain_soon(MAINTAIN_S)
 
@@ -86,20 +95,28 @@ class Standalone:
         """Finishes what is in flight, within drain_timeout_s."""
         self._ready = False
         self.listeners.stop_accepting()
-        drained, idle = asyncio.Event(), asyncio.Event()
+        drained = asyncio.Event()
         self.edge.drain(drained.set)
         try:
             await asyncio.wait_for(drained.wait(), self.settings.edge.drain_timeout_s)
         except TimeoutError:
             self.edge.cut_off()
+        await self._close()
+
+    async def _close(self) -> None:
+        """Ends everything but the clients' connections. What is under way is committed first: a journal that was
+        closed cleanly calls nothing redelivered."""
+        self._closing = True
+        for timer in (self._alarm, self._maintain):
+            if timer is not None:
+                timer.cancel()
+        self.auth.close()
+        idle = asyncio.Event()
         self.shard.when_idle(idle.set)
         try:
             await asyncio.wait_for(idle.wait(), self.settings.edge.drain_timeout_s)
         except TimeoutError:
             log.warning("stopping with a commit under way; the journal will be recovered at the next start")
-        for timer in (self._alarm, self._maintain):
-            if timer is not None:
-                timer.cancel()
         self.beats.stop()
         await self.listeners.close()
         await self.admin.stop()
@@ -115,6 +132,8 @@ class Standalone:
     def _set_alarm(self, at_ms: int, callback: Callable[[], None]) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
+        if self._closing:
+            return
         delay = max(0.0, (at_ms - self.clock.wall_ms()) / 1000)
         self._alarm = self.loop.call_later(delay, callback)
 
@@ -147,19 +166,22 @@ async def _serve(settings: Settings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     await broker.start()
-    for line in broker.banner():
-        sys.stderr.write(line + "\n")
-    sys.stderr.flush()
-    # Long-lived objects are many and rarely garbage: look less often (hot path, measured 5–20 %).
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
-    await broker.start_admin()
-    stopping = loop.create_task(stop.wait())
-    await asyncio.wait((stopping, broker.failed), return_when=asyncio.FIRST_COMPLETED)
-    stopping.cancel()
-    log.info("stopping")
-    await broker.stop()
+    try:
+        for line in broker.banner():
+            sys.stderr.write(line + "\n")
+        sys.stderr.flush()
+        # Long-lived objects are many and rarely garbage: look less often (hot path, measured 5–20 %).
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(50_000, 20, 20)
+        await broker.start_admin()
+        stopping = loop.create_task(stop.wait())
+        await asyncio.wait((stopping, broker.failed), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+    finally:
+        # Also when the admin port cannot be had: clients may be at work by then.
+        log.info("stopping")
+        await broker.stop()
     return 1 if broker.shard.stopped else 0
 
 

@@ -125,7 +125,10 @@ class Shard:
         return engine
 
     def when_idle(self, callback: Callable[[], None]) -> None:
-        """Calls back once nothing is under way (shutdown)."""
+        """Calls back once nothing is under way (shutdown); at once when the owner has stopped."""
+        if self.stopped:
+            self._schedule(callback)
+            return
         self._idle = callback
         self._wake()
 
@@ -418,7 +421,8 @@ class Shard:
         if self._listener is not None:
             self._listener.on_stopped(why)
         if self._idle is not None:
-            self._schedule(self._idle)
+            idle, self._idle = self._idle, None
+            self._schedule(idle)
 
     def _refuse_inbox(self) -> None:
         inbox, self._inbox = self._inbox, []

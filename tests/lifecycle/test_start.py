@@ -166,14 +166,3 @@ def test_signal_before_anybody_came_ends_it_cleanly(tmp_path: Path, number: sign
     os.kill(broker.pid, number)
     assert broker.wait(10) == 0
     assert "Traceback" not in broker.log()
-
-
-def test_an_admin_port_in_use_ends_the_broker_with_status_2_and_a_clean_journal(tmp_path: Path):
-    broker = Broker(tmp_path / "b")
-    with socket.create_server(("127.0.0.1", broker.admin_port)):
-        status, said = refused(broker)
-    assert status == 2
-    assert f"admin port cannot listen on 127.0.0.1:{broker.admin_port}" in said
-    assert "Traceback" not in said
-    with broker, Client(broker.port) as client:
-        client.connect()
