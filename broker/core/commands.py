@@ -135,7 +135,6 @@ class Settle:
 
     delay     milliseconds before redelivery of a NACK, or -1 = by the address settings.
     An id that the consumer does not hold refuses the whole command; nothing is settled then.
-    No ids at all is a barrier: answered when everything settled before is durable.
     """
 
     __slots__ = ("consumer", "delay", "ids", "outcome", "seq", "session", "slot")
@@ -174,6 +173,17 @@ class Hold:
         self.ids = ids
 
 
+class Barrier:
+    """Answered when everything the slot's owner took before it is durable, asked for or not (DISCONNECT)."""
+
+    __slots__ = ("seq", "session", "slot")
+
+    def __init__(self, slot: int, session: int, seq: int) -> None:
+        self.slot = slot
+        self.session = session
+        self.seq = seq
+
+
 class Grant:
     """`nbytes` of earlier deliveries have left for the socket: that much room is free again."""
 
@@ -209,4 +219,4 @@ class Transact:
         self.parts = parts
 
 
-Command = Publish | Subscribe | Unsubscribe | Settle | Hold | Grant | Disconnect | Transact
+Command = Publish | Subscribe | Unsubscribe | Settle | Hold | Barrier | Grant | Disconnect | Transact

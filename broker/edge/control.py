@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.core.address import AckMode, Outcome, Routing
-from broker.core.commands import UNLIMITED, Hold, Settle, Subscribe, Transact, Unsubscribe
+from broker.core.commands import UNLIMITED, Barrier, Hold, Settle, Subscribe, Transact, Unsubscribe
 from broker.core.errors import Code, RefusedError
 from broker.core.ids import slot_of
 from broker.wire.events import Frame
@@ -173,15 +173,14 @@ def abort(session: Session, frame: Frame) -> None:
 
 
 def disconnect(session: Session, frame: Frame) -> None:
-    """DISCONNECT: its receipt comes when everything before it is answered and durable (C56, C61)."""
-    barrier = [
-        Settle(sub.slot, session.id, session.answers.ask([]), sub.consumer, [])
-        for sub in session.subscriptions.values()
-        if sub.ack is not AckMode.AUTO
-    ]
-    session.batch.extend(barrier)
-    receipts = [frame.receipt] if frame.receipt is not None else []
-    session.leave(receipts)
+    """DISCONNECT: its receipt comes when everything before it is answered and durable, receipt or not (C56, C61):
+    it is how clients make sure of what they sent without asking each time."""
+    if frame.receipt is None:
+        session.leave([])
+        return
+    for slot in session.slots():
+        session.batch.append(Barrier(slot, session.id, session.answers.ask([])))
+    session.leave([frame.receipt])
 
 
 CONTROL: dict[str, Callable[[Session, Frame], None]] = {

@@ -68,6 +68,8 @@ class Publisher:
         head = event.head
         run = Run(NO_IDS, head.lines, event.records, event.nbytes, route.flags | head.flags, route.priority)
         self._expiry(run, route)
+        if route.flags & DURABLE:
+            self._session.use(route.slot)
         return Publish(route.slot, self._session.id, 0, route.address, route.routing, run, route.queue)
 
     def _expiry(self, run: Run, route: Route) -> None:
@@ -110,6 +112,8 @@ class Publisher:
             blob=blob,
         )
         self._expiry(run, route)
+        if route.flags & DURABLE:
+            self._session.use(route.slot)
         session = self._session
         seq = session.answers.ask([large.receipt]) if large.receipt is not None else 0
         session.batch.append(Publish(route.slot, session.id, seq, route.address, route.routing, run, route.queue))

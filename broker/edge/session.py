@@ -11,6 +11,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
+from broker.core.address import AckMode
 from broker.core.commands import Command, Disconnect, Grant
 from broker.core.effects import Deliver
 from broker.core.errors import Code, RefusedError
@@ -41,7 +42,7 @@ class Session:
     """See the head of this file. Fields that most connections never need are made on first use."""
 
     __slots__ = (
-        "_holds", "_large", "_parked", "_transactions", "answers", "batch", "bytes_in", "bytes_out", "channel",
+        "_holds", "_large", "_parked", "_transactions", "_used", "answers", "batch", "bytes_in", "bytes_out", "channel",
         "client_id", "closed", "connected", "dirty", "edge", "ended", "handles", "id", "leaving", "login_task", "out",
         "principal", "publisher", "subscriptions", "watch", "wire", "writable",
     )  # fmt: skip
@@ -72,6 +73,7 @@ class Session:
         self._parked: list[Event] | None = None
         self._large: deque[LargeDelivery | list[bytes]] | None = None
         self._holds: set[str] | None = None
+        self._used: set[int] | None = None
         self.watch = Watch(self)
 
     @property
@@ -230,6 +232,16 @@ class Session:
         else:
             self.write(receipts(ids))
 
+    def slots(self) -> list[int]:
+        """Where this session has work that may not be durable yet."""
+        return sorted(self._used or ())
+
+    def use(self, slot: int) -> None:
+        """Durable messages went to this slot, or acknowledgements."""
+        if self._used is None:
+            self._used = set()
+        self._used.add(slot)
+
     def leave(self, ids: list[bytes], then: Then | None = None) -> None:
         """DISCONNECT: answer when everything before is answered, then close."""
         self.leaving = True
@@ -352,6 +364,8 @@ class Session:
         self.subscriptions[key] = sub
         self.handles[sub.handle] = sub
         self.edge.consumers[sub.consumer] = sub
+        if sub.ack is not AckMode.AUTO:
+            self.use(sub.slot)
 
     def remove_subscription(self, key: str, sub: Subscription) -> None:
         del self.subscriptions[key]

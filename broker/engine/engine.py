@@ -13,8 +13,8 @@ from heapq import heappop
 from typing import Any
 
 from broker.config.settings import EngineSettings
-from broker.core.commands import Command, Disconnect, Grant, Hold, Publish, Settle, Subscribe, Unsubscribe
-from broker.core.effects import Effect, Move, Refused, Turn
+from broker.core.commands import Barrier, Command, Disconnect, Grant, Hold, Publish, Settle, Subscribe, Unsubscribe
+from broker.core.effects import Done, Effect, Move, Refused, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.message import Run
 from broker.core.records import MetaRecord, RunRecord
@@ -43,6 +43,7 @@ class Engine:
             Subscribe: self._subscribe,
             Unsubscribe: self._unsubscribe,
             Hold: self._hold,
+            Barrier: self._barrier,
             Disconnect: self._disconnect,
         }
 
@@ -79,6 +80,10 @@ class Engine:
 
     def _hold(self, command: Hold, turn: Turn) -> None:
         settle.hold(self._slot, command, turn)
+
+    def _barrier(self, command: Barrier, turn: Turn) -> None:
+        # Also when this turn writes nothing: an earlier commit may be under way.
+        self._slot.pending.append(Held(turn.number, Done(command.session, command.seq)))
 
     def _grant(self, command: Grant, turn: Turn) -> None:
         slot = self._slot

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from broker.core.address import Outcome
 from broker.core.commands import Hold, Settle
-from broker.core.effects import Done, Turn
+from broker.core.effects import Turn
 from broker.core.errors import Code, RefusedError
 
 from .addresses import delete, forget_consumer
@@ -15,7 +15,7 @@ from .consumer import Consumer
 from .queue import Queue
 from .redelivery import dead_letter, give_back
 from .runs import regroup
-from .slot import Held, Slot, progress
+from .slot import Slot, progress
 
 
 def settle(slot: Slot, command: Settle, turn: Turn) -> None:
@@ -47,11 +47,7 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
         for run in regroup(taken):
             dead_letter(slot, queue, run, "rejected", turn)
     slot.touched[queue] = None
-    if command.ids or not command.seq:
-        slot.answer(command.session, command.seq, turn, before)
-    else:
-        # No ids: a barrier. Everything the session has settled so far is durable when it is answered.
-        slot.pending.append(Held(turn.number, Done(command.session, command.seq)))
+    slot.answer(command.session, command.seq, turn, before)
 
 
 def check_settle(slot: Slot, command: Settle) -> None:

@@ -75,8 +75,8 @@ class Store:
         except OSError as error:
             if full and error.errno in _FULL:
                 self.no_space = True
-                raise JournalFull(f"no space to {what}: {error.strerror}") from error
-            self.dead = f"cannot {what}: {error.strerror or error}; restart when the disk is repaired"
+                raise JournalFull(f"{self.folder}: no space to {what}: {error.strerror}") from error
+            self.dead = f"{self.folder}: cannot {what}: {error.strerror or error}; restart when that is repaired"
             raise JournalDead(self.dead) from error
 
     # ── opening ────────────────────────────────────────────────────────────────────────────────────

@@ -82,7 +82,8 @@ def check_command(role: Role, command: str, version: Version) -> tuple[str, ...]
     if needs is None:
         known = ", ".join(sorted(table))
         raise ProtocolViolation(
-            Code.UNKNOWN_COMMAND, f"'{command[:40]}' is no frame of STOMP {version.value}; known are {known}"
+            Code.UNKNOWN_COMMAND,
+            f"'{command[:40].partition(':')[0]}' is no frame of STOMP {version.value}; known are {known}",
         )
     return needs
 
