@@ -15,6 +15,7 @@ from broker.core.message import REDELIVERED
 from .world import ANYCAST, AUTO, CLIENT, INDIVIDUAL, World, run_of
 
 MOST = 4
+LOST = -1
 
 
 class Message:
@@ -185,7 +186,7 @@ class EngineModel(RuleBasedStateMachine):
                 message.settled = 0
             message.attempts = [(n, a) for n, a in message.attempts if n <= committed]
             if not message.durable or message.published > committed:
-                message.settled = message.settled or 1
+                message.settled = message.settled or LOST
             message.published = min(message.published, committed)
         self.consumers.clear()
         self.life += 1

@@ -1,0 +1,197 @@
+"""Queues larger than their memory, marks, snapshots and restarts."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.address import Outcome
+from broker.core.message import TRANSIENT
+from broker.core.records import MetaRecord, RunRecord, SettleRecord
+
+from .world import AUTO, INDIVIDUAL, MULTICAST, World, again, closed, got, ids
+
+SMALL = {"queue_memory_bytes": 60, "page_bytes": 24, "mark_messages": 8}
+
+
+def bodies(count: int, start: int = 0) -> list[bytes]:
+    return [b"%03d" % n for n in range(start, start + count)]
+
+
+def fill(world: World, count: int, durable: bool = True, **more) -> None:
+    for body in bodies(count):
+        world.publish("q", body, durable=durable, **more)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_backlog_beyond_memory_is_positions_only_and_drains_in_order(durable):
+    world = World(**SMALL)
+    fill(world, 200, durable)
+    queue = world.engine._slot.queues[1]
+    assert queue.nbytes <= 60 and len(queue.index) == 180 and world.queue()["paged"] == 180
+    world.subscribe(1)
+    assert got(world.effects) == bodies(200)
+    assert not queue.paging and world.queue()["paged"] == 0
+    assert got(world.publish("q", b"live")) == [b"live"]
+
+
+def test_transient_records_are_settled_without_being_written():
+    world = World(**SMALL)
+    fill(world, 40, durable=False)
+    world.subscribe(1)
+    spilled = [r.run for _, r in world.log if isinstance(r, RunRecord)]
+    assert spilled and all(run.flags & TRANSIENT for run in spilled)
+    settles = [r for _, r in world.log if isinstance(r, SettleRecord)]
+    assert settles and not any(r.durable for r in settles)
+    gone = {i for r in settles for a, b in r.spans for i in range(a, b + 1)}
+    assert gone == {i for run in spilled for i in run.ids}
+
+
+def test_a_topic_subscription_that_does_not_read_is_paged_too_and_never_settles_durably():
+    world = World(**SMALL)
+    world.subscribe(1, "q", routing=MULTICAST, room=1)
+    world.subscribe(2, "q", routing=MULTICAST)
+    fill(world, 60, routing=MULTICAST)
+    assert got(world.effects, 2) == bodies(60)
+    world.grant(1, 10_000)
+    assert got(world.effects, 1) == bodies(60)
+    assert not any(r.durable for _, r in world.log if isinstance(r, SettleRecord))
+
+
+def test_one_fetch_at_a_time_and_ahead_of_need():
+    world = World(auto_commit=False, **SMALL)
+    for body in bodies(100):
+        world.publish("q", body, durable=True)
+        world.commit()
+    world.subscribe(1, ack=INDIVIDUAL, credit_messages=12)
+    while world.engine.holding:
+        world.commit()
+    assert len(world.fetches) == 1 and world.queue()["ready"] > 0
+
+
+def test_a_page_answered_after_the_queue_is_gone_does_nothing():
+    world = World(auto_commit=False, auto_delete=False, **SMALL)
+    world.subscribe(1, "t", routing=MULTICAST, queue="c.s", durable=True, room=1)
+    for body in bodies(60):
+        world.publish("t", body, routing=MULTICAST, durable=True)
+    world.commit()
+    world.grant(1, 40)
+    while world.engine.holding:
+        world.commit()
+    assert world.fetches
+    world.unsubscribe(1, address="t", delete="c.s")
+    world.serve()
+    assert world.engine.stats() == [] and closed(world.effects) == []
+
+
+def test_deleting_a_queue_settles_everything_in_the_log():
+    world = World(**SMALL)
+    world.subscribe(1, "t", routing=MULTICAST, queue="c.s", durable=True, room=1)
+    for body in bodies(60):
+        world.publish("t", body, routing=MULTICAST, durable=True)
+    world.unsubscribe(1, address="t", delete="c.s")
+    world.commit()
+    world.restart()
+    assert world.engine.stats() == []
+
+
+def test_what_cannot_have_been_delivered_is_not_marked_after_a_crash():
+    world = World(**SMALL)
+    fill(world, 30)
+    world.restart()
+    world.subscribe(1)
+    assert [(body, redelivered) for body, _, redelivered in again(world.effects)] == [(b, False) for b in bodies(30)]
+
+
+def test_a_delivery_waits_for_its_mark_and_a_crash_marks_no_more_than_that():
+    world = World(auto_commit=False, mark_messages=8)
+    for body in bodies(30):
+        world.publish("q", body, durable=True)
+    world.commit()
+    assert got(world.subscribe(1, ack=INDIVIDUAL, credit_messages=3)) == []
+    world.commit()
+    assert got(world.effects) == bodies(3)
+    world.restart()
+    world.auto_commit = True
+    world.settle_down()
+    world.subscribe(2)
+    world.settle_down()
+    marked = [redelivered for *_, redelivered in again(world.effects)]
+    assert got(world.effects) == bodies(30) and all(marked[:3]) and not any(marked[12:])
+
+
+def test_live_messages_are_announced_by_their_own_record():
+    world = World(auto_commit=False)
+    world.subscribe(1, ack=INDIVIDUAL)
+    world.commit()
+    world.publish("q", b"a", durable=True)
+    assert got(world.commit()) == [b"a"]
+    record = next(r for _, r in world.log if isinstance(r, RunRecord))
+    assert record.dispatched and not any(isinstance(r, MetaRecord) and r.kind == "mark" for _, r in world.log)
+    world.auto_commit = True
+    world.restart()
+    world.subscribe(2)
+    assert again(world.effects) == [(b"a", 0, True)]
+
+
+def test_a_clean_stop_marks_only_what_was_counted():
+    world = World(**SMALL)
+    fill(world, 10)
+    world.subscribe(1, ack=INDIVIDUAL, credit_messages=2)
+    world.disconnect(1)
+    world.restart(clean=True)
+    world.subscribe(2)
+    found = again(world.effects)
+    assert [body for body, *_ in found] == bodies(10)
+    assert [attempts for _, attempts, _ in found] == [1, 1] + [0] * 8
+    assert [redelivered for *_, redelivered in found] == [True, True] + [False] * 8
+
+
+def test_a_suspect_stays_suspect_over_a_clean_restart():
+    world = World(auto_commit=True, **SMALL)
+    fill(world, 4)
+    world.subscribe(1, ack=INDIVIDUAL, credit_messages=4)
+    world.restart()
+    world.restart(clean=True)
+    world.subscribe(2)
+    assert [redelivered for *_, redelivered in again(world.effects)] == [True] * 4
+
+
+def test_counts_and_delays_survive_a_restart():
+    world = World(redelivery_delay_ms=500)
+    fill(world, 3)
+    world.subscribe(1, ack=INDIVIDUAL)
+    world.settle(1, ids(world.effects)[1], outcome=Outcome.NACK)
+    world.commit()
+    world.restart()
+    world.subscribe(2)
+    assert got(world.effects) == [b"000", b"002"]
+    assert again(world.tick(500)) == [(b"001", 1, True)]
+
+
+def test_partly_settled_runs_come_back_without_the_settled_ones():
+    world = World()
+    world.publish("q", *bodies(6), durable=True)
+    world.subscribe(1, ack=INDIVIDUAL)
+    i = ids(world.effects)
+    world.settle(1, i[0], i[3])
+    world.commit()
+    world.restart()
+    assert world.queue()["ready"] + world.queue()["paged"] == 4
+    world.subscribe(2, ack=AUTO)
+    assert got(world.effects) == [b"001", b"002", b"004", b"005"]
+
+
+def test_a_snapshot_replaces_all_earlier_records():
+    world = World(redelivery_delay_ms=500)
+    fill(world, 5)
+    world.subscribe(1, ack=INDIVIDUAL)
+    world.settle(1, ids(world.effects)[1], outcome=Outcome.NACK)
+    world.subscribe(3, "t", routing=MULTICAST, queue="c.s", durable=True)
+    kept = [(n, r) for n, r in world.log if not isinstance(r, MetaRecord)]
+    world.log = [(0, record) for record in world.engine.snapshot()] + kept
+    before = {q["name"]: q["routing"] for q in world.engine.stats()}
+    world.restart()
+    assert {q["name"]: q["routing"] for q in world.engine.stats()} == before
+    world.subscribe(2)
+    assert [(b, n) for b, n, _ in again(world.effects)] == [(b"%03d" % n, 0) for n in (0, 2, 3, 4)]
+    assert again(world.tick(500)) == [(b"001", 1, True)]

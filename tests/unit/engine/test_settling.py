@@ -1,0 +1,234 @@
+"""ACK, NACK, return, hold, redelivery, dead letters, expiry."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.address import Outcome
+from broker.core.commands import Hold, Publish, Settle
+from broker.core.effects import Deliver
+from broker.core.errors import Code, RefusedError
+from broker.core.message import DURABLE, ESCAPED, Blob, Run
+from broker.core.records import GroupRecord, SettleRecord
+
+from .world import ANYCAST, CLIENT, INDIVIDUAL, UNSET, World, again, done, got, ids, refused, run_of
+
+
+def loaded(count: int, ack=INDIVIDUAL, durable: bool = False, **more) -> tuple[World, list[int]]:
+    world = World(**more)
+    world.subscribe(1, ack=ack)
+    world.publish("q", *[b"%03d" % n for n in range(count)], durable=durable)
+    numbers = ids(world.effects)
+    world.effects.clear()
+    world.appended.clear()
+    return world, numbers
+
+
+def settles(world: World) -> list[list[tuple[int, int]]]:
+    return [list(r.spans) for r in world.appended if isinstance(r, SettleRecord)]
+
+
+def test_individual_acks_touch_only_the_named_ones_and_contiguous_ids_are_one_span():
+    world, i = loaded(6, durable=True)
+    world.auto_commit = False
+    assert done(world.settle(1, i[4], i[0], i[1], seq=3)) == []
+    assert settles(world) == [[(i[0], i[1]), (i[4], i[4])]]
+    assert done(world.commit()) == [3]
+    assert world.queue()["delivering"] == 3
+
+
+def test_client_mode_acks_everything_before():
+    world, i = loaded(6, ack=CLIENT, durable=True)
+    world.settle(1, i[3])
+    assert settles(world) == [[(i[0], i[3])]]
+    world.settle(1, i[5])
+    assert world.queue()["delivering"] == 0
+
+
+def test_acks_of_non_durable_messages_write_nothing_and_answer_at_once():
+    world, i = loaded(3)
+    assert done(world.settle(1, i[0], seq=1)) == [1] and world.appended == []
+
+
+@pytest.mark.parametrize("ack", [CLIENT, INDIVIDUAL])
+def test_an_unknown_or_repeated_id_refuses_the_whole_command(ack):
+    world, i = loaded(3, ack=ack)
+    for wrong in ([i[0], 999], [999, i[0]], [i[0], i[0]]):
+        assert refused(world.settle(1, *wrong, seq=1)) == [Code.NO_SUCH_DELIVERY]
+    assert refused(world.settle(1, i[0], session=5)) == [Code.NO_SUCH_DELIVERY]
+    assert refused(world.settle(6, i[0])) == [Code.NO_SUCH_DELIVERY]
+    assert world.queue()["delivering"] == 3
+    assert refused(world.settle(1, i[2])) == []
+
+
+def test_a_second_cumulative_ack_of_something_covered_is_refused():
+    world, i = loaded(4, ack=CLIENT)
+    assert refused(world.settle(1, i[2], i[1])) == [Code.NO_SUCH_DELIVERY]
+    assert refused(world.settle(1, i[1], i[2])) == []
+    assert world.queue()["delivering"] == 1
+
+
+def test_acks_from_the_front_of_a_long_ledger_stay_cheap_and_right():
+    world, i = loaded(5000)
+    for number in i:
+        assert refused(world.settle(1, number)) == []
+    assert world.queue()["delivering"] == 0
+
+
+def test_nack_comes_again_at_the_head_counted_and_marked():
+    world, i = loaded(2)
+    world.publish("q", b"new")
+    world.effects.clear()
+    assert again(world.settle(1, i[0], outcome=Outcome.NACK)) == [(b"000", 1, True)]
+    assert again(world.settle(1, i[0], outcome=Outcome.NACK)) == [(b"000", 2, True)]
+    assert world.engine.counters()["nacked"] == 2 and world.engine.counters()["redelivered"] == 2
+
+
+def test_nack_is_cumulative_in_client_mode():
+    world, i = loaded(3, ack=CLIENT)
+    assert [body for body, *_ in again(world.settle(1, i[1], outcome=Outcome.NACK))] == [b"000", b"001"]
+
+
+def test_the_delay_grows_and_is_bounded_and_the_command_may_override_it():
+    world, i = loaded(1, redelivery_delay_ms=100, redelivery_multiplier=2.0, max_redelivery_delay_ms=300)
+    for wait in (100, 200, 300, 300):
+        world.settle(1, i[0], outcome=Outcome.NACK)
+        assert got(world.tick(wait - 1)) == [] and world.queue()["delayed"] == 1
+        assert got(world.tick(1)) == [b"000"]
+    world.settle(1, i[0], outcome=Outcome.NACK, delay=5)
+    assert got(world.tick(5)) == [b"000"]
+    assert got(world.settle(1, i[0], outcome=Outcome.NACK, delay=0)) == [b"000"]
+
+
+def test_the_bound_of_the_delay_is_ten_times_the_first_unless_set():
+    world, i = loaded(1, redelivery_delay_ms=10, redelivery_multiplier=1e200, max_delivery_attempts=-1)
+    for wait in (10, 100, 100, 100):
+        world.settle(1, i[0], outcome=Outcome.NACK)
+        assert got(world.tick(wait - 1)) == [] and got(world.tick(1)) == [b"000"]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_too_many_attempts_go_to_the_dead_letter_address_with_their_origin(durable):
+    world, i = loaded(2, durable=durable, max_delivery_attempts=2)
+    world.subscribe(2, "DLQ", routing=UNSET)
+    world.settle(1, i[0], outcome=Outcome.NACK)
+    world.effects.clear()
+    effects = world.settle(1, i[0], outcome=Outcome.NACK, seq=4)
+    (dead,) = [e.run for e in world.effects if isinstance(e, Deliver)]
+    frame = dead.lines + dead.records[0]
+    assert frame.startswith(b"_AMQ_ORIG_ADDRESS:q\n_AMQ_ORIG_QUEUE:q\ndead-letter-reason:delivery-limit\n")
+    assert b"_AMQ_ORIG_MESSAGE_ID:%d\n" % i[0] in frame and frame.endswith(b"000")
+    assert dead.nbytes == len(frame) and dead.attempts == 0 and not dead.expires
+    assert done(effects) == [4] and world.queue()["delivering"] == 1
+    groups = [g for g in world.appended if isinstance(g, GroupRecord)]
+    assert len(groups) == durable
+    if durable:
+        assert {type(r).__name__ for r in groups[0].records} >= {"RunRecord", "SettleRecord"}
+    assert world.engine.counters()["dead_lettered"] == 1
+
+
+def test_reject_is_a_dead_letter_at_once_and_return_never_waits():
+    world, i = loaded(3, redelivery_delay_ms=1000)
+    world.settle(1, i[0], outcome=Outcome.REJECT)
+    assert world.queue("DLQ")["ready"] == 1
+    assert again(world.settle(1, i[1], outcome=Outcome.RETURN)) == [(b"001", 1, True)]
+
+
+def test_without_a_dead_letter_address_the_message_is_dropped():
+    world, i = loaded(1, durable=True, dead_letter_address="")
+    world.settle(1, i[0], outcome=Outcome.REJECT)
+    assert settles(world) == [[(i[0], i[0])]] and world.queue("DLQ") is None
+
+
+def test_a_consumer_that_ends_over_and_over_dead_letters_too():
+    world, _ = loaded(1, max_delivery_attempts=2)
+    world.disconnect(1)
+    world.subscribe(2, ack=INDIVIDUAL)
+    world.disconnect(2)
+    assert world.queue("DLQ")["ready"] == 1 and world.queue()["ready"] == 0
+
+
+def test_names_with_special_bytes_are_escaped_in_the_origin():
+    world = World()
+    world.subscribe(1, "a:b", ack=INDIVIDUAL)
+    world.publish("a:b", b"x")
+    world.subscribe(2, "DLQ")
+    world.settle(1, *ids(world.effects, 1), outcome=Outcome.REJECT)
+    (dead,) = [e.run for e in world.effects if isinstance(e, Deliver) and e.consumer == 2]
+    assert b"_AMQ_ORIG_ADDRESS:a\\cb\n" in dead.lines and dead.flags & ESCAPED
+
+
+def test_a_large_body_keeps_its_file_on_the_way_to_the_dead_letters():
+    world = World()
+    world.subscribe(1, ack=INDIVIDUAL)
+    world.subscribe(2, "DLQ")
+    blob = Blob(3, 1000)
+    world.do(Publish(7, 1, 0, "q", ANYCAST, Run((), b"", [b"h:v\n\n"], 1006, DURABLE | 32, blob=blob)))
+    world.settle(1, *ids(world.effects, 1), outcome=Outcome.REJECT)
+    (dead,) = [e.run for e in world.effects if isinstance(e, Deliver) and e.consumer == 2]
+    assert dead.blob is blob and dead.nbytes == len(dead.lines) + len(dead.records[0]) + 1001
+
+
+def test_hold_gives_credit_back_and_keeps_others_away():
+    world = World()
+    world.subscribe(1, ack=CLIENT, credit_messages=2)
+    world.publish("q", b"a", b"b", b"c", b"d")
+    i = ids(world.effects)
+    assert got(world.do(Hold(7, 1, 0, 1, [i[1]]))) == [b"c", b"d"]
+    assert refused(world.do(Hold(7, 1, 0, 1, [i[1]]))) == [Code.NO_SUCH_DELIVERY]
+    assert refused(world.settle(1, i[1])) == refused(world.settle(1, i[0])) == [Code.NO_SUCH_DELIVERY]
+    assert world.queue()["delivering"] == 4
+
+
+def test_a_transaction_settles_what_it_holds_and_only_that():
+    world, i = loaded(6, ack=CLIENT)
+    world.do(Hold(7, 1, 0, 1, [i[1]]))
+    world.do(Hold(7, 1, 0, 1, [i[3]]))
+    part = Settle(7, 1, 0, 1, [i[3]])
+    world.engine.check(part)
+    world.do(part)
+    assert world.queue()["delivering"] == 4
+    assert refused(world.settle(1, i[1])) == [Code.NO_SUCH_DELIVERY]
+    with pytest.raises(RefusedError):
+        world.engine.check(Settle(7, 1, 0, 1, [i[3]]))
+    world.effects.clear()
+    assert [body for body, *_ in again(world.settle(1, i[1], outcome=Outcome.RETURN))] == [b"000", b"001"]
+
+
+def test_what_was_held_goes_back_when_the_session_ends_and_a_late_return_is_harmless():
+    world, i = loaded(2)
+    world.do(Hold(7, 1, 0, 1, [i[0]]))
+    world.disconnect(1)
+    assert world.queue()["ready"] == 2
+    assert refused(world.settle(1, i[0], outcome=Outcome.RETURN)) == []
+
+
+@pytest.mark.parametrize("address", ["", "EXP"])
+def test_expired_messages_are_never_delivered(address):
+    world = World(expiry_address=address)
+    world.publish("q", b"old", expires=world.now + 50)
+    world.publish("q", b"young", durable=True)
+    world.now += 50
+    assert got(world.subscribe(1)) == [b"young"]
+    assert world.engine.counters()["expired"] == 1
+    assert (world.queue("EXP") is not None) == bool(address)
+
+
+def test_expired_messages_go_without_any_consumer():
+    world = World(expiry_address="EXP", auto_delete_delay_ms=10_000)
+    world.publish("q", b"old", durable=True, expires=world.now + 50)
+    world.publish("q", b"young")
+    world.tick(2000)
+    assert world.queue()["ready"] == 1 and world.queue("EXP")["ready"] == 1
+    assert world.engine.next_due() == 0
+    world.publish("q", b"dead on arrival", expires=1)
+    assert world.tick(2000) is not None and world.queue()["ready"] == 1
+
+
+def test_parts_of_a_transaction_may_publish_and_settle_in_one_group():
+    world, i = loaded(1, durable=True)
+    parts = [Publish(7, 1, 0, "r", ANYCAST, run_of(b"x", durable=True)), Settle(7, 1, 0, 1, i)]
+    for part in parts:
+        world.engine.check(part)
+    world.do(*parts)
+    assert world.queue("r")["ready"] == 1 and world.queue()["delivering"] == 0
