@@ -20,6 +20,10 @@ FAR_FUTURE = 1 << 53
 """Largest epoch millisecond accepted: what a JavaScript client can still count to."""
 
 
+READ = ("destination", "destination-type", "persistent", "priority", "expires", "ttl")
+"""Headers of SEND that decide the route; all of them are in wire.shape.SIGNIFICANT."""
+
+
 class Route:
     """Address and delivery options of a SEND. `ttl`: milliseconds from arrival, 0 = by `expires` alone."""
 
@@ -57,10 +61,7 @@ class Routes:
     def of(self, head: Head) -> Route:
         """The route of a header block; also parked in head.route."""
         headers = head.headers
-        get = headers.get
-        key = (
-            get("destination"), get("destination-type"), get("persistent"), get("priority"), get("expires"), get("ttl"),
-        )  # fmt: skip
+        key = tuple(map(headers.get, READ))
         route = self._table.get(key)
         if route is None:
             route = self._make(headers)

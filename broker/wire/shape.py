@@ -19,14 +19,8 @@ from .rules import RESERVED
 SIGNIFICANT: Final = frozenset(
     {"destination", "destination-type", "expires", "persistent", "priority", "reply-to", "transaction", "ttl"}
 )
-"""Headers of SEND that the broker may act on: a block whose value of one of these is new is read in full."""
-SIGNIFICANT_PREFIXES: Final = ("amq", "AMQ", "JMS", "_AMQ", "x-", "activemq.", "artemis.")
-"""The same for families of headers that dialects know."""
-
-
-def significant(name: str) -> bool:
-    """May the broker act on this header of a SEND?"""
-    return name in SIGNIFICANT or name.startswith(SIGNIFICANT_PREFIXES)
+"""Headers of SEND that the broker may act on: a block whose value of one of these is new is read in full. Whoever
+reads another one from Head.headers adds it here; a test of the edge holds its list against this one."""
 
 
 class Shape:
@@ -41,12 +35,12 @@ class Shape:
         texts = [name[:-1].decode() for name in names]
         # One entry per row: the name with its colon where the value may vary, else b"".
         self._names = [
-            b"", *[b"" if significant(text) else name for name, text in zip(names, texts, strict=True)], b"", b""
+            b"", *[b"" if text in SIGNIFICANT else name for name, text in zip(names, texts, strict=True)], b"", b""
         ]  # fmt: skip
         self._keep = [at for at, text in enumerate(texts, 1) if text not in RESERVED]
         self._receipt_at = texts.index("receipt") + 1 if "receipt" in texts else 0
         self._length_at = texts.index("content-length") + 1 if "content-length" in texts else 0
-        headers = {name: value for name, value in block.headers.items() if significant(name)}
+        headers = {name: value for name, value in block.headers.items() if name in SIGNIFICANT}
         self.head = Head(b"", headers, 0 if self._length_at else TEXT, False)
         self._read = self._rows
         self._changed = 0

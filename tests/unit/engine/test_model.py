@@ -12,7 +12,7 @@ from broker.core.commands import UNLIMITED, Hold
 from broker.core.effects import Deliver
 from broker.core.message import REDELIVERED
 
-from .world import ANYCAST, AUTO, CLIENT, INDIVIDUAL, World, run_of
+from .world import AUTO, CLIENT, INDIVIDUAL, World
 
 MOST = 4
 LOST = -1
@@ -113,9 +113,6 @@ class EngineModel(RuleBasedStateMachine):
         self.consumers[number] = {"ack": ack, "credit": UNLIMITED if ack is AUTO else credit, "held": {}}
         self.watch(self.world.subscribe(number, "q", ack, overhead=3, credit_messages=credit))
 
-    def pick(self, data, held):
-        return data.draw(st.sampled_from(sorted(held, key=lambda c: c)))
-
     @precondition(lambda self: any(c["held"] for c in self.consumers.values()))
     @rule(data=st.data(), outcome=st.sampled_from(list(Outcome)), hold=st.booleans())
     def settle(self, data, outcome, hold):
@@ -203,4 +200,3 @@ EngineModel.TestCase.settings = settings(
     max_examples=120, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestEngineModel = EngineModel.TestCase
-_ = (ANYCAST, run_of)

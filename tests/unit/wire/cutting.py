@@ -7,7 +7,7 @@ import random
 from broker.config.settings import WireSettings
 from broker.wire.connection import Connection, Role
 from broker.wire.events import Acks, BodyData, BodyEnd, BodyStart, Frame, Sends, Violation
-from broker.wire.shape import significant
+from broker.wire.shape import SIGNIFICANT
 from broker.wire.versions import Version
 
 CONNECT = b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:h\n\n\0"
@@ -34,7 +34,7 @@ def flatten(events):
     for event in events:
         match event:
             case Sends():
-                headers = {name: value for name, value in event.head.headers.items() if significant(name)}
+                headers = {name: value for name, value in event.head.headers.items() if name in SIGNIFICANT}
                 flat += [("SEND", event.head.lines + record, event.head.flags, headers) for record in event.records]
                 assert event.nbytes == sum(len(event.head.lines) + len(record) for record in event.records)
                 receipts += event.receipts or []

@@ -1,0 +1,41 @@
+"""Routes: what the headers of a SEND decide."""
+
+import pytest
+
+from broker.core.address import Routing
+from broker.core.errors import RefusedError
+from broker.core.message import DURABLE
+from broker.edge.route import READ, Routes
+from broker.wire.events import Head
+from broker.wire.shape import SIGNIFICANT
+
+
+def head(**headers):
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Head(b"", named, 0, True)
+
+
+def test_the_wire_never_hides_a_header_that_decides_the_route():
+    assert set(READ) | {"transaction"} <= SIGNIFICANT
+
+
+def test_what_the_headers_say():
+    route = Routes().of(head(destination="/topic/a", persistent="true", priority="9", ttl="1000"))
+    assert (route.address, route.routing, route.queue) == ("a", Routing.MULTICAST, None)
+    assert (route.flags, route.priority, route.ttl, route.expires) == (DURABLE, 9, 1000, 0)
+
+
+def test_equal_headers_give_the_same_route_and_others_do_not():
+    routes = Routes()
+    first = routes.of(head(destination="a"))
+    assert routes.of(head(destination="a")) is first
+    assert routes.of(head(destination="a", priority="5")) is not first
+    parked = head(destination="a")
+    assert routes.of(parked) is parked.route
+
+
+@pytest.mark.parametrize("bad", [{"priority": "10"}, {"expires": "soon"}, {"persistent": "yes"}, {"ttl": "0"}])
+def test_a_value_that_makes_no_sense_is_refused_by_name(bad):
+    (name,) = bad
+    with pytest.raises(RefusedError, match=f"{name}:{bad[name]}"):
+        Routes().of(head(destination="a", **bad))
