@@ -41,6 +41,8 @@ def fetched(slot: Slot, queue_id: int, runs: list[Run], turn: Turn) -> None:
                 postpone(slot, queue, part, due)
             else:
                 queue.enter(part)
+    if not len(queue.index) and not queue.browsers:
+        queue.settled, queue.suspects = [], []  # everything that came back at the restart has been looked at
     if not queue.count:
         slot.watch_idle(queue, turn.now)
 
