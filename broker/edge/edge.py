@@ -18,6 +18,7 @@ from broker.core.metrics import Metric
 from broker.core.reasons import Reason
 from broker.link.port import OwnerPort
 from broker.seams.clock import Clock
+from broker.seams.memory import hand_back
 from broker.wire.memo import Memo
 
 from .auth import Authenticator
@@ -52,6 +53,8 @@ class Edge:
         self.touched: list[Session] = []
         self.log_frames = logging.getLogger("stampede.frames").isEnabledFor(logging.DEBUG)
         self._consumer = 0
+        self._peak = 0
+        """Most sessions since memory was last handed back."""
         self._boot = boot.encode()
         self._per_ip: dict[str, int] = {}
         self._paused: list[Session] = []
@@ -72,6 +75,7 @@ class Edge:
         self._per_ip[ip] = self._per_ip.get(ip, 0) + 1
         session = Session(self, channel)
         self.sessions[session.id] = session
+        self._peak = max(self._peak, len(self.sessions))
         limits = self.settings.edge
         if self._draining:
             session.fail(Code.SHUTDOWN, "connect again in a moment, or to another address of the service")
@@ -111,6 +115,10 @@ class Edge:
             self._per_ip[ip] = left
         else:
             self._per_ip.pop(ip, None)
+        if self._peak >= MANY and len(self.sessions) * 4 < self._peak:
+            # After the last writes have left, not in the middle of a storm.
+            self._peak = 0
+            self.beats.deadline(self.clock.monotonic() + HAND_BACK_S, hand_back)
         if not self.sessions and self._when_empty is not None:
             self._when_empty()
 
@@ -210,6 +218,9 @@ class Edge:
         return self.counters.metrics(len(self.consumers))
 
 
+MANY = 1000
+"""Sessions whose memory is worth handing back when most of them have gone."""
+HAND_BACK_S = 1.0
 QUIET = (Reason.CLIENT_DISCONNECT, Reason.CLIENT_GONE)
 """Ordinary ends: at DEBUG only."""
 
