@@ -33,6 +33,9 @@ log = logging.getLogger("stampede.owner")
 FULL_RETRY_S = 0.5
 """How soon a commit that found no space is tried again."""
 
+Touched = dict[Engine, None]
+"""Engines in the order they were touched: a set would follow memory addresses, and no history would repeat."""
+
 
 class Listener(Protocol):
     """Who hears of what the shard did."""
@@ -90,7 +93,7 @@ class Shard:
         """Number of the commit that gathers now."""
         self._committing = False
         self._committed = 0
-        self._waiting: dict[int, set[Engine]] = {}
+        self._waiting: dict[int, Touched] = {}
         """Commit number → engines that may have something to release."""
         self._max_inflight = settings.journal.max_inflight_bytes
         self._idle: Callable[[], None] | None = None
@@ -115,7 +118,7 @@ class Shard:
             self.engine(record.slot).restore_run(record, settled)
         for engine in list(self.engines.values()):
             engine.restore_end(recovered.clean, turn)
-        self._finish(turn, set(self.engines.values()))
+        self._finish(turn, dict.fromkeys(self.engines.values()))
 
     def engine(self, slot: int) -> Engine:
         """The engine of a slot, made when first needed."""
@@ -159,7 +162,7 @@ class Shard:
             self._refuse_inbox()
             return
         turn = self._turn()
-        touched: set[Engine] = set()
+        touched: Touched = {}
         blobs: list[Blob] = []
         self._release(turn, touched)
         if self._fetched:
@@ -167,7 +170,7 @@ class Shard:
             for fetch, runs in fetched:
                 engine = self.engine(fetch.slot)
                 engine.fetched(fetch.queue, runs, turn)
-                touched.add(engine)
+                touched[engine] = None
         if self._inbox:
             inbox, self._inbox = self._inbox, []
             self.stats.turns += 1
@@ -185,18 +188,18 @@ class Shard:
                         continue
                 engine = engines.get(command.slot) or self.engine(command.slot)
                 engine.handle(command, turn)
-                touched.add(engine)
+                touched[engine] = None
         self._finish(turn, touched)
         for blob in blobs:
             self.journal.forget_blob(blob)
 
-    def _release(self, turn: Turn, touched: set[Engine]) -> None:
+    def _release(self, turn: Turn, touched: Touched) -> None:
         for number in [n for n in self._waiting if n <= self._committed]:
             for engine in self._waiting.pop(number):
                 engine.release(self._committed, turn)
-                touched.add(engine)
+                touched[engine] = None
 
-    def _finish(self, turn: Turn, touched: set[Engine]) -> None:
+    def _finish(self, turn: Turn, touched: Touched) -> None:
         """Dispatch, journal, commit, tell: in this order."""
         for engine in touched:
             engine.flush(turn)
@@ -206,7 +209,7 @@ class Shard:
             self._append(turn.appends)
         for engine in touched:
             if engine.holding:
-                self._waiting.setdefault(self._open, set()).add(engine)
+                self._waiting.setdefault(self._open, {})[engine] = None
         self._commit()
         for fetch in turn.fetches:
             self._fetch(fetch)
@@ -227,7 +230,7 @@ class Shard:
             for meta in engine.snapshot():
                 self.journal.append(meta)
 
-    def _move(self, turn: Turn, touched: set[Engine]) -> None:
+    def _move(self, turn: Turn, touched: Touched) -> None:
         """Dead letters and expired messages: published and settled in one atomic group."""
         moves, turn.moves = turn.moves, []
         for move in moves:
@@ -246,7 +249,7 @@ class Shard:
             self._merge(group, turn)
             for engine in (source, target):
                 engine.flush(turn)
-                touched.add(engine)
+                touched[engine] = None
 
     @staticmethod
     def _merge(group: Turn, turn: Turn) -> None:
@@ -258,7 +261,7 @@ class Shard:
         turn.fetches += group.fetches
         turn.moves += group.moves
 
-    def _transact(self, command: Transact, turn: Turn, touched: set[Engine]) -> None:
+    def _transact(self, command: Transact, turn: Turn, touched: Touched) -> None:
         """All parts or none: check every part first, then apply them into one log group."""
         session, seq = command.session, command.seq
         try:
@@ -274,7 +277,7 @@ class Shard:
         for part in command.parts:
             last = self.engine(part.slot)
             last.handle(part, group)
-            touched.add(last)
+            touched[last] = None
         self._merge(group, turn)
         if seq:
             if last is None:
@@ -390,7 +393,7 @@ class Shard:
 
     # ── time and failure ───────────────────────────────────────────────────────────────────────────
 
-    def _set_alarm(self, touched: set[Engine]) -> None:
+    def _set_alarm(self, touched: Touched) -> None:
         due = min((d for engine in touched if (d := engine.next_due())), default=0)
         if due and (not self._alarm_at or due < self._alarm_at):
             self._alarm_at = due
@@ -401,7 +404,7 @@ class Shard:
         if self.stopped:
             return
         turn = self._turn()
-        due = {e for e in self.engines.values() if 0 < e.next_due() <= turn.now}
+        due = dict.fromkeys([e for e in self.engines.values() if 0 < e.next_due() <= turn.now])
         try:
             for engine in due:
                 engine.tick(turn)
@@ -410,7 +413,7 @@ class Shard:
             log.critical("slot owner failed; restart replays the journal", exc_info=error)
             self._stop(f"internal error: {type(error).__name__}")
             return
-        self._set_alarm(set(self.engines.values()))
+        self._set_alarm(dict.fromkeys(self.engines.values()))
 
     def _stop(self, why: str) -> None:
         if self.stopped:

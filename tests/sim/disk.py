@@ -113,7 +113,7 @@ class SimDisk:
         self.locked.clear()
         for inode in {id(i): i for i in [*self.names.values(), *self.durable_names.values()]}.values():
             self._settle_sectors(inode)
-        for path in {*self.names, *self.durable_names}:
+        for path in sorted({*self.names, *self.durable_names}):
             now, before = self.names.get(path), self.durable_names.get(path)
             kept = now if now is before or self.random.random() < 0.5 else before
             if kept is None:
