@@ -13,13 +13,15 @@ from broker.core.records import MetaRecord
 
 from .consumer import Consumer
 from .queue import Queue
-from .redelivery import expire
+from .redelivery import bring_back, expire
 from .runs import pick
 from .slot import SWEEP_MS, Held, Slot
 
 
 def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Everything that can go out goes out; asks for marks and pages in time."""
+    if queue.returned:
+        bring_back(queue)
     if queue.browsers:
         _browse(slot, queue, turn)
     if queue.count and queue.consumers:

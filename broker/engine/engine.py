@@ -63,7 +63,7 @@ class Engine:
             addresses.check_publish(self._slot, part)
         else:
             settle.check_settle(self._slot, part)
-            self._slot.approved.append(part)
+            self._slot.approved.add(part)
 
     def after(self, effect: Effect, turn: Turn) -> None:
         """Tells `effect` when everything appended so far in this turn is durable."""
@@ -105,6 +105,8 @@ class Engine:
         slot.sessions.setdefault(consumer.session, []).append(consumer.id)
         if command.browse:
             consumer.ledger = None
+            if queue.returned:
+                redelivery.bring_back(queue)
             queue.browsers.append(Browser(consumer, queue.in_order(), array("Q", queue.index)))
         else:
             insort(queue.consumers, consumer, key=_by_priority)

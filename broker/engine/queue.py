@@ -81,6 +81,7 @@ class Queue:
     expiry                  earliest expiry of a message in memory, 0: none expires.
     counts, due             durable messages: deliveries so far; redelivery time while delayed.
     delayed                 heap of (due, first id, run).
+    returned                came back in this turn: at the head before anything is dispatched.
     settled, suspects       after a restart: spans that are gone; spans that may have been delivered.
     suspect_to              the mark at the last unclean start.
     restored                last id that came back at the restart; newer runs need no look at those spans.
@@ -90,7 +91,7 @@ class Queue:
         "address", "announced", "auto_created", "browsers", "cleared", "consumers", "count", "counts", "delayed",
         "deleted", "delivering", "due", "durable", "expiry", "fetching", "gated", "gated_bytes", "gated_pages", "id",
         "idle_since", "index", "last", "levels", "mark_asked", "marked", "moving", "name", "nbytes", "paged_bytes",
-        "paged_count", "paging", "ready", "restored", "routing", "sent", "settings", "settled", "spilled", "start",
+        "paged_count", "paging", "ready", "restored", "returned", "routing", "sent", "settings", "settled", "spilled", "start",
         "subscription", "suspect_to", "suspects", "swept", "tied",
     )  # fmt: skip
 
@@ -136,6 +137,7 @@ class Queue:
         self.counts: dict[int, int] = {}
         self.due: dict[int, int] = {}
         self.delayed: list[tuple[int, int, Run]] = []
+        self.returned: list[Run] = []
         self.settled: list[Span] = []
         self.suspects: list[Span] = []
         self.restored = self.suspect_to = 0
@@ -206,10 +208,11 @@ class Queue:
 
     def takes(self) -> bool:
         """Would a new message be delivered at once."""
-        if self.count or self.paging:
+        if self.count or self.paging or self.returned:
             return False
         return any(consumer.ready() for consumer in self.consumers)
 
     def empty(self) -> bool:
         """Nothing in it, nothing on its way in or out."""
-        return not (self.count or self.delivering or self.moving or self.gated or len(self.index) or self.delayed)
+        here = self.count or self.delivering or self.returned or self.delayed
+        return not (here or self.moving or self.gated or len(self.index))

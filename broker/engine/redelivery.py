@@ -45,7 +45,7 @@ def give_back(slot: Slot, queue: Queue, messages: dict[int, Run], delay: int | N
             for run in runs:
                 postpone(slot, queue, run, due)
         else:
-            to_head(queue, runs)
+            queue.returned += runs
     slot.touched[queue] = None
 
 
@@ -53,6 +53,12 @@ def postpone(slot: Slot, queue: Queue, run: Run, due: int) -> None:
     """Ready again at `due`."""
     heappush(queue.delayed, (due, run.ids[0], run))
     slot.wake(queue, due)
+
+
+def bring_back(queue: Queue) -> None:
+    """What came back in this turn, all at once: one by one, a thousand NACKs would reorder the head a thousand times."""
+    returned, queue.returned = queue.returned, []
+    to_head(queue, returned)
 
 
 def to_head(queue: Queue, runs: list[Run]) -> None:

@@ -28,7 +28,7 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
         return
     if consumer is None or consumer.session != command.session:
         raise _unknown(command.consumer)
-    held = outcome is Outcome.RETURN or any(part is command for part in slot.approved)
+    held = outcome is Outcome.RETURN or command in slot.approved
     taken = consumer.take(command.ids, held) if command.ids else {}
     queue = slot.queues[consumer.queue]
     count = len(taken)

@@ -107,7 +107,7 @@ class Slot:
         self.touched: dict[Queue, None] = {}
         self.timed: set[Queue] = set()
         self.due = 0
-        self.approved: list[object] = []
+        self.approved: set[object] = set()
         """Parts that passed check() in this turn: they may settle what a transaction holds."""
         self.counters = Counters()
 

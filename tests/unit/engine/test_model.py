@@ -172,8 +172,11 @@ class EngineModel(RuleBasedStateMachine):
 
     @rule(snapshot=st.booleans())
     def crash(self, snapshot):
-        world, committed = self.world, self.world.committed
-        if snapshot and not world.engine.holding:
+        world = self.world
+        if snapshot:
+            self.commit()  # a snapshot stands behind what was appended before it
+        committed = world.committed
+        if snapshot:
             world.log = [(0, r) for r in world.engine.snapshot()] + [
                 (n, r) for n, r in world.log if type(r).__name__ != "MetaRecord"
             ]
@@ -197,6 +200,6 @@ class EngineModel(RuleBasedStateMachine):
 
 
 EngineModel.TestCase.settings = settings(
-    max_examples=120, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=250, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestEngineModel = EngineModel.TestCase

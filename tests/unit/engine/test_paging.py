@@ -195,3 +195,34 @@ def test_a_snapshot_replaces_all_earlier_records():
     world.subscribe(2)
     assert [(b, n) for b, n, _ in again(world.effects)] == [(b"%03d" % n, 0) for n in (0, 2, 3, 4)]
     assert again(world.tick(500)) == [(b"001", 1, True)]
+
+
+def test_draining_never_passes_the_durable_mark_and_asks_for_the_next_one_in_time():
+    world = World(auto_commit=False, mark_messages=8)
+    for body in bodies(40):
+        world.publish("q", body, durable=True)
+    world.commit()
+    world.subscribe(1, ack=INDIVIDUAL)
+    commits = 0
+    while world.engine.holding:
+        world.commit()
+        commits += 1
+        marks = [
+            r.data["id"] for n, r in world.log if isinstance(r, MetaRecord) and n <= world.committed and "id" in r.data
+        ]
+        assert max(ids(world.effects)) <= max(marks)
+    assert got(world.effects) == bodies(40) and commits <= 6
+
+
+def test_half_a_mark_before_its_end_the_next_one_is_asked_for():
+    world = World(auto_commit=False, mark_messages=8)
+    for body in bodies(40):
+        world.publish("q", body, durable=True)
+    world.commit()
+    world.subscribe(1, ack=INDIVIDUAL, credit_messages=5)
+    world.commit()
+    assert len(got(world.effects)) == 5 and world.engine.holding
+    world.settle(1, *ids(world.effects))
+    assert len(got(world.effects)) == 8, "what the second mark covers must not go out before it is durable"
+    world.commit()
+    assert len(got(world.effects)) == 10

@@ -73,7 +73,7 @@ class World:
         for record in turn.appends:
             for part in record.records if isinstance(record, GroupRecord) else [record]:
                 if isinstance(part, RunRecord):
-                    part.run.position = len(self.log) + 1
+                    part.run.position = len(self.runs) + 1
                     self.runs[part.run.position] = copy(part.run)
                     assert not part.run.attempts
                 self.log.append((turn.number, part))
