@@ -91,8 +91,8 @@ class Queue:
         "address", "announced", "auto_created", "browsers", "cleared", "consumers", "count", "counts", "delayed",
         "deleted", "delivering", "due", "durable", "expiry", "fetching", "gated", "gated_bytes", "gated_pages", "id",
         "idle_since", "index", "last", "levels", "mark_asked", "marked", "moving", "name", "nbytes", "paged_bytes",
-        "paged_count", "paging", "ready", "restored", "returned", "routing", "sent", "settings", "settled", "spilled", "start",
-        "subscription", "suspect_to", "suspects", "swept", "tied",
+        "paged_count", "paging", "ready", "restored", "returned", "routing", "sent", "settings", "settled", "spilled",
+        "start", "subscription", "suspect_to", "suspects", "swept", "tied",
     )  # fmt: skip
 
     def __init__(

@@ -56,7 +56,7 @@ def postpone(slot: Slot, queue: Queue, run: Run, due: int) -> None:
 
 
 def bring_back(queue: Queue) -> None:
-    """What came back in this turn, all at once: one by one, a thousand NACKs would reorder the head a thousand times."""
+    """What came back in this turn, all at once: one by one, a thousand NACKs would sort the head a thousand times."""
     returned, queue.returned = queue.returned, []
     to_head(queue, returned)
 
