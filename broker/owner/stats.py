@@ -23,19 +23,26 @@ class ShardStats:
     def metrics(self, engines: Iterable[Engine], journal: Journal) -> list[Metric]:
         """The owner's families, queue states summed over the queues of each address."""
         totals: dict[str, int] = {}
-        queues: list[tuple[dict[str, str], float]] = []
+        queues: dict[tuple[str, str, str], int] = {}
         for engine in engines:
             for name, value in engine.counters().items():
                 totals[name] = totals.get(name, 0) + value
             for queue in engine.stats():
-                for state in ("ready", "delivering", "paged"):
-                    queues.append(({"queue": queue["name"], "state": state}, float(queue[state])))
+                # Queues of plain topic subscribers come and go by the thousand: one series for all of an address.
+                name = "(subscribers)" if queue["name"].startswith(f"{queue['address']}::") else queue["name"]
+                for state in ("ready", "delivering", "paged", "delayed"):
+                    key = (queue["address"], name, state)
+                    queues[key] = queues.get(key, 0) + queue[state]
+        samples: list[tuple[dict[str, str], float | tuple[list[float], list[int], float]]] = [
+            ({"address": address, "queue": name, "state": state}, float(count))
+            for (address, name, state), count in queues.items()
+        ]
         families = [
             Metric(f"stomp_messages_{name}_total", "counter", text, [({}, float(totals.get(name, 0)))])
             for name, text in COUNTERS.items()
         ]
         families += [
-            Metric("stomp_queue_messages", "gauge", "Messages in a queue by state.", list(queues)),
+            Metric("stomp_queue_messages", "gauge", "Messages in a queue by state.", samples),
             Metric("stomp_turns_total", "counter", "Turns of the owner's loop.", [({}, float(self.turns))]),
             Metric(
                 "stomp_journal_commits_total",
