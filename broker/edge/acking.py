@@ -57,7 +57,7 @@ def delivery(session: Session, id: bytes, subscription: str | None) -> tuple[Sub
     """See Session.delivery."""
     handle, _, number = id.rpartition(b"-")
     sub = session.handles.get(handle)
-    if sub is None or not number.isdigit():
+    if sub is None or not number.isdigit() or len(number) > 19:
         raise _unknown(id)
     if subscription is not None and session.version.value < "1.2":
         _check_subscription(session, sub, [session.raw(subscription)])

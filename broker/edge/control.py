@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from broker.config.settings import EdgeSettings
 from broker.core.address import AckMode, Outcome, Routing
 from broker.core.commands import UNLIMITED, Barrier, Hold, Settle, Subscribe, Transact, Unsubscribe
 from broker.core.errors import Code, RefusedError
@@ -55,9 +56,10 @@ def subscribe(session: Session, frame: Frame) -> None:
         durable = None
     slot = slot_of(target.address)
     consumer = session.edge.next_consumer()
+    room = _room(settings, len(session.subscriptions) + 1)
     sub = Subscription(
         session, consumer, slot, target.address, headers.get("id"), session.raw(headers.get("id", "")), ack,
-        session.edge.handle(consumer), settings.consumer_room_bytes, session.raw(headers["destination"]),
+        session.edge.handle(consumer), room, session.raw(headers["destination"]),
     )  # fmt: skip
     messages, nbytes = _window(session, headers, ack)
     browse = yes(headers, "browser")
@@ -67,10 +69,16 @@ def subscribe(session: Session, frame: Frame) -> None:
         Subscribe(
             slot, session.id, session.ask(frame.receipt), consumer, target.address, routing, ack,
             queue=queue, durable=durable is not None, selector=headers.get("selector"),
-            credit_messages=messages, credit_bytes=nbytes, room=settings.consumer_room_bytes,
+            credit_messages=messages, credit_bytes=nbytes, room=room,
             overhead=sub.overhead, browse=browse, priority=priority,
         )
     )  # fmt: skip
+
+
+def _room(settings: EdgeSettings, number: int) -> int:
+    """Bytes under way to a connection's subscription `number`. The later ones get less: the sum of all up to 10,000
+    stays below max_outbox_bytes, so that only who does not read is a slow consumer."""
+    return max(min(settings.consumer_room_bytes, settings.max_outbox_bytes // (16 * number)), 1)
 
 
 def _window(session: Session, headers: dict[str, str], ack: AckMode) -> tuple[int, int]:

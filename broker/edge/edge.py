@@ -151,19 +151,34 @@ class Edge:
         self.dispatching = True
         for effect in effects:
             kind = type(effect)
-            if kind is Deliver:
-                sub = consumers.get(effect.consumer)  # type: ignore[union-attr]
-                if sub is not None:
-                    sub.session.deliver(sub, effect)  # type: ignore[arg-type]
-            elif kind is Done:
-                session = sessions.get(effect.session)  # type: ignore[union-attr]
-                if session is not None and not session.closed:
-                    session.done(effect.seq)  # type: ignore[union-attr]
-            else:
-                self._rare(effect)
+            try:
+                if kind is Deliver:
+                    sub = consumers.get(effect.consumer)  # type: ignore[union-attr]
+                    if sub is not None:
+                        sub.session.deliver(sub, effect)  # type: ignore[arg-type]
+                elif kind is Done:
+                    session = sessions.get(effect.session)  # type: ignore[union-attr]
+                    if session is not None and not session.closed:
+                        session.done(effect.seq)  # type: ignore[union-attr]
+                else:
+                    self._rare(effect)
+            except Exception:
+                self._fault(effect)
         self.dispatching = False
         self.flush()
         self.submit_grants()
+
+    def _fault(self, effect: Effect) -> None:
+        """A session could not take an effect. That is its end alone: the owner who calls us must not notice."""
+        if isinstance(effect, Done | Refused):
+            session = self.sessions.get(effect.session)
+        else:
+            sub = self.consumers.get(effect.consumer)
+            session = sub.session if sub is not None else None
+        if session is not None:
+            session.fault()
+        else:
+            log.exception("internal error")
 
     def _rare(self, effect: Effect) -> None:
         if isinstance(effect, Refused):
@@ -186,7 +201,10 @@ class Edge:
         """Writes every touched connection once."""
         touched, self.touched = self.touched, []
         for session in touched:
-            session.flush()
+            try:
+                session.flush()
+            except Exception:
+                session.fault()
 
     def grant(self, sub: Subscription) -> None:
         """The subscription's room goes back with the next submit_grants()."""

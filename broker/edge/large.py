@@ -6,6 +6,8 @@ socket has room. Frames that come meanwhile wait behind it, because STOMP cannot
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.core.effects import Deliver
@@ -66,8 +68,68 @@ class LargeDelivery:
             return
         self._left -= len(data)
         session.channel.write_part(data, False, False)
+        session.bytes_out += len(data)  # any byte is a heart-beat
         session.edge.counters.bytes_out += len(data)
         self.pump()
 
     def close(self) -> None:
         self._reader.close()
+
+
+class Line:
+    """What waits for its turn behind the large body at its head: frames, more bodies, and the end of it all."""
+
+    __slots__ = ("_end", "_items", "_nbytes", "_session")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._items: deque[LargeDelivery | list[bytes]] = deque()
+        self._nbytes = 0
+        self._end: Callable[[], None] | None = None
+
+    def body(self, delivery: LargeDelivery) -> None:
+        """Starts it when it is the first."""
+        if self._end is not None:
+            delivery.close()
+            return
+        self._items.append(delivery)
+        if len(self._items) == 1:
+            delivery.start()
+
+    def frames(self, out: list[bytes]) -> int:
+        """Returns the bytes of frames that wait. Nothing comes behind the end."""
+        if self._end is None:
+            self._items.append(out)
+            self._nbytes += sum(map(len, out))
+        return self._nbytes
+
+    def end(self, then: Callable[[], None]) -> None:
+        """`then` is called once everything that waits now has been written."""
+        if self._end is None:
+            self._end = then
+
+    def next(self) -> bool:
+        """The body at the head is out. True while there is another one; else the line is done with."""
+        self._items.popleft()
+        while self._items:
+            head = self._items[0]
+            if isinstance(head, LargeDelivery):
+                head.start()
+                return True
+            self._items.popleft()
+            self._session.write_out(head)
+        if self._end is not None:
+            self._end()
+        return False
+
+    def pump(self) -> None:
+        """The socket takes more."""
+        if self._items and isinstance(self._items[0], LargeDelivery):
+            self._items[0].pump()
+
+    def close(self) -> None:
+        """Nobody will read it."""
+        for item in self._items:
+            if isinstance(item, LargeDelivery):
+                item.close()
+        self._items.clear()

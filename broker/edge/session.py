@@ -6,8 +6,8 @@ ERROR frame and a named close reason. Must not know queues, slots' insides, or w
 
 from __future__ import annotations
 
+import logging
 from asyncio import Task
-from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from broker.wire.writer import error_frame, receipts
 from . import acking, connecting, control, framelog
 from .answers import Answers, Then
 from .channel import GONE, Channel
-from .large import LargeDelivery
+from .large import LargeDelivery, Line
 from .publishing import Publisher
 from .subscription import Subscription
 from .transactions import Transactions
@@ -33,6 +33,15 @@ from .watch import Watch
 
 if TYPE_CHECKING:
     from .edge import Edge
+
+log = logging.getLogger("stampede.edge")
+
+GATHER_BYTES = 1024 * 1024
+"""Deliveries gathered for one write; more than that leave at once, so that one turn cannot fill the memory."""
+AT_ONCE = (
+    Reason.HEARTBEAT_MISSED, Reason.SLOW_CONSUMER, Reason.OWNER_STOPPED, Reason.WEBSOCKET_PROTOCOL, Reason.INTERNAL,
+)  # fmt: skip
+"""Ends that do not wait for a large body on its way out: nobody reads it, or nobody can go on writing it."""
 
 NO_SUBSCRIPTIONS: dict[str, Subscription] = {}
 NO_HANDLES: dict[bytes, Subscription] = {}
@@ -42,9 +51,9 @@ class Session:
     """See the head of this file. Fields that most connections never need are made on first use."""
 
     __slots__ = (
-        "_holds", "_large", "_parked", "_transactions", "_used", "answers", "batch", "bytes_in", "bytes_out", "channel",
-        "client_id", "closed", "connected", "dirty", "edge", "ended", "handles", "id", "leaving", "login_task", "out",
-        "principal", "publisher", "subscriptions", "watch", "wire", "writable",
+        "_holds", "_line", "_parked", "_transactions", "_used", "answers", "batch", "bytes_in", "bytes_out", "channel",
+        "client_id", "closed", "connected", "dirty", "edge", "ended", "gathered", "handles", "id", "leaving",
+        "login_task", "out", "principal", "publisher", "subscriptions", "watch", "wire", "writable",
     )  # fmt: skip
 
     def __init__(self, edge: Edge, channel: Channel) -> None:
@@ -55,6 +64,7 @@ class Session:
         self.answers = Answers()
         self.batch: list[Command] = []
         self.out: list[bytes] = []
+        self.gathered = 0
         self.publisher: Publisher | None = None
         self.subscriptions = NO_SUBSCRIPTIONS
         self.handles = NO_HANDLES
@@ -71,7 +81,7 @@ class Session:
         self.login_task: Task[None] | None = None
         self._transactions: Transactions | None = None
         self._parked: list[Event] | None = None
-        self._large: deque[LargeDelivery | list[bytes]] | None = None
+        self._line: Line | None = None
         self._holds: set[str] | None = None
         self._used: set[int] | None = None
         self.watch = Watch(self)
@@ -95,10 +105,13 @@ class Session:
         self.bytes_in += len(data)
         self.edge.counters.bytes_in += len(data)
         was_connected = self.connected
-        self._take(self.wire.receive(data))
-        if self.connected and not was_connected:
-            # The wire holds back what came behind CONNECT until the login was decided.
-            self._take(self.wire.receive(b""))
+        try:
+            self._take(self.wire.receive(data))
+            if self.connected and not was_connected:
+                # The wire holds back what came behind CONNECT until the login was decided.
+                self._take(self.wire.receive(b""))
+        except Exception:
+            self.fault()
         self.watch.after_read()
 
     def _take(self, events: list[Event]) -> None:
@@ -181,8 +194,14 @@ class Session:
     def unpark(self) -> None:
         events, self._parked = self._parked, None
         self.release_reading("park")
-        if not self.closed:
+        if self.closed:
+            return
+        try:
             self._process((events or []) + self.wire.receive(b""))
+        except Exception:
+            self.fault()
+        if self.ended and self._parked is None:
+            self._hang_up()
 
     def hold_reading(self, why: str) -> None:
         """Stops reading the socket until every holder has released it."""
@@ -288,22 +307,29 @@ class Session:
                 self.write(frame)
         else:
             self.write(sub.render(run))
-        if sub.owe(effect) and self.writable:
+        if sub.owe(effect) and self.writable and self._line is None:
             self.edge.grant(sub)
+        self.gathered += effect.cost
+        if self.gathered > GATHER_BYTES:
+            self.flush()
 
     def flush(self) -> None:
         """Writes what has gathered: once per connection and turn."""
         self.dirty = False
+        self.gathered = 0
         out = self.out
         if not out or self.closed:
             return
         self.out = []
-        if self._large is not None:
-            self._large.append(out)
+        if self._line is not None:
+            waiting = self._line.frames(out)
+            if waiting > self.edge.settings.edge.max_outbox_bytes:
+                self.abort(Reason.SLOW_CONSUMER, f"{waiting} bytes wait behind a large body")
             return
-        self._write_out(out)
+        self.write_out(out)
 
-    def _write_out(self, out: list[bytes]) -> None:
+    def write_out(self, out: list[bytes]) -> None:
+        """These frames' turn has come."""
         size = sum(map(len, out))
         self.bytes_out += size
         self.edge.counters.bytes_out += size
@@ -318,29 +344,20 @@ class Session:
 
     def _deliver_large(self, sub: Subscription, effect: Deliver) -> None:
         self.flush()
-        delivery = LargeDelivery(self, sub, effect)
-        if self._large is None:
-            self._large = deque([delivery])
-            delivery.start()
-        else:
-            self._large.append(delivery)
+        if self._line is None:
+            self._line = Line(self)
+        self._line.body(LargeDelivery(self, sub, effect))
 
     def large_done(self, sub: Subscription, effect: Deliver) -> None:
-        """The large body at the head of the line is out: its room is free, what waited behind it goes."""
-        assert self._large is not None
-        self._large.popleft()
+        """The large body at the head of the line is out: what waited behind it goes. Room is given back when the
+        line is empty, so that what gathers behind a slow body is bounded by the rooms."""
+        assert self._line is not None
         sub.owe(effect)
-        self.edge.grant(sub)
-        while self._large:
-            head = self._large[0]
-            if isinstance(head, LargeDelivery):
-                head.start()
-                break
-            self._large.popleft()
-            self._write_out(head)
-        else:
-            self._large = None
-        self.edge.submit_grants()
+        if self._line.next():
+            return
+        self._line = None
+        if self.writable:
+            self._give_room()
 
     def pause_writing(self) -> None:
         """The socket's buffer is full: rooms are not granted back until it has drained."""
@@ -348,8 +365,12 @@ class Session:
 
     def resume_writing(self) -> None:
         self.writable = True
-        if self._large is not None and isinstance(self._large[0], LargeDelivery):
-            self._large[0].pump()
+        if self._line is not None:
+            self._line.pump()
+        else:
+            self._give_room()
+
+    def _give_room(self) -> None:
         for sub in self.subscriptions.values():
             if sub.owed > sub.quarter:
                 self.edge.grant(sub)
@@ -408,11 +429,22 @@ class Session:
         self.close(code.reason, f"{code.name}: {detail}" if detail else code.name)
 
     def close(self, reason: Reason, detail: str = "") -> None:
-        """Ends the connection after what was written has left."""
+        """Ends the connection after what was written has left, a large body under way included."""
         if self.closed:
             return
+        if self._line is not None and reason not in AT_ONCE:
+            self._line.end(partial(self._close, reason, detail))
+        else:
+            self._close(reason, detail)
+
+    def _close(self, reason: Reason, detail: str) -> None:
         self._end(reason, detail)
         self.channel.close(reason)
+
+    def fault(self) -> None:
+        """We have made a mistake (call while handling the exception): it ends this connection and no other."""
+        log.exception("%s #%d: internal error", self.channel.peer, self.id)
+        self.abort(Reason.INTERNAL)
 
     def abort(self, reason: Reason, detail: str = "") -> None:
         """Ends it at once; what waits for the socket is dropped."""
@@ -454,11 +486,9 @@ class Session:
         self._transactions = None
         if self.publisher is not None and self.publisher.large is not None:
             self.publisher.large.abort()
-        if self._large is not None:
-            for item in self._large:
-                if isinstance(item, LargeDelivery):
-                    item.close()
-            self._large = None
+        if self._line is not None:
+            self._line.close()
+            self._line = None
         for sub in self.subscriptions.values():
             self.edge.consumers.pop(sub.consumer, None)
         self.subscriptions = NO_SUBSCRIPTIONS

@@ -1,0 +1,301 @@
+"""Sessions against an owner and a socket turned by hand: ends, large bodies, faults, bounds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker.config.settings import EdgeSettings, Settings, WireSettings
+from broker.core.commands import Publish, Subscribe
+from broker.core.effects import Deliver, Done
+from broker.core.message import BLOB, Blob, Run
+from broker.core.reasons import Reason
+from broker.edge.auth import OpenAuthenticator
+from broker.edge.channel import Channel, next_connection_id
+from broker.edge.edge import Edge
+from broker.edge.session import Session
+from broker.edge.timers import Beats
+from broker.seams.clock import SystemClock
+
+
+class Writer:
+    """A large body on its way in: finished when the test says so."""
+
+    pending = 0
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.finished: Callable[[Blob | None, str], None] | None = None
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+    def finish(self, sync: bool, done: Callable[[Blob | None, str], None]) -> None:
+        self.finished = done
+
+    def abort(self) -> None:
+        self.finished = None
+
+
+class Reader:
+    """A large body on its way out, one piece per call of `turn`."""
+
+    def __init__(self, length: int) -> None:
+        self.left = length
+        self.waiting: tuple[int, Callable[[bytes | None, str], None]] | None = None
+        self.closed = False
+
+    def read(self, n: int, done: Callable[[bytes | None, str], None]) -> None:
+        self.waiting = (n, done)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def turn(self) -> None:
+        assert self.waiting is not None
+        (n, done), self.waiting = self.waiting, None
+        self.left -= n
+        done(b"b" * n, "")
+
+
+class Port:
+    """Keeps what sessions ask for; answers when the test says so."""
+
+    congested = False
+
+    def __init__(self) -> None:
+        self.commands: list[Any] = []
+        self.readers: list[Reader] = []
+        self.writers: list[Writer] = []
+
+    def attach(self, listener: object) -> None: ...
+
+    def submit(self, commands: list[Any]) -> None:
+        self.commands += commands
+
+    def write_body(self, slot: int, on_drain: Callable[[], None]) -> Writer:
+        self.writers.append(Writer())
+        return self.writers[-1]
+
+    def read_body(self, slot: int, blob: Blob) -> Reader:
+        self.readers.append(Reader(blob.length))
+        return self.readers[-1]
+
+    def last(self, kind: type) -> Any:
+        return [command for command in self.commands if type(command) is kind][-1]
+
+
+class Wire:
+    """A Channel that remembers."""
+
+    framed = False
+    tls_subject = None
+    reason: Reason | None = None
+    transport_name = "tcp"
+    peer = "127.0.0.1:1"
+
+    def __init__(self) -> None:
+        self.id = next_connection_id()
+        self.sent = b""
+        self.closed: Reason | str | None = None
+        self.waiting = 0
+
+    def write(self, data: bytes) -> None:
+        assert self.closed is None
+        self.sent += data
+
+    def write_part(self, data: bytes, first: bool, last: bool) -> None:
+        self.write(data)
+
+    def buffered(self) -> int:
+        return self.waiting
+
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+
+    def close(self, reason: Reason) -> None:
+        self.closed = reason
+
+    def abort(self) -> None:
+        self.closed = "aborted"
+
+    def take(self) -> bytes:
+        sent, self.sent = self.sent, b""
+        return sent
+
+
+class Bench:
+    """One edge, and sessions that are connected."""
+
+    def __init__(self, **edge: Any) -> None:
+        self.port = Port()
+        settings = Settings(edge=EdgeSettings(**edge), wire=WireSettings(large_body_bytes=1000))
+        beats = Beats(asyncio.get_running_loop())
+        self.edge = Edge(settings, self.port, SystemClock(), beats, OpenAuthenticator(), "boot")
+
+    def session(self) -> tuple[Session, Wire]:
+        wire = Wire()
+        channel: Channel = wire  # type: ignore[assignment]
+        session = self.edge.open(channel)
+        session.receive(b"CONNECT\naccept-version:1.2\nhost:h\n\n\0")
+        assert wire.take().startswith(b"CONNECTED")
+        return session, wire
+
+    def subscribed(self, session: Session, id: str = "1") -> int:
+        session.receive(b"SUBSCRIBE\nid:%b\ndestination:/queue/q%b\n\n\0" % (id.encode(), id.encode()))
+        consumer: int = self.port.last(Subscribe).consumer
+        return consumer
+
+    def deliver(self, consumer: int, *bodies: bytes, cost: int = 0) -> None:
+        run = Run(range(1, len(bodies) + 1), b"\n", [body + b"\0" for body in bodies], sum(map(len, bodies)))
+        self.edge.on_effects([Deliver(consumer, run, cost or run.nbytes)])
+
+    def deliver_large(self, consumer: int, length: int) -> Reader:
+        run = Run(range(1, 2), b"", [b"content-length:%d\n\n" % length], length, BLOB, blob=Blob(1, length))
+        self.edge.on_effects([Deliver(consumer, run, length)])
+        return self.port.readers[-1]
+
+
+async def test_a_half_close_behind_a_large_send_still_ends_the_connection() -> None:
+    bench = Bench()
+    session, wire = bench.session()
+    session.receive(b"SEND\ndestination:/queue/q\nreceipt:r\ncontent-length:2000\n\n" + b"x" * 2000 + b"\0")
+    session.eof()
+    assert wire.closed is None
+    finished = bench.port.writers[0].finished
+    assert finished is not None
+    finished(Blob(1, 2000), "")
+    publish = bench.port.last(Publish)
+    bench.edge.on_effects([Done(session.id, publish.seq)])
+    assert b"receipt-id:r" in wire.sent
+    assert wire.closed is Reason.CLIENT_GONE
+
+
+async def test_disconnect_is_answered_behind_the_large_body_that_is_under_way() -> None:
+    bench = Bench()
+    session, wire = bench.session()
+    reader = bench.deliver_large(bench.subscribed(session), 600_000)
+    session.receive(b"DISCONNECT\nreceipt:bye\n\n\0")
+    bench.edge.on_effects([Done(session.id, command.seq) for command in bench.port.commands if hasattr(command, "seq")])
+    while not reader.closed:
+        assert wire.closed is None
+        reader.turn()
+    head, _, rest = wire.sent.partition(b"\n\n")
+    assert b"content-length:600000" in head
+    assert rest == b"b" * 600_000 + b"\0RECEIPT\nreceipt-id:bye\n\n\0"
+    assert wire.closed is Reason.CLIENT_DISCONNECT
+
+
+async def test_an_error_comes_behind_the_large_body_and_nothing_behind_the_error() -> None:
+    bench = Bench()
+    session, wire = bench.session()
+    consumer = bench.subscribed(session)
+    first = bench.deliver_large(consumer, 2000)
+    second = bench.deliver_large(consumer, 3000)
+    session.receive(b"NONSENSE\n\n\0")
+    third = bench.deliver_large(consumer, 4000)
+    assert third.closed, "its file is not kept open"
+    first.turn()
+    second.turn()
+    assert wire.sent.count(b"MESSAGE\n") == 2
+    assert wire.sent.rindex(b"ERROR\n") > wire.sent.rindex(b"MESSAGE\n")
+    assert wire.closed is Reason.PROTOCOL_ERROR
+
+
+async def test_small_messages_behind_a_large_body_give_no_room_back_before_they_leave() -> None:
+    """Else a slow download lets everything of the other queues gather in memory."""
+    bench = Bench(consumer_room_bytes=1000)
+    session, wire = bench.session()
+    slow, other = bench.subscribed(session), bench.subscribed(session, "2")
+    reader = bench.deliver_large(slow, 2000)
+    bench.port.commands.clear()
+    bench.deliver(other, b"small", cost=900)
+    assert bench.port.commands == []
+    reader.turn()
+    assert b"small" in wire.sent
+    assert sorted((g.consumer, g.nbytes) for g in bench.port.commands) == [(slow, 2000), (other, 900)]
+
+
+async def test_what_waits_behind_a_large_body_is_bounded() -> None:
+    bench = Bench(max_outbox_bytes=10_000)
+    session, wire = bench.session()
+    reader = bench.deliver_large(bench.subscribed(session), 2000)
+    for _ in range(200):
+        session.receive(b"SEND\ndestination:/queue/q\nreceipt:%b\n\n\0" % (b"r" * 100))
+        bench.edge.on_effects([Done(session.id, bench.port.last(Publish).seq)])
+        if wire.closed:
+            break
+    assert wire.closed == "aborted"
+    assert reader.closed
+    assert bench.edge.counters.closed == {Reason.SLOW_CONSUMER: 1}
+
+
+async def test_one_turn_cannot_fill_the_memory_of_a_client_that_does_not_read() -> None:
+    bench = Bench(max_outbox_bytes=3 << 20)
+    session, wire = bench.session()
+    consumers = [bench.subscribed(session, str(n)) for n in range(8)]
+    session.pause_writing()
+    run = Run(range(1, 2), b"\n", [b"x" * 500_000 + b"\0"], 500_002)
+    wire.waiting = 4 << 20
+    bench.edge.on_effects([Deliver(consumer, run, run.nbytes) for consumer in consumers])
+    assert wire.closed == "aborted"
+    assert len(wire.sent) < 3 << 20
+
+
+async def test_the_rooms_of_many_subscriptions_together_fit_the_outbox() -> None:
+    bench = Bench(max_outbox_bytes=1 << 26, consumer_room_bytes=1 << 20)
+    session, _ = bench.session()
+    for n in range(2000):
+        bench.subscribed(session, str(n))
+    rooms = [c.room for c in bench.port.commands if type(c) is Subscribe]
+    assert rooms[0] == 1 << 20
+    assert min(rooms) > 0
+    assert sum(rooms) < 1 << 26
+
+
+@pytest.mark.parametrize("where", ["deliver", "done", "write"])
+async def test_a_mistake_of_ours_ends_one_connection_and_not_the_owner(where: str, caplog: Any) -> None:
+    bench = Bench()
+    (bad, bad_wire), (good, good_wire) = bench.session(), bench.session()
+    consumers = bench.subscribed(bad), bench.subscribed(good)
+
+    seqs = [session.answers.ask([b"r"]) for session in (bad, good)]
+    broken: Any = None
+    if where == "deliver":
+        bench.edge.consumers[consumers[0]]._plain = broken
+    elif where == "done":
+        bad.answers = broken
+    else:
+        bad_wire.write = broken  # type: ignore[method-assign]
+    run = Run(range(1, 2), b"\n", [b"body\0"], 6)
+    effects: list[Any] = []
+    for session, consumer, seq in zip((bad, good), consumers, seqs, strict=True):
+        effects += [Deliver(consumer, run, 6), Done(session.id, seq)]
+    bench.edge.on_effects(effects)
+    assert bad_wire.closed == "aborted"
+    assert bench.edge.counters.closed == {Reason.INTERNAL: 1}
+    assert "internal error" in caplog.text and "Traceback" in caplog.text
+    assert good_wire.sent.count(b"body") == 1 and b"RECEIPT" in good_wire.sent
+    assert good_wire.closed is None
+
+
+async def test_a_mistake_while_reading_ends_the_connection_by_name(caplog: Any) -> None:
+    bench = Bench()
+    session, wire = bench.session()
+    session.wire = None  # type: ignore[assignment]
+    session.receive(b"SEND\n")
+    assert wire.closed == "aborted"
+    assert bench.edge.counters.closed == {Reason.INTERNAL: 1}
+
+
+@pytest.mark.parametrize("frame", [b"ACK\nid:%b\n\n\0", b"NACK\nid:%b\n\n\0", b"ACK\nid:%b\ntransaction:t\n\n\0"])
+async def test_an_ack_of_a_number_with_thousands_of_digits_is_refused(frame: bytes) -> None:
+    bench = Bench()
+    session, wire = bench.session()
+    consumer = bench.subscribed(session)
+    session.receive(b"BEGIN\ntransaction:t\n\n\0" + frame % (b"boot-%d-%b" % (consumer, b"1" * 5000)))
+    assert b"error-code:1309" in wire.sent
+    assert wire.closed is Reason.REFUSED
