@@ -28,6 +28,8 @@ TRANSIENT: Final = 16
 """In the journal only because memory was short: forgotten at restart."""
 BLOB: Final = 32
 """The body lies in a file (`blob`); the run has one message and records[0] ends with the empty line."""
+WAS_DURABLE: Final = 64
+"""Sent as durable and paged out (TRANSIENT) for a queue that is not: durable again where it is moved to."""
 
 DEFAULT_PRIORITY: Final = 4
 

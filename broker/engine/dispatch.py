@@ -111,7 +111,9 @@ def _ask_mark(slot: Slot, queue: Queue, mark: int, least: int, turn: Turn) -> No
 def _mark_ahead(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Asks for the next mark when half of the last one is used, so that draining does not wait for it."""
     if queue.sent + slot.mark_messages // 2 > queue.cleared:
-        _ask_mark(slot, queue, queue.cleared + slot.mark_messages, queue.cleared + 1, turn)
+        # A message that needs no mark may have been sent far beyond it: ids leap at every restart.
+        reached = max(queue.cleared, queue.sent)
+        _ask_mark(slot, queue, reached + slot.mark_messages, queue.cleared + 1, turn)
 
 
 def _deliver(slot: Slot, queue: Queue, consumer: Consumer, run: Run, turn: Turn, gone: list[Run]) -> None:

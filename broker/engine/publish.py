@@ -9,7 +9,7 @@ from __future__ import annotations
 from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.core.effects import Done, Turn
-from broker.core.message import BLOB, DURABLE, TRANSIENT, Run
+from broker.core.message import BLOB, DURABLE, TRANSIENT, WAS_DURABLE, Run
 from broker.core.records import RunRecord
 
 from .addresses import anycast_queue, check_publish, default_routing, named_queue
@@ -197,6 +197,8 @@ def _spill(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Tu
     """A transient record for queues that have no durable one to read back."""
     paged = copy(run)
     paged.flags = run.flags & ~DURABLE | TRANSIENT
+    if run.flags & DURABLE:
+        paged.flags |= WAS_DURABLE
     turn.appends.append(RunRecord(slot.number, command.address, [q.id for q in queues], paged))
     for queue in queues:
         queue.spilled = True

@@ -12,7 +12,7 @@ from typing import Any
 
 from broker.config.settings import AddressSettings
 from broker.core.effects import Move, Turn
-from broker.core.message import DURABLE, ESCAPED, REDELIVERED, TRANSIENT, Run
+from broker.core.message import DURABLE, ESCAPED, REDELIVERED, TRANSIENT, WAS_DURABLE, Run
 from broker.core.records import MetaRecord, SettleRecord
 
 from .queue import Queue
@@ -152,7 +152,9 @@ def _relabelled(queue: Queue, run: Run, header: str) -> Run:
     latest origin counts."""
     address, name = queue.address.translate(_ESCAPES), queue.name.translate(_ESCAPES)
     front = f"_AMQ_ORIG_ADDRESS:{address}\n_AMQ_ORIG_QUEUE:{name}\n{header}".encode()
-    flags = run.flags & ~(TRANSIENT | REDELIVERED)
+    flags = run.flags & ~(TRANSIENT | REDELIVERED | WAS_DURABLE)
+    if run.flags & WAS_DURABLE:
+        flags |= DURABLE
     if b"\\" in front:
         flags |= ESCAPED
     lines = run.lines

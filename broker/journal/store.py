@@ -261,13 +261,17 @@ class Store:
 
     @property
     def wants_prepare(self) -> bool:
-        return sum(size == self.settings.segment_bytes for _, size in self._spares) < SPARES and not self.dead
+        # Whoever is refused writes nothing that would look at the space again: prepare() does.
+        return (self._short_of_spares() or self.no_space or self.low_space) and not self.dead
+
+    def _short_of_spares(self) -> bool:
+        return sum(size == self.settings.segment_bytes for _, size in self._spares) < SPARES
 
     def prepare(self) -> None:
         """Zero-fills spare segments ahead. No space is not an error here: it is remembered in `no_space`."""
         size = self.settings.segment_bytes
         try:
-            while self.wants_prepare:
+            while self._short_of_spares():
                 with self.guard("ask for free space", full=False):
                     if self.files.free_bytes(self.folder) < size:
                         self.no_space = True  # asked first: this is called again and again while the disk is full

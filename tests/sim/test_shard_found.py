@@ -1,0 +1,72 @@
+"""What the histories of a shard have found, each distilled to its core."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.config.settings import JournalSettings
+from broker.core.address import Outcome
+from broker.core.effects import Deliver
+from broker.core.errors import JournalFull
+from broker.core.message import DURABLE
+from broker.core.records import MetaRecord
+from broker.journal.journal import Journal
+from tests.sim.disk import SimDisk
+from tests.unit.engine.world import CLIENT, MULTICAST, World
+
+FOLDER = "/data/journal"
+
+
+def test_full_ends_with_the_shortage_also_when_it_was_a_large_body_that_met_it():
+    disk = SimDisk(1)
+    journal = Journal.open(disk, FOLDER, JournalSettings(segment_bytes=4096, min_free_bytes=0))
+    journal.prepare()
+    disk.capacity = disk.used()
+    with pytest.raises(JournalFull):
+        journal.blobs.create().write(b"x" * 1000)
+    assert journal.full
+    disk.capacity = 1 << 40
+    assert journal.wants_prepare
+    journal.prepare()
+    assert not journal.full
+    assert not journal.wants_prepare
+
+
+def test_full_ends_when_there_is_space_again_although_nothing_is_written_meanwhile():
+    disk = SimDisk(1)
+    journal = Journal.open(disk, FOLDER, JournalSettings(segment_bytes=4096, min_free_bytes=4096))
+    journal.prepare()
+    disk.capacity = disk.used() + 100
+    journal.prepare()
+    assert journal.full
+    disk.capacity = 1 << 40
+    assert journal.wants_prepare
+    journal.prepare()
+    assert not journal.full
+
+
+def test_marks_do_not_walk_through_the_gap_of_ids_a_restart_leaves():
+    world = World(mark_messages=4)
+    world.publish("q", *[b"%d" % n for n in range(20)], durable=True)
+    world.restart()
+    for n in range(6):
+        world.publish("q", b"volatile %d" % n)
+        world.publish("q", b"durable %d" % n, durable=True)
+    world.appended.clear()
+    world.subscribe(1)
+    marks = [record for record in world.appended if isinstance(record, MetaRecord) and record.kind == "mark"]
+    assert 0 < len(marks) < 20
+
+
+def test_a_durable_message_paged_out_of_a_temporary_queue_is_a_durable_dead_letter():
+    world = World(queue_memory_bytes=20, page_bytes=20, max_delivery_attempts=-1)
+    world.subscribe(1, "t", CLIENT, MULTICAST, credit_messages=1)
+    for n in range(3):
+        world.publish("t", b"%d" % n + b"x" * 15, durable=True, routing=MULTICAST)
+    for _ in range(3):
+        last = [effect for effect in world.effects if isinstance(effect, Deliver)][-1]
+        world.settle(1, *last.run.ids, outcome=Outcome.REJECT)
+    world.effects.clear()
+    world.subscribe(2, "DLQ")
+    flags = [effect.run.flags & DURABLE for effect in world.effects if isinstance(effect, Deliver)]
+    assert flags == [DURABLE] * 3
