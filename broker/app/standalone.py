@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 
 from broker import __version__
 from broker.admin.server import AdminServer
@@ -28,12 +29,14 @@ from broker.owner.io_thread import IoThread
 from broker.owner.shard import Shard
 from broker.seams.clock import SystemClock
 from broker.seams.entropy import token
-from broker.seams.files import OsFiles
+from broker.seams.files import OsFiles, open_file_limit
 
 log = logging.getLogger("stampede")
 
 MAINTAIN_S = 1.0
 """How often the journal may free space when nothing forces it to."""
+SPARE_FILES = 512
+"""Open files kept from connections: segments, large bodies on their way, handshakes, scrapes, refused connections."""
 LABELS = {
     "tcp": "STOMP",
     "tls": "STOMP over TLS",
@@ -185,8 +188,22 @@ async def _serve(settings: Settings) -> int:
     return 1 if broker.shard.stopped else 0
 
 
+def within(files: int, settings: Settings) -> Settings:
+    """Settings whose max_connections fits `files` open files: strangers who merely connect must never take the last
+    one from the journal, which would have to stop."""
+    most = max(files - SPARE_FILES, files // 2)
+    if settings.edge.max_connections <= most:
+        return settings
+    log.warning(
+        "edge.max_connections is %d instead of %d: this process may have %d files open (ulimit -n)",
+        most, settings.edge.max_connections, files,
+    )  # fmt: skip
+    return replace(settings, edge=replace(settings.edge, max_connections=most))
+
+
 def run(settings: Settings) -> int:
     """Runs a standalone broker until SIGTERM or SIGINT; the exit status."""
+    settings = within(open_file_limit(), settings)
     # A busy loop must not hold back the commit thread for the default 5 ms.
     sys.setswitchinterval(0.0005)
     try:

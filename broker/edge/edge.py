@@ -31,6 +31,10 @@ from .timers import Beats
 
 log = logging.getLogger("stampede.edge")
 
+OVERFLOW = 100
+"""Connections beyond max_connections that are told so; further ones are cut, or the refused ones alone would use up
+the process's open files."""
+
 
 class Edge:
     """See the head of this file. `boot`: unique text of this start of the process, part of message ids."""
@@ -79,6 +83,8 @@ class Edge:
         limits = self.settings.edge
         if self._draining:
             session.fail(Code.SHUTDOWN, "connect again in a moment, or to another address of the service")
+        elif len(self.sessions) > limits.max_connections + OVERFLOW:
+            session.abort(Reason.CONNECTION_LIMIT)
         elif len(self.sessions) > limits.max_connections:
             session.fail(Code.CONNECTION_LIMIT, f"{limits.max_connections} are open (max_connections)")
         elif self._per_ip[ip] > limits.max_connections_per_ip:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import tempfile
 from typing import Protocol
 
@@ -148,6 +149,17 @@ class OsFiles:
             os.close(fd)
             raise
         return OsFile(fd)
+
+
+def open_file_limit() -> int:
+    """How many files and sockets this process may have open; raised to what it is allowed to give itself first."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError):  # macOS allows less than it says
+            return soft
+    return hard if hard != resource.RLIM_INFINITY else 1 << 20
 
 
 def temporary_file() -> OsFile:

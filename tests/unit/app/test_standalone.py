@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.app.standalone import Standalone
+from broker.app.standalone import Standalone, within
 from broker.config.settings import AdminSettings, EdgeSettings, JournalSettings, Settings
 from broker.core.errors import ConfigError
 from broker.journal.journal import Journal
@@ -72,3 +72,9 @@ async def test_a_stopped_owner_is_idle(tmp_path: Path) -> None:
     broker.shard._stop("a test says so")
     await asyncio.wait_for(broker.stop(), 1.5)
     assert not closed_cleanly(tmp_path)
+
+
+@pytest.mark.parametrize("files, asked, given", [(100_000, 20_000, 20_000), (4096, 20_000, 3584), (600, 400, 300)])
+def test_connections_leave_open_files_to_the_journal(files: int, asked: int, given: int) -> None:
+    asked_for = Settings(edge=EdgeSettings(max_connections=asked, host="h"))
+    assert within(files, asked_for).edge == EdgeSettings(max_connections=given, host="h")

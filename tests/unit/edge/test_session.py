@@ -15,7 +15,7 @@ from broker.core.message import BLOB, Blob, Run
 from broker.core.reasons import Reason
 from broker.edge.auth import OpenAuthenticator
 from broker.edge.channel import Channel, next_connection_id
-from broker.edge.edge import Edge
+from broker.edge.edge import OVERFLOW, Edge
 from broker.edge.session import Session
 from broker.edge.timers import Beats
 from broker.seams.clock import SystemClock
@@ -299,3 +299,15 @@ async def test_an_ack_of_a_number_with_thousands_of_digits_is_refused(frame: byt
     session.receive(b"BEGIN\ntransaction:t\n\n\0" + frame % (b"boot-%d-%b" % (consumer, b"1" * 5000)))
     assert b"error-code:1309" in wire.sent
     assert wire.closed is Reason.REFUSED
+
+
+async def test_far_beyond_the_connection_limit_nobody_is_told_why() -> None:
+    bench = Bench(max_connections=2)
+    wires = []
+    for _ in range(2 + OVERFLOW + 3):
+        wires.append(Wire())
+        bench.edge.open(wires[-1])
+    assert [wire.closed for wire in wires[:2]] == [None, None]
+    assert {wire.closed for wire in wires[2 : 2 + OVERFLOW]} == {Reason.CONNECTION_LIMIT}
+    assert all(b"error-code:1501" in wire.sent for wire in wires[2 : 2 + OVERFLOW])
+    assert [(wire.closed, wire.sent) for wire in wires[2 + OVERFLOW :]] == [("aborted", b"")] * 3
