@@ -181,7 +181,7 @@ class Compactor:
         record = record or f.read_run(data, at, flags, slot)
         places: list[int] = []
         copied = 0
-        for queues, ids in self._by_queues(record.run, holders).items():
+        for queues, ids in self._by_queues(record.run, holders):
             run = part_of(record.run, ids)
             places.append(
                 self._appender.run(
@@ -199,12 +199,24 @@ class Compactor:
         return array("Q", data[start : start + 8 * f.RUN_FIXED.unpack_from(data, at)[6]]).tolist()
 
     @staticmethod
-    def _by_queues(run: Run, holders: dict[int, tuple[int, ...]]) -> dict[tuple[int, ...], list[int]]:
-        """Set of queues → indices of the messages which exactly these queues hold."""
-        groups: dict[tuple[int, ...], list[int]] = {}
+    def _by_queues(run: Run, holders: dict[int, tuple[int, ...]]) -> list[tuple[tuple[int, ...], list[int]]]:
+        """(set of queues, indices of messages which exactly these queues hold), by the first of the indices.
+
+        No queue may find two of these interleaved, or it would get its messages back in another order: a group
+        takes nothing more once another one has taken a message for one of its queues."""
+        groups: list[tuple[tuple[int, ...], list[int]]] = []
+        taking: dict[tuple[int, ...], list[int]] = {}
         for index, message in enumerate(run.ids):
-            if queues := holders.get(message):
-                groups.setdefault(queues, []).append(index)
+            queues = holders.get(message)
+            if not queues:
+                continue
+            if queues not in taking or len(taking) > 1:
+                for other in [q for q in taking if q != queues and not set(q).isdisjoint(queues)]:
+                    del taking[other]
+                if queues not in taking:
+                    taking[queues] = []
+                    groups.append((queues, taking[queues]))
+            taking[queues].append(index)
         return groups
 
     @staticmethod

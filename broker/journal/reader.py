@@ -41,8 +41,9 @@ class Moved:
     def add(self, old: int, new: list[int]) -> None:
         """The run at `old` has been copied to `new`."""
         key = self._from[old][0] if old in self._from else old
-        others = tuple(p for p in self._to.get(key, ()) if p != old)
-        self._to[key] = others + tuple(new)
+        places = self._to.get(key, (old,))
+        at = places.index(old)
+        self._to[key] = (*places[:at], *new, *places[at + 1 :])  # the parts stay in order
         for position in new:
             self._from[position] = (key, old)
             self._by_segment.setdefault(position >> 32, []).append(position)

@@ -8,9 +8,11 @@ from broker.config.settings import JournalSettings
 from broker.core.address import Outcome
 from broker.core.effects import Deliver
 from broker.core.errors import JournalFull
-from broker.core.message import DURABLE
+from broker.core.message import DURABLE, Run
 from broker.core.records import MetaRecord
+from broker.journal.compaction import Compactor
 from broker.journal.journal import Journal
+from broker.journal.reader import Moved
 from tests.sim.disk import SimDisk
 from tests.unit.engine.world import CLIENT, MULTICAST, World
 
@@ -70,3 +72,18 @@ def test_a_durable_message_paged_out_of_a_temporary_queue_is_a_durable_dead_lett
     world.subscribe(2, "DLQ")
     flags = [effect.run.flags & DURABLE for effect in world.effects if isinstance(effect, Deliver)]
     assert flags == [DURABLE] * 3
+
+
+def test_compaction_never_interleaves_what_one_queue_holds():
+    run = Run(range(1, 7), b"", [b"x"] * 6, 6)
+    one, both, other = (1,), (1, 2), (3,)
+    holders = {1: one, 2: both, 3: one, 4: other, 5: one, 6: other}
+    groups = Compactor._by_queues(run, holders)
+    assert groups == [(one, [0]), (both, [1]), (one, [2, 4]), (other, [3, 5])]
+
+
+def test_parts_of_a_moved_run_stay_in_order():
+    moved = Moved()
+    moved.add(100, [200, 300])
+    moved.add(200, [400])
+    assert moved.resolve(100, 1000) == (400, 300)

@@ -1,0 +1,176 @@
+"""The histories find planted bugs: without that their silence would mean nothing."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+
+import pytest
+
+from broker.engine import dispatch, publish, redelivery, state
+from broker.engine.consumer import Consumer
+from broker.engine.queue import PageIndex
+from broker.engine.slot import Slot
+from broker.journal.books import Books
+from broker.journal.compaction import Compactor
+from broker.owner.shard import Shard
+from tests.sim.checker import Violation
+from tests.sim.shard_history import History
+
+SEEDS = 300
+INTERLEAVED = 10_239
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog):
+    caplog.set_level(logging.CRITICAL + 1)
+
+
+def found_by(seeds=SEEDS):
+    """What the first history that fails says, or None."""
+    for seed in range(seeds):
+        try:
+            History(seed).run()
+        except Exception as error:
+            return str(error)
+    return None
+
+
+def test_nothing_is_found_without_a_bug():
+    assert found_by(30) is None
+
+
+def test_effects_told_before_the_commit(monkeypatch):
+    def eager(self, batch, number):
+        self._commit_io.submit(partial(self.journal.write, batch), partial(self._on_committed, batch, number))
+        self._committed = number
+        self._wake()
+
+    monkeypatch.setattr(Shard, "_write", eager)
+    assert found_by() is not None
+
+
+def test_marks_ignored_after_a_crash(monkeypatch):
+    monkeypatch.setitem(state._REPLAY, "mark", lambda *_: None)
+    assert "unmarked" in found_by()
+
+
+def test_delivery_does_not_wait_for_the_mark(monkeypatch):
+    original = dispatch._front
+
+    def hasty(slot, queue, turn):
+        queue.cleared = queue.last
+        return original(slot, queue, turn)
+
+    monkeypatch.setattr(dispatch, "_front", hasty)
+    assert "unmarked" in found_by()
+
+
+def test_held_run_lost_at_release(monkeypatch):
+    original = Slot.release
+
+    def careless(self, number, turn):
+        if len(self.pending) > 2 and self.pending[1].entries:
+            held = self.pending[1]
+            for queue, run, paged in held.entries:
+                queue.gated -= 1
+                queue.gated_pages -= paged
+                queue.gated_bytes -= 0 if paged else run.nbytes
+            held.entries = ()
+        original(self, number, turn)
+
+    monkeypatch.setattr(Slot, "release", careless)
+    assert found_by() is not None
+
+
+def test_transaction_split(monkeypatch):
+    def loose(self, group, turn):
+        self.journal.append(group.appends[0]) if group.appends else None
+        batch = self.journal.seal() if not self._committing else None
+        if batch is not None:
+            self._committing = True
+            self._write(batch, self._open)
+            self._open += 1
+        for name in ("effects", "fetches", "moves"):
+            getattr(turn, name).extend(getattr(group, name))
+        turn.appends += group.appends[1:]
+
+    monkeypatch.setattr(Shard, "_merge", loose)
+    assert found_by() is not None
+
+
+def test_settle_without_a_record(monkeypatch):
+    monkeypatch.setattr(Slot, "settle_ids", lambda *_: None)
+    assert found_by() is not None
+
+
+def test_paging_reorders(monkeypatch):
+    def hasty(slot, queue, run, turn):
+        if queue.nbytes + queue.gated_bytes + run.nbytes <= slot.limit:
+            return False
+        return original(slot, queue, run, turn)
+
+    original = publish._crowded
+    monkeypatch.setattr(publish, "_crowded", hasty)
+    assert "order" in found_by()
+
+
+def test_pages_dropped(monkeypatch):
+    original = PageIndex.drop
+    monkeypatch.setattr(PageIndex, "drop", lambda self, count: original(self, min(count + 1, len(self))))
+    assert found_by() is not None
+
+
+def test_credit_not_charged(monkeypatch):
+    original = Consumer.charge
+
+    def generous(self, run):
+        cost = original(self, run)
+        self.room += 1
+        self.credit_messages += 1
+        return cost
+
+    monkeypatch.setattr(Consumer, "charge", generous)
+    assert "no " in found_by()
+
+
+def test_delivery_counts_not_recorded(monkeypatch):
+    monkeypatch.setattr(redelivery, "_record", lambda *_: None)
+    assert "unmarked" in found_by()
+
+
+def test_everything_is_marked_at_a_clean_start(monkeypatch):
+    original = state.Restore.end
+    monkeypatch.setattr(state.Restore, "end", lambda self, clean, turn: original(self, False, turn))
+    assert "without need" in found_by()
+
+
+def test_large_bodies_are_never_removed(monkeypatch):
+    monkeypatch.setattr(Books, "take_idle_blobs", lambda self: self.idle_blobs.clear() or [])
+    monkeypatch.setattr("broker.journal.blobs.BlobStore.remove", lambda *_: None)
+    assert "large bodies left" in found_by()
+
+
+def test_large_body_removed_while_somebody_needs_it(monkeypatch):
+    monkeypatch.setattr(Books, "unused_blob", lambda *_: True)
+    assert found_by() is not None
+
+
+def test_a_commit_that_never_ends(monkeypatch):
+    monkeypatch.setattr(Shard, "_release", lambda self, turn, touched: self._waiting.clear())
+    assert "never answered" in found_by()
+
+
+def test_compaction_interleaves_the_parts_of_a_run(monkeypatch):
+    """A bug this journal once had: it takes a topic, two durable subscriptions and a restart after compaction."""
+
+    def by_queues(run, holders):
+        groups = {}
+        for index, message in enumerate(run.ids):
+            if queues := holders.get(message):
+                groups.setdefault(queues, []).append(index)
+        return list(groups.items())
+
+    monkeypatch.setattr(Compactor, "_by_queues", staticmethod(by_queues))
+    with pytest.raises(Violation, match="order"):
+        History(INTERLEAVED).run()
