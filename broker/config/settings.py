@@ -89,9 +89,14 @@ class EdgeSettings:
     )
     max_transactions: int = setting(100, "transactions", "open at once on one connection", "RabbitMQ allows 16")
     max_transaction_frames: int = setting(
-        10_000, "frames", "in one transaction", "applied in one turn: longer ones would stall others"
+        10_000,
+        "frames",
+        "in the open transactions of one connection",
+        "applied in one turn: longer ones would stall others",
     )
-    max_transaction_bytes: int = setting(64 * MIB, "bytes", "in one transaction", "held in memory until COMMIT")
+    max_transaction_bytes: int = setting(
+        64 * MIB, "bytes", "in the open transactions of one connection", "held in memory until COMMIT"
+    )
     max_outbox_bytes: int = setting(
         64 * MIB, "bytes", "waiting for one slow socket", "then the connection is closed as slow_consumer"
     )

@@ -34,13 +34,17 @@ class Transaction:
 
 
 class Transactions:
-    """By id. Bounds come from EdgeSettings; all raise RefusedError."""
+    """By id. Bounds come from EdgeSettings; all raise RefusedError.
 
-    __slots__ = ("_open", "_settings")
+    Frames and bytes are bounded for all open ones together: a hundred of 64 MiB each would be 6 GiB of memory."""
+
+    __slots__ = ("_frames", "_nbytes", "_open", "_settings")
 
     def __init__(self, settings: EdgeSettings) -> None:
         self._settings = settings
         self._open: dict[str, Transaction] = {}
+        self._frames = 0
+        self._nbytes = 0
 
     def begin(self, id: str) -> None:
         if id in self._open:
@@ -63,15 +67,17 @@ class Transactions:
         transaction = self.get(id)
         transaction.frames += frames
         transaction.nbytes += nbytes
-        if transaction.frames > self._settings.max_transaction_frames:
+        self._frames += frames
+        self._nbytes += nbytes
+        if self._frames > self._settings.max_transaction_frames:
             raise RefusedError(
                 Code.TRANSACTION_LIMIT,
-                f"more than {self._settings.max_transaction_frames} frames in one transaction (max_transaction_frames)",
+                f"more than {self._settings.max_transaction_frames} frames in transactions (max_transaction_frames)",
             )
-        if transaction.nbytes > self._settings.max_transaction_bytes:
+        if self._nbytes > self._settings.max_transaction_bytes:
             raise RefusedError(
                 Code.TRANSACTION_LIMIT,
-                f"more than {self._settings.max_transaction_bytes} bytes in one transaction (max_transaction_bytes)",
+                f"more than {self._settings.max_transaction_bytes} bytes in transactions (max_transaction_bytes)",
             )
         transaction.parts.append(part)
 
@@ -79,6 +85,8 @@ class Transactions:
         """Takes it out, for COMMIT or ABORT."""
         transaction = self.get(id)
         del self._open[id]
+        self._frames -= transaction.frames
+        self._nbytes -= transaction.nbytes
         return transaction
 
     def __len__(self) -> int:
