@@ -19,11 +19,12 @@ from .store import Store, read_all, write_all
 class BlobWriter:
     """A body that arrives in pieces. Use it from one thread at a time; the file is made by the first write."""
 
-    __slots__ = ("_file", "_id", "_offset", "_store")
+    __slots__ = ("_file", "_id", "_made", "_offset", "_store")
 
     def __init__(self, store: BlobStore, id: int) -> None:
         self._store = store
         self._id = id
+        self._made = False
         self._offset = 0
         self._file: File | None = None
 
@@ -45,8 +46,9 @@ class BlobWriter:
         return Blob(self._id, self._offset)
 
     def abort(self) -> None:
-        """Forgets what was written."""
-        if self._file is not None:
+        """Forgets what was written, also when it is finished already: nobody may refer to it then."""
+        if self._made:
+            self._made = False
             self._close()
             self._store.remove(self._id)
 
@@ -54,6 +56,7 @@ class BlobWriter:
         if self._file is None:
             with self._store.store.guard("make a large body's file"):
                 self._file = self._store.store.files.open(self._store.path(self._id), create=True)
+            self._made = True
         return self._file
 
     def _close(self) -> None:

@@ -240,6 +240,7 @@ class History(World):
         else:
             raise Violation(f"stuck: {[q for q in self._stats() if q['ready'] or q['paged'] or q['delivering']]}")
         self.model.finished(self.clock.now)
+        self._check_blobs()  # without a restart, which would clear away what was forgotten
         self._stop()
         self._check_disk()
 
@@ -250,6 +251,9 @@ class History(World):
         left = [record.run for record, _ in self.machine.journal.recovered.runs()]
         if left:
             raise Violation(f"left on disk: {left}")
+        self._check_blobs()
+
+    def _check_blobs(self) -> None:
         files = self.disk.listdir(f"{FOLDER}/blobs")
         if files:
             raise Violation(f"large bodies left on disk: {files}")

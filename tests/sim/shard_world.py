@@ -16,6 +16,7 @@ from broker.core.effects import ConsumerClosed, Deliver, Done, Refused
 from broker.core.errors import Code, JournalDead
 from broker.core.ids import slot_of
 from broker.core.message import BLOB, DURABLE, Blob, Run
+from broker.link.port import BodyWriter
 from tests.sim.checker import Violation
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
@@ -52,6 +53,7 @@ class Session:
         self.seq = 0
         self.holders: list[Holder] = []
         self.open: list[Open] = []
+        self.bodies: list[BodyWriter] = []
         self.loose: list[Request] = []
         """Requests nobody waits for (seq 0)."""
 
@@ -216,6 +218,8 @@ class World:
             self._end(holder)
         for transaction in session.open:
             self._give_back(transaction.held)
+        for writer in session.bodies:
+            writer.abort()
 
     def _end(self, holder: Holder) -> None:
         holder.ended = True
@@ -344,11 +348,13 @@ class World:
         if self.random.random() < 0.1:
             writer.abort()
             return
+        session.bodies.append(writer)
 
-        def complete(blob: Blob | None, why: str) -> None:
-            if blob is None or session.number not in self.sessions:
-                if not why:
-                    self.machine.journal.blobs.remove(blob.id)
+        def complete(blob: Blob | None, _: str) -> None:
+            if session.number not in self.sessions:
+                return  # aborted when it went, like the edge does
+            session.bodies.remove(writer)
+            if blob is None:
                 return
             run = Run(range(0), b"a:b\n", [data[4:]], message.size, BLOB | (DURABLE if durable else 0), 4, expires)
             run.blob = blob
