@@ -65,6 +65,15 @@ class Engine:
             settle.check_settle(self._slot, part)
             self._slot.approved.add(part)
 
+    def crowded(self, part: Publish) -> bool:
+        """Would it, though not durable, be written because the memory of a queue is full."""
+        slot = self._slot
+        address = slot.addresses.get(part.address)
+        if address is None:
+            return False
+        room = slot.limit - part.run.nbytes
+        return any(q.paging or q.nbytes + q.gated_bytes > room for q in address.queues.values())
+
     def after(self, effect: Effect, turn: Turn) -> None:
         """Tells `effect` when everything appended so far in this turn is durable."""
         if progress(turn):

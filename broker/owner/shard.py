@@ -286,8 +286,10 @@ class Shard:
                 last.after(Done(session, seq), turn)
 
     def _refuse_full(self, command: Any, turn: Turn) -> bool:
-        """Disk nearly full: durable sends are refused, so that settling can go on from the reserve."""
-        if not command.run.flags & DURABLE:
+        """Disk nearly full: whatever would be written is refused, so that settling can go on from the reserve. That
+        also is what is not durable, but large or too much for the memory of its queue."""
+        run = command.run
+        if not (run.flags & DURABLE or run.blob is not None or self.engine(command.slot).crowded(command)):
             return False
         turn.effects.append(
             Refused(command.session, command.seq, Code.DISK_FULL, "retry when consumers have freed space")
