@@ -1,7 +1,7 @@
 """The small state of a slot as MetaRecords, and its way back.
 
 Kinds (data as JSON; replaying one twice does no harm):
-    ids       next: numbering goes on here after a restart
+    ids       next: numbering goes on here after a restart        queues    next: the same for queues
     queue     id, name, address, routing, auto, subscription      unqueue   id
     mark      queue, id: durable messages up to this id may have been delivered
     count     queue, attempts, spans, due: deliveries so far; due > 0: not before that time
@@ -107,6 +107,9 @@ class Restore:
     def _ids(self, data: dict[str, Any]) -> None:
         self.slot.reserved = max(self.slot.reserved, data["next"])
 
+    def _queues(self, data: dict[str, Any]) -> None:
+        self.slot.next_queue = max(self.slot.next_queue, data["next"])
+
     def _queue_made(self, data: dict[str, Any]) -> None:
         slot = self.slot
         number = data["id"]
@@ -151,6 +154,7 @@ class Restore:
 
 _REPLAY: dict[str, Callable[[Restore, dict[str, Any]], None]] = {
     "ids": Restore._ids,
+    "queues": Restore._queues,
     "queue": Restore._queue_made,
     "unqueue": Restore._queue_gone,
     "mark": Restore._mark,
@@ -161,14 +165,16 @@ _REPLAY: dict[str, Callable[[Restore, dict[str, Any]], None]] = {
 
 
 def snapshot(slot: Slot) -> list[MetaRecord]:
-    """All of it, to stand at the head of a new segment."""
+    """All of it, to stand at the head of a new segment.
+
+    A crash may leave the first part of it behind older records: each record says what is, never what is not."""
     number = slot.number
     records: list[MetaRecord] = []
     if slot.reserved:
         records.append(MetaRecord(number, "ids", {"next": slot.reserved}))
     if slot.next_queue > 1:
         # Numbers of queues are never used again, also when all of them are gone.
-        records.append(MetaRecord(number, "unqueue", {"id": slot.next_queue - 1}))
+        records.append(MetaRecord(number, "queues", {"next": slot.next_queue}))
     if slot.crashed_at:
         records.append(MetaRecord(number, "crashed", {"id": slot.crashed_at}))
     for queue in slot.queues.values():

@@ -10,6 +10,7 @@ from broker.core.effects import Deliver
 from broker.core.errors import JournalFull
 from broker.core.message import DURABLE, Run
 from broker.core.records import MetaRecord
+from broker.engine.engine import Engine
 from broker.journal.compaction import Compactor
 from broker.journal.journal import Journal
 from broker.journal.reader import Moved
@@ -97,3 +98,17 @@ def test_a_large_body_given_up_leaves_no_file_also_when_it_was_finished():
     writer.finish(sync=True)
     writer.abort()
     assert disk.listdir(f"{FOLDER}/blobs") == []
+
+
+def test_the_first_part_of_a_snapshot_takes_nothing_away():
+    """A crash between two segments leaves such a part; the queue and all its messages were gone once."""
+    world = World()
+    world.publish("q", b"durable", durable=True)
+    snapshot = world.engine.snapshot()
+    for part in range(len(snapshot) + 1):
+        world.restart()
+        restored = Engine(7, world.settings)
+        for record in [*(r for _, r in world.log if isinstance(r, MetaRecord)), *snapshot[:part]]:
+            restored.restore_meta(record)
+        restored.restore_end(False, world.turn())
+        assert [queue["name"] for queue in restored.stats()] == ["q"]
