@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from broker.core.errors import CorruptJournal, JournalDead
+from broker.core.errors import CorruptJournal, JournalDead, JournalError
 from broker.core.message import Blob
 from broker.seams.files import File
 
@@ -97,13 +97,15 @@ class BlobStore:
         return BlobWriter(self, self._allocate())
 
     def open(self, id: int) -> BlobReader:
-        """Raises CorruptJournal when there is no such file."""
+        """Raises CorruptJournal when there is no such file, JournalError when it cannot be opened."""
         if self.store.dead:
             raise JournalDead(self.store.dead)
         try:
             return BlobReader(self, self.store.files.open(self.path(id)))
         except FileNotFoundError:
             raise CorruptJournal(f"large body {id:016x} is missing") from None
+        except OSError as error:
+            raise JournalError(f"large body {id:016x} cannot be opened: {error.strerror}") from error
 
     def read(self, id: int, offset: int, n: int) -> bytes:
         reader = self.open(id)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from broker.core.errors import JournalError
 from broker.core.message import Blob
 from broker.journal.blobs import BlobReader, BlobStore, BlobWriter
 
@@ -53,14 +54,22 @@ class FileBodyWriter:
 
 
 class FileBodyReader:
-    """link.port.BodyReader over a blob file; opened at once, so the file may be unlinked meanwhile."""
+    """link.port.BodyReader over a blob file; opened at once, so the file may be unlinked meanwhile.
 
-    __slots__ = ("_io", "_offset", "_reader")
+    A file that cannot be opened is told by the first read: it is the affair of one consumer, not of the owner, in
+    whose turn this is made."""
+
+    __slots__ = ("_error", "_io", "_offset", "_reader")
 
     def __init__(self, store: BlobStore, io: Io, blob: Blob) -> None:
-        self._reader: BlobReader = store.open(blob.id)
+        self._reader: BlobReader | None = None
+        self._error = ""
         self._io = io
         self._offset = 0
+        try:
+            self._reader = store.open(blob.id)
+        except JournalError as error:
+            self._error = str(error)
 
     def read(self, n: int, done: Callable[[bytes | None, str], None]) -> None:
         def arrived(data: bytes | None, error: BaseException | None) -> None:
@@ -70,10 +79,18 @@ class FileBodyReader:
                 self._offset += len(data)
                 done(data, "")
 
-        self._io.submit(partial(self._reader.read, self._offset, n), arrived)
+        if self._reader is None:
+            self._io.submit(_nothing, lambda *_: done(None, self._error))
+        else:
+            self._io.submit(partial(self._reader.read, self._offset, n), arrived)
 
     def close(self) -> None:
-        self._io.submit(self._reader.close, _ignore)
+        if self._reader is not None:
+            self._io.submit(self._reader.close, _ignore)
+
+
+def _nothing() -> None:
+    """Answers come from the loop, never from within the call."""
 
 
 def _ignore(_: Any, __: BaseException | None) -> None:

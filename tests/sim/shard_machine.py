@@ -39,7 +39,7 @@ class SimIo:
 
     def __init__(self, ready: deque[Callable[[], Any]]) -> None:
         self.jobs: deque[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]] = deque()
-        self._ready = ready
+        self.ready = ready
 
     def submit(self, job: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
         self.jobs.append((job, done))
@@ -50,7 +50,7 @@ class SimIo:
             result, error = job(), None
         except Exception as caught:
             result, error = None, caught
-        self._ready.append(partial(done, result, error))
+        self.ready.append(partial(done, result, error))
 
 
 class Machine:

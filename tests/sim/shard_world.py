@@ -13,7 +13,7 @@ from broker.config.settings import AddressSettings, EngineSettings, JournalSetti
 from broker.core.address import AckMode, Outcome, Routing
 from broker.core.commands import Barrier, Disconnect, Grant, Hold, Publish, Settle, Subscribe, Transact, Unsubscribe
 from broker.core.effects import ConsumerClosed, Deliver, Done, Refused
-from broker.core.errors import Code, JournalDead
+from broker.core.errors import Code
 from broker.core.ids import slot_of
 from broker.core.message import BLOB, DURABLE, Blob, Run
 from broker.link.port import BodyWriter
@@ -137,10 +137,7 @@ class World:
         copies = self.model.delivered(holder, effect, self.clock.now)
         holder.owed += effect.cost
         if copies[0].message.large and not holder.ended:
-            try:
-                reader = self.machine.port.read_body(holder.slot, effect.run.blob)
-            except JournalDead:
-                return
+            reader = self.machine.port.read_body(holder.slot, effect.run.blob)
             self.reading += 1
             self._read(reader, copies[0].message.large, b"", None, "")
 

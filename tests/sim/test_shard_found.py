@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+from collections import deque
+
 import pytest
 
 from broker.config.settings import JournalSettings
@@ -14,7 +17,9 @@ from broker.engine.engine import Engine
 from broker.journal.compaction import Compactor
 from broker.journal.journal import Journal
 from broker.journal.reader import Moved
+from broker.owner.bodies import FileBodyReader
 from tests.sim.disk import SimDisk
+from tests.sim.shard_machine import SimIo
 from tests.unit.engine.world import CLIENT, MULTICAST, World
 
 FOLDER = "/data/journal"
@@ -112,3 +117,25 @@ def test_the_first_part_of_a_snapshot_takes_nothing_away():
             restored.restore_meta(record)
         restored.restore_end(False, world.turn())
         assert [queue["name"] for queue in restored.stats()] == ["q"]
+
+
+@pytest.mark.parametrize("fault", ["eio", "missing"])
+def test_a_large_body_that_cannot_be_opened_stops_nobody_but_its_reader(fault):
+    disk = SimDisk(1)
+    journal = Journal.open(disk, FOLDER, JournalSettings(segment_bytes=4096, min_free_bytes=0))
+    writer = journal.blobs.create()
+    writer.write(b"x" * 1000)
+    blob = writer.finish(sync=True)
+    if fault == "eio":
+        disk.fail = {"open": (disk.calls["open"] + 1, errno.EIO)}
+    else:
+        journal.blobs.remove(blob.id)
+    io = SimIo(deque())
+    reader = FileBodyReader(journal.blobs, io, blob)
+    answers = []
+    reader.read(100, lambda data, why: answers.append((data, why)))
+    io.run_one()
+    io.ready.popleft()()
+    reader.close()
+    assert answers[0][0] is None
+    assert ("cannot be opened" if fault == "eio" else "missing") in answers[0][1]

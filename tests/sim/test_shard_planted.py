@@ -12,13 +12,10 @@ from broker.engine.consumer import Consumer
 from broker.engine.queue import PageIndex
 from broker.engine.slot import Slot
 from broker.journal.books import Books
-from broker.journal.compaction import Compactor
 from broker.owner.shard import Shard
-from tests.sim.checker import Violation
 from tests.sim.shard_history import History
 
 SEEDS = 300
-INTERLEAVED = 10_239
 
 
 @pytest.fixture(autouse=True)
@@ -159,18 +156,3 @@ def test_large_body_removed_while_somebody_needs_it(monkeypatch):
 def test_a_commit_that_never_ends(monkeypatch):
     monkeypatch.setattr(Shard, "_release", lambda self, turn, touched: self._waiting.clear())
     assert "never answered" in found_by()
-
-
-def test_compaction_interleaves_the_parts_of_a_run(monkeypatch):
-    """A bug this journal once had: it takes a topic, two durable subscriptions and a restart after compaction."""
-
-    def by_queues(run, holders):
-        groups = {}
-        for index, message in enumerate(run.ids):
-            if queues := holders.get(message):
-                groups.setdefault(queues, []).append(index)
-        return list(groups.items())
-
-    monkeypatch.setattr(Compactor, "_by_queues", staticmethod(by_queues))
-    with pytest.raises(Violation, match="order"):
-        History(INTERLEAVED).run()
