@@ -9,7 +9,7 @@ import pytest
 
 from tests.sim.shard_history import History
 
-SCHEDULES = int(os.environ.get("STAMPEDE_SIM_SEEDS", "400"))
+SCHEDULES = int(os.environ.get("STAMPEDE_SIM_SEEDS", "1000"))
 PER_TEST = 50
 
 
