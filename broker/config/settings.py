@@ -188,6 +188,9 @@ class EngineSettings:
             "why": "",
         },
     )
+    max_queues: int = setting(
+        100_000, "queues", "of this process, those of topic subscribers included", "about 4 KiB each, so 400 MB"
+    )
 
 
 @dataclass(frozen=True, slots=True)

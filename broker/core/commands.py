@@ -22,9 +22,10 @@ class Publish:
     queue     name of one queue of the address (FQQN `address::queue`), or None for routing by type.
     create    may the address (and an anycast queue) be created by this send.
     dedup     producer token for exactly-once over fail-over (edge id, batch number), or None.
+    atomic    part of a transaction: not even a non-durable message is seen before its commit is durable.
     """
 
-    __slots__ = ("address", "create", "dedup", "queue", "routing", "run", "seq", "session", "slot")
+    __slots__ = ("address", "atomic", "create", "dedup", "queue", "routing", "run", "seq", "session", "slot")
 
     def __init__(
         self,
@@ -47,6 +48,7 @@ class Publish:
         self.queue = queue
         self.create = create
         self.dedup = dedup
+        self.atomic = False
 
 
 class Subscribe:

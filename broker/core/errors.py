@@ -62,6 +62,7 @@ class Code(Enum):
     HEARTBEAT_MISSED = (1506, "No data within the promised heart-beat", Reason.HEARTBEAT_MISSED)
     HEARTBEAT_FLOOD = (1507, "Too many empty lines", Reason.HEARTBEAT_FLOOD)
     MESSAGE_TOO_LARGE = (1508, "Message too large", Reason.REFUSED)
+    QUEUE_LIMIT = (1509, "Too many queues", Reason.REFUSED)
     DISK_FULL = (1601, "No space left on the broker's disk", Reason.REFUSED)
     OWNER_STOPPED = (1602, "The owner of this destination has stopped", Reason.OWNER_STOPPED)
     QUEUE_DELETED = (1603, "The queue was deleted", Reason.QUEUE_DELETED)

@@ -36,13 +36,19 @@ def check_publish(slot: Slot, command: Publish) -> None:
         queue = address.queues.get(command.queue) if address else None
         if queue is None and not creatable:
             raise _missing(f"{name}::{command.queue}")
+        if queue is None:
+            check_budget(slot)
         if queue is not None and routing is not Routing.UNSET and queue.routing is not routing:
             raise _mismatch(name, routing)
         return
     if address is None:
         if not creatable:
             raise _missing(name)
+        if routing is not Routing.MULTICAST:
+            check_budget(slot)
         return
+    if routing is Routing.ANYCAST and not address.anycast:
+        check_budget(slot)
     namesake = address.queues.get(name)
     if routing is Routing.ANYCAST and namesake is not None and namesake.routing is not routing and not address.anycast:
         raise _mismatch(name, routing)
@@ -50,6 +56,15 @@ def check_publish(slot: Slot, command: Publish) -> None:
         return
     if (routing is Routing.ANYCAST and not address.anycast) or (routing is Routing.MULTICAST and not address.multicast):
         raise _mismatch(name, routing)
+
+
+def check_budget(slot: Slot) -> None:
+    """Raises RefusedError if there may be no more queues. A transaction in progress may pass the limit by its own."""
+    budget = slot.budget
+    if budget.used >= budget.limit:
+        raise RefusedError(
+            Code.QUEUE_LIMIT, f"{budget.limit} queues exist (engine.max_queues); delete some, or end subscriptions"
+        )
 
 
 def anycast_queue(slot: Slot, name: str, turn: Turn) -> Queue:
@@ -116,13 +131,21 @@ def subscribed_queue(slot: Slot, command: Subscribe, turn: Turn) -> Queue:
     """The queue a SUBSCRIBE consumes, made if need be. Raises RefusedError, nothing changed then."""
     routing = resolve(slot, command)
     if routing is Routing.ANYCAST and (command.queue is None or command.durable):
+        if command.address not in slot.addresses:
+            check_budget(slot)
         return anycast_queue(slot, command.address, turn)
     if command.queue is not None and not command.durable:
+        address = slot.addresses.get(command.address)
+        if address is None or command.queue not in address.queues:
+            check_budget(slot)
         return named_queue(slot, command, command.queue, turn)
     if command.queue is not None:
-        return slot.subscriptions.get(command.queue) or create(
-            slot, command.address, command.queue, Routing.MULTICAST, turn, subscription=True
-        )
+        known = slot.subscriptions.get(command.queue)
+        if known is not None:
+            return known
+        check_budget(slot)
+        return create(slot, command.address, command.queue, Routing.MULTICAST, turn, subscription=True)
+    check_budget(slot)
     name = f"{command.address}::{command.consumer}"
     return create(slot, command.address, name, Routing.MULTICAST, turn, durable=False, tied=True)
 
@@ -154,6 +177,7 @@ def create(
 def bind(slot: Slot, queue: Queue) -> None:
     """Makes the queue known to its address."""
     slot.queues[queue.id] = queue
+    slot.budget.used += 1
     address = slot.addresses.get(queue.address)
     if address is None:
         address = slot.addresses[queue.address] = Address(queue.address)
@@ -175,6 +199,7 @@ def unbind(slot: Slot, queue: Queue) -> None:
     """The queue is gone; the address goes with its last queue."""
     queue.deleted = True
     del slot.queues[queue.id]
+    slot.budget.used -= 1
     address = slot.addresses[queue.address]
     del address.queues[queue.name]
     (address.anycast if queue.routing is Routing.ANYCAST else address.multicast).remove(queue)

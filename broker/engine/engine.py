@@ -25,7 +25,7 @@ from .consumer import Consumer
 from .dispatch import dispatch, sweep
 from .publish import publish
 from .queue import Queue
-from .slot import SWEEP_MS, Held, Slot, progress
+from .slot import SWEEP_MS, Budget, Held, Slot, progress
 
 
 class Engine:
@@ -33,8 +33,9 @@ class Engine:
 
     __slots__ = ("_handlers", "_restore", "_slot")
 
-    def __init__(self, slot: int, settings: EngineSettings) -> None:
-        self._slot = Slot(slot, settings)
+    def __init__(self, slot: int, settings: EngineSettings, budget: Budget | None = None) -> None:
+        """`budget`: of queues, shared with the other engines of the process; None: one of its own."""
+        self._slot = Slot(slot, settings, budget or Budget(settings.max_queues))
         self._restore: state.Restore | None = None
         self._handlers: dict[type, Callable[[Any, Turn], None]] = {
             Publish: self._publish,

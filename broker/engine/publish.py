@@ -103,7 +103,7 @@ def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: T
     crowded: list[Queue] | None = None
     for queue in queues:
         queue.last = last
-        if queue.gated or queue.paging or queue.nbytes + size > limit:
+        if queue.gated or queue.paging or queue.nbytes + size > limit or command.atomic:
             crowded = [queue] if crowded is None else [*crowded, queue]
         else:
             queue.enter(run)
@@ -164,7 +164,7 @@ def _accept_crowded(slot: Slot, command: Publish, run: Run, queues: list[Queue],
     for queue in queues:
         if _crowded(slot, queue, run, turn):
             spill.append(queue)
-        elif queue.gated:
+        elif queue.gated or command.atomic:
             behind.append((queue, run, False))
         else:
             queue.enter(run)
@@ -174,8 +174,8 @@ def _accept_crowded(slot: Slot, command: Publish, run: Run, queues: list[Queue],
         _hold(slot, behind + _spill(slot, command, run, spill, turn), turn.number, done)
         return True
     if behind:
-        # What they wait for is already under way: no later commit is needed.
-        _hold(slot, behind, slot.pending[-1].number, None)
+        # What they wait for is already under way: no later commit is needed, but for a transaction's own.
+        _hold(slot, behind, turn.number if command.atomic else slot.pending[-1].number, None)
     return False
 
 

@@ -27,6 +27,16 @@ SWEEP_MS = 1000
 """Expired messages nobody consumes are looked for this often at most."""
 
 
+class Budget:
+    """How many queues there may be and are; shared by all slots of a process."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+
 class Address:
     """An address exists as long as it has queues."""
 
@@ -83,12 +93,13 @@ class Slot:
     timed         queues that want ticks.    due   when (epoch ms), 0: none does."""
 
     __slots__ = (
-        "addresses", "approved", "consumers", "counters", "crashed_at", "due", "limit", "mark_messages", "match",
-        "next_id", "next_queue", "number", "page_bytes", "pending", "queues", "reserved", "sessions",
+        "addresses", "approved", "budget", "consumers", "counters", "crashed_at", "due", "limit", "mark_messages",
+        "match", "next_id", "next_queue", "number", "page_bytes", "pending", "queues", "reserved", "sessions",
         "subscriptions", "timed", "touched",
     )  # fmt: skip
 
-    def __init__(self, number: int, settings: EngineSettings) -> None:
+    def __init__(self, number: int, settings: EngineSettings, budget: Budget) -> None:
+        self.budget = budget
         self.number = number
         self.limit = settings.queue_memory_bytes
         self.page_bytes = settings.page_bytes

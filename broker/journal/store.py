@@ -24,7 +24,8 @@ from . import format as f
 from .appender import Batch, Part
 
 SEGMENT_NAME: Final = re.compile(r"([0-9a-f]{16})\.log")
-_FULL: Final = {errno.ENOSPC, errno.EDQUOT}
+_FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE}
+"""Too little of something that may come back: space, or file handles."""
 _ZEROES: Final = bytes(1 << 20)
 _JOIN: Final = 512
 """Buffers joined per write: a bounded copy, a bounded time with the GIL held."""

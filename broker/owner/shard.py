@@ -22,6 +22,7 @@ from broker.core.message import DURABLE, Blob, Run
 from broker.core.metrics import Metric
 from broker.core.records import GroupRecord, LogRecord
 from broker.engine.engine import Engine
+from broker.engine.slot import Budget
 from broker.journal.journal import Batch, Journal
 from broker.seams.clock import Clock
 
@@ -76,6 +77,7 @@ class Shard:
         self.stopped = ""
         self.congested = False
         self.engines: dict[int, Engine] = {}
+        self._budget = Budget(settings.engine.max_queues)
         self._clock = clock
         self._commit_io = commit_io
         self._read_io = read_io
@@ -124,7 +126,7 @@ class Shard:
         """The engine of a slot, made when first needed."""
         engine = self.engines.get(slot)
         if engine is None:
-            engine = self.engines[slot] = Engine(slot, self.settings.engine)
+            engine = self.engines[slot] = Engine(slot, self.settings.engine, self._budget)
         return engine
 
     def when_idle(self, callback: Callable[[], None]) -> None:
@@ -275,6 +277,8 @@ class Shard:
         group = Turn(turn.now, turn.number)
         last: Engine | None = None
         for part in command.parts:
+            if type(part) is Publish:
+                part.atomic = True
             last = self.engine(part.slot)
             last.handle(part, group)
             touched[last] = None
