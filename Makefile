@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fmt bench docs clean
+.PHONY: help run test check fmt bench torture docs clean
 
 help:
 	@echo "make run     start a broker on 127.0.0.1:61613 (STOMP) and :61614 (WebSocket); ARGS='--port 7000' adds flags"
@@ -15,6 +15,7 @@ help:
 	@echo "make fmt     format the code"
 	@echo "make docs    renew the generated parts of docs/"
 	@echo "make bench   benchmarks (see bench/README.md); ARGS are passed on"
+	@echo "make torture longer runs of the simulations and of kill -9 (docs/reliability.md), about 15 minutes"
 	@echo "make clean   remove caches and the virtual environment; data folders are kept"
 
 run: $(VENV)/.installed
@@ -39,6 +40,10 @@ docs: $(VENV)/.installed
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python bench/run.py $(ARGS)
+
+torture: $(VENV)/.installed-dev
+	STAMPEDE_SIM_SEEDS=11000 $(BIN)/python -m pytest --timeout 1200 tests/sim/test_shard_crashes.py
+	KILLS=60 $(BIN)/python -m pytest --timeout 1200 tests/kill
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
