@@ -213,15 +213,6 @@ class Store:
 
     def _write_part(self, part: Part) -> None:
         with self.pinned(part.segment) as file:
-            if self.settings.sync and len(part.buffers) <= _JOIN:
-                # Small batches: one call for both. A shortage found while syncing is a shortage all the same: the
-                # batch is written again in full, so nothing ever rests on pages whose sync has failed.
-                data = b"".join(part.buffers)
-                with self.guard("write and sync the journal"):
-                    written = file.pwrite_sync(data, part.offset)
-                if written == len(data):
-                    self.durable = part.segment << 32 | part.end
-                    return
             with self.guard("write the journal"):
                 offset = part.offset
                 for at in range(0, len(part.buffers), _JOIN):

@@ -46,12 +46,6 @@ class SimFile:
         self._disk.write(self._inode, data, offset)
         return len(data)
 
-    def pwrite_sync(self, data: bytes, offset: int) -> int:
-        """Both halves may fail, like the calls it stands for; a short write syncs what it wrote."""
-        written = self.pwrite(data, offset)
-        self.sync()
-        return written
-
     def sync(self) -> None:
         self._disk.call("sync", self._path)
         self._disk.synced(self._inode)
