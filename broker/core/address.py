@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class Routing(IntEnum):
-    """How an address hands a message to its queues (Artemis' address model, DESIGN §7)."""
+    """How an address hands a message to its queues (Artemis' address model)."""
 
     UNSET = 0
     """Neither header nor prefix said: one anycast queue *and* every multicast queue."""

@@ -27,7 +27,7 @@ Seq = NewType("Seq", int)
 """Number of a request inside its session: consecutive from 1 in frame order; 0 = nobody waits for it."""
 
 SLOTS: Final = 256
-"""Fixed for ever: the number is part of the data format (DESIGN §6)."""
+"""Fixed for ever: the number is part of the data format (ADR 2)."""
 
 
 def slot_of(address: str) -> SlotId:
