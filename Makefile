@@ -15,7 +15,7 @@ help:
 	@echo "make fmt     format the code"
 	@echo "make docs    renew the generated parts of docs/"
 	@echo "make bench   benchmarks (see bench/README.md); ARGS are passed on"
-	@echo "make torture longer runs of the simulations and of kill -9 (docs/reliability.md), about 15 minutes"
+	@echo "make torture longer runs of the simulations and of kill -9 (docs/reliability.md)"
 	@echo "make clean   remove caches and the virtual environment; data folders are kept"
 
 run: $(VENV)/.installed
