@@ -240,6 +240,75 @@ class LogSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class EtcdSettings:
+    """Where the cluster's metadata is."""
+
+    endpoints: str = setting("127.0.0.1:2379", "list", "comma list of host:port of etcd's client port")
+    prefix: str = setting("/stampede/default", "key", "all keys of this cluster stand under it")
+    user: str = setting("", "name", "etcd user; empty: no authentication")
+    password_file: str = setting("", "path", "file with the password of that user")
+    ca_file: str = setting("", "path", "PEM CAs of etcd's certificate; empty: plain text")
+    cert_file: str = setting("", "path", "PEM client certificate for etcd")
+    key_file: str = setting("", "path", "PEM key of that certificate")
+    timeout_s: float = setting(3.0, "seconds", "one request to etcd", least=0.1)
+
+
+@dataclass(frozen=True, slots=True)
+class RedisSettings:
+    """What edges share and may forget: client ids, rates, verified logins."""
+
+    url: str = setting("", "URL", "redis://… or rediss://…; empty: every edge keeps its own")
+    prefix: str = setting("stampede:default:", "key", "all keys of this cluster begin with it")
+    password_file: str = setting("", "path", "file with the password, so that it is not in the URL")
+    timeout_s: float = setting(0.5, "seconds", "one request to Redis", "then this edge goes on alone", least=0.01)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """Edges and owners as processes of their own (`stampede edge`, `stampede owner`)."""
+
+    id: str = setting("", "name", "stable name of this process; empty: the host's name")
+    zone: str = setting("", "name", "failure domain; replicas of a slot go to different ones where possible")
+    host: str = setting("127.0.0.1", "address", "where the component port (gRPC) listens")
+    port: int = setting(61700, "TCP port", "component port; 0 picks a free one")
+    advertise: str = setting("", "host:port", "how other components reach this one; empty: host and port above")
+    ca_file: str = setting("", "path", "PEM CAs of all components: mutual TLS between them; empty: plain text")
+    cert_file: str = setting("", "path", "PEM certificate of this component (server and client)")
+    key_file: str = setting("", "path", "PEM key of that certificate")
+    replicas: int = setting(3, "copies", "of each slot; fewer while there are fewer owners", most=7)
+    min_in_sync: int = setting(2, "copies", "that must have a durable message before its RECEIPT", most=7)
+    lease_s: float = setting(5.0, "seconds", "without contact to etcd: a component counts as dead", least=2)
+    ping_ms: int = setting(80, "milliseconds", "heart-beat on streams between components", least=10)
+    dead_after_ms: int = setting(
+        500, "milliseconds", "a silent component is taken for frozen; its peers try to revoke its lease", least=50
+    )
+    promise_ms: int = setting(
+        250,
+        "milliseconds",
+        "a follower promises not to lead for so long; a leader dispatches only while it holds that promise",
+        "no two owners ever dispatch from one queue, whatever etcd or clocks do",
+        least=20,
+    )
+    tail_bytes: int = setting(
+        64 * MIB, "bytes", "of recent log kept in memory for followers that come back", "else they are seeded anew"
+    )
+    seed_bytes_per_s: int = setting(50 * MIB, "bytes/s", "at which a leader seeds a new replica")
+    max_moves: int = setting(8, "slots", "moved at once when the cluster is balanced")
+    batch_bytes: int = setting(
+        256 * KIB, "bytes", "of one message between edge and owner", "measured: larger is slower"
+    )
+    edge_pending_bytes: int = setting(
+        16 * MIB, "bytes", "an edge holds for one owner before it pauses producers", "a fail-over of 0.5 s at 32 MB/s"
+    )
+    edge_grace_s: float = setting(
+        5.0, "seconds", "an owner keeps the consumers of an edge whose stream broke", "it usually comes back"
+    )
+    unavailable_after_s: float = setting(
+        30.0, "seconds", "without an owner for a destination: its requests are refused", least=0.1
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything `stampede serve` can be told."""
 
@@ -250,3 +319,6 @@ class Settings:
     journal: JournalSettings = group(JournalSettings)
     admin: AdminSettings = group(AdminSettings)
     log: LogSettings = group(LogSettings)
+    cluster: ClusterSettings = group(ClusterSettings)
+    etcd: EtcdSettings = group(EtcdSettings)
+    redis: RedisSettings = group(RedisSettings)

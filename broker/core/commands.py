@@ -21,7 +21,9 @@ class Publish:
 
     queue     name of one queue of the address (FQQN `address::queue`), or None for routing by type.
     create    may the address (and an anycast queue) be created by this send.
-    dedup     producer token for exactly-once over fail-over (edge id, batch number), or None.
+    dedup     producer token for exactly-once over fail-over: (producer, number), or None. Numbers of a producer grow
+              within a slot; one that is not above the last one taken has been taken already: it is answered like the
+              original (Done when that is durable) and changes nothing.
     atomic    part of a transaction: not even a non-durable message is seen before its commit is durable.
     """
 
@@ -51,6 +53,23 @@ class Publish:
         self.atomic = False
 
 
+class Resume:
+    """What an edge knows when it attaches a consumer again (a new leader, or a stream that broke).
+
+    held     (first id, last id) …: delivered to the client and not settled: they become this consumer's again, in this
+             order, before anybody is served. An id that is not in the queue any more is settled already, or was not
+             durable and died with a leader: a later Settle of it succeeds and does nothing.
+    taken    (first id, last id) …: delivered to the client in AckMode.AUTO: settled now if they are still there.
+    Everything else that an earlier attachment of the same consumer still held never arrived: back to the queue.
+    """
+
+    __slots__ = ("held", "taken")
+
+    def __init__(self, held: list[tuple[int, int]], taken: list[tuple[int, int]]) -> None:
+        self.held = held
+        self.taken = taken
+
+
 class Subscribe:
     """A consumer on a queue of one address.
 
@@ -63,13 +82,16 @@ class Subscribe:
                      given back by settling. UNLIMITED = no limit. A window of bytes may overshoot by
                      one message.
     room             bytes that may be under way to the socket; given back by `Grant`.
+    confirm          AckMode.AUTO only: a delivery is settled by `Confirm`, not by being handed out (the edge is another
+                     process, and what dies on the way must not be lost).
+    resume           None, or what the edge knows of this consumer from an earlier leader or an earlier stream.
     overhead         bytes the edge puts in front of each message (for byte windows).
     browse           sees the messages, takes none.
     """
 
     __slots__ = (
-        "ack", "address", "browse", "consumer", "create", "credit_bytes", "credit_messages", "durable",
-        "overhead", "priority", "queue", "room", "routing", "selector", "seq", "session", "slot",
+        "ack", "address", "browse", "confirm", "consumer", "create", "credit_bytes", "credit_messages", "durable",
+        "overhead", "priority", "queue", "resume", "room", "routing", "selector", "seq", "session", "slot",
     )  # fmt: skip
 
     def __init__(
@@ -110,6 +132,8 @@ class Subscribe:
         self.browse = browse
         self.priority = priority
         self.create = create
+        self.confirm = False
+        self.resume: Resume | None = None
 
 
 class Unsubscribe:
@@ -197,6 +221,18 @@ class Grant:
         self.nbytes = nbytes
 
 
+class Confirm:
+    """The first `count` Deliver effects of this consumer that are not confirmed yet have reached the edge
+    (Subscribe.confirm): settles their messages."""
+
+    __slots__ = ("consumer", "count", "slot")
+
+    def __init__(self, slot: int, consumer: int, count: int) -> None:
+        self.slot = slot
+        self.consumer = consumer
+        self.count = count
+
+
 class Disconnect:
     """The session is gone: all its consumers of this slot end, unsettled messages go back."""
 
@@ -210,15 +246,84 @@ class Disconnect:
 class Transact:
     """COMMIT: all parts happen or none. Parts are Publish and Settle commands, of any slots, in frame order.
 
-    `slot` is the slot of the first part (the coordinator)."""
+    `slot` is the slot of the first part (the coordinator). dedup: as in Publish, counted in that slot."""
 
-    __slots__ = ("parts", "seq", "session", "slot")
+    __slots__ = ("dedup", "parts", "seq", "session", "slot")
 
-    def __init__(self, slot: int, session: int, seq: int, parts: list[Publish | Settle]) -> None:
+    def __init__(
+        self,
+        slot: int,
+        session: int,
+        seq: int,
+        parts: list[Publish | Settle],
+        dedup: tuple[int, int] | None = None,
+    ) -> None:
+        self.dedup = dedup
         self.slot = slot
         self.session = session
         self.seq = seq
         self.parts = parts
 
 
-Command = Publish | Subscribe | Unsubscribe | Settle | Hold | Barrier | Grant | Disconnect | Transact
+class Prepare:
+    """First half of a transaction over several slots: this slot's parts are checked and kept, durable and unseen, until
+    `Decide`. Done: it can be committed whatever happens. Refused: it cannot, and nothing is kept.
+
+    tx            unique text of the transaction.    coordinator   the slot whose log holds the decision.
+    """
+
+    __slots__ = ("coordinator", "parts", "seq", "session", "slot", "tx")
+
+    def __init__(
+        self, slot: int, session: int, seq: int, tx: str, coordinator: int, parts: list[Publish | Settle]
+    ) -> None:
+        self.slot = slot
+        self.session = session
+        self.seq = seq
+        self.tx = tx
+        self.coordinator = coordinator
+        self.parts = parts
+
+
+class Decide:
+    """Second half: what was prepared under `tx` happens, or is forgotten. Done when that is durable, also when there is
+    nothing prepared under that name (it has been decided before)."""
+
+    __slots__ = ("commit", "seq", "session", "slot", "tx")
+
+    def __init__(self, slot: int, session: int, seq: int, tx: str, commit: bool) -> None:
+        self.slot = slot
+        self.session = session
+        self.seq = seq
+        self.tx = tx
+        self.commit = commit
+
+
+class Inquire:
+    """Asks the coordinator slot what became of `tx`. Done: committed. Refused(NO_SUCH_TRANSACTION): aborted, or never
+    decided, and from now on it never will be. No answer while it is being decided: ask again."""
+
+    __slots__ = ("seq", "session", "slot", "tx")
+
+    def __init__(self, slot: int, session: int, seq: int, tx: str) -> None:
+        self.slot = slot
+        self.session = session
+        self.seq = seq
+        self.tx = tx
+
+
+Command = (
+    Publish
+    | Subscribe
+    | Unsubscribe
+    | Settle
+    | Hold
+    | Barrier
+    | Grant
+    | Confirm
+    | Disconnect
+    | Transact
+    | Prepare
+    | Decide
+    | Inquire
+)

@@ -52,6 +52,7 @@ class Code(Enum):
     CLIENT_ID_REQUIRED = (1311, "A durable subscription needs a client-id on CONNECT", Reason.REFUSED)
     SUBSCRIPTION_IN_USE = (1312, "Durable subscription has other consumers", Reason.REFUSED)
     SUBSCRIPTION_CONFLICT = (1313, "Durable subscription exists with other settings", Reason.REFUSED)
+    CLIENT_ID_IN_USE = (1314, "Another connection has this client-id", Reason.REFUSED)
     NO_SUCH_TRANSACTION = (1401, "No such transaction", Reason.PROTOCOL_ERROR)
     DUPLICATE_TRANSACTION = (1402, "Transaction already begun", Reason.PROTOCOL_ERROR)
     CONNECTION_LIMIT = (1501, "Too many connections", Reason.CONNECTION_LIMIT)
@@ -63,11 +64,23 @@ class Code(Enum):
     HEARTBEAT_FLOOD = (1507, "Too many empty lines", Reason.HEARTBEAT_FLOOD)
     MESSAGE_TOO_LARGE = (1508, "Message too large", Reason.REFUSED)
     QUEUE_LIMIT = (1509, "Too many queues", Reason.REFUSED)
+    RATE_LIMIT = (1510, "Sending faster than allowed", Reason.REFUSED)
     DISK_FULL = (1601, "No space left on the broker's disk", Reason.REFUSED)
     OWNER_STOPPED = (1602, "The owner of this destination has stopped", Reason.OWNER_STOPPED)
     QUEUE_DELETED = (1603, "The queue was deleted", Reason.QUEUE_DELETED)
     SHUTDOWN = (1604, "The broker is stopping", Reason.SHUTDOWN)
+    OWNER_UNAVAILABLE = (1605, "No owner serves this destination now", Reason.OWNER_STOPPED)
+    DIRECTORY_UNAVAILABLE = (1606, "The cluster's metadata cannot be asked now", Reason.REFUSED)
+    OWNER_MOVED = (1607, "Another owner serves this destination", Reason.OWNER_STOPPED)
     INTERNAL = (1699, "Internal error", Reason.INTERNAL)
+
+    BAD_COMPONENT_MESSAGE = (1701, "Not a message of this component protocol", Reason.PROTOCOL_ERROR)
+    WRONG_CLUSTER = (1702, "A component of another cluster", Reason.REFUSED)
+    WRONG_RELEASE = (1703, "A component with another protocol version", Reason.REFUSED)
+    DUPLICATE_IDENTITY = (1704, "Another process has this component's name", Reason.REFUSED)
+    STALE_EPOCH = (1705, "A newer leader exists", Reason.REFUSED)
+    COMPONENT_MESSAGE_TOO_LARGE = (1706, "Component message too large", Reason.FRAME_TOO_LARGE)
+    COMPONENT_FLOOD = (1707, "Too many streams or resets from one component", Reason.CONNECTION_LIMIT)
 
     def __init__(self, number: int, text: str, reason: Reason) -> None:
         self.number = number

@@ -180,9 +180,7 @@ class Session:
             self.publisher.end_of_read()
         if self.batch:
             batch, self.batch = self.batch, []
-            port = self.edge.port
-            port.submit(batch)
-            if port.congested and not self.closed:
+            if self.edge.port.submit(batch) and not self.closed:
                 self.edge.pause(self)
 
     def park(self) -> None:

@@ -20,12 +20,8 @@ class LocalOwner:
     def __init__(self, shard: Shard, body_io: Io) -> None:
         self._shard = shard
         self._body_io = body_io
-        self.submit: Callable[[list[Command]], None] = shard.submit
+        self.submit: Callable[[list[Command]], bool] = shard.submit
         self._listener: EffectListener | None = None
-
-    @property
-    def congested(self) -> bool:
-        return self._shard.congested
 
     def attach(self, listener: EffectListener) -> None:
         self._listener = listener

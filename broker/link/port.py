@@ -54,13 +54,12 @@ class BodyReader(Protocol):
 class OwnerPort(Protocol):
     """Where an edge's commands go and its effects come from."""
 
-    @property
-    def congested(self) -> bool:
-        """The owner has accepted more than its disk has taken: producers should be paused until on_relief."""
+    def attach(self, listener: EffectListener) -> None: ...
+    def submit(self, commands: list[Command]) -> bool:
+        """True: an owner of one of them has accepted more than its disk has taken (or cannot be reached): pause the
+        producer until on_relief."""
         ...
 
-    def attach(self, listener: EffectListener) -> None: ...
-    def submit(self, commands: list[Command]) -> None: ...
     def write_body(self, slot: int, on_drain: Callable[[], None]) -> BodyWriter:
         """on_drain is called whenever pending bytes have been written."""
         ...

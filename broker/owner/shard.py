@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from broker.config.settings import Settings
 from broker.core.address import Routing
-from broker.core.commands import Command, Disconnect, Grant, Publish, Transact
+from broker.core.commands import Command, Confirm, Disconnect, Grant, Publish, Transact
 from broker.core.effects import Done, Effect, Fetch, Refused, Turn
 from broker.core.errors import Code, JournalError, JournalFull, RefusedError
 from broker.core.ids import slot_of
@@ -105,10 +105,12 @@ class Shard:
     def listen(self, listener: Listener) -> None:
         self._listener = listener
 
-    def submit(self, commands: list[Command]) -> None:
-        """Takes commands in order; their turn comes once per iteration of the loop."""
+    def submit(self, commands: list[Command]) -> bool:
+        """Takes commands in order; their turn comes once per iteration of the loop. True: the disk is behind, pause
+        producers until on_relief."""
         self._inbox += commands
         self._wake()
+        return self.congested
 
     def recover(self) -> None:
         """Gives every engine what the journal brought back. Call once, before the first submit."""
@@ -436,7 +438,9 @@ class Shard:
     def _refuse_inbox(self) -> None:
         inbox, self._inbox = self._inbox, []
         effects: list[Effect] = [
-            Refused(c.session, c.seq, Code.OWNER_STOPPED) for c in inbox if not isinstance(c, Grant | Disconnect)
+            Refused(c.session, c.seq, Code.OWNER_STOPPED)
+            for c in inbox
+            if not isinstance(c, Grant | Confirm | Disconnect)
         ]
         if effects and self._listener is not None:
             self._listener.on_effects(effects)

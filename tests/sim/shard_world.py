@@ -323,7 +323,7 @@ class World:
         return [self.model.sent(m, queue, kept, sure, group) for m in messages for queue, kept, sure in targets]
 
     def publish(self, session: Session) -> None:
-        if self.machine.port.congested and self.random.random() < 0.8:
+        if self.machine.shard.congested and self.random.random() < 0.8:
             return
         address, routing = self._where()
         run, messages = self.compose(address)

@@ -64,8 +64,6 @@ class Reader:
 class Port:
     """Keeps what sessions ask for; answers when the test says so."""
 
-    congested = False
-
     def __init__(self) -> None:
         self.commands: list[Any] = []
         self.readers: list[Reader] = []

@@ -1,0 +1,1 @@
+"""The store of what the cluster agrees on (etcd). Rule: keys, revisions, leases, watches; not one word of slots."""
