@@ -48,6 +48,11 @@ class Engine:
             Disconnect: self._disconnect,
         }
 
+    @property
+    def number(self) -> int:
+        """Which slot this is."""
+        return self._slot.number
+
     # ── commands ───────────────────────────────────────────────────────────────────────────────────
 
     def handle(self, command: Command, turn: Turn) -> None:
