@@ -82,3 +82,6 @@ class GroupRecord:
 
 
 LogRecord = RunRecord | SettleRecord | MetaRecord | GroupRecord
+
+Item = tuple[int, int, bytes]
+"""What replication carries: (slot, last lsn in it, the record as it stands in the log: checksum and body)."""
