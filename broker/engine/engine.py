@@ -33,9 +33,10 @@ class Engine:
 
     __slots__ = ("_handlers", "_restore", "_slot")
 
-    def __init__(self, slot: int, settings: EngineSettings, budget: Budget | None = None) -> None:
+    def __init__(self, slot: int, settings: EngineSettings, budget: Budget | None = None, first_id: int = 0) -> None:
         """`budget`: of queues, shared with the other engines of the process; None: one of its own."""
         self._slot = Slot(slot, settings, budget or Budget(settings.max_queues))
+        self._slot.next_id = max(first_id, 1)
         self._restore: state.Restore | None = None
         self._handlers: dict[type, Callable[[Any, Turn], None]] = {
             Publish: self._publish,

@@ -10,7 +10,7 @@ from typing import Final
 
 from broker.core.ids import SLOTS
 from broker.core.message import Run
-from broker.core.records import GroupRecord, LogRecord, MetaRecord, RunRecord, SettleRecord
+from broker.core.records import GroupRecord, Item, LogRecord, MetaRecord, RunRecord, SettleRecord
 
 from . import format as f
 from .books import Books, SegmentBook
@@ -37,13 +37,14 @@ class Part:
 class Batch:
     """What one commit writes, in this order; then the segments `freed` and the files `removals` go."""
 
-    __slots__ = ("freed", "nbytes", "parts", "removals")
+    __slots__ = ("freed", "items", "nbytes", "parts", "removals")
 
     def __init__(self, parts: list[Part], freed: list[int], removals: list[str]) -> None:
         self.parts = parts
         self.nbytes = sum(p.end - p.offset for p in parts)
         self.freed = freed
         self.removals = removals
+        self.items: list[Item] = []
 
 
 class Appender:

@@ -2,32 +2,33 @@
 
 Rule: one turn = take the whole inbox, step everything, append everything, seal once, tell once. One commit
 is under way at a time; whatever gathers meanwhile is the next one (group commit without timers).
-Must not know sockets or STOMP: effects go to one listener.
+Must not know sockets or STOMP: effects go to one listener. Nor followers: `Replicas` says what counts as durable.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from broker.config.settings import Settings
-from broker.core.address import Routing
+from broker.config.settings import EngineSettings, Settings
 from broker.core.commands import Command, Confirm, Disconnect, Grant, Publish, Transact
-from broker.core.effects import Done, Effect, Fetch, Refused, Turn
-from broker.core.errors import Code, JournalError, JournalFull, RefusedError
-from broker.core.ids import slot_of
+from broker.core.effects import Effect, Fetch, Refused, Turn
+from broker.core.errors import Code, JournalError, JournalFull
 from broker.core.message import DURABLE, Blob, Run
 from broker.core.metrics import Metric
-from broker.core.records import GroupRecord, LogRecord
+from broker.core.records import LogRecord, MetaRecord
 from broker.engine.engine import Engine
 from broker.engine.slot import Budget
 from broker.journal.journal import Batch, Journal
 from broker.seams.clock import Clock
 
 from .io_thread import Io
+from .replicas import Alone, Replicas
 from .stats import ShardStats
+from .transact import Crossing, move, transact
 
 log = logging.getLogger("stampede.owner")
 
@@ -57,6 +58,10 @@ class Shard:
     schedule(callback)     run the callback soon in this thread (the loop's call_soon).
     alarm(at_ms, callback) run it at that wall time; a later call replaces an earlier one.
     later(seconds, callback)   run it after that time.
+    replicas   None: alone, every slot is led here and made when first needed. Else only those that were `adopt`ed;
+               commands for others are dropped (whoever sent them has been told that the slot moved).
+    others     small state of slots that are only followed here, for the head of a new segment.
+    crossing   who carries out what touches several slots; None: all slots are here, one log group does.
     """
 
     def __init__(
@@ -70,6 +75,7 @@ class Shard:
         schedule: Callable[[Callable[[], None]], Any],
         alarm: Callable[[int, Callable[[], None]], None],
         later: Callable[[float, Callable[[], None]], Any],
+        replicas: Replicas | None = None,
     ) -> None:
         self.settings = settings
         self.journal = journal
@@ -90,6 +96,7 @@ class Shard:
         self._listener: Listener | None = None
         self._inbox: list[Command] = []
         self._fetched: list[tuple[Fetch, list[Run]]] = []
+        self._steps: list[tuple[int, Callable[[Engine, Turn], None]]] = []
         self._scheduled = False
         self._open = 1
         """Number of the commit that gathers now."""
@@ -97,6 +104,14 @@ class Shard:
         self._committed = 0
         self._waiting: dict[int, Touched] = {}
         """Commit number → engines that may have something to release."""
+        self._stalled: Touched = {}
+        """Engines that may not dispatch now."""
+        self._after: dict[int, list[Callable[[], None]]] = {}
+        """Commit number → who wants to know when it is on the disk."""
+        self._alone = replicas is None
+        self._replicas: Replicas = replicas or Alone()
+        self.others: Callable[[], Iterable[MetaRecord]] = tuple
+        self.crossing: Crossing | None = None
         self._max_inflight = settings.journal.max_inflight_bytes
         self._idle: Callable[[], None] | None = None
 
@@ -125,11 +140,59 @@ class Shard:
         self._finish(turn, dict.fromkeys(self.engines.values()))
 
     def engine(self, slot: int) -> Engine:
-        """The engine of a slot, made when first needed."""
+        """The engine of a slot that is led here, made when first needed."""
         engine = self.engines.get(slot)
         if engine is None:
-            engine = self.engines[slot] = Engine(slot, self.settings.engine, self._budget)
+            assert self._alone, f"slot {slot} is not led here"
+            engine = self.engines[slot] = self.new_engine(slot)
         return engine
+
+    def new_engine(self, slot: int, first_id: int = 0) -> Engine:
+        """An empty engine with the settings and the budget of all."""
+        return Engine(slot, self.settings.engine, self._budget, first_id)
+
+    # ── slots that come and go ─────────────────────────────────────────────────────────────────────
+
+    def adopt(self, engine: Engine, begin: Callable[[Turn], None]) -> None:
+        """This process leads the slot from now on. `begin` fills the first turn (restore_end)."""
+        self.engines[engine.number] = engine
+        self.in_turn(engine.number, lambda _, turn: begin(turn))
+
+    def drop(self, slot: int) -> Engine | None:
+        """This process does not lead the slot any more: nothing of it is told, dispatched or released from now on."""
+        engine = self.engines.pop(slot, None)
+        if engine is not None:
+            self._stalled.pop(engine, None)
+            for touched in self._waiting.values():
+                touched.pop(engine, None)
+        return engine
+
+    def in_turn(self, slot: int, step: Callable[[Engine, Turn], None]) -> None:
+        """Has a turn of its own run soon in which `step(engine, turn)` acts on the slot, if it is still led here."""
+        self._steps.append((slot, step))
+        self._wake()
+
+    def durable(self, callback: Callable[[], None]) -> None:
+        """Calls back when everything appended to the journal so far is on the local disk."""
+        self._after.setdefault(self._open, []).append(callback)
+        self._wake()
+
+    @property
+    def open_commit(self) -> int:
+        """Number of the commit that will hold what is appended now."""
+        return self._open
+
+    def on_progress(self) -> None:
+        """Followers have more of it, or let us dispatch again."""
+        if self._waiting or self._stalled:
+            self._wake()
+        self._check_pressure()
+
+    def configure(self, settings: EngineSettings) -> None:
+        """Other settings of addresses, from now on."""
+        self.settings = replace(self.settings, engine=settings)
+        for engine in self.engines.values():
+            engine.configure(settings)
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Calls back once nothing is under way (shutdown); at once when the owner has stopped."""
@@ -172,25 +235,36 @@ class Shard:
         if self._fetched:
             fetched, self._fetched = self._fetched, []
             for fetch, runs in fetched:
-                engine = self.engine(fetch.slot)
-                engine.fetched(fetch.queue, runs, turn)
-                touched[engine] = None
+                reader = self.engines.get(fetch.slot)
+                if reader is not None:
+                    reader.fetched(fetch.queue, runs, turn)
+                    touched[reader] = None
+        if self._steps:
+            steps, self._steps = self._steps, []
+            for slot, step in steps:
+                if (led := self.engines.get(slot)) is not None:
+                    step(led, turn)
+                    touched[led] = None
         if self._inbox:
             inbox, self._inbox = self._inbox, []
             self.stats.turns += 1
             full = self.journal.full
             engines = self.engines
             for command in inbox:
+                engine = engines.get(command.slot)
+                if engine is None:
+                    if not self._alone:
+                        continue
+                    engine = self.engine(command.slot)
                 kind = type(command)
-                if kind is Transact:
-                    self._transact(command, turn, touched)  # type: ignore[arg-type]
-                    continue
                 if kind is Publish:
                     if command.run.blob is not None:  # type: ignore[union-attr]
                         blobs.append(command.run.blob)  # type: ignore[union-attr]
                     if full and self._refuse_full(command, turn):
                         continue
-                engine = engines.get(command.slot) or self.engine(command.slot)
+                elif kind is Transact:
+                    transact(self, command, turn, touched)  # type: ignore[arg-type]
+                    continue
                 engine.handle(command, turn)
                 touched[engine] = None
         self._finish(turn, touched)
@@ -198,17 +272,30 @@ class Shard:
             self.journal.forget_blob(blob)
 
     def _release(self, turn: Turn, touched: Touched) -> None:
+        ready = self._replicas.ready
         for number in [n for n in self._waiting if n <= self._committed]:
+            later: Touched = {}
             for engine in self._waiting.pop(number):
-                engine.release(self._committed, turn)
+                reached = ready(engine.number)
+                if reached < number:
+                    later[engine] = None
+                    continue
+                engine.release(reached, turn)
                 touched[engine] = None
+            if later:
+                self._waiting[number] = later
+        if self._stalled:
+            stalled, self._stalled = self._stalled, {}
+            touched.update(stalled)
 
     def _finish(self, turn: Turn, touched: Touched) -> None:
         """Dispatch, journal, commit, tell: in this order."""
         for engine in touched:
-            engine.flush(turn)
+            self.flush(engine, turn)
         while turn.moves:
-            self._move(turn, touched)
+            moves, turn.moves = turn.moves, []
+            for item in moves:
+                move(self, item, turn, touched)
         if turn.appends:
             self._append(turn.appends)
         for engine in touched:
@@ -220,6 +307,13 @@ class Shard:
         if turn.effects and self._listener is not None:
             self._listener.on_effects(turn.effects)
         self._set_alarm(touched)
+
+    def flush(self, engine: Engine, turn: Turn) -> None:
+        """Dispatches what the turn has touched, now or as soon as the slot may."""
+        if self._replicas.may_dispatch(engine.number):
+            engine.flush(turn)
+        else:
+            self._stalled[engine] = None
 
     def _append(self, records: list[LogRecord]) -> None:
         append = self.journal.append
@@ -233,63 +327,8 @@ class Shard:
         for engine in self.engines.values():
             for meta in engine.snapshot():
                 self.journal.append(meta)
-
-    def _move(self, turn: Turn, touched: Touched) -> None:
-        """Dead letters and expired messages: published and settled in one atomic group."""
-        moves, turn.moves = turn.moves, []
-        for move in moves:
-            source = self.engine(move.slot)
-            slot = slot_of(move.address)
-            target = self.engine(slot)
-            group = Turn(turn.now, turn.number)
-            publish = Publish(slot, 0, 0, move.address, Routing.UNSET, move.run)
-            try:
-                target.check(publish)
-            except RefusedError as refused:
-                log.warning("message dropped: %s takes no dead letters (%s)", move.address, refused)
-            else:
-                target.handle(publish, group)
-            source.moved(move, group)
-            self._merge(group, turn)
-            for engine in (source, target):
-                engine.flush(turn)
-                touched[engine] = None
-
-    @staticmethod
-    def _merge(group: Turn, turn: Turn) -> None:
-        if len(group.appends) > 1:
-            turn.appends.append(GroupRecord(group.appends[0].slot, group.appends))  # type: ignore[arg-type]
-        else:
-            turn.appends += group.appends
-        turn.effects += group.effects
-        turn.fetches += group.fetches
-        turn.moves += group.moves
-
-    def _transact(self, command: Transact, turn: Turn, touched: Touched) -> None:
-        """All parts or none: check every part first, then apply them into one log group."""
-        session, seq = command.session, command.seq
-        try:
-            for part in command.parts:
-                if type(part) is Publish and self.journal.full:
-                    raise RefusedError(Code.DISK_FULL, "retry when consumers have freed space")
-                self.engine(part.slot).check(part)
-        except RefusedError as refused:
-            turn.effects.append(Refused(session, seq, refused.code, refused.detail))
-            return
-        group = Turn(turn.now, turn.number)
-        last: Engine | None = None
-        for part in command.parts:
-            if type(part) is Publish:
-                part.atomic = True
-            last = self.engine(part.slot)
-            last.handle(part, group)
-            touched[last] = None
-        self._merge(group, turn)
-        if seq:
-            if last is None:
-                turn.effects.append(Done(session, seq))
-            else:
-                last.after(Done(session, seq), turn)
+        for meta in self.others():
+            self.journal.append(meta)
 
     def _refuse_full(self, command: Any, turn: Turn) -> bool:
         """Disk nearly full: whatever would be written is refused, so that settling can go on from the reserve. That
@@ -308,14 +347,19 @@ class Shard:
         if self._committing:
             self._check_pressure()
             return
+        if self.journal.wants_snapshot:  # a follower's items have begun a segment
+            self._snapshot()
         batch = self.journal.seal()
         if batch is None:
-            if self._waiting:
+            if self._open in self._waiting or self._open in self._after:
                 # Held behind an earlier commit, nothing of their own to write: durable already.
                 self._committed = self._open
                 self._open += 1
+                self._replicas.sealed(self._committed, [])
+                self._replicas.committed(self._committed)
+                self._tell_durable()
                 self._wake()
-            if self._idle is not None and not self._inbox and not self._fetched:
+            if self._idle is not None and not (self._inbox or self._fetched or self._steps):
                 idle, self._idle = self._idle, None
                 self._schedule(idle)
             return
@@ -323,6 +367,7 @@ class Shard:
         self._open += 1
         self._committing = True
         self._write(batch, number)
+        self._replicas.sealed(number, batch.items)
         self._check_pressure()
 
     def _write(self, batch: Batch, number: int) -> None:
@@ -344,13 +389,20 @@ class Shard:
         self.journal.committed(batch)
         self.stats.commits += 1
         self._committed = number
+        self._replicas.committed(number)
+        self._tell_durable()
         self._check_pressure()
         self._prepare()
         if not self._scheduled:
             self._run_turn()
 
+    def _tell_durable(self) -> None:
+        for number in [n for n in self._after if n <= self._committed]:
+            for callback in self._after.pop(number):
+                callback()
+
     def _check_pressure(self) -> None:
-        inflight = self.journal.inflight_bytes
+        inflight = max(self.journal.inflight_bytes, self._replicas.backlog)
         if inflight > self._max_inflight:
             if not self.congested:
                 self.stats.pauses += 1

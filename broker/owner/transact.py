@@ -1,0 +1,96 @@
+"""What touches several messages at once: COMMIT, dead letters, expiry.
+
+Rule: everything is checked before anything is changed, and everything is one log group. What lies in slots of other
+owners as well is handed to `Crossing`. Must not know the journal's or the network's ways.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from broker.core.address import Routing
+from broker.core.commands import Publish, Transact
+from broker.core.effects import Done, Move, Refused, Turn
+from broker.core.errors import Code, RefusedError
+from broker.core.ids import slot_of
+from broker.core.records import GroupRecord
+
+if TYPE_CHECKING:
+    from .shard import Shard, Touched
+
+log = logging.getLogger("stampede.owner")
+
+
+class Crossing(Protocol):
+    """Carries out what touches slots of several owners (coordinator.py)."""
+
+    def transact(self, command: Transact, turn: Turn) -> None: ...
+    def move(self, move: Move, slot: int) -> None: ...
+
+
+def transact(shard: Shard, command: Transact, turn: Turn, touched: Touched) -> None:
+    """All parts or none: check every part first, then apply them into one log group."""
+    if shard.crossing is not None and any(part.slot != command.slot for part in command.parts):
+        shard.crossing.transact(command, turn)
+        return
+    session, seq = command.session, command.seq
+    engine = shard.engine(command.slot)
+    if command.dedup is not None and engine.duplicate(command.dedup):
+        engine.after(Done(session, seq), turn)
+        touched[engine] = None
+        return
+    try:
+        for part in command.parts:
+            if type(part) is Publish and shard.journal.full:
+                raise RefusedError(Code.DISK_FULL, "retry when consumers have freed space")
+            shard.engine(part.slot).check(part)
+    except RefusedError as refused:
+        turn.effects.append(Refused(session, seq, refused.code, refused.detail))
+        return
+    group = Turn(turn.now, turn.number)
+    for part in command.parts:
+        if type(part) is Publish:
+            part.atomic = True
+        engine = shard.engine(part.slot)
+        engine.handle(part, group)
+        touched[engine] = None
+    if command.dedup is not None:
+        engine.remember(command.dedup, group)
+    merge(group, turn)
+    if seq:
+        engine.after(Done(session, seq), turn)
+        touched[engine] = None
+
+
+def move(shard: Shard, item: Move, turn: Turn, touched: Touched) -> None:
+    """A dead letter or an expired message: published and settled in one atomic group."""
+    slot = slot_of(item.address)
+    if shard.crossing is not None and slot != item.slot:
+        shard.crossing.move(item, slot)
+        return
+    source, target = shard.engine(item.slot), shard.engine(slot)
+    group = Turn(turn.now, turn.number)
+    publish = Publish(slot, 0, 0, item.address, Routing.UNSET, item.run)
+    try:
+        target.check(publish)
+    except RefusedError as refused:
+        log.warning("message dropped: %s takes no dead letters (%s)", item.address, refused)
+    else:
+        target.handle(publish, group)
+    source.moved(item, group)
+    merge(group, turn)
+    for engine in (source, target):
+        shard.flush(engine, turn)
+        touched[engine] = None
+
+
+def merge(group: Turn, turn: Turn) -> None:
+    """What the group appended becomes one log record of the turn."""
+    if len(group.appends) > 1:
+        turn.appends.append(GroupRecord(group.appends[0].slot, group.appends))  # type: ignore[arg-type]
+    else:
+        turn.appends += group.appends
+    turn.effects += group.effects
+    turn.fetches += group.fetches
+    turn.moves += group.moves
