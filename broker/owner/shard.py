@@ -97,6 +97,7 @@ class Shard:
         self._inbox: list[Command] = []
         self._fetched: list[tuple[Fetch, list[Run]]] = []
         self._steps: list[tuple[int, Callable[[Engine, Turn], None]]] = []
+        self._watchers: list[tuple[int, int, Callable[[], None]]] = []
         self._scheduled = False
         self._open = 1
         """Number of the commit that gathers now."""
@@ -165,6 +166,7 @@ class Shard:
             self._stalled.pop(engine, None)
             for touched in self._waiting.values():
                 touched.pop(engine, None)
+        self._watchers = [watcher for watcher in self._watchers if watcher[0] != slot]
         return engine
 
     def in_turn(self, slot: int, step: Callable[[Engine, Turn], None]) -> None:
@@ -177,14 +179,16 @@ class Shard:
         self._after.setdefault(self._open, []).append(callback)
         self._wake()
 
-    @property
-    def open_commit(self) -> int:
-        """Number of the commit that will hold what is appended now."""
-        return self._open
+    def when_ready(self, slot: int, callback: Callable[[], None]) -> None:
+        """Calls back in a turn when everything appended so far of this slot counts: here, and on all in-sync followers.
+        Never, if the slot is dropped before."""
+        self._watchers.append((slot, self._open, callback))
+        self._after.setdefault(self._open, [])
+        self._wake()
 
     def on_progress(self) -> None:
         """Followers have more of it, or let us dispatch again."""
-        if self._waiting or self._stalled:
+        if self._waiting or self._stalled or self._watchers:
             self._wake()
         self._check_pressure()
 
@@ -287,6 +291,13 @@ class Shard:
         if self._stalled:
             stalled, self._stalled = self._stalled, {}
             touched.update(stalled)
+        if self._watchers:
+            watchers, self._watchers = self._watchers, []
+            for slot, number, callback in watchers:
+                if ready(slot) >= number:
+                    callback()
+                else:
+                    self._watchers.append((slot, number, callback))
 
     def _finish(self, turn: Turn, touched: Touched) -> None:
         """Dispatch, journal, commit, tell: in this order."""

@@ -33,6 +33,7 @@ def transact(shard: Shard, command: Transact, turn: Turn, touched: Touched) -> N
     """All parts or none: check every part first, then apply them into one log group."""
     if shard.crossing is not None and any(part.slot != command.slot for part in command.parts):
         shard.crossing.transact(command, turn)
+        touched[shard.engine(command.slot)] = None
         return
     session, seq = command.session, command.seq
     engine = shard.engine(command.slot)
