@@ -7,18 +7,13 @@ flight, tell clients, close the journal cleanly.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
-import signal
-import sys
 from collections.abc import Callable
-from dataclasses import replace
 
 from broker import __version__
 from broker.admin.server import AdminServer
 from broker.config.settings import Settings
-from broker.core.errors import BrokerError, ConfigError
 from broker.edge.auth import make_authenticator
 from broker.edge.edge import Edge
 from broker.edge.listener import Listeners, listen_host
@@ -29,14 +24,14 @@ from broker.owner.io_thread import IoThread
 from broker.owner.shard import Shard
 from broker.seams.clock import SystemClock
 from broker.seams.entropy import token
-from broker.seams.files import OsFiles, open_file_limit
+from broker.seams.files import OsFiles
+
+from . import process
 
 log = logging.getLogger("stampede")
 
 MAINTAIN_S = 1.0
 """How often the journal may free space when nothing forces it to."""
-SPARE_FILES = 512
-"""Open files kept from connections: segments, large bodies on their way, handshakes, scrapes, refused connections."""
 LABELS = {
     "tcp": "STOMP",
     "tls": "STOMP over TLS",
@@ -105,6 +100,8 @@ class Standalone:
         except TimeoutError:
             self.edge.cut_off()
         await self._close()
+        if self.shard.stopped and not self.failed.done():
+            self.failed.set_result(self.shard.stopped)
 
     async def _close(self) -> None:
         """Ends everything but the clients' connections. What is under way is committed first: a journal that was
@@ -162,62 +159,6 @@ class Standalone:
         return lines
 
 
-async def _serve(settings: Settings) -> int:
-    loop = asyncio.get_running_loop()
-    broker = Standalone(settings)
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    await broker.start()
-    try:
-        for line in broker.banner():
-            sys.stderr.write(line + "\n")
-        sys.stderr.flush()
-        # Long-lived objects are many and rarely garbage: look less often (hot path, measured 5–20 %).
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(50_000, 20, 20)
-        await broker.start_admin()
-        stopping = loop.create_task(stop.wait())
-        await asyncio.wait((stopping, broker.failed), return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-    finally:
-        # Also when the admin port cannot be had: clients may be at work by then.
-        log.info("stopping")
-        await broker.stop()
-    return 1 if broker.shard.stopped else 0
-
-
-def within(files: int, settings: Settings) -> Settings:
-    """Settings whose max_connections fits `files` open files: strangers who merely connect must never take the last
-    one from the journal, which would have to stop."""
-    most = max(files - SPARE_FILES, files // 2)
-    if settings.edge.max_connections <= most:
-        return settings
-    log.warning(
-        "edge.max_connections is %d instead of %d: this process may have %d files open (ulimit -n)",
-        most, settings.edge.max_connections, files,
-    )  # fmt: skip
-    return replace(settings, edge=replace(settings.edge, max_connections=most))
-
-
 def run(settings: Settings) -> int:
     """Runs a standalone broker until SIGTERM or SIGINT; the exit status."""
-    settings = within(open_file_limit(), settings)
-    # A busy loop must not hold back the commit thread for the default 5 ms.
-    sys.setswitchinterval(0.0005)
-    try:
-        import uvloop
-    except ImportError:
-        runner = asyncio.Runner()
-    else:
-        runner = asyncio.Runner(loop_factory=uvloop.new_event_loop)
-    try:
-        with runner:
-            return runner.run(_serve(settings))
-    except ConfigError as error:
-        sys.stderr.write(f"stampede: {error}\n")
-        return 2
-    except BrokerError as error:
-        sys.stderr.write(f"stampede: {error}\n")
-        return 1
+    return process.run(Standalone, settings)

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.app.standalone import Standalone, within
+from broker.app.process import within
+from broker.app.standalone import Standalone
 from broker.config.settings import AdminSettings, EdgeSettings, JournalSettings, Settings
 from broker.core.errors import ConfigError
 from broker.journal.journal import Journal
