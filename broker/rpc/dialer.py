@@ -1,0 +1,98 @@
+"""Dialing other components: streams and single calls over gRPC, one fresh connection each.
+
+Rule: one attempt per dial, and its outcome is told within the bound; who wants the peer again dials again.
+Knows nothing of what is in a message, nor who is dialled for what.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc
+import grpc.aio
+
+from broker.config.settings import ClusterSettings
+from broker.core.errors import BrokerError
+from broker.seams.stream import StreamEnd
+
+from .credentials import Credentials
+from .options import CLIENT, CONTROL, SERVICE
+from .streams import GrpcStream
+
+DIAL_TIMEOUT_S = 1.0
+"""From dial() to the answer of the peer's event loop. A frozen process still lets the kernel take connections."""
+
+
+class PeerError(BrokerError):
+    """A single call failed: nobody there, no answer in time, or the peer refused it. The text says which."""
+
+
+class GrpcDialer:
+    """`seams.stream.Dialer`, and `call` for control."""
+
+    def __init__(
+        self, settings: ClusterSettings, loop: asyncio.AbstractEventLoop, dial_timeout_s: float = DIAL_TIMEOUT_S
+    ) -> None:
+        """Raises ConfigError for TLS files that are no good."""
+        self._credentials = Credentials(settings)
+        self._loop = loop
+        self._dial_timeout_s = dial_timeout_s
+        self._streams: dict[GrpcStream, asyncio.Task[None]] = {}
+
+    def dial(self, address: str, service: str, end: StreamEnd) -> GrpcStream:
+        """See seams.stream. Must be called in the loop's thread."""
+        channel = self._channel(address)
+        call = channel.stream_stream(SERVICE + service.capitalize())()
+        stream = GrpcStream(self._loop, address)
+        stream.start(end, call.write, call.cancel)
+        task = self._loop.create_task(self._run(stream, channel, call))
+        self._streams[stream] = task
+        return stream
+
+    async def call(self, address: str, method: str, request: bytes, timeout_s: float) -> bytes:
+        """Asks one question. Raises PeerError."""
+        async with self._channel(address) as channel:
+            try:
+                answer: bytes = await channel.unary_unary(CONTROL + method)(request, timeout=timeout_s)
+            except grpc.RpcError as error:
+                raise PeerError(f"{address}: {_explained(error, address)}") from error
+            return answer
+
+    async def close(self) -> None:
+        """Ends all streams at once; returns when every end has heard of it."""
+        for stream in list(self._streams):
+            stream.abort("stopping")
+        await asyncio.gather(*self._streams.values())
+
+    def _channel(self, address: str) -> grpc.aio.Channel:
+        if self._credentials:
+            return grpc.aio.secure_channel(address, self._credentials.channel(), options=CLIENT)
+        return grpc.aio.insecure_channel(address, options=CLIENT)
+
+    async def _run(self, stream: GrpcStream, channel: grpc.aio.Channel, call: grpc.aio.StreamStreamCall) -> None:
+        late = self._loop.call_later(
+            self._dial_timeout_s, stream.abort, f"unreachable: no answer within {self._dial_timeout_s:g} s"
+        )
+        why = "lost"
+        try:
+            # The peer sends its metadata when its event loop has taken the stream.
+            await call.initial_metadata()
+            late.cancel()
+            why = await stream.read_all(call.read)
+        except grpc.RpcError as error:
+            why = _explained(error, stream.peer)
+        except (asyncio.CancelledError, asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.InternalError):
+            pass  # cancelled by abort(), whose reason counts
+        finally:
+            late.cancel()
+            del self._streams[stream]
+            stream.finish(why)
+            call.cancel()
+            await channel.close()
+
+
+def _explained(error: grpc.RpcError, address: str) -> str:
+    code, details = error.code(), error.details() or ""
+    if code is grpc.StatusCode.UNAVAILABLE and "onnection refused" in details:
+        return f"refused: nobody listens at {address}"
+    return f"lost: {code.name} {details}" if code is not grpc.StatusCode.UNIMPLEMENTED else f"foreign: {details}"

@@ -1,0 +1,45 @@
+"""Channel and server options of the component protocol, each with the trap it avoids.
+
+Rule: both sides of a connection must agree on the pings, so all of them stand here together. Reads no setting.
+"""
+
+from __future__ import annotations
+
+SERVICE = "/stampede.v1.Link/"
+"""Streams: + the name of the service of seams.stream, capitalised."""
+CONTROL = "/stampede.v1.Control/"
+"""One question, one answer: + the method."""
+
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+"""gRPC's own bound, 4 MiB, ends the stream when a burst of large records makes one message."""
+KEEPALIVE_MS = 500
+
+COMMON: list[tuple[str, int]] = [
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    # A dead network path is found by these; without the third a frozen process only after a minute.
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
+    ("grpc.http2.ping_timeout_ms", KEEPALIVE_MS),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+
+CLIENT: list[tuple[str, int]] = [
+    *COMMON,
+    # A fresh connection per channel: a shared one may sit in the back-off of an earlier failure.
+    ("grpc.use_local_subchannel_pool", 1),
+    # Transparent retries keep copies of what was sent, and would repeat what the layers above repeat themselves.
+    ("grpc.enable_retries", 0),
+    # http_proxy in the environment is not meant for neighbours.
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.service_config_disable_resolution", 1),
+]
+
+SERVER: list[tuple[str, int]] = [
+    *COMMON,
+    # By default two pings in five minutes are a crime, and the third ends the connection (too_many_pings).
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 50),
+    ("grpc.http2.max_ping_strikes", 0),
+    # Else two processes can listen on one port and share its connections, silently.
+    ("grpc.so_reuseport", 0),
+]

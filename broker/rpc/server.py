@@ -1,0 +1,151 @@
+"""The component port: takes streams and single calls from other components over gRPC.
+
+Rule: a foreign or broken client disturbs nobody and is logged once per host. Without TLS it listens on loopback only.
+Knows nothing of what is in a message, nor which services there are: those the acceptor was made for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from broker.config.settings import ClusterSettings
+from broker.core.errors import BrokerError, ConfigError
+from broker.seams.stream import EDGE_SERVICE, REPLICA_SERVICE, Acceptor
+
+from .credentials import FILES, Credentials, is_loopback
+from .options import CONTROL, SERVER, SERVICE
+from .streams import GrpcStream
+
+log = logging.getLogger("stampede.rpc")
+
+SERVICES = {SERVICE + name.capitalize(): name for name in (EDGE_SERVICE, REPLICA_SERVICE)}
+MAX_REMEMBERED_HOSTS = 256
+
+Control = Callable[[str, bytes], Awaitable[bytes]]
+"""method, request → answer. A BrokerError is told to the caller as a refusal."""
+
+
+class GrpcServer:
+    """One listening port."""
+
+    def __init__(self, settings: ClusterSettings, acceptor: Acceptor, control: Control | None = None) -> None:
+        """Raises ConfigError for TLS files that are no good, or a host that needs them."""
+        self._settings = settings
+        self._acceptor = acceptor
+        self._control = control
+        self._credentials = Credentials(settings)
+        self._server: Any = None  # must stay referenced: gRPC silently stops listening when it is collected
+        self._streams: set[GrpcStream] = set()
+        self._strangers: set[str] = set()
+        if not self._credentials and not is_loopback(settings.host):
+            raise ConfigError(
+                f"cluster.host {settings.host!r} can be reached by others: set {', '.join(FILES)}, or use 127.0.0.1."
+            )
+
+    async def start(self) -> int:
+        """The port it listens on. Raises ConfigError when it cannot."""
+        settings = self._settings
+        self._server = grpc.aio.server(options=SERVER)
+        self._server.add_generic_rpc_handlers([_Methods(self._stream, self._call, self._foreign)])
+        host = f"[{settings.host}]" if ":" in settings.host and settings.host[0] != "[" else settings.host
+        address = f"{host}:{settings.port}"
+        try:
+            if self._credentials:
+                port = self._server.add_secure_port(address, self._credentials.server())
+            else:
+                port = self._server.add_insecure_port(address)
+        except RuntimeError as error:
+            raise ConfigError(
+                f"Cannot listen for components on {address}: the port is taken or the address is not of this machine; "
+                "check cluster.host and cluster.port."
+            ) from error
+        await self._server.start()
+        return int(port)
+
+    async def stop(self) -> None:
+        """Ends all streams at once and stops listening; returns when every end has heard of it."""
+        for stream in list(self._streams):
+            stream.abort("stopping")
+        if self._server is not None:
+            await self._server.stop(None)
+
+    async def _stream(self, service: str, context: grpc.aio.ServicerContext) -> None:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        stream = GrpcStream(loop, _peer(context))
+        self._streams.add(stream)
+        why = "lost"
+        try:
+            stream.start(self._acceptor.accept(service, stream), context.write, task.cancel)
+            await context.send_initial_metadata(())  # tells the dialer that we are awake
+            why = await stream.read_all(context.read)
+        except (asyncio.CancelledError, grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError):
+            pass  # the peer or its connection is gone, or abort() was called, whose reason counts
+        finally:
+            self._streams.discard(stream)
+            stream.finish(why)
+
+    async def _call(self, method: str, request: bytes, context: grpc.aio.ServicerContext) -> bytes:
+        if self._control is None:
+            await self._foreign(method, context)
+        assert self._control is not None
+        try:
+            return await self._control(method, request)
+        except BrokerError as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
+        raise AssertionError("abort() raises")
+
+    async def _foreign(self, method: str, context: grpc.aio.ServicerContext) -> None:
+        host = _peer(context).rpartition(":")[0]
+        if host not in self._strangers and len(self._strangers) < MAX_REMEMBERED_HOSTS:
+            self._strangers.add(host)
+            log.warning("%s asks for %s, which no component of this release does", _peer(context), method[:100])
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "not a method of this release's component protocol")
+
+
+class _Methods:
+    """What gRPC asks for the handler of a call. It takes any object with `service`."""
+
+    def __init__(
+        self,
+        stream: Callable[[str, grpc.aio.ServicerContext], Awaitable[None]],
+        call: Callable[[str, bytes, grpc.aio.ServicerContext], Awaitable[bytes]],
+        foreign: Callable[[str, grpc.aio.ServicerContext], Awaitable[None]],
+    ) -> None:
+        self._stream = stream
+        self._call = call
+        self._foreign = foreign
+
+    def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
+        method: str = details.method
+        service = SERVICES.get(method)
+        if service is not None:
+            name = service
+
+            async def stream(_requests: Any, context: grpc.aio.ServicerContext) -> None:
+                await self._stream(name, context)
+
+            return grpc.stream_stream_rpc_method_handler(stream)
+        if method.startswith(CONTROL):
+
+            async def call(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
+                return await self._call(method.removeprefix(CONTROL), request, context)
+
+            return grpc.unary_unary_rpc_method_handler(call)
+
+        async def foreign(_requests: Any, context: grpc.aio.ServicerContext) -> None:
+            await self._foreign(method, context)
+
+        return grpc.stream_stream_rpc_method_handler(foreign)
+
+
+def _peer(context: grpc.aio.ServicerContext) -> str:
+    peer: str = context.peer()
+    return peer.partition(":")[2] if peer.startswith(("ipv4:", "ipv6:")) else peer

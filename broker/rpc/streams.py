@@ -1,0 +1,153 @@
+"""`seams.stream` over gRPC: one bidirectional call per stream, raw bytes, one task that reads and one that writes.
+
+The bytes of a message travel as they are. A message that begins with NUL (no protobuf message does) gets one more
+NUL in front; NUL + SOH + text is the farewell that close() sends, because a gRPC client has no other way to say why.
+
+Rule: moves bytes; never repairs, repeats or joins anything. No task, timer or future per message beside gRPC's own.
+Knows nothing of what is in a message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+from grpc.aio import EOF
+
+from broker.seams.stream import StreamEnd
+
+log = logging.getLogger("stampede.rpc")
+
+FAREWELL_S = 1.0
+"""How long close() may take to get rid of what is queued."""
+ESCAPE = b"\0"
+FAREWELL = b"\0\x01"
+MAX_WHY_BYTES = 1024
+
+
+class GrpcStream:
+    """What both ends have in common. The owner of the call runs `read_all` in its own task and calls `finish` last."""
+
+    __slots__ = (
+        "_cancel", "_end", "_farewell", "_loop", "_over", "_pending", "_queue", "_timer", "_wake", "_why", "_writer",
+        "peer",
+    )  # fmt: skip
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, peer: str) -> None:
+        self.peer = peer
+        self._loop = loop
+        self._end: StreamEnd | None = None
+        self._queue: deque[bytes] = deque()
+        self._pending = 0
+        self._wake: asyncio.Future[None] | None = None
+        self._why = ""
+        self._over = False
+        self._farewell = b""
+        self._cancel: Callable[[], object] = bool
+        self._timer: asyncio.TimerHandle | None = None
+        self._writer: asyncio.Task[None] | None = None
+
+    # -- seams.stream.Stream
+
+    def send(self, message: bytes) -> None:
+        if self._over:
+            return
+        self._queue.append(message)
+        self._pending += len(message)
+        self._rouse()
+
+    @property
+    def pending(self) -> int:
+        return self._pending
+
+    def close(self, why: str) -> None:
+        if self._over:
+            return
+        self._over = True
+        self._why = why
+        self._farewell = FAREWELL + why.encode()[:MAX_WHY_BYTES]
+        self._timer = self._loop.call_later(FAREWELL_S, self._cancel)
+        self._rouse()
+
+    def abort(self, why: str) -> None:
+        if not self._over:
+            self._over = True
+            self._why = why
+        self._cancel()
+
+    # -- for the owner of the call
+
+    def start(self, end: StreamEnd, write: Callable[[bytes], Awaitable[None]], cancel: Callable[[], object]) -> None:
+        """`write` sends one message; `cancel` ends the call at once, from within any callback."""
+        self._end = end
+        self._cancel = cancel
+        self._writer = self._loop.create_task(self._write_all(write))
+
+    async def read_all(self, read: Callable[[], Awaitable[Any]]) -> str:
+        """Hands out messages until the other end is done; why it ended. Raises what `read` raises."""
+        assert self._end is not None
+        deliver = self._end.on_message
+        while True:
+            message = await read()
+            if message is EOF:
+                return "ended by the other side"
+            if self._over:
+                continue  # only the end of the call is waited for
+            if message and message[0] == 0:
+                if message[:2] == FAREWELL:
+                    return message[2:].decode("utf-8", "replace") or "closed by the other side"
+                message = message[1:]
+            try:
+                deliver(message)
+            except Exception:
+                log.exception("a message from %s broke its handler; the stream is given up", self.peer)
+                return "internal error"
+
+    def finish(self, why: str) -> None:
+        """The call has ended. The first reason counts: ours when we ended it."""
+        first = self._why if self._over else why
+        self._over = True
+        self._queue.clear()
+        self._pending = 0
+        self._cancel = bool
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._writer is not None:
+            self._writer.cancel()
+        if self._end is not None:
+            end, self._end = self._end, None
+            try:
+                end.on_closed(first)
+            except Exception:
+                log.exception("the end of a stream to %s broke its handler", self.peer)
+
+    # -- inside
+
+    def _rouse(self) -> None:
+        wake = self._wake
+        if wake is not None:
+            self._wake = None
+            if not wake.done():
+                wake.set_result(None)
+
+    async def _write_all(self, write: Callable[[bytes], Awaitable[None]]) -> None:
+        queue = self._queue
+        try:
+            while True:
+                while queue:
+                    message = queue.popleft()
+                    size = len(message)
+                    await write(message if not message or message[0] else ESCAPE + message)
+                    self._pending -= size
+                if self._farewell:
+                    await write(self._farewell)
+                    return
+                self._wake = self._loop.create_future()
+                await self._wake
+        except (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.InternalError):
+            self._cancel()  # the reader finds out why
