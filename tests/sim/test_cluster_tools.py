@@ -1,0 +1,234 @@
+"""The tools of the cluster's simulation: the loop repeats itself, the network keeps and breaks its promises as told."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.sim.network import Network, SimDialer
+from tests.sim.virtual_loop import HERE, Place, Stalled, VirtualLoop
+
+
+class Recorder:
+    """A StreamEnd, and an Acceptor that uses itself."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self.loop = loop
+        self.heard: list[bytes] = []
+        self.why: list[str] = []
+        self.stream = None
+
+    def accept(self, service, stream):
+        self.stream = stream
+        return self
+
+    def on_message(self, message):
+        assert not self.why
+        self.heard.append(message)
+
+    def on_closed(self, why):
+        self.why.append(why)
+
+
+@pytest.fixture
+def loop():
+    loop = VirtualLoop(1)
+    with loop.running():
+        yield loop
+
+
+def pair(loop, seed=1):
+    network = Network(loop, seed)
+    a, b = loop.place("a"), loop.place("b")
+    near, far = Recorder(loop), Recorder(loop)
+    network.listen(b, "b:1", far)
+    near.stream = a.run(SimDialer(network, a).dial, "b:1", "edge", near)
+    return network, a, b, near, far
+
+
+def test_time_jumps_and_every_place_has_a_clock_of_its_own(loop):
+    slow, fast = loop.place("slow", 100.0, 0.5), loop.place("fast", 0.0, 2.0)
+    seen = {}
+
+    async def sleeper(name):
+        await asyncio.sleep(1)
+        seen[name] = (loop.now, loop.time())
+
+    slow.spawn(sleeper("slow"))
+    fast.spawn(sleeper("fast"))
+    assert loop.run_until(lambda: len(seen) == 2, 10)
+    assert seen == {"slow": (2.0, 101.0), "fast": (0.5, 1.0)}
+
+
+def test_one_seed_one_history_and_another_seed_another():
+    def history(seed):
+        loop = VirtualLoop(seed)
+        log = []
+
+        async def worker(name):
+            for n in range(10):
+                log.append((name, n))
+                await asyncio.sleep(0)
+
+        with loop.running():
+            for name in "abc":
+                loop.place(name).spawn(worker(name))
+            loop.run_until(lambda: len(log) == 30, 1)
+        return log
+
+    assert history(1) == history(1) != history(2)
+    assert [n for name, n in history(2) if name == "a"] == list(range(10))
+
+
+def test_a_frozen_place_goes_on_late_and_a_dead_one_never(loop):
+    frozen, dead = loop.place("frozen"), loop.place("dead")
+    seen = []
+    for place in (frozen, dead):
+        place.run(loop.call_later, 1, lambda place=place: seen.append((place.name, loop.now)))
+    frozen.frozen = True
+    loop.run_for(0.5)
+    dead.die()
+    loop.run_for(2.5)
+    assert not seen
+    frozen.frozen = False
+    loop.run_for(1)
+    assert seen == [("frozen", 3.0)]
+
+
+def test_an_error_in_a_callback_and_in_a_task_nobody_waits_for_end_the_history(loop):
+    async def faulty():
+        raise ValueError("planted")
+
+    loop.place("a").spawn(faulty())
+    with pytest.raises(ValueError, match="planted"):
+        loop.run_for(1)
+        loop.run_for(1)
+
+
+def test_who_spins_and_who_waits_for_nothing_is_found(loop):
+    with pytest.raises(Stalled, match="nothing is left"):
+        loop.run_until(lambda: False, 1)
+
+    def spin():
+        loop.call_soon(spin)
+
+    spin()
+    with pytest.raises(Stalled, match="time stands still"):
+        loop.run_for(1)
+
+
+def test_timeouts_and_threads(loop):
+    result = []
+
+    async def patient():
+        try:
+            async with asyncio.timeout(2):
+                await asyncio.Event().wait()
+        except TimeoutError:
+            result.append(loop.now)
+        result.append(await asyncio.to_thread(lambda: "done"))
+
+    loop.place("a").spawn(patient())
+    assert loop.run_until(lambda: len(result) == 2, 5)
+    assert result == [2.0, "done"]
+
+
+def test_messages_arrive_whole_in_order_and_a_close_behind_them(loop):
+    _, a, _, near, far = pair(loop)
+    sent = [b"%d" % n for n in range(100)]
+    for message in sent:
+        a.run(near.stream.send, message)
+    a.run(near.stream.close, "bye")
+    loop.run_for(1)
+    assert far.heard == []  # given up before the connection stood
+    assert near.why == ["bye"]
+    near.stream = a.run(SimDialer(near.stream._connection.network, a).dial, "b:1", "edge", near)
+    near.why.clear()
+    loop.run_for(0.5)
+    for message in sent:
+        a.run(near.stream.send, message)
+    a.run(near.stream.close, "bye")
+    loop.run_for(1)
+    assert (far.heard, far.why, near.why) == (sent, ["bye"], ["bye"])
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_cut_loses_a_tail_and_both_ends_hear_of_it_once(loop, seed):
+    network, a, _, near, far = pair(loop, seed)
+    sent = [b"%d" % n for n in range(100)]
+    for n, message in enumerate(sent):
+        loop.at(n * 0.001, a, near.stream.send, message)
+    loop.run_for(0.02 + seed / 1000)
+    network.cut(near.stream)
+    loop.run_for(3)
+    assert far.heard == sent[: len(far.heard)]
+    assert len(far.heard) < 100
+    assert len(near.why) == len(far.why) == 1
+
+
+def test_nobody_listens_and_nobody_is_there(loop):
+    network, a, b, near, _ = pair(loop)
+    network.unlisten("b:1")
+    loop.run_for(0.1)
+    assert near.why == ["refused: nobody listens"]
+    network.ended(b, silent=True)
+    lost = Recorder(loop)
+    a.run(SimDialer(network, a).dial, "b:1", "edge", lost)
+    loop.run_for(0.5)
+    assert not lost.why
+    loop.run_for(1)
+    assert lost.why == ["lost: no answer in time"]
+
+
+def test_a_short_block_delays_and_a_long_one_ends(loop):
+    network, a, b, near, far = pair(loop)
+    loop.run_for(0.1)
+    network.block("a", "b")
+    a.run(near.stream.send, b"late")
+    loop.run_for(0.3)
+    assert not far.heard
+    network.unblock("a", "b")
+    loop.run_for(0.5)
+    assert far.heard == [b"late"]
+    network.block("b", "a")
+    a.run(near.stream.send, b"one way")
+    b.run(far.stream.send, b"never")
+    loop.run_for(2)
+    assert (far.heard, near.heard) == ([b"late", b"one way"], [])
+    assert near.why == far.why == ["lost: keep-alive"]
+
+
+def test_a_killed_process_resets_and_a_dead_machine_is_silent(loop):
+    for silent, least, most in ((False, 0, 0.2), (True, 0.4, 2)):
+        network, _, b, near, _ = pair(loop)
+        loop.run_for(0.1)
+        b.die()
+        network.ended(b, silent)
+        before = loop.now
+        assert loop.run_until(lambda near=near: bool(near.why), 5)
+        assert least <= loop.now - before <= most
+
+
+def test_a_frozen_process_reads_everything_after_it_goes_on(loop):
+    network, a, b, near, far = pair(loop)
+    loop.run_for(0.1)
+    b.frozen = True
+    network.freeze_seen(b)
+    a.run(near.stream.send, b"waits in the kernel")
+    loop.run_for(3)
+    assert near.why == ["lost: keep-alive"]
+    assert not far.heard
+    b.frozen = False
+    loop.run_for(1)
+    assert far.heard == [b"waits in the kernel"]
+    assert far.why == ["lost: connection reset"]
+
+
+def test_the_place_of_code_is_the_place_of_what_it_schedules(loop):
+    _, _, _, near, far = pair(loop)
+    seen: list[Place] = []
+    far.on_message = lambda message: loop.call_later(0.1, lambda: seen.append(HERE.get()))
+    near.stream.send(b"x")
+    loop.run_for(1)
+    assert [place.name for place in seen] == ["b"]
