@@ -6,10 +6,11 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run test check fmt bench torture docs clean
+.PHONY: help run cluster cluster-down test check fmt bench torture docs clean
 
 help:
 	@echo "make run     start a broker on 127.0.0.1:61613 (STOMP) and :61614 (WebSocket); ARGS='--port 7000' adds flags"
+	@echo "make cluster etcd, Redis, 3 owners, 2 edges and a balancer on this machine; make cluster-down ends it"
 	@echo "make test    install what the tests need, check the code, run all tests"
 	@echo "make check   ruff, mypy, import contracts, size limits"
 	@echo "make fmt     format the code"
@@ -20,6 +21,13 @@ help:
 
 run: $(VENV)/.installed
 	$(BIN)/stampede serve $(ARGS)
+
+cluster: $(VENV)/.installed
+	$(PIP) -e '.[redis]'
+	$(BIN)/python deploy/local/cluster.py up
+
+cluster-down:
+	$(BIN)/python deploy/local/cluster.py down $(ARGS)
 
 test: check
 	$(BIN)/python -m pytest $(ARGS)
