@@ -1,4 +1,4 @@
-"""A whole cluster on this machine: etcd, Redis, three owners, two edges, a balancer. `make cluster`, `make cluster-down`.
+"""A whole cluster on this machine: etcd, Redis, three owners, two edges, a balancer (`make cluster`, `cluster-down`).
 
 Rule: only commands that a person could type, each in a session of its own, its output in .cluster/log/. Everything
 listens on 127.0.0.1. `down` ends what `up` started and keeps the data; `down --wipe` removes it.

@@ -1,0 +1,237 @@
+"""A cluster of real processes on loopback: etcd, owners, edges, and proxies in between to cut them apart.
+
+Rule: only what an operator could do (flags, signals, files, etcd); imports nothing of the product.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from .broker import free_ports
+from .proxy import Proxy
+
+HOST = "127.0.0.1"
+
+
+class Process:
+    """`stampede KIND` with its own data folder and log, over restarts."""
+
+    def __init__(self, cluster: Cluster, kind: str, id: str) -> None:
+        self.cluster = cluster
+        self.kind = kind
+        self.id = id
+        self.folder = cluster.folder / id
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.data = self.folder / "data"
+        self.log_file = self.folder / "log"
+        self.port, self.ws_port, self.admin_port, self.component_port, advertised, etcd = free_ports(6)
+        self.inbound = Proxy(advertised, self.component_port).start()
+        self.to_etcd = Proxy(etcd, cluster.etcd_port).start()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        assert self.process is not None
+        return self.process.pid
+
+    @property
+    def running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def start(self) -> None:
+        line = [sys.executable, "-m", "broker.app.cli", self.kind, "--data", str(self.data)]
+        line += ["--admin-port", str(self.admin_port)]
+        if self.kind == "edge":
+            line += ["--port", str(self.port), "--ws-port", str(self.ws_port)]
+        settings = {
+            "cluster.id": self.id,
+            "cluster.port": self.component_port,
+            "cluster.advertise": f"{HOST}:{self.inbound.port}",
+            "etcd.endpoints": f"{HOST}:{self.to_etcd.port}",
+            "etcd.prefix": "/stampede/test",
+            **self.cluster.settings,
+        }
+        for name, value in settings.items():
+            line += ["--set", f"{name}={value}"]
+        with self.log_file.open("ab") as out:
+            self.process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+
+    def wait_ready(self, seconds: float = 20.0) -> None:
+        self.cluster.wait(self.ready, seconds, lambda: f"{self.id} is not ready:\n{self.log()[-3000:]}")
+
+    def ready(self) -> bool:
+        assert self.running, self.log()[-3000:]
+        try:
+            with urllib.request.urlopen(f"http://{HOST}:{self.admin_port}/readyz", timeout=2) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+    def metrics(self) -> str:
+        with urllib.request.urlopen(f"http://{HOST}:{self.admin_port}/metrics", timeout=5) as answer:
+            return str(answer.read().decode())
+
+    def log(self) -> str:
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+
+    def signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """SIGKILL, also when it is stopped."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self, seconds: float = 60.0) -> int:
+        """SIGTERM; its exit status."""
+        assert self.process is not None
+        self.process.terminate()
+        return self.process.wait(seconds)
+
+    def pause(self) -> None:
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self.signal(signal.SIGCONT)
+
+    def wipe(self) -> None:
+        """Its disk is gone (the process must not run)."""
+        assert not self.running
+        shutil.rmtree(self.data)
+
+    def isolate(self, blackhole: bool = False) -> None:
+        """Nobody reaches it and it reaches nobody, etcd included."""
+        for other in self.cluster.processes:
+            if other is not self:
+                (other.inbound.blackhole if blackhole else other.inbound.cut)(self.pid)
+        for proxy in (self.inbound, self.to_etcd):
+            (proxy.blackhole if blackhole else proxy.cut)()
+
+    def close(self) -> None:
+        if self.running:
+            self.kill()
+        self.inbound.stop()
+        self.to_etcd.stop()
+
+
+class Cluster:
+    """`etcd_port`: of a running etcd. `settings`: dotted name → value, for all processes."""
+
+    def __init__(
+        self, folder: Path, etcd_port: int, owners: int = 3, edges: int = 2, settings: Mapping[str, Any] | None = None
+    ) -> None:
+        self.folder = folder
+        self.etcd_port = etcd_port
+        self.settings = dict(settings or {})
+        self.owners = [Process(self, "owner", f"owner-{n}") for n in range(owners)]
+        self.edges = [Process(self, "edge", f"edge-{n}") for n in range(edges)]
+
+    @property
+    def processes(self) -> list[Process]:
+        return self.owners + self.edges
+
+    def __enter__(self) -> Cluster:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def start(self) -> None:
+        for process in self.processes:
+            process.start()
+        for process in self.processes:
+            process.wait_ready()
+        self.wait_balanced()
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.close()
+
+    def add_owner(self) -> Process:
+        owner = Process(self, "owner", f"owner-{len(self.owners)}")
+        self.owners.append(owner)
+        owner.start()
+        owner.wait_ready()
+        return owner
+
+    def heal(self) -> None:
+        for process in self.processes:
+            process.inbound.heal()
+            process.to_etcd.heal()
+
+    def status(self) -> dict[str, Any]:
+        """`stampede cluster status --json`."""
+        line = [sys.executable, "-m", "broker.app.cli", "cluster", "status", "--json"]
+        line += ["--set", f"etcd.endpoints={HOST}:{self.etcd_port}", "--set", "etcd.prefix=/stampede/test"]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=30)
+        assert done.returncode == 0, done.stderr
+        answer: dict[str, Any] = json.loads(done.stdout)
+        return answer
+
+    def cluster(self, *arguments: str) -> str:
+        """`stampede cluster …`; its output."""
+        line = [sys.executable, "-m", "broker.app.cli", "cluster", *arguments]
+        line += ["--set", f"etcd.endpoints={HOST}:{self.etcd_port}", "--set", "etcd.prefix=/stampede/test"]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def records(self) -> dict[int, dict[str, Any]]:
+        """The slot records as they stand in etcd."""
+        line = [
+            "etcdctl",
+            f"--endpoints={HOST}:{self.etcd_port}",
+            "get",
+            "--prefix",
+            "/stampede/test/slots/",
+            "-w",
+            "json",
+        ]
+        done = subprocess.run(line, capture_output=True, text=True, timeout=30, env={**os.environ, "ETCDCTL_API": "3"})
+        assert done.returncode == 0, done.stderr
+        import base64
+
+        found = {}
+        for pair in json.loads(done.stdout).get("kvs", []):
+            slot = int(base64.b64decode(pair["key"]).rpartition(b"/")[2])
+            found[slot] = json.loads(base64.b64decode(pair["value"]))
+        return found
+
+    def leaders(self) -> dict[str, int]:
+        """Owner → number of slots it leads."""
+        found: dict[str, int] = {}
+        for record in self.records().values():
+            found[record["leader"]] = found.get(record["leader"], 0) + 1
+        return found
+
+    def wait_balanced(self, seconds: float = 30.0) -> None:
+        """Every slot has a live leader, and all replicas are in sync."""
+        alive = {owner.id for owner in self.owners if owner.running}
+
+        def balanced() -> bool:
+            records = self.records()
+            return len(records) == 256 and all(
+                record["leader"] in alive and set(record["isr"]) == set(record["replicas"])
+                for record in records.values()
+            )
+
+        self.wait(balanced, seconds, lambda: f"not balanced: {self.leaders()}")
+
+    @staticmethod
+    def wait(condition: Callable[[], bool], seconds: float, why: Callable[[], str]) -> None:
+        end = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < end, why()
+            time.sleep(0.05)
