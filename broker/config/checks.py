@@ -22,6 +22,7 @@ def check(settings: Settings) -> None:
     _ports(settings)
     _tls(settings.edge)
     _sizes(settings)
+    _rates(settings.edge)
     _address(settings.engine.address, "engine.address")
     for pattern, table in settings.engine.addresses.items():
         _address(replace(settings.engine.address, **table), f'engine.addresses."{pattern}"')
@@ -73,6 +74,12 @@ def _sizes(settings: Settings) -> None:
         low, high = getattr(table, small), getattr(table, large)
         if low > high:
             raise ConfigError(f"{prefix}.{small} ({low}) is larger than {prefix}.{large} ({high}); lower the first.")
+
+
+def _rates(edge: EdgeSettings) -> None:
+    for name in ("max_producer_rate", "max_consumer_rate"):
+        if getattr(edge, name) == 0:
+            raise ConfigError(f"edge.{name} is 0, so nobody could do anything; -1 means no limit.")
 
 
 def _address(address: AddressSettings, where: str) -> None:

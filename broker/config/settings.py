@@ -143,6 +143,26 @@ class EdgeSettings:
         "", "path", "users and argon2 hashes (see `stampede user add`); empty: DATA/users.toml if it exists"
     )
     drain_timeout_s: float = setting(10.0, "seconds", "at SIGTERM: how long to finish what is in flight", least=0)
+    client_id_in_use: str = setting(
+        "allow",
+        "allow|refuse|takeover",
+        "a second connection with the same client-id: both stay, the new one is refused, or the old one is closed",
+        "Artemis does not check it either: consumers with one client-id share durable subscriptions",
+    )
+    max_producer_rate: int = setting(
+        -1,
+        "messages/s",
+        "sent by one user over all edges; -1: unlimited",
+        "above it sockets are read later; nothing is dropped",
+        least=-1,
+    )
+    max_consumer_rate: int = setting(
+        -1,
+        "messages/s",
+        "delivered to one user over all edges; -1: unlimited",
+        "above it messages stay in the queue",
+        least=-1,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +182,13 @@ class AddressSettings:
     auto_delete_delay_ms: int = setting(0, "milliseconds", "how long they must have been unused")
     default_routing: str = setting(
         "ANYCAST", "ANYCAST|MULTICAST", "for destinations that do not say", "what people expect of a plain name"
+    )
+    partitions: int = setting(
+        1,
+        "slots",
+        "that share the address; above 1 only messages with the same JMSXGroupID keep their order; may only grow",
+        "one slot has one owner; a hot address can have several. Of fewer ones, the last would keep their messages",
+        most=64,
     )
 
 

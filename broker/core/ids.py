@@ -33,3 +33,17 @@ SLOTS: Final = 256
 def slot_of(address: str) -> SlotId:
     """The slot that owns `address`. CRC-32 (IEEE): stable across versions, platforms and languages."""
     return SlotId(crc32(address.encode()) % SLOTS)
+
+
+def slots_of(address: str, partitions: int) -> tuple[SlotId, ...]:
+    """The slots that share a split address, all different; partition 0 is slot_of(address).
+
+    Partition k: CRC-32 of `<address> NUL <k>`, or the next slot that none before it has. So the slots of n partitions
+    are the first n of those of any larger number: adding partitions moves none. At most SLOTS."""
+    slots = [slot_of(address)]
+    for k in range(1, min(partitions, SLOTS)):
+        slot = slot_of(f"{address}\0{k}")
+        while slot in slots:
+            slot = SlotId((slot + 1) % SLOTS)
+        slots.append(slot)
+    return tuple(slots)

@@ -36,10 +36,23 @@ def acks(session: Session, event: Acks) -> None:
             numbers = [int(id[skip:]) for id in ids[start:end]]
         except ValueError:
             raise _unknown(ids[start]) from None
-        # Asked last: a number that no command carries would never be answered.
-        seq = session.answers.ask(event.receipts) if event.receipts and end == total else 0
-        session.batch.append(Settle(sub.slot, session.id, seq, sub.consumer, numbers))
+        receipts = event.receipts if end == total else None
+        if sub.order is None:
+            # Asked last: a number that no command carries would never be answered.
+            seq = session.answers.ask(receipts) if receipts else 0
+            session.batch.append(Settle(sub.slot, session.id, seq, sub.consumer, numbers))
+        else:
+            _over_parts(session, sub, numbers, receipts)
         start = end
+
+
+def _over_parts(session: Session, sub: Subscription, numbers: list[int], receipts: list[bytes] | None) -> None:
+    """These acknowledgements may cover messages of other parts of the subscription as well."""
+    covered = sub.covered(numbers)
+    for (part, ids), seq in zip(covered, session.ask_parts(receipts, len(covered)), strict=True):
+        session.batch.append(Settle(part.slot, session.id, seq, part.consumer, ids))
+    if sub.order is not None:
+        sub.order.flow()
 
 
 def _check_subscription(session: Session, sub: Subscription, given: list[bytes]) -> None:

@@ -55,9 +55,13 @@ class Answers:
         self._open[self._last] = (receipts, both)
 
     def first_receipt(self, seq: int) -> bytes | None:
-        """The receipt id an ERROR for this request should carry."""
+        """The receipt id an ERROR for this request should carry. A request without one is a part of the next one that
+        has (Session.ask_parts, and the barriers of DISCONNECT)."""
         entry = self._open.get(seq)
-        return entry[0][0] if entry and entry[0] else None
+        while entry is not None and not entry[0] and entry[1] is None:
+            seq += 1
+            entry = self._open.get(seq)
+        return entry[0][0] if entry is not None and entry[0] else None
 
     def instead(self, seq: int, then: Then) -> None:
         """Request `seq` failed: when its turn comes, `then` is called in place of its receipts, and nothing behind

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
+from broker.engine.matching import is_pattern
 
 PREFIXES = (("/queue/", Routing.ANYCAST), ("/topic/", Routing.MULTICAST))
 DURABLE_NAMES = ("durable-subscriber-name", "durable-subscription-name", "activemq.subscriptionName")
@@ -54,6 +55,16 @@ def resolve(destination: str, type_header: str | None, header_name: str) -> Targ
     if len(name) > MAX_DESTINATION:
         raise RefusedError(Code.BAD_DESTINATION, f"longer than {MAX_DESTINATION} characters")
     return Target(address, routing, queue if mark else None)
+
+
+def check_no_wildcard(target: Target) -> None:
+    """Raises RefusedError(BAD_DESTINATION) for a SEND to a name that stands for several addresses."""
+    if is_pattern(target.address):
+        raise RefusedError(
+            Code.BAD_DESTINATION,
+            f"'{target.address[:100]}' is a wildcard; it can be subscribed to, but a message goes to one address: "
+            "name it without * and #",
+        )
 
 
 def durable_name(headers: Mapping[str, str]) -> str | None:

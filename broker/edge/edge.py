@@ -10,12 +10,13 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from broker.config.settings import Settings
+from broker.config.settings import EngineSettings, Settings
 from broker.core.commands import Command
 from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Effect, Refused
 from broker.core.errors import Code
 from broker.core.metrics import Metric
 from broker.core.reasons import Reason
+from broker.engine.matching import Matcher
 from broker.link.port import OwnerPort
 from broker.seams.clock import Clock
 from broker.seams.memory import hand_back
@@ -49,7 +50,7 @@ class Edge:
         self.auth = auth
         self.boot = boot
         self.memo = Memo(settings.wire.memo_entries)
-        self.routes = Routes()
+        self.routes = Routes(partitions(settings.engine))
         self.counters = EdgeCounters()
         self.sessions: dict[int, Session] = {}
         self.consumers: dict[int, Subscription] = {}
@@ -161,7 +162,7 @@ class Edge:
                 if kind is Deliver:
                     sub = consumers.get(effect.consumer)  # type: ignore[union-attr]
                     if sub is not None:
-                        sub.session.deliver(sub, effect)  # type: ignore[arg-type]
+                        sub.sink.deliver(sub, effect)  # type: ignore[arg-type]
                 elif kind is Done:
                     session = sessions.get(effect.session)  # type: ignore[union-attr]
                     if session is not None and not session.closed:
@@ -198,7 +199,8 @@ class Edge:
         if sub is None:
             return
         if isinstance(effect, BrowseEnd):
-            sub.session.write(sub.browse_end())
+            if sub.fan is None or sub.fan.browsed():
+                sub.session.write(sub.browse_end())
         else:
             code = Code.QUEUE_DELETED if effect.reason is Reason.QUEUE_DELETED else Code.INTERNAL
             sub.session.consumer_closed(sub, code, effect.detail)
@@ -247,6 +249,12 @@ MANY = 1000
 HAND_BACK_S = 1.0
 QUIET = (Reason.CLIENT_DISCONNECT, Reason.CLIENT_GONE)
 """Ordinary ends: at DEBUG only."""
+
+
+def partitions(settings: EngineSettings) -> Callable[[str], int]:
+    """How many an address has, by its settings."""
+    match = Matcher(settings)
+    return lambda address: match(address).partitions
 
 
 def _ip(peer: str) -> str:

@@ -14,7 +14,8 @@ from broker.core.message import BLOB, DURABLE, NO_IDS, TEXT, Blob, Run
 from broker.link.port import BodyWriter
 from broker.wire.events import BodyStart, Head, Sends
 
-from .route import Route
+from .grouping import by_slot, group_of
+from .route import Route, Split
 
 if TYPE_CHECKING:
     from .session import Session
@@ -43,6 +44,8 @@ class Publisher:
         if "transaction" in head.headers:
             self._into_transaction(event, route)
             return
+        if route.split is not None and self._grouped(event, route, route.split):
+            return
         last = self._last
         if last is not None and self._last_route is route and session.batch[-1] is last:
             if not receipts and not last.seq:
@@ -52,7 +55,8 @@ class Publisher:
                 _extend(last.run, head, event)
                 session.answers.more(last.seq, receipts)
                 return
-        publish = self._command(event, route)
+        slot = route.slot if route.split is None else route.split.next()
+        publish = self._command(head, event.records, event.nbytes, route, slot)
         if receipts:
             publish.seq = session.answers.ask(receipts)
         session.batch.append(publish)
@@ -64,13 +68,27 @@ class Publisher:
         self._last = None
         self._last_route = None
 
-    def _command(self, event: Sends, route: Route) -> Publish:
-        head = event.head
-        run = Run(NO_IDS, head.lines, event.records, event.nbytes, route.flags | head.flags, route.priority)
+    def _grouped(self, event: Sends, route: Route, split: Split) -> bool:
+        """Frames for a split address of which some belong to a group: one command for each slot. False: none does."""
+        parts = by_slot(event, split)
+        if len(parts) == 1 and parts[0][0] is None:
+            return False
+        session = self._session
+        for (slot, records), seq in zip(parts, session.ask_parts(event.receipts, len(parts)), strict=True):
+            publish = self._command(
+                event.head, records, _size(event.head, records), route, split.next() if slot is None else slot
+            )
+            publish.seq = seq
+            session.batch.append(publish)
+        self._last = None
+        return True
+
+    def _command(self, head: Head, records: list[bytes], nbytes: int, route: Route, slot: int) -> Publish:
+        run = Run(NO_IDS, head.lines, records, nbytes, route.flags | head.flags, route.priority)
         self._expiry(run, route)
         if route.flags & DURABLE:
-            self._session.use(route.slot)
-        return Publish(route.slot, self._session.id, 0, route.address, route.routing, run, route.queue)
+            self._session.use(slot)
+        return Publish(slot, self._session.id, 0, route.address, route.routing, run, route.queue)
 
     def _expiry(self, run: Run, route: Route) -> None:
         if route.ttl:
@@ -81,7 +99,16 @@ class Publisher:
     def _into_transaction(self, event: Sends, route: Route) -> None:
         session = self._session
         name = event.head.headers["transaction"]
-        session.transactions.add(name, self._command(event, route), len(event.records), event.nbytes)
+        parts: list[tuple[int | None, list[bytes]]] = [(None, event.records)]
+        slot = route.slot
+        if route.split is not None:
+            parts = by_slot(event, route.split)
+            # One slot for all of a transaction that belongs to no group: several would have to agree on its COMMIT.
+            slot = route.split.slots[session.id % len(route.split.slots)]
+        for where, records in parts:
+            nbytes = _size(event.head, records) if len(parts) > 1 else event.nbytes
+            part = self._command(event.head, records, nbytes, route, slot if where is None else where)
+            session.transactions.add(name, part, len(records), nbytes)
         if event.receipts:
             session.answer_now(event.receipts)
 
@@ -113,21 +140,22 @@ class Publisher:
         )
         self._expiry(run, route)
         if route.flags & DURABLE:
-            self._session.use(route.slot)
+            self._session.use(large.slot)
         session = self._session
         seq = session.answers.ask([large.receipt]) if large.receipt is not None else 0
-        session.batch.append(Publish(route.slot, session.id, seq, route.address, route.routing, run, route.queue))
+        session.batch.append(Publish(large.slot, session.id, seq, route.address, route.routing, run, route.queue))
 
 
 class LargeSend:
     """One large SEND on its way to a file. The session takes no further frame until it is published."""
 
-    __slots__ = ("_paused", "_session", "_writer", "head", "length", "receipt", "received", "route")
+    __slots__ = ("_paused", "_session", "_writer", "head", "length", "receipt", "received", "route", "slot")
 
     def __init__(self, session: Session, event: BodyStart, route: Route) -> None:
         self._session = session
         self._paused = False
-        self._writer: BodyWriter = session.edge.port.write_body(route.slot, self._drained)
+        self.slot = _large_slot(event.head, route)
+        self._writer: BodyWriter = session.edge.port.write_body(self.slot, self._drained)
         self.head = event.head
         self.length = event.length
         self.receipt = event.receipt
@@ -164,6 +192,18 @@ class LargeSend:
 
     def abort(self) -> None:
         self._writer.abort()
+
+
+def _large_slot(head: Head, route: Route) -> int:
+    """Where a message with this header block goes."""
+    if route.split is None:
+        return route.slot
+    group = group_of(head.lines)
+    return route.split.next() if group is None else route.split.of(group)
+
+
+def _size(head: Head, records: list[bytes]) -> int:
+    return sum(map(len, records)) + len(records) * len(head.lines)
 
 
 def _extend(run: Run, head: Head, event: Sends) -> None:

@@ -6,13 +6,17 @@ message. Raises RefusedError for headers that make no sense; the session turns t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from weakref import WeakSet
+from zlib import crc32
+
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
-from broker.core.ids import slot_of
+from broker.core.ids import slots_of
 from broker.core.message import DEFAULT_PRIORITY, DURABLE
 from broker.wire.events import Head
 
-from .dialect import resolve, whole_number, yes
+from .dialect import check_no_wildcard, resolve, whole_number, yes
 
 MAX_ROUTES = 4096
 """Entries of the table; it is cleared when full. 4096 × about 400 B."""
@@ -24,14 +28,37 @@ READ = ("destination", "destination-type", "persistent", "priority", "expires", 
 """Headers of SEND that decide the route; all of them are in wire.shape.SIGNIFICANT."""
 
 
-class Route:
-    """Address and delivery options of a SEND. `ttl`: milliseconds from arrival, 0 = by `expires` alone."""
+class Split:
+    """The slots of a split address, which take turns run by run; a group of messages always goes to the same one."""
 
-    __slots__ = ("address", "expires", "flags", "priority", "queue", "routing", "slot", "ttl")
+    __slots__ = ("_turn", "slots")
+
+    def __init__(self, slots: tuple[int, ...]) -> None:
+        self.slots = slots
+        self._turn = 0
+
+    def next(self) -> int:
+        """Whose turn it is."""
+        self._turn = turn = (self._turn + 1) % len(self.slots)
+        return self.slots[turn]
+
+    def of(self, group: bytes) -> int:
+        """The slot of the messages with this JMSXGroupID."""
+        return self.slots[crc32(group) % len(self.slots)]
+
+
+class Route:
+    """Address and delivery options of a SEND. `ttl`: milliseconds from arrival, 0 = by `expires` alone.
+
+    split   of an address with several partitions, else None; `slot` is the first of them."""
+
+    __slots__ = (
+        "__weakref__", "address", "expires", "flags", "priority", "queue", "routing", "slot", "split", "ttl",
+    )  # fmt: skip
 
     def __init__(
         self,
-        slot: int,
+        slots: tuple[int, ...],
         address: str,
         routing: Routing,
         queue: str | None,
@@ -40,7 +67,6 @@ class Route:
         expires: int,
         ttl: int,
     ) -> None:
-        self.slot = slot
         self.address = address
         self.routing = routing
         self.queue = queue
@@ -48,15 +74,26 @@ class Route:
         self.priority = priority
         self.expires = expires
         self.ttl = ttl
+        self.place(slots)
+
+    def place(self, slots: tuple[int, ...]) -> None:
+        """Where the messages go from now on."""
+        self.slot = slots[0]
+        self.split = Split(slots) if len(slots) > 1 else None
 
 
 class Routes:
-    """Equal routes are one object, so that neighbours of one read can be told apart by identity."""
+    """Equal routes are one object, so that neighbours of one read can be told apart by identity.
 
-    __slots__ = ("_table",)
+    partitions   how many an address has."""
 
-    def __init__(self) -> None:
+    __slots__ = ("_all", "_partitions", "_table")
+
+    def __init__(self, partitions: Callable[[str], int]) -> None:
+        self._partitions = partitions
         self._table: dict[tuple[object, ...], Route] = {}
+        self._all: WeakSet[Route] = WeakSet()
+        """Also those that only header blocks still refer to."""
 
     def of(self, head: Head) -> Route:
         """The route of a header block; also parked in head.route."""
@@ -72,15 +109,27 @@ class Routes:
         head.route = route
         return route
 
-    @staticmethod
-    def _make(headers: dict[str, str]) -> Route:
+    def slots(self, address: str) -> tuple[int, ...]:
+        """All slots that have a part of the address."""
+        return slots_of(address, self._partitions(address))
+
+    def replace(self, partitions: Callable[[str], int]) -> None:
+        """Addresses may be split otherwise now: every route in use follows."""
+        self._partitions = partitions
+        for route in list(self._all):
+            slots = self.slots(route.address)
+            if slots != (route.split.slots if route.split else (route.slot,)):
+                route.place(slots)
+
+    def _make(self, headers: dict[str, str]) -> Route:
         destination = headers.get("destination")
         if destination is None:
             raise RefusedError(Code.MISSING_HEADER, "SEND needs a destination header")
         target = resolve(destination, headers.get("destination-type"), "destination-type")
+        check_no_wildcard(target)
         priority = whole_number(headers, "priority", 0, 9)
-        return Route(
-            slot_of(target.address),
+        route = Route(
+            self.slots(target.address),
             target.address,
             target.routing,
             target.queue,
@@ -89,3 +138,5 @@ class Routes:
             whole_number(headers, "expires", 0, FAR_FUTURE) or 0,
             whole_number(headers, "ttl", 1, FAR_FUTURE) or 0,
         )
+        self._all.add(route)
+        return route

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import Task
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -226,6 +227,14 @@ class Session:
         """Number of a request whose receipt is wanted; 0 when none is."""
         return 0 if receipt is None else self.answers.ask([receipt])
 
+    def ask_parts(self, receipts: list[bytes] | None, parts: int) -> Sequence[int]:
+        """Numbers for the parts of one request to several slots: the last one has the receipts, and is answered after
+        the others. Zeros when nobody waits."""
+        if not receipts:
+            return (0,) * parts
+        ask = self.answers.ask
+        return [*(ask([]) for _ in range(parts - 1)), ask(receipts)]
+
     def answer_now(self, ids: list[bytes]) -> None:
         """Receipts of something already done; they still wait for their turn."""
         if self.answers.quiet:
@@ -369,7 +378,7 @@ class Session:
             self._give_room()
 
     def _give_room(self) -> None:
-        for sub in self.subscriptions.values():
+        for sub in self.handles.values():
             if sub.owed > sub.quarter:
                 self.edge.grant(sub)
         self.edge.submit_grants()
@@ -377,6 +386,7 @@ class Session:
     # ── subscriptions ──────────────────────────────────────────────────────────────────────────────
 
     def add_subscription(self, key: str, sub: Subscription) -> None:
+        """A subscription, or one more part of it: the last one stands for all in `subscriptions`."""
         if self.subscriptions is NO_SUBSCRIPTIONS:
             self.subscriptions = {}
             self.handles = {}
@@ -386,10 +396,15 @@ class Session:
         if sub.ack is not AckMode.AUTO:
             self.use(sub.slot)
 
-    def remove_subscription(self, key: str, sub: Subscription) -> None:
+    def remove_subscription(self, key: str, sub: Subscription) -> list[Subscription]:
+        """Returns its parts."""
         del self.subscriptions[key]
-        del self.handles[sub.handle]
-        del self.edge.consumers[sub.consumer]
+        parts = [sub] if sub.fan is None else sub.fan.parts
+        for part in parts:
+            del self.handles[part.handle]
+            del self.edge.consumers[part.consumer]
+            part.fan = None  # no rings of objects
+        return parts
 
     def consumer_closed(self, sub: Subscription, code: Code, detail: str) -> None:
         """The owner ended this subscription; the client must hear of it, and STOMP only has ERROR for that."""
@@ -480,15 +495,17 @@ class Session:
         self.watch.stop()
         if self.login_task is not None:
             self.login_task.cancel()
-        slots = {sub.slot for sub in self.subscriptions.values()}
+        slots = {sub.slot for sub in self.handles.values()}
         self._transactions = None
         if self.publisher is not None and self.publisher.large is not None:
             self.publisher.large.abort()
         if self._line is not None:
             self._line.close()
             self._line = None
-        for sub in self.subscriptions.values():
+        for sub in self.handles.values():
             self.edge.consumers.pop(sub.consumer, None)
+            sub.fan = sub.order = None  # they know their parts: no rings of objects
+            sub.sink = self
         self.subscriptions = NO_SUBSCRIPTIONS
         self.handles = NO_HANDLES
         if slots:

@@ -10,6 +10,7 @@ Rule: bytes of a run are never decoded on the plain path; only runs with escapes
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.core.address import AckMode
@@ -18,12 +19,19 @@ from broker.core.message import BLOB, ESCAPED, REDELIVERED, Run
 from broker.wire.versions import Version
 from broker.wire.writer import rewrite_lines
 
+from .fan import Fan, Order, Sink
+
 if TYPE_CHECKING:
     from .session import Session
 
 
 class Subscription:
-    """A consumer of one slot. `owed`: bytes delivered whose room has not been granted back yet."""
+    """A consumer of one slot.
+
+    owed    bytes delivered whose room has not been granted back yet.
+    fan     the other parts of the same subscription; None: there are none.
+    order   what keeps count over all parts; None: each part can be looked at alone (see fan.py).
+    sink    who takes what is delivered: the session, or `order`."""
 
     __slots__ = (
         "_acks",
@@ -35,11 +43,14 @@ class Subscription:
         "address",
         "consumer",
         "destination",
+        "fan",
         "handle",
         "id",
+        "order",
         "owed",
         "quarter",
         "session",
+        "sink",
         "slot",
     )  # fmt: skip
 
@@ -57,6 +68,9 @@ class Subscription:
         destination: bytes,
     ) -> None:
         self.session = session
+        self.sink: Sink = session
+        self.fan: Fan | None = None
+        self.order: Order | None = None
         self.consumer = consumer
         self.slot = slot
         self.address = address
@@ -105,6 +119,10 @@ class Subscription:
     def browse_end(self) -> bytes:
         """The frame that tells a browser that it has seen everything (ActiveMQ's end marker)."""
         return b"%b0\nbrowser:end\ndestination:%b\n\n\0" % (self._plain, self.destination)
+
+    def covered(self, numbers: Sequence[int]) -> list[tuple[Subscription, Sequence[int]]]:
+        """What an acknowledgement of these messages settles: ids by part. Raises RefusedError(NO_SUCH_DELIVERY)."""
+        return [(self, numbers)] if self.order is None else self.order.settle(self, numbers)
 
     def owe(self, effect: Deliver) -> bool:
         """Books a delivery; True when it is time to grant the room back."""

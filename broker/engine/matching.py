@@ -23,9 +23,9 @@ class Matcher:
     def __init__(self, settings: EngineSettings) -> None:
         tables = settings.addresses
         self._default = settings.address
-        self._exact = {name: table for name, table in tables.items() if not _is_pattern(name)}
+        self._exact = {name: table for name, table in tables.items() if not is_pattern(name)}
         # From general to specific, so that later tables overwrite earlier ones.
-        names = sorted((name for name in tables if _is_pattern(name)), key=_specificity)
+        names = sorted((name for name in tables if is_pattern(name)), key=_specificity)
         self._patterns: list[tuple[list[str], Any]] = [(name.split("."), tables[name]) for name in names]
         self._memo: dict[str, AddressSettings] = {}
 
@@ -43,18 +43,22 @@ class Matcher:
         words = address.split(".")
         merged: dict[str, Any] = {}
         for pattern, table in self._patterns:
-            if _matches(pattern, words):
+            if matches(pattern, words):
                 merged.update(table)
         merged.update(self._exact.get(address, {}))
         return replace(self._default, **merged)
 
 
-def _is_pattern(name: str) -> bool:
+def is_pattern(name: str) -> bool:
+    """Does the name stand for several addresses: a word of it is `*` or `#`."""
+    if "*" not in name and "#" not in name:
+        return False
     words = name.split(".")
     return "*" in words or "#" in words
 
 
-def _matches(pattern: list[str], words: list[str]) -> bool:
+def matches(pattern: list[str], words: list[str]) -> bool:
+    """Does the pattern stand for the address; both split into words."""
     if pattern[-1] == "#":
         pattern = pattern[:-1]
         if len(words) < len(pattern):

@@ -20,13 +20,13 @@ def test_the_wire_never_hides_a_header_that_decides_the_route():
 
 
 def test_what_the_headers_say():
-    route = Routes().of(head(destination="/topic/a", persistent="true", priority="9", ttl="1000"))
+    route = Routes(lambda address: 1).of(head(destination="/topic/a", persistent="true", priority="9", ttl="1000"))
     assert (route.address, route.routing, route.queue) == ("a", Routing.MULTICAST, None)
     assert (route.flags, route.priority, route.ttl, route.expires) == (DURABLE, 9, 1000, 0)
 
 
 def test_equal_headers_give_the_same_route_and_others_do_not():
-    routes = Routes()
+    routes = Routes(lambda address: 1)
     first = routes.of(head(destination="a"))
     assert routes.of(head(destination="a")) is first
     assert routes.of(head(destination="a", priority="5")) is not first
@@ -38,4 +38,4 @@ def test_equal_headers_give_the_same_route_and_others_do_not():
 def test_a_value_that_makes_no_sense_is_refused_by_name(bad):
     (name,) = bad
     with pytest.raises(RefusedError, match=f"{name}:{bad[name]}"):
-        Routes().of(head(destination="a", **bad))
+        Routes(lambda address: 1).of(head(destination="a", **bad))

@@ -1,0 +1,138 @@
+"""A subscription with several parts: one consumer in each slot that has a share of what was subscribed to.
+
+To its client it is one subscription. Every part has a handle of its own, so an acknowledgement finds its part by the
+message-id alone; only two things need to know of the others, and only for them is there an Order:
+  - ACK in `client` mode covers everything this subscription delivered before, whichever part delivered it;
+  - a window of fewer messages than there are parts cannot be divided, so what comes beyond it waits here.
+
+Rule: nothing here is used for a subscription with one part. Must not know slots, queues or frames.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from broker.core.address import AckMode
+from broker.core.commands import UNLIMITED
+from broker.core.effects import Deliver
+from broker.core.errors import Code, RefusedError
+
+if TYPE_CHECKING:
+    from .session import Session
+    from .subscription import Subscription
+
+
+class Sink(Protocol):
+    """Who takes a subscription's deliveries: its session, or its Order on the way there."""
+
+    def deliver(self, sub: Subscription, effect: Deliver) -> None: ...
+
+
+class Fan:
+    """The parts of one SUBSCRIBE."""
+
+    __slots__ = ("_browsing", "parts")
+
+    def __init__(self) -> None:
+        self.parts: list[Subscription] = []
+        self._browsing = 0
+
+    def join(self, part: Subscription) -> None:
+        part.fan = self
+        self.parts.append(part)
+        self._browsing += 1
+
+    def browsed(self) -> bool:
+        """A part has shown everything it has. True: it was the last one."""
+        self._browsing -= 1
+        return not self._browsing
+
+
+class Order:
+    """What the client has of a subscription with several parts and has not acknowledged, in the order it got it.
+
+    `free`: messages it may still get. More than that wait (their parts' own windows are one message each, so at most
+    one per part). What waits when the subscription ends goes back to its queue as redelivered."""
+
+    __slots__ = ("_cumulative", "_session", "_shown", "_waiting", "free")
+
+    def __init__(self, session: Session, limit: int, cumulative: bool) -> None:
+        self._session = session
+        self._cumulative = cumulative
+        self._shown: deque[tuple[Subscription, Sequence[int]]] = deque()
+        """Only kept when an ACK may cover it."""
+        self._waiting: deque[tuple[Subscription, Deliver]] = deque()
+        self.free = limit
+
+    def deliver(self, sub: Subscription, effect: Deliver) -> None:
+        if self.free < len(effect.run):
+            self._waiting.append((sub, effect))
+        else:
+            self._show(sub, effect)
+
+    def _show(self, sub: Subscription, effect: Deliver) -> None:
+        run = effect.run
+        self.free -= len(run)
+        if self._cumulative:
+            self._shown.append((sub, run.ids))
+        self._session.deliver(sub, effect)
+
+    def settle(self, sub: Subscription, numbers: Sequence[int]) -> list[tuple[Subscription, Sequence[int]]]:
+        """What an acknowledgement of these messages of `sub` means: per part, the ids to settle there.
+
+        Raises RefusedError(NO_SUCH_DELIVERY). Call flow() when the frame is dealt with."""
+        if not self._cumulative:
+            self.free += len(numbers)
+            return [(sub, numbers)]
+        last: dict[Subscription, int] = {}
+        for number in numbers:
+            last.update(self._cover(sub, number))
+        return [(part, [number]) for part, number in last.items()]
+
+    def _cover(self, sub: Subscription, number: int) -> dict[Subscription, int]:
+        """Takes out everything up to this message; the last one of each part."""
+        shown = self._shown
+        if not any(part is sub and number in ids for part, ids in shown):
+            raise RefusedError(
+                Code.NO_SUCH_DELIVERY, f"message {number} is not held unacknowledged by this subscription"
+            )
+        last: dict[Subscription, int] = {}
+        while True:
+            part, ids = shown.popleft()
+            if part is sub and number in ids:
+                break
+            last[part] = ids[-1]
+            self.free += len(ids)
+        at = ids.index(number) + 1
+        if at < len(ids):
+            shown.appendleft((part, ids[at:]))
+        last[part] = number
+        self.free += at
+        return last
+
+    def flow(self) -> None:
+        """Shows what waits, as far as it may be shown now."""
+        waiting = self._waiting
+        if not waiting:
+            return
+        while waiting and self.free >= len(waiting[0][1].run):
+            self._show(*waiting.popleft())
+        # Nothing else might come from the owners that would give their room back.
+        self._session.edge.submit_grants()
+
+
+def order_for(session: Session, ack: AckMode, window: int, parts: int) -> Order | None:
+    """The Order a subscription of so many parts needs, if any. `window`: messages it may hold unacknowledged."""
+    if ack is AckMode.AUTO:
+        return None
+    scarce = window < parts
+    if not scarce and ack is not AckMode.CLIENT:
+        return None
+    return Order(session, window if scarce else UNLIMITED, ack is AckMode.CLIENT)
+
+
+def share(total: int, parts: int) -> int:
+    """A part's share of a window or a room; never nothing."""
+    return total if total >= UNLIMITED else max(total // parts, 1)

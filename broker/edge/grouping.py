@@ -1,0 +1,39 @@
+"""Messages for a split address: which of them belong together, and where they go.
+
+Order is kept within a slot only. Messages with the same JMSXGroupID therefore all go to the same one; the others take
+turns run by run, so that a batch stays a batch.
+
+Rule: looks into header lines only for split addresses, and into those of single messages only when they differ.
+"""
+
+from __future__ import annotations
+
+from broker.wire.events import Sends
+
+from .route import Split
+
+_NAME = b"JMSXGroupID:"
+
+
+def group_of(lines: bytes) -> bytes | None:
+    """The raw value of JMSXGroupID in header lines (they may end with the empty line and the body), or None."""
+    if lines.startswith(_NAME):
+        start = len(_NAME)
+    else:
+        start = lines.find(b"\n" + _NAME)
+        if start < 0 or -1 < lines.find(b"\n\n") < start:
+            return None
+        start += 1 + len(_NAME)
+    return lines[start : lines.index(b"\n", start)]
+
+
+def by_slot(event: Sends, split: Split) -> list[tuple[int | None, list[bytes]]]:
+    """The frames' records by slot, in order within each; slot None: it does not matter which."""
+    if event.head.lines:
+        group = group_of(event.head.lines)
+        return [(None if group is None else split.of(group), event.records)]
+    parts: dict[int | None, list[bytes]] = {}
+    for record in event.records:
+        group = None if record.startswith(b"\n") else group_of(record)
+        parts.setdefault(None if group is None else split.of(group), []).append(record)
+    return list(parts.items())

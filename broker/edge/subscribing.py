@@ -1,0 +1,179 @@
+"""SUBSCRIBE and UNSUBSCRIBE: one consumer in every slot that has a part of the destination.
+
+Most destinations have one slot. A split address has one part per partition, a wildcard one in every slot of the
+broker. The client's window and the room of its socket are divided among the parts, so that together they are what it
+asked for: messages exactly (fan.Order sees to windows smaller than the number of parts), bytes up to one message per
+part more.
+
+Rule: a request to several slots is several requests to the owners, of which the last carries the receipt: answers
+leave in order, so it comes when all have answered. Whatever part is refused, the connection's ERROR ends them all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.config.settings import EdgeSettings
+from broker.core.address import AckMode, Routing
+from broker.core.commands import UNLIMITED, Subscribe, Unsubscribe
+from broker.core.errors import Code, RefusedError
+from broker.wire.events import Frame
+
+from .dialect import durable_name, resolve, whole_number, yes
+from .fan import Fan, order_for, share
+from .subscription import Subscription
+
+if TYPE_CHECKING:
+    from .session import Session
+
+ACK_MODES = {"auto": AckMode.AUTO, "client": AckMode.CLIENT, "client-individual": AckMode.INDIVIDUAL}
+MAX_WINDOW = 1 << 53
+
+
+class Wish:
+    """What a SUBSCRIBE asks for, checked."""
+
+    __slots__ = (
+        "ack", "address", "browse", "durable", "key", "messages", "nbytes", "priority", "queue", "room", "routing",
+        "slots",
+    )  # fmt: skip
+
+    def __init__(self, session: Session, frame: Frame) -> None:
+        """Raises RefusedError."""
+        headers = frame.headers
+        settings = session.edge.settings.edge
+        self.key = key = headers.get("id", headers["destination"])
+        if key in session.subscriptions:
+            raise RefusedError(
+                Code.DUPLICATE_SUBSCRIPTION, f"id:{key[:100]} is in use; UNSUBSCRIBE first or choose another id"
+            )
+        if len(session.subscriptions) >= settings.max_subscriptions:
+            raise RefusedError(
+                Code.SUBSCRIPTION_LIMIT, f"{settings.max_subscriptions} subscriptions are open (max_subscriptions)"
+            )
+        target = resolve(headers["destination"], headers.get("subscription-type"), "subscription-type")
+        self.ack = ACK_MODES[headers.get("ack", "auto")]
+        self.address = target.address
+        self.queue, self.routing = target.queue, target.routing
+        durable = durable_name(headers)
+        self.durable = durable is not None and target.queue is None and target.routing is not Routing.ANYCAST
+        if durable is not None and self.durable:
+            self.queue, self.routing = owned_name(session, durable, "own"), Routing.MULTICAST
+        self.slots = session.edge.routes.slots(target.address)
+        self.room = _room(settings, len(session.subscriptions) + 1)
+        self.messages, self.nbytes = _window(session, headers, self.ack)
+        self.browse = yes(headers, "browser")
+        self.priority = whole_number(headers, "consumer-priority", -(1 << 31), (1 << 31) - 1) or 0
+
+
+def subscribe(session: Session, frame: Frame) -> None:
+    """SUBSCRIBE: a consumer in each slot of the destination."""
+    wish = Wish(session, frame)
+    _attach(session, frame, wish)
+
+
+def _attach(session: Session, frame: Frame, wish: Wish) -> None:
+    if len(wish.slots) == 1:
+        sub = _part(session, frame, wish, wish.slots[0], wish.room)
+        session.add_subscription(wish.key, sub)
+        _ask(session, frame, wish, sub, session.ask(frame.receipt), wish.messages, wish.nbytes, wish.room)
+        return
+    parts = len(wish.slots)
+    room, messages, nbytes = share(wish.room, parts), share(wish.messages, parts), share(wish.nbytes, parts)
+    fan, order = Fan(), order_for(session, wish.ack, wish.messages, parts)
+    seqs = session.ask_parts(None if frame.receipt is None else [frame.receipt], parts)
+    for slot, seq in zip(wish.slots, seqs, strict=True):
+        sub = _part(session, frame, wish, slot, room)
+        fan.join(sub)
+        if order is not None:
+            sub.order = sub.sink = order
+        session.add_subscription(wish.key, sub)
+        _ask(session, frame, wish, sub, seq, messages, nbytes, room)
+
+
+def _part(session: Session, frame: Frame, wish: Wish, slot: int, room: int) -> Subscription:
+    headers = frame.headers
+    consumer = session.edge.next_consumer()
+    return Subscription(
+        session, consumer, slot, wish.address, headers.get("id"), session.raw(headers.get("id", "")), wish.ack,
+        session.edge.handle(consumer), room, session.raw(headers["destination"]),
+    )  # fmt: skip
+
+
+def _ask(
+    session: Session, frame: Frame, wish: Wish, sub: Subscription, seq: int, messages: int, nbytes: int, room: int
+) -> None:
+    session.batch.append(
+        Subscribe(
+            sub.slot, session.id, seq, sub.consumer, wish.address, wish.routing, wish.ack,
+            queue=wish.queue, durable=wish.durable, selector=frame.headers.get("selector"),
+            credit_messages=messages, credit_bytes=nbytes, room=room,
+            overhead=sub.overhead, browse=wish.browse, priority=wish.priority,
+        )
+    )  # fmt: skip
+
+
+def _room(settings: EdgeSettings, number: int) -> int:
+    """Bytes under way to a connection's subscription `number`. The later ones get less: the sum of all up to 10,000
+    stays below max_outbox_bytes, so that only who does not read is a slow consumer."""
+    return max(min(settings.consumer_room_bytes, settings.max_outbox_bytes // (16 * number)), 1)
+
+
+def _window(session: Session, headers: dict[str, str], ack: AckMode) -> tuple[int, int]:
+    """(messages, bytes) the consumer may hold unacknowledged. 0 bytes means one message at a time."""
+    settings = session.edge.settings.edge
+    messages = whole_number(headers, "prefetch-count", 0, MAX_WINDOW) or 0
+    nbytes = whole_number(headers, "consumer-window-size", -1, MAX_WINDOW)
+    if nbytes is None:
+        nbytes = whole_number(headers, "activemq.prefetchSize", -1, MAX_WINDOW)
+    if ack is AckMode.AUTO:
+        return UNLIMITED, UNLIMITED
+    if not messages:
+        default = settings.consumer_window_messages
+        messages = UNLIMITED if nbytes is not None or default < 0 else default
+    if nbytes is None:
+        nbytes = settings.consumer_window_bytes
+    if nbytes == 0:
+        return 1, UNLIMITED
+    return messages, UNLIMITED if nbytes < 0 else nbytes
+
+
+def owned_name(session: Session, durable: str, verb: str) -> str:
+    """Name of the queue of this client's durable subscription. Raises RefusedError(CLIENT_ID_REQUIRED)."""
+    if not session.client_id:
+        raise RefusedError(
+            Code.CLIENT_ID_REQUIRED, f"set client-id on CONNECT to {verb} the subscription '{durable[:100]}'"
+        )
+    return f"{session.client_id}.{durable}"
+
+
+def unsubscribe(session: Session, frame: Frame) -> None:
+    """UNSUBSCRIBE by id, or (1.0) by destination; with a durable name it deletes the subscription's queue."""
+    headers = frame.headers
+    durable = durable_name(headers)
+    key = headers.get("id", headers.get("destination", ""))
+    sub = session.subscriptions.get(key)
+    if sub is None and durable is None:
+        raise RefusedError(Code.NO_SUCH_SUBSCRIPTION, f"'{key[:100]}' is not subscribed on this connection")
+    queue = None if durable is None else owned_name(session, durable, "delete")
+    if sub is not None:
+        address = sub.address
+        ends = [(part.slot, part.consumer) for part in session.remove_subscription(key, sub)]
+    else:
+        address = _named(headers, key)
+        ends = [(slot, 0) for slot in session.edge.routes.slots(address)]
+    receipts = None if frame.receipt is None else [frame.receipt]
+    for (slot, consumer), seq in zip(ends, session.ask_parts(receipts, len(ends)), strict=True):
+        session.batch.append(Unsubscribe(slot, session.id, seq, consumer, address, queue))
+
+
+def _named(headers: dict[str, str], key: str) -> str:
+    """The address of a durable subscription that nobody consumes here."""
+    destination = headers.get("destination")
+    if destination is None:
+        raise RefusedError(
+            Code.NO_SUCH_SUBSCRIPTION,
+            f"'{key[:100]}' is not subscribed on this connection; "
+            "name its destination to delete a durable subscription that nobody consumes",
+        )
+    return resolve(destination, None, "subscription-type").address
