@@ -1,0 +1,352 @@
+"""Streams over gRPC as link and replication rely on them: order, ends told once, refusals told fast."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import asynccontextmanager
+
+import pytest
+
+from broker.config.settings import ClusterSettings
+from broker.core.errors import BrokerError, ConfigError
+from broker.rpc.dialer import GrpcDialer, PeerError
+from broker.rpc.server import GrpcServer
+from tests.harness.broker import ROOT, free_ports
+from tests.harness.shells import both_loops, run, until
+
+
+class End:
+    """Remembers what it heard. `closed` is the list of reasons: it must end with exactly one."""
+
+    def __init__(self) -> None:
+        self.messages: list[bytes] = []
+        self.closed: list[str] = []
+        self.changed = asyncio.Event()
+        self.stream = None
+
+    def on_message(self, message: bytes) -> None:
+        assert not self.closed, "a message after the end"
+        self.messages.append(message)
+        self.changed.set()
+        if message == b"raise":
+            raise RuntimeError("a bug of the handler")
+
+    def on_closed(self, why: str) -> None:
+        self.closed.append(why)
+        self.changed.set()
+
+    async def until(self, condition, timeout: float = 5.0) -> None:
+        async with asyncio.timeout(timeout):
+            while not condition(self):
+                self.changed.clear()
+                await self.changed.wait()
+
+    async def end(self, timeout: float = 5.0) -> str:
+        await self.until(lambda end: end.closed, timeout)
+        await asyncio.sleep(0.02)
+        assert len(self.closed) == 1
+        return self.closed[0]
+
+
+class Doors:
+    """An acceptor that keeps the ends it made."""
+
+    def __init__(self) -> None:
+        self.ends: list[End] = []
+        self.services: list[str] = []
+
+    def accept(self, service, stream):
+        end = End()
+        end.stream = stream
+        self.ends.append(end)
+        self.services.append(service)
+        return end
+
+
+async def control(method: str, request: bytes) -> bytes:
+    if method == "Refuse":
+        raise BrokerError("slot 7 is not here")
+    if method == "Sleep":
+        await asyncio.sleep(10)
+    return method.encode() + b":" + request
+
+
+@asynccontextmanager
+async def pair(**more):
+    """(dialer, acceptor, address) of a server in this process."""
+    doors = Doors()
+    server = GrpcServer(ClusterSettings(port=0, **more), doors, control)
+    port = await server.start()
+    dialer = GrpcDialer(ClusterSettings(**more), asyncio.get_running_loop(), dial_timeout_s=0.4)
+    try:
+        yield dialer, doors, f"127.0.0.1:{port}"
+    finally:
+        await dialer.close()
+        await server.stop()
+
+
+async def joined(dialer: GrpcDialer, doors: Doors, address: str, service: str = "edge"):
+    """(client end, server end) of a stream that stands."""
+    end, count = End(), len(doors.ends)
+    end.stream = dialer.dial(address, service, end)
+    end.stream.send(b"hello")
+    async with asyncio.timeout(5):
+        await until(lambda: len(doors.ends) > count and doors.ends[-1].messages)
+    other = doors.ends[-1]
+    assert other.messages.pop() == b"hello"
+    return end, other
+
+
+@both_loops
+def test_messages_arrive_whole_and_in_order_both_ways(kind):
+    run(kind, whole_and_in_order())
+
+
+async def whole_and_in_order():
+    odd = [b"", b"\0", b"\0\0", b"\0\x01not a farewell", b"x" * 9_000_000, bytes(range(256))]
+    async with pair() as (dialer, doors, address):
+        client, server = await joined(dialer, doors, address, "replica")
+        assert doors.services == ["replica"]
+        many = odd + [b"%d" % n for n in range(2000)]
+        for message in many:
+            client.stream.send(message)
+            server.stream.send(message)
+        assert client.stream.pending == sum(map(len, many))
+        await client.until(lambda end: len(end.messages) == len(many))
+        await server.until(lambda end: len(end.messages) == len(many))
+        assert client.messages == many
+        assert server.messages == many
+        assert client.stream.pending == server.stream.pending == 0
+        assert client.stream.peer == address
+        assert server.stream.peer.startswith("127.0.0.1:")
+
+
+@pytest.mark.parametrize("closer", ["client", "server"])
+async def test_close_sends_what_is_queued_and_says_why(closer):
+    async with pair() as (dialer, doors, address):
+        ends = await joined(dialer, doors, address)
+        mine, other = ends if closer == "client" else ends[::-1]
+        for n in range(100):
+            mine.stream.send(b"%d" % n)
+        mine.stream.close("drained: épuisé")
+        mine.stream.send(b"too late")
+        mine.stream.close("a second reason")
+        assert not mine.closed, "on_closed from within close()"
+        assert await other.end() == "drained: épuisé"
+        assert await mine.end() == "drained: épuisé"
+        assert other.messages == [b"%d" % n for n in range(100)]
+
+
+@pytest.mark.parametrize("closer", ["client", "server"])
+async def test_abort_ends_both_sides_at_once(closer):
+    async with pair() as (dialer, doors, address):
+        ends = await joined(dialer, doors, address)
+        mine, other = ends if closer == "client" else ends[::-1]
+        begun = time.monotonic()
+        mine.stream.abort("frozen")
+        assert not mine.closed, "on_closed from within abort()"
+        assert await mine.end() == "frozen"
+        assert await other.end() != ""
+        assert time.monotonic() - begun < 0.5
+
+
+async def test_close_is_bounded_when_the_other_side_does_not_read():
+    """A stopped process: its kernel takes a little, then nothing."""
+    with stranger() as (process, port):
+        loop = asyncio.get_running_loop()
+        dialer = GrpcDialer(ClusterSettings(), loop)
+        end = End()
+        stream = dialer.dial(f"127.0.0.1:{port}", "edge", end)
+        stream.send(b"hello")
+        await end.until(lambda e: e.messages)
+        os.kill(process.pid, signal.SIGSTOP)
+        for _ in range(40):
+            stream.send(bytes(1 << 20))
+        stream.close("tired")
+        begun = time.monotonic()
+        assert await end.end() == "tired"
+        assert time.monotonic() - begun < 1.5
+        await dialer.close()
+
+
+async def test_nobody_listens_is_told_as_refused_and_fast():
+    (port,) = free_ports(1)
+    dialer = GrpcDialer(ClusterSettings(), asyncio.get_running_loop())
+    await refused_after(dialer, port)  # the first dial of a process also starts gRPC
+    assert min([await refused_after(dialer, port) for _ in range(5)]) < 0.01
+
+
+async def refused_after(dialer: GrpcDialer, port: int) -> float:
+    end, begun = End(), time.monotonic()
+    stream = dialer.dial(f"127.0.0.1:{port}", "edge", end)
+    stream.send(b"ignored")
+    await end.until(lambda e: e.closed)
+    took = time.monotonic() - begun
+    assert await end.end() == f"refused: nobody listens at 127.0.0.1:{port}"
+    assert stream.pending == 0
+    return took
+
+
+async def test_a_listener_that_never_answers_is_unreachable_in_time():
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        dialer = GrpcDialer(ClusterSettings(), asyncio.get_running_loop(), dial_timeout_s=0.2)
+        end, begun = End(), time.monotonic()
+        dialer.dial(f"127.0.0.1:{silent.getsockname()[1]}", "edge", end)
+        assert (await end.end()).startswith("unreachable: ")
+        assert 0.15 < time.monotonic() - begun < 1.0
+
+
+async def test_a_listener_that_comes_back_is_reached_at_the_next_dial():
+    """A fresh channel each: no back-off of an earlier failure."""
+    (port,) = free_ports(1)
+    dialer = GrpcDialer(ClusterSettings(), asyncio.get_running_loop())
+    for _ in range(3):
+        await refused_after(dialer, port)
+    doors = Doors()
+    server = GrpcServer(ClusterSettings(port=port), doors)
+    await server.start()
+    begun = time.monotonic()
+    await joined(dialer, doors, f"127.0.0.1:{port}")
+    assert time.monotonic() - begun < 0.3
+    await dialer.close()
+    await server.stop()
+
+
+async def test_a_killed_peer_is_noticed_at_once():
+    with stranger() as (process, port):
+        dialer = GrpcDialer(ClusterSettings(), asyncio.get_running_loop())
+        end = End()
+        dialer.dial(f"127.0.0.1:{port}", "edge", end).send(b"hello")
+        await end.until(lambda e: e.messages)
+        begun = time.monotonic()
+        process.kill()
+        why = await end.end()
+        assert time.monotonic() - begun < 0.3
+        assert why.startswith(("lost", "ended"))
+        await dialer.close()
+
+
+async def test_a_frozen_peer_is_noticed_by_the_pings():
+    with stranger() as (process, port):
+        dialer = GrpcDialer(ClusterSettings(), asyncio.get_running_loop())
+        end = End()
+        dialer.dial(f"127.0.0.1:{port}", "edge", end).send(b"hello")
+        await end.until(lambda e: e.messages)
+        begun = time.monotonic()
+        os.kill(process.pid, signal.SIGSTOP)
+        await end.end()
+        assert time.monotonic() - begun < 2.5
+        await dialer.close()
+
+
+async def test_a_quiet_stream_stays():
+    """gRPC's own defaults end it after the third ping."""
+    async with pair() as (dialer, doors, address):
+        client, server = await joined(dialer, doors, address)
+        await asyncio.sleep(4)
+        client.stream.send(b"still here")
+        await server.until(lambda end: end.messages)
+        assert client.closed == server.closed == []
+
+
+async def test_a_handler_that_raises_loses_its_stream_only(caplog):
+    async with pair() as (dialer, doors, address):
+        client, server = await joined(dialer, doors, address)
+        innocent, _ = await joined(dialer, doors, address)
+        client.stream.send(b"raise")
+        assert await server.end() == "internal error"
+        assert await client.end() == "ended by the other side"
+        assert "a bug of the handler" in caplog.text
+        assert innocent.closed == []
+
+
+async def test_strangers_disturb_nobody_and_are_logged_once(caplog):
+    async with pair() as (dialer, doors, address):
+        innocent, server = await joined(dialer, doors, address)
+        port = int(address.rpartition(":")[2])
+        with caplog.at_level(logging.INFO, "stampede.rpc"):
+            for _ in range(3):
+                end = End()
+                dialer.dial(address, "nonsense", end)
+                assert (await end.end()).startswith("foreign: ")
+        assert caplog.text.count("/stampede.v1.Link/Nonsense") == 1
+        for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"CONNECT\n\n\0", os.urandom(3000), b"PRI * HTTP/2.0\r\n\r\nSM\r\n"):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(garbage)
+            writer.close()
+        await asyncio.sleep(0.05)
+        innocent.stream.send(b"fine")
+        await server.until(lambda end: end.messages == [b"fine"])
+        assert innocent.closed == []
+
+
+async def test_stopping_tells_every_end():
+    async with pair() as (dialer, doors, address):
+        first, other = await joined(dialer, doors, address)
+        second, _ = await joined(dialer, doors, address, "replica")
+        await dialer.close()
+        assert (await first.end(), await second.end()) == ("stopping", "stopping")
+        assert await other.end()
+
+
+async def test_single_calls():
+    async with pair() as (dialer, _, address):
+        assert await dialer.call(address, "Status", b"7", 5) == b"Status:7"
+        with pytest.raises(PeerError, match="slot 7 is not here"):
+            await dialer.call(address, "Refuse", b"", 5)
+        with pytest.raises(PeerError, match="DEADLINE"):
+            await dialer.call(address, "Sleep", b"", 0.1)
+        (port,) = free_ports(1)
+        with pytest.raises(PeerError, match="nobody listens"):
+            await dialer.call(f"127.0.0.1:{port}", "Status", b"", 5)
+
+
+async def test_a_port_that_is_taken_is_named():
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        server = GrpcServer(ClusterSettings(port=taken.getsockname()[1]), Doors())
+        with pytest.raises(ConfigError, match=r"cluster\.port"):
+            await server.start()
+
+
+class stranger:
+    """An echoing component in a process of its own, to be frozen and killed: (process, port)."""
+
+    SOURCE = """
+import asyncio
+from broker.config.settings import ClusterSettings
+from broker.rpc.server import GrpcServer
+
+class Echo:
+    def __init__(self, stream):
+        self.on_message = stream.send
+    def on_closed(self, why):
+        pass
+
+class Doors:
+    def accept(self, service, stream):
+        return Echo(stream)
+
+async def main():
+    server = GrpcServer(ClusterSettings(port=0), Doors())
+    print(await server.start(), flush=True)
+    await asyncio.sleep(30)
+
+asyncio.run(main())
+"""
+
+    def __enter__(self):
+        self.process = subprocess.Popen([sys.executable, "-c", self.SOURCE], stdout=subprocess.PIPE, cwd=ROOT)
+        assert self.process.stdout is not None
+        return self.process, int(self.process.stdout.readline())
+
+    def __exit__(self, *_: object) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.process.stdout.close()
