@@ -97,6 +97,7 @@ class Shard:
         self._inbox: list[Command] = []
         self._fetched: list[tuple[Fetch, list[Run]]] = []
         self._steps: list[tuple[int, Callable[[Engine, Turn], None]]] = []
+        self._paused: set[int] = set()
         self._watchers: list[tuple[int, int, Callable[[], None]]] = []
         self._scheduled = False
         self._open = 1
@@ -162,12 +163,21 @@ class Shard:
     def drop(self, slot: int) -> Engine | None:
         """This process does not lead the slot any more: nothing of it is told, dispatched or released from now on."""
         engine = self.engines.pop(slot, None)
+        self._paused.discard(slot)
         if engine is not None:
             self._stalled.pop(engine, None)
             for touched in self._waiting.values():
                 touched.pop(engine, None)
         self._watchers = [watcher for watcher in self._watchers if watcher[0] != slot]
         return engine
+
+    def pause(self, slot: int) -> None:
+        """Hands out nothing more of the slot (it is being handed over)."""
+        self._paused.add(slot)
+
+    def unpause(self, slot: int) -> None:
+        self._paused.discard(slot)
+        self.in_turn(slot, _flushed)
 
     def in_turn(self, slot: int, step: Callable[[Engine, Turn], None]) -> None:
         """Has a turn of its own run soon in which `step(engine, turn)` acts on the slot, if it is still led here."""
@@ -321,7 +331,10 @@ class Shard:
 
     def flush(self, engine: Engine, turn: Turn) -> None:
         """Dispatches what the turn has touched, now or as soon as the slot may."""
-        if self._replicas.may_dispatch(engine.number):
+        number = engine.number
+        if number in self._paused:
+            return
+        if self._replicas.may_dispatch(number):
             engine.flush(turn)
         else:
             self._stalled[engine] = None
@@ -486,6 +499,10 @@ class Shard:
             return
         self._set_alarm(dict.fromkeys(self.engines.values()))
 
+    def fail(self, why: str) -> None:
+        """What replication found cannot be lived with."""
+        self._stop(why)
+
     def _stop(self, why: str) -> None:
         if self.stopped:
             return
@@ -507,3 +524,7 @@ class Shard:
         ]
         if effects and self._listener is not None:
             self._listener.on_effects(effects)
+
+
+def _flushed(_: Engine, __: Turn) -> None:
+    """The turn's flush is what is wanted."""

@@ -1,0 +1,398 @@
+"""The life of the slots in one owner: follow, lead, hand over, step down, leave. Slot records in, roles out.
+
+Rule: a record says what shall be, this makes it so, step by step; whatever step is under way, a newer record wins.
+Nothing is led before (1) the promise given to the old leader has run out, (2) the epoch stands in the log, and (3)
+every in-sync follower has everything. Must not know where records come from, nor how followers are reached.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol
+
+from broker.core.effects import Turn
+from broker.core.records import MetaRecord, RunRecord
+from broker.core.slots import SlotRecord
+from broker.journal.journal import Journal
+from broker.seams.clock import Clock
+
+from .io_thread import Io
+from .shadow import Settled, Shadow
+from .shard import Shard
+
+log = logging.getLogger("stampede.owner")
+
+EPOCH_SHIFT = 40
+"""Ids of messages begin at (epoch - 1) << 40 in a new epoch: an id is never given twice, durable or not."""
+RETRY_S = 0.2
+"""How soon a change of a record that was not answered is tried again."""
+
+
+class Serving(Protocol):
+    """Who takes commands from edges (link.LinkServer)."""
+
+    def serve(self, slot: int, epoch: int) -> None: ...
+    def unserve(self, slot: int) -> None: ...
+
+
+class Table(Protocol):
+    """Changes slot records: done(the new record, or None when it was not changed or nobody knows)."""
+
+    def change(self, record: SlotRecord, new: SlotRecord, done: Callable[[SlotRecord | None], None]) -> None: ...
+
+
+class Leading(Protocol):
+    """The leader side of replication (leader.py)."""
+
+    def lead(self, record: SlotRecord) -> None: ...
+    def update(self, record: SlotRecord) -> None: ...
+    def resign(self, slot: int) -> None: ...
+
+
+class Following(Protocol):
+    """The follower side (follower.py)."""
+
+    def follow(self, shadow: Shadow, epoch: int) -> None: ...
+    def unfollow(self, slot: int) -> Shadow | None: ...
+    def promised_until(self, slot: int) -> float: ...
+
+
+class Crossings(Protocol):
+    """Transactions over slots (coordinator.py)."""
+
+    def resume(self, engine: Any) -> None: ...
+
+
+FOLLOWING = "following"
+TAKING_OVER = "taking over"
+LEADING = "leading"
+HANDING_OVER = "handing over"
+STEPPING_DOWN = "stepping down"
+
+
+class _Role:
+    """What this owner is to one slot now. `epoch`: of the record it is about."""
+
+    __slots__ = ("epoch", "shadow", "state")
+
+    def __init__(self, state: str, epoch: int, shadow: Shadow | None = None) -> None:
+        self.state = state
+        self.epoch = epoch
+        self.shadow = shadow
+
+
+class Node:
+    """`me`: this owner's id. All calls in the loop's thread."""
+
+    def __init__(
+        self,
+        me: str,
+        shard: Shard,
+        journal: Journal,
+        leaders: Leading,
+        followers: Following,
+        serving: Serving,
+        table: Table,
+        crossings: Crossings,
+        clock: Clock,
+        survey_io: Io,
+        later: Callable[[float, Callable[[], None]], Any],
+        min_in_sync: int,
+    ) -> None:
+        self.me = me
+        self._shard = shard
+        self._journal = journal
+        self._leaders = leaders
+        self._followers = followers
+        self._serving = serving
+        self._table = table
+        self._crossings = crossings
+        self._clock = clock
+        self._survey_io = survey_io
+        self._later = later
+        self._min_in_sync = min_in_sync
+        self._roles: dict[int, _Role] = {}
+        self._records: dict[int, SlotRecord] = {}
+        self._recovered: dict[int, Shadow] = {}
+        self._claiming: set[int] = set()
+        self._ending = False
+
+    # ── the outside ────────────────────────────────────────────────────────────────────────────────
+
+    def recover(self, slot: int, metas: Iterable[MetaRecord], runs: Iterable[tuple[RunRecord, Settled]],
+                producers: dict[int, int]) -> None:  # fmt: skip
+        """What the journal brought back of a slot; before the first record."""
+        shadow = Shadow(self._shard.new_engine(slot))
+        shadow.restore(metas, runs, producers)
+        self._recovered[slot] = shadow
+
+    def on_record(self, slot: int, record: SlotRecord | None) -> None:
+        """The slot's record is this now. None: it is gone; that is nobody's plan, so nothing is done."""
+        if record is None:
+            log.error("slot %d: its record is gone from the metadata store; going on as before", slot)
+            return
+        known = self._records.get(slot)
+        if known is not None and known.revision >= record.revision:
+            return
+        self._records[slot] = record
+        if self._ending:
+            return
+        self._apply(record)
+
+    def led(self) -> list[int]:
+        """Slots that are led (or just being taken over) here."""
+        return [slot for slot, role in self._roles.items() if role.state in (LEADING, TAKING_OVER, HANDING_OVER)]
+
+    def serving(self) -> int:
+        """How many slots take commands here."""
+        return sum([role.state == LEADING for role in self._roles.values()])
+
+    def lagging(self) -> list[int]:
+        """Slots of which this owner shall be an in-sync replica and is not (yet)."""
+        return [
+            slot for slot, record in self._records.items() if self.me in record.replicas and self.me not in record.isr
+        ]
+
+    def snapshot(self) -> list[MetaRecord]:
+        """Small state of slots neither led nor followed yet, for the head of a segment."""
+        shadows = [*self._recovered.values()]
+        shadows += [r.shadow for r in self._roles.values() if r.state == TAKING_OVER and r.shadow is not None]
+        return [meta for shadow in shadows for meta in shadow.snapshot()]
+
+    def deposed(self, slot: int, epoch: int) -> None:
+        """A follower has seen a higher epoch: whatever the record we know says, we lead no more."""
+        role = self._roles.get(slot)
+        if role is None or role.epoch >= epoch or role.state in (FOLLOWING, STEPPING_DOWN):
+            return
+        log.warning("slot %d: epoch %d exists, ours is %d: stepping down", slot, epoch, role.epoch)
+        self._step_down(slot, role, epoch)
+
+    def end(self) -> None:
+        """The process ends: nothing is begun any more."""
+        self._ending = True
+        for slot in self.led():
+            self._serving.unserve(slot)
+
+    # ── what shall be ──────────────────────────────────────────────────────────────────────────────
+
+    def _apply(self, record: SlotRecord) -> None:
+        slot = record.slot
+        role = self._roles.get(slot)
+        if role is not None and role.state == STEPPING_DOWN:
+            return  # applied when the shadow stands
+        if record.leader == self.me:
+            self._lead(record, role)
+        elif self.me in record.replicas:
+            self._follow(record, role)
+        else:
+            self._leave(record, role)
+
+    def _lead(self, record: SlotRecord, role: _Role | None) -> None:
+        slot = record.slot
+        if role is not None and role.epoch == record.epoch and role.state != FOLLOWING:
+            self._leaders.update(record)
+            if record.target and record.target != self.me:
+                self._hand_over(record, role)
+            elif role.state == HANDING_OVER:
+                self._go_on(slot, role)
+            return
+        if record.epoch <= self._journal.last(slot)[0]:
+            # Led in that epoch before this process began, or by a log that went further: followers may have records
+            # of it that we lost. Only a new epoch makes one history of it.
+            self._claim(record)
+            return
+        if role is not None and role.state != FOLLOWING:
+            self._step_down(slot, role, record.epoch)
+            return
+        role = self._roles[slot] = _Role(TAKING_OVER, record.epoch)
+        wait = self._followers.promised_until(slot) - self._clock.monotonic()
+        role.shadow = self._shadow(slot)
+        if wait > 0:
+            self._later(wait, partial(self._take_over, record, role))
+        else:
+            self._take_over(record, role)
+
+    def _claim(self, record: SlotRecord) -> None:
+        """Ask for a new epoch of a slot that is ours already."""
+        slot = record.slot
+        if slot in self._claiming:
+            return
+        self._claiming.add(slot)
+        epoch = max(record.epoch, self._journal.last(slot)[0]) + 1
+
+        def done(new: SlotRecord | None) -> None:
+            self._claiming.discard(slot)
+            if new is not None:
+                self.on_record(slot, new)
+                return
+            current = self._records.get(slot)
+            if current is not None and current.leader == self.me and not self._ending:
+                self._later(RETRY_S, partial(self._claim_again, slot))
+
+        self._table.change(record, replace(record, epoch=epoch, target=""), done)
+
+    def _claim_again(self, slot: int) -> None:
+        record, role = self._records[slot], self._roles.get(slot)
+        if record.leader == self.me and (role is None or role.epoch != record.epoch):
+            self._lead(record, role)
+
+    def _follow(self, record: SlotRecord, role: _Role | None) -> None:
+        slot = record.slot
+        if role is None:
+            shadow = self._shadow(slot)
+            self._roles[slot] = _Role(FOLLOWING, record.epoch)
+            self._followers.follow(shadow, record.epoch)
+        elif role.state == FOLLOWING:
+            role.epoch = record.epoch
+        elif role.epoch < record.epoch:
+            self._step_down(slot, role, record.epoch)
+
+    def _leave(self, record: SlotRecord, role: _Role | None) -> None:
+        """Not a replica (any more). The log of the slot goes when enough others certainly have it."""
+        slot = record.slot
+        if role is not None and role.state != FOLLOWING:
+            self._step_down(slot, role, record.epoch)
+            return
+        if len(record.isr) < min(self._min_in_sync, len(record.replicas)) or not record.isr:
+            return
+        shadow = self._followers.unfollow(slot) if role is not None else self._recovered.pop(slot, None)
+        self._roles.pop(slot, None)
+        if shadow is not None:
+            shadow.discard()
+        if self._journal.last(slot) != (0, 0):
+            log.info("slot %d: not a replica any more, its log here goes", slot)
+            self._journal.reset_slot(slot)
+            self._shard.durable(_nothing)
+
+    def _shadow(self, slot: int) -> Shadow:
+        """What we have of the slot; an empty one if nothing."""
+        role = self._roles.get(slot)
+        if role is not None and role.shadow is not None:
+            shadow, role.shadow = role.shadow, None
+            return shadow
+        return self._followers.unfollow(slot) or self._recovered.pop(slot, None) or Shadow(self._shard.new_engine(slot))
+
+    # ── taking over ────────────────────────────────────────────────────────────────────────────────
+
+    def _current(self, slot: int, role: _Role, state: str) -> bool:
+        return self._roles.get(slot) is role and role.state == state and not self._ending
+
+    def _take_over(self, record: SlotRecord, role: _Role) -> None:
+        """The promise has run out: fence, then reach everybody in isr."""
+        slot = record.slot
+        if not self._current(slot, role, TAKING_OVER):
+            return
+        self._journal.begin_epoch(slot, record.epoch)
+        self._journal.replicated.add(slot)
+        self._leaders.lead(self._records[slot])
+        self._shard.when_ready(slot, partial(self._activate, slot, role))
+
+    def _activate(self, slot: int, role: _Role) -> None:
+        """Everybody in isr has everything: the engine lives."""
+        if not self._current(slot, role, TAKING_OVER):
+            return
+        shadow, role.shadow = role.shadow, None
+        assert shadow is not None
+        role.state = LEADING
+        first_id = (role.epoch - 1) << EPOCH_SHIFT
+
+        def begin(turn: Turn) -> None:
+            engine = shadow.promote(self._journal, turn, first_id)
+            self._crossings.resume(engine)
+
+        self._shard.adopt(shadow.engine, begin)
+        self._serving.serve(slot, role.epoch)
+        log.debug("slot %d: leading in epoch %d", slot, role.epoch)
+        record = self._records[slot]
+        if record.epoch == role.epoch and record.target and record.target != self.me:
+            self._hand_over(record, role)
+
+    # ── handing over ───────────────────────────────────────────────────────────────────────────────
+
+    def _hand_over(self, record: SlotRecord, role: _Role) -> None:
+        """Planned: take nothing new, hand out nothing, let the target have everything, then make it the leader."""
+        slot = record.slot
+        if role.state != LEADING:
+            return
+        if record.target not in record.isr:
+            log.info("slot %d: %s is not in sync: not handed over", slot, record.target)
+            return
+        role.state = HANDING_OVER
+        self._serving.unserve(slot)
+        self._shard.pause(slot)
+        self._shard.when_ready(slot, partial(self._pass_on, slot, role))
+
+    def _pass_on(self, slot: int, role: _Role) -> None:
+        record = self._records[slot]
+        if not self._current(slot, role, HANDING_OVER) or record.epoch != role.epoch:
+            return
+        if not record.target or record.target not in record.isr:
+            self._go_on(slot, role)
+            return
+
+        def done(new: SlotRecord | None) -> None:
+            if new is not None:
+                self.on_record(slot, new)
+            elif self._current(slot, role, HANDING_OVER):
+                self._later(RETRY_S, partial(self._pass_on, slot, role))
+
+        self._table.change(record, replace(record, epoch=record.epoch + 1, leader=record.target, target=""), done)
+
+    def _go_on(self, slot: int, role: _Role) -> None:
+        """The transfer was called off."""
+        role.state = LEADING
+        self._shard.unpause(slot)
+        self._serving.serve(slot, role.epoch)
+
+    # ── stepping down ──────────────────────────────────────────────────────────────────────────────
+
+    def _step_down(self, slot: int, role: _Role, epoch: int) -> None:
+        """Somebody else leads (or shall): from now on nothing of the slot is told here. Its log becomes a shadow."""
+        self._serving.unserve(slot)
+        engine = self._shard.drop(slot)
+        self._leaders.resign(slot)
+        self._journal.replicated.discard(slot)
+        if engine is None:
+            # It had not begun: the shadow is as it was.
+            shadow = role.shadow or Shadow(self._shard.new_engine(slot))
+            self._stepped_down(slot, shadow, epoch)
+            return
+        metas = engine.hand_over()
+        producers = engine.producers()
+        engine.discard()
+        stepping = self._roles[slot] = _Role(STEPPING_DOWN, epoch)
+        survey = self._journal.survey(slot)
+
+        def read() -> list[tuple[RunRecord, Settled]]:
+            try:
+                found: list[tuple[RunRecord, Settled]] = []
+                while (more := survey.read(1 << 20)) is not None:
+                    found += more
+                return found
+            finally:
+                survey.close()
+
+        def done(runs: list[tuple[RunRecord, Settled]] | None, error: BaseException | None) -> None:
+            if runs is None:
+                self._shard.fail(f"journal cannot be read back: {error}")
+                return
+            if self._roles.get(slot) is stepping:
+                shadow = Shadow(self._shard.new_engine(slot))
+                shadow.restore(metas, runs, producers)
+                self._stepped_down(slot, shadow, epoch)
+
+        self._shard.durable(lambda: self._survey_io.submit(read, done))
+
+    def _stepped_down(self, slot: int, shadow: Shadow, epoch: int) -> None:
+        self._roles[slot] = _Role(FOLLOWING, epoch)
+        self._followers.follow(shadow, epoch)
+        record = self._records.get(slot)
+        if record is not None and not self._ending:
+            self._apply(record)
+
+
+def _nothing() -> None:
+    """Only that it is committed matters."""
