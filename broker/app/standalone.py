@@ -15,6 +15,7 @@ from broker import __version__
 from broker.admin.server import AdminServer
 from broker.config.settings import Settings
 from broker.edge.auth import make_authenticator
+from broker.edge.directory import Directory, LocalClientIds, LocalNames
 from broker.edge.edge import Edge
 from broker.edge.listener import Listeners, listen_host
 from broker.edge.timers import Beats
@@ -68,12 +69,16 @@ class Standalone:
         )  # fmt: skip
         self.beats = Beats(self.loop)
         self.port = LocalOwner(self.shard, bodies)
-        self.edge = Edge(settings, self.port, self.clock, self.beats, self.auth, token(4))
+        names = LocalNames()
+        directory = Directory(LocalClientIds(settings.edge.client_id_in_use), names)
+        self.edge = Edge(settings, self.port, self.clock, self.beats, self.auth, token(4), directory)
         try:
             self.shard.recover()
         except BaseException:
             self.journal.close(clean=False)
             raise
+        for engine in self.shard.engines.values():
+            names.learn(engine.subscriptions())
         host = listen_host(settings.edge, self.auth.has_users)
         self.listeners = Listeners(self.edge, settings.edge, self.loop, host)
         self.admin = AdminServer(settings.admin, [self.edge, self.shard, self.listeners], self._readiness)

@@ -58,7 +58,7 @@ class Answers:
         """The receipt id an ERROR for this request should carry. A request without one is a part of the next one that
         has (Session.ask_parts, and the barriers of DISCONNECT)."""
         entry = self._open.get(seq)
-        while entry is not None and not entry[0] and entry[1] is None:
+        while entry is not None and not entry[0]:
             seq += 1
             entry = self._open.get(seq)
         return entry[0][0] if entry is not None and entry[0] else None

@@ -1,4 +1,4 @@
-"""CONNECT and STOMP: version, login, heart-beats, CONNECTED.
+"""CONNECT and STOMP: version, login, client-id, heart-beats, CONNECTED.
 
 Rule: nothing else is processed until the login is decided; passcodes are looked at here and forgotten.
 """
@@ -16,6 +16,8 @@ from broker.wire.versions import SUPPORTED, Version, negotiate
 from broker.wire.writer import connected_frame, error_frame, escape
 
 from . import heartbeat
+from .asking import ask
+from .directory import Done
 
 if TYPE_CHECKING:
     from .session import Session
@@ -39,7 +41,7 @@ def connect(session: Session, frame: Frame) -> None:
     login, passcode = headers.get("login"), headers.get("passcode")
     principal = auth.try_now(login, passcode)
     if principal is not None:
-        _accept(session, frame, version, principal.name)
+        _identify(session, frame, version, principal.name)
         return
     session.park()
     session.login_task = asyncio.get_running_loop().create_task(_login(session, frame, version, login, passcode))
@@ -54,10 +56,39 @@ async def _login(session: Session, frame: Frame, version: Version, login: str | 
         session.fail(refused.code, refused.detail, frame.receipt)
         return
     session.login_task = None
-    if not session.closed:
-        _accept(session, frame, version, principal.name)
+    if session.closed:
+        return
+    try:
+        _identify(session, frame, version, principal.name)
+    except RefusedError as refused:
+        session.fail(refused.code, refused.detail, frame.receipt)
+        return
+    if session.connected:
         session.flush()
         session.unpark()
+
+
+def _identify(session: Session, frame: Frame, version: Version, principal: str) -> None:
+    """Accepts the login once the client-id, if there is one, is this connection's. Raises RefusedError."""
+    client_id = frame.headers.get("client-id", "")
+    if not client_id:
+        _accept(session, frame, version, principal)
+        return
+    client_ids = session.edge.directory.client_ids
+
+    def question(done: Done) -> None:
+        def answered(answer: RefusedError | None) -> None:
+            if answer is None and session.closed:
+                client_ids.release(client_id, session)
+            done(answer)
+
+        client_ids.claim(client_id, session, answered)
+
+    def then() -> None:
+        session.client_id = client_id
+        _accept(session, frame, version, principal)
+
+    ask(session, frame.receipt, question, then)
 
 
 def _accept(session: Session, frame: Frame, version: Version, principal: str) -> None:
@@ -65,7 +96,6 @@ def _accept(session: Session, frame: Frame, version: Version, principal: str) ->
     edge = session.edge
     settings = edge.settings.edge
     session.principal = principal
-    session.client_id = headers.get("client-id", "")
     session.connected = True
     session.wire.accept_login(version)
     edge.counters.logins += 1

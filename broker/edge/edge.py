@@ -25,6 +25,7 @@ from broker.wire.memo import Memo
 from .auth import Authenticator
 from .channel import Channel
 from .counters import EdgeCounters
+from .directory import Directory, LocalClientIds, LocalNames
 from .route import Routes
 from .session import Session
 from .subscription import Subscription
@@ -41,14 +42,23 @@ class Edge:
     """See the head of this file. `boot`: unique text of this start of the process, part of message ids."""
 
     def __init__(
-        self, settings: Settings, port: OwnerPort, clock: Clock, beats: Beats, auth: Authenticator, boot: str
+        self,
+        settings: Settings,
+        port: OwnerPort,
+        clock: Clock,
+        beats: Beats,
+        auth: Authenticator,
+        boot: str,
+        directory: Directory | None = None,
     ) -> None:
+        """`directory`: None = what edges must agree on is this process's own affair."""
         self.settings = settings
         self.port = port
         self.clock = clock
         self.beats = beats
         self.auth = auth
         self.boot = boot
+        self.directory = directory or Directory(LocalClientIds(settings.edge.client_id_in_use), LocalNames())
         self.memo = Memo(settings.wire.memo_entries)
         self.routes = Routes(partitions(settings.engine))
         self.counters = EdgeCounters()

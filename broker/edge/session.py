@@ -52,8 +52,8 @@ class Session:
     """See the head of this file. Fields that most connections never need are made on first use."""
 
     __slots__ = (
-        "_holds", "_line", "_parked", "_transactions", "_used", "answers", "batch", "bytes_in", "bytes_out", "channel",
-        "client_id", "closed", "connected", "dirty", "edge", "ended", "gathered", "handles", "id", "leaving",
+        "_doomed", "_holds", "_line", "_parked", "_transactions", "_used", "answers", "batch", "bytes_in", "bytes_out",
+        "channel", "client_id", "closed", "connected", "dirty", "edge", "ended", "gathered", "handles", "id", "leaving",
         "login_task", "out", "principal", "publisher", "subscriptions", "watch", "wire", "writable",
     )  # fmt: skip
 
@@ -83,6 +83,7 @@ class Session:
         self._transactions: Transactions | None = None
         self._parked: list[Event] | None = None
         self._line: Line | None = None
+        self._doomed: dict[int, str] | None = None
         self._holds: set[str] | None = None
         self._used: set[int] | None = None
         self.watch = Watch(self)
@@ -278,11 +279,26 @@ class Session:
         self.flush()
         self.close(reason)
 
+    def deletes(self, seqs: Sequence[int], queue: str) -> None:
+        """These requests delete a durable subscription."""
+        if self._doomed is None:
+            self._doomed = {}
+        self._doomed.update(dict.fromkeys(seqs, queue))
+
+    def deleted(self, seqs: Sequence[int]) -> None:
+        """It is gone."""
+        for seq in seqs:
+            if self._doomed is not None:
+                self._doomed.pop(seq, None)
+
     def refused(self, seq: int, code: Code, detail: str) -> None:
         """The owner did not carry out request `seq`: its turn to be answered is the ERROR's, also when DISCONNECT
         came behind it. A request that nobody waits for (seq 0) has no turn."""
         if self.closed:
             return
+        if self._doomed and seq in self._doomed and code is Code.NO_SUCH_SUBSCRIPTION:
+            # Its queue went without this edge hearing of it: the name must not stay behind.
+            self.edge.directory.names.release(self._doomed.pop(seq), lambda answer: None)
         if not seq:
             self.fail(code, detail, at_once=self.leaving)
             return
@@ -510,7 +526,13 @@ class Session:
         self.handles = NO_HANDLES
         if slots:
             self.edge.port.submit([Disconnect(slot, self.id) for slot in sorted(slots)])
+        if self.client_id:
+            self.edge.directory.client_ids.release(self.client_id, self)
         self.edge.closed(self, reason, detail)
+
+    def taken_over(self) -> None:
+        """Another connection has this one's client-id now."""
+        self.fail(Code.CLIENT_ID_IN_USE, "a newer connection has taken it over (edge.client_id_in_use)")
 
     def grant_command(self, sub: Subscription) -> Grant:
         owed, sub.owed = sub.owed, 0

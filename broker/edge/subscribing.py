@@ -11,6 +11,8 @@ leave in order, so it comes when all have answered. Whatever part is refused, th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.config.settings import EdgeSettings
@@ -19,7 +21,9 @@ from broker.core.commands import UNLIMITED, Subscribe, Unsubscribe
 from broker.core.errors import Code, RefusedError
 from broker.wire.events import Frame
 
+from .asking import ask
 from .dialect import durable_name, resolve, whole_number, yes
+from .directory import Done
 from .fan import Fan, order_for, share
 from .subscription import Subscription
 
@@ -69,7 +73,16 @@ class Wish:
 def subscribe(session: Session, frame: Frame) -> None:
     """SUBSCRIBE: a consumer in each slot of the destination."""
     wish = Wish(session, frame)
-    _attach(session, frame, wish)
+    name = wish.queue
+    if not wish.durable or name is None:
+        _attach(session, frame, wish)
+        return
+    names = session.edge.directory.names
+
+    def question(done: Done) -> None:
+        names.claim(name, wish.address, done)
+
+    ask(session, frame.receipt, question, partial(_attach, session, frame, wish))
 
 
 def _attach(session: Session, frame: Frame, wish: Wish) -> None:
@@ -163,8 +176,30 @@ def unsubscribe(session: Session, frame: Frame) -> None:
         address = _named(headers, key)
         ends = [(slot, 0) for slot in session.edge.routes.slots(address)]
     receipts = None if frame.receipt is None else [frame.receipt]
-    for (slot, consumer), seq in zip(ends, session.ask_parts(receipts, len(ends)), strict=True):
+    seqs = session.ask_parts(receipts, len(ends)) if queue is None else _deleting(session, queue, receipts, len(ends))
+    for (slot, consumer), seq in zip(ends, seqs, strict=True):
         session.batch.append(Unsubscribe(slot, session.id, seq, consumer, address, queue))
+
+
+def _deleting(session: Session, queue: str, receipts: list[bytes] | None, parts: int) -> Sequence[int]:
+    """Numbers of the requests that delete a durable subscription. When all have answered, its name is free for another
+    address; the receipt comes after that, or who reads it and subscribes elsewhere might be refused."""
+    ask = session.answers.ask
+    seqs = [*(ask([]) for _ in range(parts - 1)), ask([], lambda: release())]
+    released = ask(receipts or [])
+
+    def answered(answer: RefusedError | None) -> None:
+        if answer is None:
+            session.done(released)
+        else:
+            session.refused(released, answer.code, answer.detail)
+
+    def release() -> None:
+        session.deleted(seqs)
+        session.edge.directory.names.release(queue, answered)
+
+    session.deletes(seqs, queue)
+    return seqs
 
 
 def _named(headers: dict[str, str], key: str) -> str:

@@ -261,6 +261,10 @@ class Engine:
         counters = self._slot.counters
         return {name: getattr(counters, name) for name in counters.__slots__}
 
+    def subscriptions(self) -> dict[str, str]:
+        """Durable subscriptions and their addresses."""
+        return {name: queue.address for name, queue in self._slot.subscriptions.items()}
+
     def stats(self) -> list[dict[str, Any]]:
         """One entry per queue, in messages and bytes."""
         return [

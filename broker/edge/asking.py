@@ -1,0 +1,64 @@
+"""A question whose answer may come at once or later.
+
+Rule: frames behind the one that asked wait until it is answered (Session.park); an answer at once costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.core.errors import RefusedError
+
+from .directory import Done
+
+if TYPE_CHECKING:
+    from .session import Session
+
+_OPEN = RefusedError.__new__(RefusedError)
+"""No answer yet (None is one)."""
+
+
+class Question:
+    """`then` is called when the answer is yes; it may raise RefusedError like any control function."""
+
+    __slots__ = ("_answer", "_parked", "_receipt", "_session", "_then")
+
+    def __init__(self, session: Session, receipt: bytes | None, then: Callable[[], None]) -> None:
+        self._session = session
+        self._receipt = receipt
+        self._then = then
+        self._answer: RefusedError | None = _OPEN
+        self._parked = False
+
+    def _done(self, answer: RefusedError | None) -> None:
+        if not self._parked:
+            self._answer = answer
+            return
+        session = self._session
+        if session.closed:
+            return
+        try:
+            if answer is not None:
+                raise answer
+            self._then()
+        except RefusedError as refused:
+            session.fail(refused.code, refused.detail, self._receipt)
+            return
+        except Exception:
+            session.fault()
+            return
+        session.unpark()
+
+
+def ask(session: Session, receipt: bytes | None, question: Callable[[Done], None], then: Callable[[], None]) -> None:
+    """Asks, and goes on with `then` on a yes; a no becomes an ERROR that names `receipt`. Raises RefusedError."""
+    asked = Question(session, receipt, then)
+    question(asked._done)
+    if asked._answer is _OPEN:
+        asked._parked = True
+        session.park()
+        return
+    if asked._answer is not None:
+        raise asked._answer
+    then()

@@ -1,0 +1,167 @@
+"""What edges must agree on before a client may go on: whose a client-id is, and which address a durable subscription
+belongs to.
+
+Every question is answered by `done`, at once or later, with None or the refusal; the session waits meanwhile. One
+process answers from its memory (LocalClientIds, LocalNames); in a cluster the metadata store is asked for names
+(AskedNames), and Redis, if there is one, for client-ids.
+
+Rule: asked at CONNECT with a client-id and at SUBSCRIBE with a durable name, never per message. Must not know frames.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
+
+from broker.core.errors import Code, RefusedError
+from broker.metadata.port import MetadataRefused, MetadataUnavailable
+
+Done = Callable[[RefusedError | None], None]
+
+
+class Holder(Protocol):
+    """Who has a client-id: a session."""
+
+    id: int
+
+    def taken_over(self) -> None:
+        """Another connection has it now: this one ends."""
+        ...
+
+
+class ClientIds(Protocol):
+    """Which connection has a client-id."""
+
+    def claim(self, client_id: str, holder: Holder, done: Done) -> None:
+        """Refused with CLIENT_ID_IN_USE if another one has it and edge.client_id_in_use says `refuse`."""
+        ...
+
+    def release(self, client_id: str, holder: Holder) -> None:
+        """The connection is over. No effect when it has lost the id meanwhile."""
+        ...
+
+
+class Names(Protocol):
+    """Durable subscriptions (`client-id.name`) and their addresses."""
+
+    def claim(self, name: str, address: str, done: Done) -> None:
+        """Refused: SUBSCRIPTION_CONFLICT if it belongs to another address, DIRECTORY_UNAVAILABLE if nobody can say."""
+        ...
+
+    def release(self, name: str, done: Done) -> None:
+        """Its queue is deleted. No effect when nobody had claimed it."""
+        ...
+
+
+class Directory:
+    """Both."""
+
+    __slots__ = ("client_ids", "names")
+
+    def __init__(self, client_ids: ClientIds, names: Names) -> None:
+        self.client_ids = client_ids
+        self.names = names
+
+
+class LocalClientIds:
+    """The connections of this process. `policy`: edge.client_id_in_use."""
+
+    __slots__ = ("_holders", "_policy")
+
+    def __init__(self, policy: str) -> None:
+        self._policy = policy
+        self._holders: dict[str, Holder] = {}
+
+    def claim(self, client_id: str, holder: Holder, done: Done) -> None:
+        if self._policy != "allow":
+            other = self._holders.get(client_id)
+            if other is not None and self._policy == "refuse":
+                done(in_use(client_id))
+                return
+            self._holders[client_id] = holder
+            if other is not None:
+                other.taken_over()
+        done(None)
+
+    def release(self, client_id: str, holder: Holder) -> None:
+        if self._holders.get(client_id) is holder:
+            del self._holders[client_id]
+
+
+class LocalNames:
+    """The durable subscriptions of this process."""
+
+    __slots__ = ("_addresses",)
+
+    def __init__(self) -> None:
+        self._addresses: dict[str, str] = {}
+
+    def learn(self, known: Mapping[str, str]) -> None:
+        """Those that were there at its start: name → address."""
+        self._addresses.update(known)
+
+    def claim(self, name: str, address: str, done: Done) -> None:
+        owner = self._addresses.setdefault(name, address)
+        done(None if owner == address else conflict(name, owner))
+
+    def release(self, name: str, done: Done) -> None:
+        self._addresses.pop(name, None)
+        done(None)
+
+
+class SharedNames(Protocol):
+    """A registry that has to be waited for. Both may raise MetadataUnavailable or MetadataRefused."""
+
+    def claim(self, name: str, address: str) -> Awaitable[str | None]:
+        """None, or the address that has the name."""
+        ...
+
+    def release(self, name: str) -> Awaitable[None]: ...
+
+
+class AskedNames:
+    """The durable subscriptions of a cluster."""
+
+    def __init__(self, shared: SharedNames) -> None:
+        self._shared = shared
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def claim(self, name: str, address: str, done: Done) -> None:
+        self._start(self._claim(name, address), done)
+
+    def release(self, name: str, done: Done) -> None:
+        self._start(self._release(name), done)
+
+    def _start(self, question: Awaitable[RefusedError | None], done: Done) -> None:
+        async def ask() -> None:
+            try:
+                answer = await question
+            except (MetadataUnavailable, MetadataRefused) as error:
+                answer = RefusedError(Code.DIRECTORY_UNAVAILABLE, f"try again in a few seconds ({error})")
+            done(answer)
+
+        task = asyncio.get_running_loop().create_task(ask())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _claim(self, name: str, address: str) -> RefusedError | None:
+        owner = await self._shared.claim(name, address)
+        return None if owner is None else conflict(name, owner)
+
+    async def _release(self, name: str) -> None:
+        await self._shared.release(name)
+
+
+def in_use(client_id: str) -> RefusedError:
+    return RefusedError(
+        Code.CLIENT_ID_IN_USE,
+        f"client-id:{client_id[:100]}; close that connection, choose another id, or set edge.client_id_in_use",
+    )
+
+
+def conflict(name: str, owner: str) -> RefusedError:
+    return RefusedError(
+        Code.SUBSCRIPTION_CONFLICT,
+        f"'{name[:100]}' belongs to '{owner[:100]}'; UNSUBSCRIBE with that destination deletes it",
+    )
