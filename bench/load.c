@@ -55,7 +55,6 @@ static struct {
     const char *host, *login, *passcode, *vhost, *destination, *label;
     char port[8], headers[4096], sub_headers[2048];
     int producers, consumers, destinations, topic, vary, verify, produce_only, consume_only, idle_connections, parallel;
-    int pid;
     enum ack ack;
     uint64_t body, count, window, receipt_every, ack_every, max_lag, expect;
     double seconds, rate, idle_timeout, hold;
@@ -495,8 +494,8 @@ static int run(uint64_t *rss_peak) {
         more = 0;
         for (int i = 0; i < o.producers; i++) produce(conns + i, now);
         if (finished()) return 0;
-        if (o.pid && now > next_sample) {
-            uint64_t rss = usage_of(o.pid).rss_kib;
+        if (root_count && now > next_sample) {
+            uint64_t rss = usage_now().rss_kib;
             if (rss > *rss_peak) *rss_peak = rss;
             next_sample = now + 100000000;
         }
@@ -525,13 +524,13 @@ static void leave(void) {
 
 static int idle_run(void) {
     struct usage before = {0}, after = {0};
-    if (o.pid) before = usage_of(o.pid);
+    if (root_count) before = usage_now();
     t_begin = t_progress = now_ns();
     connect_all();
     double took = (double)(now_ns() - t_begin) / 1e9;
     uint64_t until = now_ns() + (uint64_t)(o.hold * 1e9);
     while (now_ns() < until && !dead_early) turn(20);
-    if (o.pid) after = usage_of(o.pid);
+    if (root_count) after = usage_now();
     printf("{\"label\":\"%s\",\"connections\":%d,\"connects_per_s\":%.1f,\"rss_per_connection_bytes\":%.0f,"
            "\"rss_begin_kib\":%llu,\"rss_end_kib\":%llu,\"errors\":%llu,\"closed_early\":%d}\n",
            o.label, ready, ready / took, ready ? ((double)after.rss_kib - (double)before.rss_kib) * 1024 / ready : 0,
@@ -570,11 +569,11 @@ int main(int argc, char **argv) {
     prepare();
     if (o.idle_connections) return idle_run();
     connect_all();
-    struct sample a = sample_now(o.pid);
+    struct sample a = sample_now();
     uint64_t rss_peak = a.broker.rss_kib;
     t_begin = t_last_sent = t_last_received = now_ns();
     int timed_out = run(&rss_peak);
-    struct sample b = sample_now(o.pid);
+    struct sample b = sample_now();
     if (b.broker.rss_kib > rss_peak) rss_peak = b.broker.rss_kib;
     if (!errors && !dead_early) leave();
     if (o.verify && !o.produce_only) count_lost();

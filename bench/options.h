@@ -18,7 +18,7 @@ static const char HELP[] =
     "  --produce-only | --consume-only    halves of a backlog test; give both the same --run-id and --producers\n"
     "  --run-id HEX --expect N            messages to wait for, if not what was sent\n"
     "  --connections N --hold S --parallel M   idle connections only\n"
-    "  --pid PID                          CPU and memory of that process and its descendants\n"
+    "  --pid PID[,PID…]                   CPU and memory of these processes and their descendants\n"
     "  --idle-timeout S                   give up after so long without progress (10)\n"
     "Exit status: 0 all well; 1 lost, duplicated, reordered, ERROR, closed or timed out; 2 usage or no connection.\n";
 
@@ -106,7 +106,7 @@ static void options(int argc, char **argv) {
             case CONNECTIONS: o.idle_connections = (int)number(optarg, 1); break;
             case HOLD: o.hold = number(optarg, 0); break;
             case PARALLEL: o.parallel = (int)number(optarg, 1); break;
-            case PID: o.pid = (int)number(optarg, 1); break;
+            case PID: add_roots(optarg); break;
             case IDLE_TIMEOUT: o.idle_timeout = number(optarg, 0.1); break;
             case USAGE: fputs(HELP, stdout); exit(0);
             default: fputs(HELP, stderr); exit(2);

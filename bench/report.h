@@ -16,7 +16,7 @@ static void report_json(int timed_out, const struct sample *a, const struct samp
     if (o.verify)
         printf(",\"lost\":%llu,\"duplicated\":%llu,\"reordered\":%llu,\"foreign\":%llu", (unsigned long long)lost,
                (unsigned long long)duplicated, (unsigned long long)reordered, (unsigned long long)foreign);
-    usage_json(a, b, messages, rss_peak, o.pid);
+    usage_json(a, b, messages, rss_peak);
     for (char *p = first_error; *p; p++)
         if (*p == '"' || *p == '\\' || (unsigned char)*p < 32) *p = ' ';
     printf(",\"errors\":%llu,\"closed_early\":%d,\"timed_out\":%s,\"first_error\":\"%s\"}\n", (unsigned long long)errors,

@@ -47,7 +47,7 @@ static void hist_json(const char *name, const struct hist *h) {
            hist_us(h, .9), hist_us(h, .99), hist_us(h, .999), (double)h->max / 1000.0);
 }
 
-/* A process and all its descendants. CPU in clock ticks, memory in KiB. */
+/* Processes that are measured, each with all its descendants. CPU in clock ticks, memory in KiB. */
 struct usage {
     uint64_t ticks, rss_kib;
     int processes;
@@ -78,7 +78,20 @@ static uint64_t rss_of(int pid) {
     fclose(f);
     return resident * (uint64_t)(sysconf(_SC_PAGESIZE) / 1024);
 }
-static struct usage usage_of(int root) {
+static int roots[64], root_count;
+static void add_roots(const char *list) {
+    for (char *end; *list && root_count < 64; list = *end ? end + 1 : end) {
+        roots[root_count] = (int)strtol(list, &end, 10);
+        if (end == list) return;
+        root_count++;
+    }
+}
+static int is_root(int pid) {
+    for (int i = 0; i < root_count; i++)
+        if (roots[i] == pid) return 1;
+    return 0;
+}
+static struct usage usage_now(void) {
     struct usage u = {0, 0, 0};
     static int pids[65536], parents[65536];
     static uint64_t ticks[65536];
@@ -92,12 +105,12 @@ static struct usage usage_of(int root) {
     closedir(d);
     for (int i = 0; i < n; i++) {
         int p = pids[i], hops = 0;
-        while (p != root && p > 1 && hops++ < 64) {
+        while (!is_root(p) && p > 1 && hops++ < 64) {
             int j = 0;
             while (j < n && pids[j] != p) j++;
             p = j < n ? parents[j] : 0;
         }
-        if (p == root) {
+        if (is_root(p)) {
             u.ticks += ticks[i];
             u.rss_kib += rss_of(pids[i]);
             u.processes++;
@@ -125,21 +138,21 @@ struct sample {
     uint64_t busy, steal, at;
     double mine;
 };
-static struct sample sample_now(int pid) {
+static struct sample sample_now(void) {
     struct sample s = {.at = now_ns()};
     struct rusage r;
-    if (pid) s.broker = usage_of(pid);
+    if (root_count) s.broker = usage_now();
     s.busy = machine_busy(&s.steal);
     getrusage(RUSAGE_SELF, &r);
     s.mine = (double)(r.ru_utime.tv_sec + r.ru_stime.tv_sec) + (double)(r.ru_utime.tv_usec + r.ru_stime.tv_usec) / 1e6;
     return s;
 }
-static void usage_json(const struct sample *a, const struct sample *b, uint64_t messages, uint64_t rss_peak, int pid) {
+static void usage_json(const struct sample *a, const struct sample *b, uint64_t messages, uint64_t rss_peak) {
     double tick = (double)sysconf(_SC_CLK_TCK), wall = (double)(b->at - a->at) / 1e9;
     double broker = (double)(b->broker.ticks - a->broker.ticks) / tick, mine = b->mine - a->mine;
     if (!messages || wall <= 0) return;
     printf(",\"generator_us_per_message\":%.3f", mine * 1e6 / (double)messages);
-    if (!pid) return;
+    if (!root_count) return;
     printf(",\"broker_us_per_message\":%.3f,\"broker_cores\":%.2f", broker * 1e6 / (double)messages, broker / wall);
     printf(",\"rss_begin_kib\":%llu,\"rss_peak_kib\":%llu,\"rss_end_kib\":%llu", (unsigned long long)a->broker.rss_kib,
            (unsigned long long)rss_peak, (unsigned long long)b->broker.rss_kib);

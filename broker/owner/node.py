@@ -119,6 +119,8 @@ class Node:
         self._recovered: dict[int, Shadow] = {}
         self._claiming: set[int] = set()
         self._ending = False
+        self._suspended = True
+        """Until the process is registered it leads nothing."""
 
     # ── the outside ────────────────────────────────────────────────────────────────────────────────
 
@@ -170,6 +172,20 @@ class Node:
         log.warning("slot %d: epoch %d exists, ours is %d: stepping down", slot, epoch, role.epoch)
         self._step_down(slot, role, epoch)
 
+    def suspend(self) -> None:
+        """This process was declared dead: lead nothing until go_on()."""
+        self._suspended = True
+        for slot in self.led():
+            role = self._roles[slot]
+            self._step_down(slot, role, role.epoch)
+
+    def go_on(self) -> None:
+        """It is registered (again)."""
+        self._suspended = False
+        for record in list(self._records.values()):
+            if not self._ending:
+                self._apply(record)
+
     def end(self) -> None:
         """The process ends: nothing is begun any more."""
         self._ending = True
@@ -184,7 +200,10 @@ class Node:
         if role is not None and role.state == STEPPING_DOWN:
             return  # applied when the shadow stands
         if record.leader == self.me:
-            self._lead(record, role)
+            if not self._suspended:
+                self._lead(record, role)
+            elif role is None:
+                self._follow(record, role)
         elif self.me in record.replicas:
             self._follow(record, role)
         else:
@@ -236,7 +255,7 @@ class Node:
 
     def _claim_again(self, slot: int) -> None:
         record, role = self._records[slot], self._roles.get(slot)
-        if record.leader == self.me and (role is None or role.epoch != record.epoch):
+        if record.leader == self.me and not self._suspended and (role is None or role.epoch != record.epoch):
             self._lead(record, role)
 
     def _follow(self, record: SlotRecord, role: _Role | None) -> None:

@@ -1,0 +1,355 @@
+"""Measures the cluster: a real etcd, owners and edges on this machine, one scenario after the other.
+
+    .venv/bin/python bench/cluster.py                     everything
+    .venv/bin/python bench/cluster.py --scenarios link,kill --runs 5
+
+Rule: each run is a fresh cluster in a fresh folder; figures are medians; what was lost, duplicated unmarked or
+disconnected is counted, never hidden.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from brokers import ROOT, free_port
+from scenarios import generator
+
+HOST = "127.0.0.1"
+PREFIX = "/stampede/bench"
+Result = dict[str, Any]
+
+
+def wait(ready: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not ready():
+        if time.monotonic() > end:
+            raise RuntimeError(f"{what}: not within {seconds:g} s")
+        time.sleep(0.02)
+
+
+def answers(port: int, path: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://{HOST}:{port}{path}", timeout=2) as reply:
+            return bool(reply.status == 200)
+    except OSError:
+        return False
+
+
+class Member:
+    """One `stampede owner` or `stampede edge`."""
+
+    def __init__(self, cluster: Cluster, kind: str, number: int) -> None:
+        self.cluster, self.kind, self.id = cluster, kind, f"{kind}-{number}"
+        self.port, self.admin, self.component = free_port(), free_port(), free_port()
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def command(self) -> list[str]:
+        line = [sys.executable, "-m", "broker.app.cli", self.kind, "--data", str(self.cluster.folder / self.id)]
+        line += ["--admin-port", str(self.admin)]
+        if self.kind == "edge":
+            line += ["--port", str(self.port), "--ws-port", "-1"]
+        settings = {
+            "cluster.id": self.id,
+            "cluster.port": self.component,
+            "etcd.endpoints": f"{HOST}:{self.cluster.etcd_port}",
+            "etcd.prefix": PREFIX,
+            **self.cluster.settings,
+        }
+        for name, value in settings.items():
+            line += ["--set", f"{name}={value}"]
+        return line
+
+    def start(self) -> None:
+        with (self.cluster.folder / f"{self.id}.log").open("ab") as log:
+            self.process = subprocess.Popen(self.command(), cwd=ROOT, stdout=log, stderr=log)
+
+    def ready(self) -> bool:
+        return answers(self.admin, "/readyz")
+
+
+class Cluster:
+    def __init__(self, folder: Path, owners: int, edges: int, **settings: object) -> None:
+        self.folder = folder
+        self.settings = {name.replace("__", "."): value for name, value in settings.items()}
+        self.etcd_port = free_port()
+        self.owners = [Member(self, "owner", n) for n in range(owners)]
+        self.edges = [Member(self, "edge", n) for n in range(edges)]
+        self.etcd: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        url, peer = f"http://{HOST}:{self.etcd_port}", f"http://{HOST}:{free_port()}"
+        line = ["etcd", "--data-dir", str(self.folder / "etcd"), "--listen-client-urls", url]
+        line += ["--advertise-client-urls", url, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
+        line += ["--initial-cluster", f"default={peer}"]
+        with (self.folder / "etcd.log").open("ab") as log:
+            self.etcd = subprocess.Popen(line, stdout=log, stderr=log)
+        wait(lambda: answers(self.etcd_port, "/health"), "etcd")
+        for member in self.owners + self.edges:
+            member.start()
+        self.settled()
+        for member in self.edges:
+            wait(member.ready, member.id)
+
+    def records(self) -> list[dict[str, Any]]:
+        line = ["etcdctl", f"--endpoints={HOST}:{self.etcd_port}", "get", "--prefix", f"{PREFIX}/slots/"]
+        line += ["--print-value-only"]
+        done = subprocess.run(line, capture_output=True, text=True, env={**os.environ, "ETCDCTL_API": "3"})
+        return [json.loads(text) for text in done.stdout.split("\n") if text.startswith("{")]
+
+    def settled(self, seconds: float = 90.0) -> float:
+        """Waits until every slot is led by a live owner and wholly replicated; how long that took."""
+        began = time.monotonic()
+
+        def whole() -> bool:
+            alive = {o.id for o in self.owners if o.process is not None and o.process.poll() is None}
+            records = self.records()
+            return len(records) == 256 and all(
+                r["leader"] in alive and set(r["replicas"]) <= alive and sorted(r["isr"]) == sorted(r["replicas"])
+                for r in records
+            )
+
+        wait(whole, "all slots led and in sync", seconds)
+        return time.monotonic() - began
+
+    def pids(self) -> str:
+        return ",".join(str(m.process.pid) for m in self.owners + self.edges if m.process is not None)
+
+    def stop(self) -> None:
+        for member in self.edges + self.owners:
+            if member.process is not None and member.process.poll() is None:
+                member.process.kill()
+                member.process.wait()
+        if self.etcd is not None:
+            self.etcd.kill()
+            self.etcd.wait()
+
+
+def load(cluster: Cluster, *arguments: str, edge: int = 0) -> Result:
+    """One run of the generator through an edge; its JSON line."""
+    line = [str(generator()), "--port", str(cluster.edges[edge].port), "--pid", cluster.pids(), *arguments]
+    done = subprocess.run(line, capture_output=True, text=True)
+    if not done.stdout.strip():
+        raise RuntimeError(f"{' '.join(line)}: {done.stderr}")
+    return dict(json.loads(done.stdout.strip().splitlines()[-1]))
+
+
+def figures(result: Result) -> Result:
+    found: Result = {}
+    for name in ("sent_per_s", "received_per_s", "broker_us_per_message", "other_cores"):
+        if name in result:
+            found[name] = result[name]
+    for group in ("latency_us", "receipt_us"):
+        if isinstance(result.get(group), dict) and result[group].get("p50"):
+            for quantile in ("p50", "p99", "max"):
+                found[f"{group}_{quantile}"] = result[group][quantile]
+    for name in ("lost", "duplicated", "reordered", "errors", "closed_early"):
+        found[name] = result.get(name, 0)
+    return found
+
+
+SECONDS = 4.0
+
+
+def flow(*arguments: str) -> Callable[[Path], Result]:
+    """One edge and one owner without replicas: what the link costs."""
+
+    def scenario(folder: Path) -> Result:
+        cluster = Cluster(folder, 1, 1, cluster__replicas=1, cluster__min_in_sync=1)
+        try:
+            cluster.start()
+            load(cluster, "--seconds", "1", "--max-lag", "2000", "--destination", "/queue/warm")
+            return figures(load(cluster, "--seconds", str(SECONDS), "--verify", *arguments))
+        finally:
+            cluster.stop()
+
+    return scenario
+
+
+def durable(window: int) -> Callable[[Path], Result]:
+    """Three owners, three copies: a receipt for each message, after the disks of all in-sync replicas."""
+
+    def scenario(folder: Path) -> Result:
+        cluster = Cluster(folder, 3, 1)
+        try:
+            cluster.start()
+            kind = ["--produce-only", "--header", "persistent:true", "--receipt-every", "1", "--window", str(window)]
+            load(cluster, "--seconds", "1", "--destination", "/queue/warm", *kind)
+            return figures(load(cluster, "--seconds", str(SECONDS), *kind))
+        finally:
+            cluster.stop()
+
+    return scenario
+
+
+PERSISTENT = ("--header", "persistent:true", "--receipt-every", "1", "--window", "2000", "--verify", "--rate", "2000",
+              "--producers", "4", "--consumers", "4", "--destinations", "4", "--destination", "/queue/q%d",
+              "--idle-timeout", "30")  # fmt: skip
+
+
+def chaos(act: Callable[[Cluster], Result | None], seconds: float, owners: int = 3) -> Callable[[Path], Result]:
+    """2,000 persistent messages/s with receipts over four queues while something happens; the longest stall is the
+    largest latency."""
+
+    def scenario(folder: Path) -> Result:
+        cluster = Cluster(folder, owners, 2)
+        more: Result = {}
+        errors: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                time.sleep(2)
+                more.update(act(cluster) or {})
+            except BaseException as error:
+                errors.append(error)
+
+        try:
+            cluster.start()
+            thread = threading.Thread(target=run)
+            thread.start()
+            result = load(cluster, "--seconds", str(seconds), *PERSISTENT)
+            thread.join()
+            if errors:
+                raise errors[0]
+            return figures(result) | more
+        finally:
+            cluster.stop()
+
+    return scenario
+
+
+def leader_of(cluster: Cluster, address: str) -> Member:
+    import zlib
+
+    slot = zlib.crc32(address.encode()) % 256
+    line = ["etcdctl", f"--endpoints={HOST}:{cluster.etcd_port}", "get", f"{PREFIX}/slots/{slot}", "--print-value-only"]
+    done = subprocess.run(line, capture_output=True, text=True, env={**os.environ, "ETCDCTL_API": "3"})
+    name = json.loads(done.stdout)["leader"]
+    return next(owner for owner in cluster.owners if owner.id == name)
+
+
+def kill(cluster: Cluster) -> None:
+    victim = leader_of(cluster, "q0")
+    assert victim.process is not None
+    victim.process.kill()
+
+
+def freeze(cluster: Cluster) -> None:
+    victim = leader_of(cluster, "q0")
+    assert victim.process is not None
+    victim.process.send_signal(signal.SIGSTOP)
+    time.sleep(8)
+    victim.process.send_signal(signal.SIGCONT)
+
+
+def rolling(cluster: Cluster) -> Result:
+    """Every owner once: SIGTERM, wait, start, wait until all is in sync."""
+    worst = 0.0
+    for owner in cluster.owners:
+        assert owner.process is not None
+        began = time.monotonic()
+        owner.process.terminate()
+        owner.process.wait(90)
+        owner.start()
+        cluster.settled()
+        worst = max(worst, time.monotonic() - began)
+    return {"slowest_restart_s": round(worst, 2)}
+
+
+def scale(cluster: Cluster) -> Result:
+    """3 → 5 → 3 owners."""
+    began = time.monotonic()
+    for number in (3, 4):
+        cluster.owners.append(Member(cluster, "owner", number))
+        cluster.owners[-1].start()
+    wait(lambda: len({r["leader"] for r in cluster.records()}) == 5, "five leaders", 90)
+    grown = cluster.settled()
+    line = [sys.executable, "-m", "broker.app.cli", "cluster"]
+    options = ["--set", f"etcd.endpoints={HOST}:{cluster.etcd_port}", "--set", f"etcd.prefix={PREFIX}"]
+    up = time.monotonic() - began
+    for owner in cluster.owners[3:]:
+        subprocess.run([*line, "drain", owner.id, *options], check=True, capture_output=True)
+    gone = {owner.id for owner in cluster.owners[3:]}
+    wait(lambda: not any(gone & set(r["replicas"]) for r in cluster.records()), "drained owners empty", 120)
+    for owner in cluster.owners[3:]:
+        assert owner.process is not None
+        owner.process.terminate()
+        owner.process.wait(60)
+    cluster.settled()
+    return {
+        "grown_after_s": round(up, 2),
+        "settled_s": round(grown, 2),
+        "back_after_s": round(time.monotonic() - began, 2),
+    }
+
+
+SCENARIOS: dict[str, tuple[str, Callable[[Path], Result]]] = {
+    "link": ("1 edge + 1 owner, 1→1, 100 B", flow("--max-lag", "2000")),
+    "open-1000": ("open loop 1,000/s", flow("--rate", "1000")),
+    "open-5000": ("open loop 5,000/s", flow("--rate", "5000")),
+    "open-20000": ("open loop 20,000/s", flow("--rate", "20000")),
+    "topic": (
+        "topic 1→10, one edge",
+        flow("--topic", "--consumers", "10", "--destination", "/topic/t", "--max-lag", "2000"),
+    ),
+    "durable-1": ("persistent, 3 copies, window 1", durable(1)),
+    "durable-100": ("persistent, 3 copies, window 100", durable(100)),
+    "durable-1000": ("persistent, 3 copies, window 1,000", durable(1000)),
+    "kill": ("owner SIGKILL at 2,000/s", chaos(kill, 8)),
+    "freeze": ("owner SIGSTOP at 2,000/s", chaos(freeze, 14)),
+    "rolling": ("rolling restart of all owners at 2,000/s", chaos(rolling, 60)),
+    "scale": ("3 → 5 → 3 owners at 2,000/s", chaos(scale, 90)),
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scenarios", default="", help="comma list; empty: all (--list shows them)")
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("--list", action="store_true")
+    parser.add_argument("--keep", action="store_true", help="keep folders with logs")
+    options = parser.parse_args()
+    if options.list:
+        print("\n".join(f"{name:14} {text}" for name, (text, _) in SCENARIOS.items()))
+        return 0
+    if shutil.which("etcd") is None or shutil.which("etcdctl") is None:
+        raise SystemExit("etcd and etcdctl are missing: apt-get install etcd-server etcd-client")
+    bad = 0
+    for name in [n for n in options.scenarios.split(",") if n] or list(SCENARIOS):
+        title, scenario = SCENARIOS[name]
+        runs: list[Result] = []
+        for _ in range(options.runs):
+            folder = Path(tempfile.mkdtemp(prefix=f"stampede-{name}-"))
+            try:
+                runs.append(scenario(folder))
+                print(json.dumps({"scenario": name, **runs[-1]}), file=sys.stderr, flush=True)
+            except Exception as error:
+                bad += 1
+                print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
+            finally:
+                if options.keep:
+                    print(folder, file=sys.stderr)
+                else:
+                    shutil.rmtree(folder, ignore_errors=True)
+        if runs:
+            keys = list(runs[0])
+            middle = {k: statistics.median([r[k] for r in runs if k in r]) for k in keys}
+            print(f"{title}: " + ", ".join(f"{k} {v:,.4g}" for k, v in middle.items()), flush=True)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
