@@ -1,4 +1,4 @@
-"""Who is logging in. Two authenticators: nobody has to say (no users), or login and passcode of the users file.
+"""Who is logging in. Nobody has to say (no users), or login and passcode of a table: a file's, or the cluster's.
 
 A right passcode is remembered as an HMAC under a key of this process, so that a reconnecting fleet costs one
 argon2 check per user, not per connection. A wrong one costs the same as an unknown user, gets the same text, and
@@ -14,7 +14,7 @@ import hmac
 import ipaddress
 import logging
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
@@ -64,9 +64,10 @@ ANONYMOUS = Principal("anonymous")
 
 
 class Authenticator(Protocol):
-    """`has_users`: logins are checked."""
-
-    has_users: bool
+    @property
+    def has_users(self) -> bool:
+        """Logins are checked."""
+        ...
 
     def try_now(self, login: str | None, passcode: str | None) -> Principal | None:
         """The principal if that can be said without waiting, else None: then ask authenticate()."""
@@ -96,30 +97,61 @@ class OpenAuthenticator:
         pass
 
 
-class FileAuthenticator:
-    """Users of a file, which may change while we run."""
+class SharedLogins(Protocol):
+    """What edges tell each other of right passcodes, so that a user who comes back to another edge costs no argon2
+    check. A proof is no secret and no passcode can be found from it without the user's argon2 hash."""
 
-    has_users = True
+    async def known(self, proof: str) -> bool:
+        """Has another edge found it right. False as well when that cannot be asked; never raises, never takes long."""
+        ...
+
+    def remember(self, proof: str) -> None: ...
+
+
+class TableAuthenticator:
+    """Users of a table, which may be replaced while we run.
+
+    open_when_empty   without users everyone is `anonymous` (loopback listeners only); else nobody can log in.
+    shared            what other edges know, or None."""
 
     def __init__(
-        self, path: str, clock: Clock, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, threads: int = THREADS
+        self,
+        users: Mapping[str, User],
+        clock: Clock,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        threads: int = THREADS,
+        *,
+        open_when_empty: bool = False,
+        shared: SharedLogins | None = None,
     ) -> None:
-        """Raises ConfigError when the file cannot be used."""
-        self._path = path
-        self._clock = clock
-        self._seen = fingerprint(path)
-        self._users = load_users(path)
-        self._looked = clock.monotonic()
+        self._users = dict(users)
+        self._open_when_empty = open_when_empty
+        self._shared = shared
         self._key = token(32).encode()
         self._right: dict[bytes, Principal] = {}
         self._checks: dict[bytes, asyncio.Future[Principal | None]] = {}
         self._penalties = Penalties(clock, sleep)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="login")
 
+    @property
+    def has_users(self) -> bool:
+        return bool(self._users) or not self._open_when_empty
+
+    def replace(self, users: Mapping[str, User]) -> set[str]:
+        """These are the users from now on, for every login that is not decided yet. Returns who is not among them any
+        more: Edge.expel() ends their connections."""
+        before = set(self._users) if self.has_users else {ANONYMOUS.name}
+        self._users = dict(users)
+        self._right.clear()
+        # A check under way is of the old users; nobody new may join it.
+        self._checks.clear()
+        return before - (set(self._users) if self.has_users else {ANONYMOUS.name})
+
     def try_now(self, login: str | None, passcode: str | None) -> Principal | None:
+        if not self.has_users:
+            return ANONYMOUS
         if login is None or passcode is None:
             return None
-        self._look()
         return self._right.get(self._digest(login, passcode))
 
     async def authenticate(self, login: str | None, passcode: str | None, channel: Channel) -> Principal:
@@ -127,8 +159,6 @@ class FileAuthenticator:
         await self._penalties.serve(address)
         principal = None
         if login is not None and passcode is not None:
-            # A check costs so much that a look at the file is free: who was added a moment ago can come in.
-            self._look(0)
             principal = await self._check(login, passcode)
         if principal is None:
             self._penalties.failed(address)
@@ -157,27 +187,53 @@ class FileAuthenticator:
         return await asyncio.shield(check)
 
     def _checked(self, digest: bytes, check: asyncio.Future[Principal | None]) -> None:
-        # After a change of the users file there may be a newer one in its place.
+        # After a change of the users there may be a newer one in its place.
         if self._checks.get(digest) is check:
             del self._checks[digest]
 
     async def _verify(self, digest: bytes, users: dict[str, User], login: str, passcode: str) -> Principal | None:
         user = users.get(login)
-        loop = asyncio.get_running_loop()
-        matches = await loop.run_in_executor(self._pool, verify, user.hash if user else NOBODY, passcode)
+        hash = user.hash if user else NOBODY
+        proof = _proof(hash, login, passcode)
+        known = self._shared is not None and await self._shared.known(proof)
+        matches = known or await asyncio.get_running_loop().run_in_executor(self._pool, verify, hash, passcode)
+        if self._users is not users:
+            return await self._check(login, passcode)  # it was one of users who may not be any more
         if user is None or not matches:
             return None
-        principal = Principal(user.name, user.groups)
-        if self._users is users:  # else the file changed meanwhile: this answer is not for the future
-            if len(self._right) >= MAX_REMEMBERED:
-                del self._right[next(iter(self._right))]
-            self._right[digest] = principal
+        if self._shared is not None and not known:
+            self._shared.remember(proof)
+        if len(self._right) >= MAX_REMEMBERED:
+            del self._right[next(iter(self._right))]
+        principal = self._right[digest] = Principal(user.name, user.groups)
         return principal
 
     def _digest(self, login: str, passcode: str) -> bytes:
-        name = login.encode()
-        # The length keeps ("ab", "c") and ("a", "bc") apart.
-        return hmac.digest(self._key, b"%d:%b%b" % (len(name), name, passcode.encode()), "sha256")
+        return hmac.digest(self._key, _together(login, passcode), "sha256")
+
+
+class FileAuthenticator(TableAuthenticator):
+    """Users of a file, which may change while we run."""
+
+    def __init__(
+        self, path: str, clock: Clock, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, threads: int = THREADS
+    ) -> None:
+        """Raises ConfigError when the file cannot be used."""
+        self._path = path
+        self._clock = clock
+        self._seen = fingerprint(path)
+        super().__init__(load_users(path), clock, sleep, threads)
+        self._looked = clock.monotonic()
+
+    def try_now(self, login: str | None, passcode: str | None) -> Principal | None:
+        if login is not None and passcode is not None:
+            self._look()
+        return super().try_now(login, passcode)
+
+    async def _check(self, login: str, passcode: str) -> Principal | None:
+        # A check costs so much that a look at the file is free: who was added a moment ago can come in.
+        self._look(0)
+        return await super()._check(login, passcode)
 
     def _look(self, every: float = LOOK_S) -> None:
         """Takes a changed users file, looking once in `every` seconds; one that cannot be used changes nothing."""
@@ -190,14 +246,12 @@ class FileAuthenticator:
             return
         self._seen = seen
         try:
-            self._users = load_users(self._path)
+            users = load_users(self._path)
         except ConfigError as error:
             log.error("the changed users file is not usable, the users from before stay: %s", error)
             return
-        self._right.clear()
-        # A check under way is of the old users; nobody new may join it.
-        self._checks.clear()
-        log.info("users reloaded from %s: %d", self._path, len(self._users))
+        self.replace(users)
+        log.info("users reloaded from %s: %d", self._path, len(users))
 
 
 class Penalties:
@@ -234,6 +288,20 @@ class Penalties:
 
     def forgive(self, address: str) -> None:
         self._failures.pop(address, None)
+
+
+def _together(login: str, passcode: str) -> bytes:
+    name = login.encode()
+    # The length keeps ("ab", "c") and ("a", "bc") apart.
+    return b"%d:%b%b" % (len(name), name, passcode.encode())
+
+
+def _proof(hash: str, login: str, passcode: str) -> str:
+    """What says to another edge that the passcode is right. Its key is the user's argon2 hash, with the salt in it:
+    who can read proofs only cannot even try passcodes, who can write them only cannot make one, and a changed passcode
+    (or user) makes all earlier ones worthless."""
+    key = hmac.digest(hash.encode(), b"stampede: a right passcode", "sha256")
+    return hmac.digest(key, _together(login, passcode), "sha256").hex()
 
 
 def verify(hash: str, passcode: str) -> bool:

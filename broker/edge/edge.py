@@ -7,7 +7,7 @@ rooms are granted back in one submit. Must not know sockets (channels) nor engin
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 
 from broker.config.settings import EngineSettings, Settings
@@ -152,6 +152,12 @@ class Edge:
         """The drain has taken too long."""
         for session in list(self.sessions.values()):
             session.abort(Reason.SHUTDOWN)
+
+    def expel(self, users: Collection[str]) -> None:
+        """These may not use the broker any more: their connections end."""
+        for session in list(self.sessions.values()) if users else ():
+            if session.connected and session.principal in users:
+                session.fail(Code.NOT_ALLOWED, "this user has been removed")
 
     def next_consumer(self) -> int:
         self._consumer += 1

@@ -1,4 +1,4 @@
-"""The users file: names, argon2id hashes, groups.
+"""Users: names, argon2id hashes, groups; in a file, or as JSON in the cluster's metadata.
 
     [users."ada"]
     hash = "$argon2id$v=19$m=19456,t=2,p=1$…"
@@ -59,11 +59,25 @@ def load_users(path: str) -> dict[str, User]:
     users = tables.pop("users", {})
     if tables or not isinstance(users, Mapping):
         raise ConfigError(f"The users file {path} may hold [users.NAME] tables only.")
-    return {name: _user(path, name, table) for name, table in users.items()}
+    return {name: _user(f"The users file {path}", name, table) for name, table in users.items()}
 
 
-def _user(path: str, name: str, table: Any) -> User:
-    where = f"The users file {path}: user {name!r}"
+def decode_user(name: str, data: bytes) -> User:
+    """A user as the cluster's metadata has it: JSON with the entries of the file. Raises ConfigError."""
+    try:
+        table = json.loads(data)
+    except ValueError:  # the text is not repeated
+        raise ConfigError(f"The cluster's users: user {name!r} is not JSON.") from None
+    return _user("The cluster's users", name, table)
+
+
+def encode_user(user: User) -> bytes:
+    """See decode_user."""
+    return json.dumps({"hash": user.hash, "groups": list(user.groups)}).encode()
+
+
+def _user(source: str, name: str, table: Any) -> User:
+    where = f"{source}: user {name!r}"
     if not isinstance(table, Mapping) or not isinstance(table.get("hash"), str):
         raise ConfigError(f"{where} has no hash; set one with `stampede user add {name}`.")
     if not table["hash"].startswith("$argon2id$"):
