@@ -161,11 +161,12 @@ def create(
     auto_created: bool = False,
     subscription: bool = False,
     tied: bool = False,
+    hidden: bool = False,
 ) -> Queue:
     """A new queue; durable ones are recorded."""
     queue = Queue(
         slot.next_queue, name, address, routing, slot.match(address),
-        durable=durable, auto_created=auto_created, subscription=subscription, tied=tied,
+        durable=durable, auto_created=auto_created, subscription=subscription, tied=tied, hidden=hidden,
     )  # fmt: skip
     slot.next_queue += 1
     bind(slot, queue)
@@ -177,6 +178,8 @@ def create(
 def bind(slot: Slot, queue: Queue) -> None:
     """Makes the queue known to its address."""
     slot.queues[queue.id] = queue
+    if queue.hidden:
+        return
     slot.budget.used += 1
     address = slot.addresses.get(queue.address)
     if address is None:
@@ -191,7 +194,7 @@ def described(queue: Queue) -> dict[str, object]:
     """Data of the "queue" MetaRecord."""
     return {
         "id": queue.id, "name": queue.name, "address": queue.address, "routing": int(queue.routing),
-        "auto": queue.auto_created, "subscription": queue.subscription,
+        "auto": queue.auto_created, "subscription": queue.subscription, "hidden": queue.hidden,
     }  # fmt: skip
 
 
@@ -199,6 +202,10 @@ def unbind(slot: Slot, queue: Queue) -> None:
     """The queue is gone; the address goes with its last queue."""
     queue.deleted = True
     del slot.queues[queue.id]
+    slot.touched.pop(queue, None)
+    slot.timed.discard(queue)
+    if queue.hidden:
+        return
     slot.budget.used -= 1
     address = slot.addresses[queue.address]
     del address.queues[queue.name]
@@ -207,8 +214,6 @@ def unbind(slot: Slot, queue: Queue) -> None:
         del slot.addresses[queue.address]
     if queue.subscription:
         del slot.subscriptions[queue.name]
-    slot.touched.pop(queue, None)
-    slot.timed.discard(queue)
 
 
 def delete(slot: Slot, queue: Queue, turn: Turn) -> None:

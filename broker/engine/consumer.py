@@ -7,6 +7,7 @@ Must not know queues' contents; giving messages back is redelivery.py's.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
@@ -23,10 +24,11 @@ class Consumer:
     """room, credit_messages, credit_bytes   what is left; delivered as long as all are > 0 (one message overshoot).
     ledger   unacknowledged messages; None in AckMode.AUTO.
     held     messages acknowledged in open transactions: named id → the messages that id covers.
+    flight   AckMode.AUTO with confirmation: deliveries that are not confirmed, in order; None: settled as handed out.
     sized    has a window of bytes, so sizes must be given back."""
 
     __slots__ = (
-        "_removed", "ack", "credit_bytes", "credit_messages", "held", "id", "ledger", "overhead", "priority",
+        "_removed", "ack", "credit_bytes", "credit_messages", "flight", "held", "id", "ledger", "overhead", "priority",
         "queue", "room", "session", "sized",
     )  # fmt: skip
 
@@ -43,6 +45,8 @@ class Consumer:
         self.sized = command.credit_bytes < UNLIMITED and command.ack is not AckMode.AUTO
         self.ledger: Ledger | None = None if command.ack is AckMode.AUTO else {}
         self.held: dict[int, Ledger] = {}
+        confirms = command.confirm and command.ack is AckMode.AUTO and not command.browse
+        self.flight: deque[Run] | None = deque() if confirms else None
         self._removed = 0
 
     def ready(self) -> bool:
@@ -87,6 +91,24 @@ class Consumer:
                 self.credit_bytes -= cost
         return cost
 
+    def adopt(self, ledger: Ledger) -> None:
+        """Its client holds these already (a client mode; first of all deliveries)."""
+        self.ledger = ledger
+        self.credit_messages -= len(ledger)
+        if self.sized:
+            self.credit_bytes -= self._cost(ledger)
+
+    def confirmed(self, count: int) -> list[Run]:
+        """The first `count` deliveries have arrived: takes them off (fewer if there are not so many)."""
+        flight = self.flight
+        if not flight:
+            return []
+        if count >= len(flight):
+            runs = list(flight)
+            flight.clear()
+            return runs
+        return [flight.popleft() for _ in range(count)]
+
     def take(self, ids: Sequence[int], held: bool) -> Ledger:
         """Removes what `ids` settle and returns it in delivery order. Credit comes back.
 
@@ -127,6 +149,9 @@ class Consumer:
         for group in self.held.values():
             everything.update(group)
         self.held.clear()
+        for run in self.flight or ():
+            everything.update(dict.fromkeys(run.ids, run))
+        self.flight = None
         return everything
 
     def _covered(self, ids: Sequence[int]) -> list[int]:
@@ -178,9 +203,12 @@ class Consumer:
                 self._removed = 0
         self.credit_messages += count
         if self.sized:
-            overhead = self.overhead
-            self.credit_bytes += sum([r.size_of(r.ids.index(i)) + overhead for i, r in taken.items()])
+            self.credit_bytes += self._cost(taken)
         return taken
+
+    def _cost(self, messages: Ledger) -> int:
+        overhead = self.overhead
+        return sum([run.size_of(run.ids.index(i)) + overhead for i, run in messages.items()])
 
 
 def _unknown(i: int) -> RefusedError:

@@ -17,11 +17,17 @@ from .redelivery import bring_back, expire
 from .runs import pick
 from .slot import SWEEP_MS, Held, Slot
 
+_RECALLED = 1024
+"""Positions asked for at a time, of messages known by number only."""
+
 
 def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Everything that can go out goes out; asks for marks and pages in time."""
     if queue.returned:
         bring_back(queue)
+    if queue.recalls:
+        _recall(slot, queue, turn)
+        return
     if queue.browsers:
         _browse(slot, queue, turn)
     if queue.count and queue.consumers:
@@ -54,6 +60,14 @@ def fetch(slot: Slot, queue: Queue, turn: Turn) -> None:
     positions = index.first(count)
     queue.fetching = len(positions)
     turn.fetches.append(Fetch(slot.number, queue.id, positions))
+
+
+def _recall(slot: Slot, queue: Queue, turn: Turn) -> None:
+    """Asks for messages of which only the number is known."""
+    if queue.fetching is None:
+        positions = list(queue.recalls)[:_RECALLED]
+        queue.fetching = -len(positions)
+        turn.fetches.append(Fetch(slot.number, queue.id, positions))
 
 
 def sweep(slot: Slot, queue: Queue, turn: Turn) -> None:
@@ -123,7 +137,10 @@ def _deliver(slot: Slot, queue: Queue, consumer: Consumer, run: Run, turn: Turn,
     counters.delivered += count
     if run.attempts or run.flags & REDELIVERED:
         counters.redelivered += count
-    if consumer.ledger is None:
+    if consumer.flight is not None:
+        consumer.flight.append(run)
+        queue.delivering += count
+    elif consumer.ledger is None:
         gone.append(run)
     else:
         queue.delivering += count

@@ -1,7 +1,8 @@
 """The brain of one slot: commands in, effects, log records, fetches and moves out.
 
 Rule: deterministic. No clock, no IO, no logging, no randomness; the owner's Turn is all it knows of the world.
-This file is the table of who does what; see addresses, publish, dispatch, settle, redelivery, paging, state.
+This file is the table of who does what; see addresses, publish, dispatch, settle, redelivery, paging, state; for
+clusters producers, resume, prepared, decisions.
 """
 
 from __future__ import annotations
@@ -13,19 +14,35 @@ from heapq import heappop
 from typing import Any
 
 from broker.config.settings import EngineSettings
-from broker.core.commands import Barrier, Command, Disconnect, Grant, Hold, Publish, Settle, Subscribe, Unsubscribe
+from broker.core.commands import (
+    Barrier,
+    Command,
+    Confirm,
+    Decide,
+    Disconnect,
+    Grant,
+    Hold,
+    Inquire,
+    Prepare,
+    Publish,
+    Settle,
+    Subscribe,
+    Transact,
+    Unsubscribe,
+)
 from broker.core.effects import Done, Effect, Move, Refused, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.message import Run
 from broker.core.records import MetaRecord, RunRecord
 
-from . import addresses, paging, redelivery, settle, state
+from . import addresses, paging, prepared, redelivery, resume, settle, state
 from .browser import Browser
-from .consumer import Consumer
+from .consumer import Consumer, Ledger
 from .dispatch import dispatch, sweep
 from .publish import publish
 from .queue import Queue
-from .slot import SWEEP_MS, Budget, Held, Slot, progress
+from .runs import Span
+from .slot import SWEEP_MS, Budget, Held, Slot, grouped, progress
 
 
 class Engine:
@@ -34,19 +51,23 @@ class Engine:
     __slots__ = ("_handlers", "_restore", "_slot")
 
     def __init__(self, slot: int, settings: EngineSettings, budget: Budget | None = None, first_id: int = 0) -> None:
-        """`budget`: of queues, shared with the other engines of the process; None: one of its own."""
-        self._slot = Slot(slot, settings, budget or Budget(settings.max_queues))
-        self._slot.next_id = max(first_id, 1)
+        """budget     of queues, shared with the other engines of the process; None: one of its own.
+        first_id   ids begin here, or behind those announced: ids of two leaders never meet."""
+        self._slot = Slot(slot, settings, budget or Budget(settings.max_queues), first_id)
         self._restore: state.Restore | None = None
         self._handlers: dict[type, Callable[[Any, Turn], None]] = {
             Publish: self._publish,
             Settle: self._settle,
             Grant: self._grant,
+            Confirm: self._confirm,
             Subscribe: self._subscribe,
             Unsubscribe: self._unsubscribe,
             Hold: self._hold,
             Barrier: self._barrier,
             Disconnect: self._disconnect,
+            Prepare: self._prepare,
+            Decide: self._decide,
+            Inquire: self._inquire,
         }
 
     @property
@@ -82,14 +103,34 @@ class Engine:
         return any(q.paging or q.nbytes + q.gated_bytes > room for q in address.queues.values())
 
     def after(self, effect: Effect, turn: Turn) -> None:
-        """Tells `effect` when everything appended so far in this turn is durable."""
-        if progress(turn):
-            self._slot.pending.append(Held(turn.number, effect))
+        """Tells `effect` when all that was appended so far in this turn is durable, and all this slot waits for."""
+        if progress(turn) or self._slot.pending:
+            self._slot.barrier(effect, turn)
         else:
             turn.effects.append(effect)
 
     def _publish(self, command: Publish, turn: Turn) -> None:
-        publish(self._slot, command, turn)
+        if command.dedup is None:
+            publish(self._slot, command, turn)
+        elif self.duplicate(command.dedup):
+            self.again(command, turn)
+        else:
+            self._publish_numbered(command, command.dedup, turn)
+
+    def _publish_numbered(self, command: Publish, dedup: tuple[int, int], turn: Turn) -> None:
+        slot, before = self._slot, len(turn.appends)
+        try:
+            publish(slot, command, turn)
+        except RefusedError as refused:
+            slot.producers.refuse(dedup, refused.code, refused.detail)
+            raise
+        refusals = slot.producers.unlogged(dedup)
+        slot.producers.take(dedup, turn.now)
+        if refusals:
+            turn.appends.insert(before, MetaRecord(slot.number, "producers", {"producers": [], "refused": refusals}))
+        if len(turn.appends) - before > 1 and sum([type(r) is RunRecord for r in turn.appends[before:]]) > 1:
+            # Several anycast queues share it. A part alone in the log would make a replay look like a duplicate.
+            turn.appends[before:] = grouped(slot.number, turn.appends[before:])
 
     def _settle(self, command: Settle, turn: Turn) -> None:
         settle.settle(self._slot, command, turn)
@@ -99,7 +140,12 @@ class Engine:
 
     def _barrier(self, command: Barrier, turn: Turn) -> None:
         # Also when this turn writes nothing: an earlier commit may be under way.
-        self._slot.pending.append(Held(turn.number, Done(command.session, command.seq)))
+        self._slot.barrier(Done(command.session, command.seq), turn)
+
+    def _confirm(self, command: Confirm, turn: Turn) -> None:
+        consumer = self._slot.consumers.get(command.consumer)
+        if consumer is not None:
+            settle.confirm(self._slot, consumer, command.count, turn)
 
     def _grant(self, command: Grant, turn: Turn) -> None:
         slot = self._slot
@@ -115,7 +161,7 @@ class Engine:
         if command.selector is not None:
             raise RefusedError(Code.BAD_SELECTOR, "this broker does not support selectors yet; remove the header")
         before = progress(turn)
-        queue = addresses.subscribed_queue(slot, command, turn)
+        queue, held = self._attached_queue(command, turn)
         consumer = Consumer(command, queue.id)
         slot.consumers[consumer.id] = consumer
         slot.sessions.setdefault(consumer.session, []).append(consumer.id)
@@ -127,12 +173,28 @@ class Engine:
         else:
             insort(queue.consumers, consumer, key=_by_priority)
             queue.idle_since = 0
+        if command.resume is not None:
+            resume.resume(slot, queue, consumer, command.resume, held, turn)
         slot.touched[queue] = None
         if command.seq and progress(turn) != before:
             # No message before the answer: the consumer begins when its queue is durable.
             slot.pending.append(Held(turn.number, consumer=consumer, room=consumer.room))
             consumer.room = 0
         slot.answer(command.session, command.seq, turn, before)
+
+    def _attached_queue(self, command: Subscribe, turn: Turn) -> tuple[Queue, Ledger]:
+        """The queue of a SUBSCRIBE. One that comes again ends its earlier attachment: what that held comes along."""
+        slot = self._slot
+        earlier = slot.consumers.get(command.consumer) if command.resume is not None else None
+        if earlier is None:
+            return addresses.subscribed_queue(slot, command, turn), {}
+        source = slot.queues[earlier.queue]
+        queue = source if source.tied else addresses.subscribed_queue(slot, command, turn)
+        held = settle.detach(slot, earlier)
+        if queue is not source:
+            redelivery.give_back(slot, source, held, None, turn)
+            held = {}
+        return queue, held
 
     def _unsubscribe(self, command: Unsubscribe, turn: Turn) -> None:
         slot = self._slot
@@ -160,6 +222,89 @@ class Engine:
         for number in list(slot.sessions.get(command.session, ())):
             settle.end_consumer(slot, slot.consumers[number], turn)
 
+    # ── transactions over several slots ────────────────────────────────────────────────────────────
+
+    def _prepare(self, command: Prepare, turn: Turn) -> None:
+        prepared.prepare(self._slot, command, turn)
+
+    def _decide(self, command: Decide, turn: Turn) -> None:
+        prepared.decide(self._slot, command, turn)
+
+    def _inquire(self, command: Inquire, turn: Turn) -> None:
+        slot, tx = self._slot, command.tx
+        decisions = slot.decisions
+        if tx in decisions.decided:
+            slot.barrier(Done(command.session, command.seq), turn)
+        elif tx not in decisions.deciding:
+            if tx not in decisions.aborted:
+                decisions.abort(tx, turn.now)
+                turn.appends.append(MetaRecord(slot.number, "aborted", {"tx": tx, "at": turn.now}))
+            refused = Refused(command.session, command.seq, Code.NO_SUCH_TRANSACTION, "it was never committed")
+            slot.barrier(refused, turn)
+
+    def in_doubt(self, now: int) -> list[tuple[str, int]]:
+        """(transaction, coordinator slot) of what was prepared here and has waited long for its decision."""
+        return [
+            (tx, waiting.coordinator)
+            for tx, waiting in self._slot.prepared.items()
+            if waiting.commit is None and waiting.since + prepared.IN_DOUBT_MS <= now
+        ]
+
+    def deciding(self, tx: str) -> None:
+        """This slot coordinates `tx`; call before anybody prepares it. Ended by decide() or abandon()."""
+        self._slot.decisions.deciding.add(tx)
+
+    def abandon(self, tx: str) -> None:
+        """It will not be committed."""
+        self._slot.decisions.deciding.discard(tx)
+
+    def decide(self, tx: str, participants: list[int], turn: Turn) -> None:
+        """`tx` is committed; `participants`: the other slots, to be told when it is durable. Goes into the group of
+        this slot's own part. Raises RefusedError, with nothing changed, if it was rolled back meanwhile."""
+        self._slot.decisions.decide(tx, participants)
+        turn.appends.append(MetaRecord(self._slot.number, "decided", {"tx": tx, "participants": participants}))
+
+    def undecided(self) -> list[tuple[str, list[int]]]:
+        """(transaction, participants) of what is committed here and not yet carried out by all of them."""
+        return list(self._slot.decisions.decided.items())
+
+    def forget(self, tx: str, turn: Turn) -> None:
+        """All participants of `tx` have carried it out."""
+        if self._slot.decisions.decided.pop(tx, None) is not None:
+            turn.appends.append(MetaRecord(self._slot.number, "told", {"tx": tx}))
+
+    # ── producers ──────────────────────────────────────────────────────────────────────────────────
+
+    def duplicate(self, dedup: tuple[int, int]) -> bool:
+        """Has that number of that producer been dealt with before. Then: again()."""
+        return self._slot.producers.seen(dedup)
+
+    def again(self, command: Publish | Transact, turn: Turn) -> None:
+        """Answers a duplicate like the original: Refused, or Done when that is durable."""
+        assert command.dedup is not None
+        refusal = self._slot.producers.refusal(command.dedup)
+        if refusal is not None:
+            turn.effects.append(Refused(command.session, command.seq, *refusal))
+        elif command.seq:
+            self.after(Done(command.session, command.seq), turn)
+
+    def remember(self, dedup: tuple[int, int], turn: Turn) -> None:
+        """Counts the number as taken; for a transaction, in its log group."""
+        producers = self._slot.producers
+        data = {"producers": [list(dedup)], "refused": producers.unlogged(dedup)}
+        producers.take(dedup, turn.now)
+        turn.appends.append(MetaRecord(self._slot.number, "producers", data))
+
+    def refuse(self, command: Publish | Transact, refused: RefusedError, turn: Turn) -> None:
+        """The owner refuses a command for reasons of its own: a replay of it is refused as well."""
+        if command.dedup is not None:
+            self._slot.producers.refuse(command.dedup, refused.code, refused.detail)
+        turn.effects.append(Refused(command.session, command.seq, refused.code, refused.detail))
+
+    def producers(self) -> dict[int, int]:
+        """Token → last number."""
+        return self._slot.producers.last()
+
     # ── the owner's calls ──────────────────────────────────────────────────────────────────────────
 
     @property
@@ -182,10 +327,14 @@ class Engine:
     def flush(self, turn: Turn) -> None:
         """Dispatches every queue this turn has touched."""
         slot = self._slot
-        if slot.touched:
+        while slot.touched:
             touched, slot.touched = slot.touched, {}
             for queue in touched:
-                if not queue.deleted:
+                if queue.deleted:
+                    continue
+                if queue.hidden:
+                    prepared.arrived(slot, queue, turn)
+                else:
                     dispatch(slot, queue, turn)
         if slot.approved:
             slot.approved.clear()
@@ -219,16 +368,28 @@ class Engine:
                     slot.watch_expiry(queue)
             if queue.idle_since:
                 self._tick_idle(queue, turn)
+            else:
+                slot.watch_idle(queue, now)
 
     def _tick_idle(self, queue: Queue, turn: Turn) -> None:
         slot = self._slot
         due = queue.idle_since + queue.settings.auto_delete_delay_ms
-        if queue.consumers or not queue.empty():
+        if queue.consumers or not queue.empty() or not queue.settings.auto_delete:
             queue.idle_since = 0
         elif due <= turn.now:
             addresses.delete(slot, queue, turn)
         else:
             slot.wake(queue, due)
+
+    def configure(self, settings: EngineSettings) -> None:
+        """New settings, for what exists too. Queues stay, whatever their addresses match now."""
+        slot = self._slot
+        slot.configure(settings)
+        for queue in slot.queues.values():
+            queue.settings = slot.match(queue.address)
+            slot.touched[queue] = None
+            if queue.auto_created:
+                slot.wake(queue, 1)  # the next tick looks whether it is to go now
 
     # ── recovery ───────────────────────────────────────────────────────────────────────────────────
 
@@ -243,6 +404,29 @@ class Engine:
     def restore_run(self, record: RunRecord, settled: dict[int, list[tuple[int, int]]]) -> None:
         """Then the runs with live messages, by ascending id."""
         self._restoring().run(record, settled)
+
+    def restore_settled(self, queue: int, spans: list[Span]) -> None:
+        """A follower only: messages of a queue left it."""
+        self._restoring().settled(queue, spans)
+
+    def restore_dedup(self, token: int, number: int) -> None:
+        """A run of that producer's was in the log."""
+        self._slot.producers.take((token, number), 0)
+
+    def restore_producers(self, last: dict[int, int]) -> None:
+        """Producer → last number, of all runs that were in the log."""
+        for token, number in last.items():
+            self.restore_dedup(token, number)
+
+    def hand_over(self) -> list[MetaRecord]:
+        """The small state for the shadow that follows the next leader; nothing may be handled after that. What may have
+        been delivered is marked in it, or in the log (`dispatched`)."""
+        return self.snapshot()
+
+    def discard(self) -> None:
+        """It is not used any more: its queues do not count."""
+        for queue in list(self._slot.queues.values()):
+            addresses.unbind(self._slot, queue)
 
     def restore_end(self, clean: bool, turn: Turn) -> None:
         """Then this, once. Not clean: what may have been delivered is REDELIVERED."""
@@ -275,6 +459,7 @@ class Engine:
                 "bytes": queue.nbytes + queue.paged_bytes, "consumers": len(queue.consumers),
             }
             for queue in self._slot.queues.values()
+            if not queue.hidden
         ]  # fmt: skip
 
 

@@ -6,12 +6,16 @@ one. Must not know consumers.
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Callable
+from itertools import groupby
+
 from broker.core.effects import Turn
 from broker.core.message import DURABLE, REDELIVERED, Run
 
 from .browser import consumed
 from .queue import Queue
-from .redelivery import postpone
+from .redelivery import give_back, postpone, reject
 from .runs import inside, pick
 from .slot import Slot
 
@@ -23,6 +27,9 @@ def fetched(slot: Slot, queue_id: int, runs: list[Run], turn: Turn) -> None:
         return
     asked, queue.fetching = queue.fetching, None
     slot.touched[queue] = None
+    if asked < 0:
+        _recalled(slot, queue, array("Q", list(queue.recalls)[:-asked]), runs, turn)
+        return
     for browser in queue.browsers:
         if browser.fetching:
             used = [part for run in runs for part, _ in _known(queue, run)]
@@ -31,20 +38,42 @@ def fetched(slot: Slot, queue_id: int, runs: list[Run], turn: Turn) -> None:
     if not asked:
         return  # its browser has left
     used_up = consumed(queue.index.first(asked), runs)
-    queue.unpaged(used_up, sum([len(run.records) for run in runs]), sum([run.nbytes for run in runs]))
-    for run in runs:
-        if run.ids[0] > queue.restored:
-            queue.enter(run)
-            continue
-        for part, due in _known(queue, run):
-            if due > turn.now:
-                postpone(slot, queue, part, due)
-            else:
-                queue.enter(part)
+    parts = [part for run in runs for part in _known(queue, run)]
+    queue.unpaged(used_up, sum([len(run.records) for run, _ in parts]), sum([run.nbytes for run, _ in parts]))
+    for part, due in parts:
+        if due > turn.now:
+            postpone(slot, queue, part, due)
+        else:
+            queue.enter(part)
     if not len(queue.index) and not queue.browsers:
         queue.settled, queue.suspects = [], []  # everything that came back at the restart has been looked at
     if not queue.count:
         slot.watch_idle(queue, turn.now)
+
+
+def _recalled(slot: Slot, queue: Queue, asked: array[int], runs: list[Run], turn: Turn) -> None:
+    """Bytes of messages that were known by number only: now what was said of them can be done."""
+    places: dict[int, dict[int, tuple[Run, int]]] = {}
+    for run in runs:
+        places.setdefault(run.position, {}).update({i: (run, at) for at, i in enumerate(run.ids)})
+    for position in asked[: consumed(asked, runs)]:
+        found = places.get(position, {})
+        for ids, delay, rejected in queue.recalls.pop(position):
+            queue.moving -= len(ids)
+            messages: dict[int, Run] = {}
+            for (run, attempts), group in groupby([i for i in ids if i in found], _same(queue, found)):
+                part = pick(run, [found[i][1] for i in group])
+                part.attempts = attempts
+                messages.update(dict.fromkeys(part.ids, part))
+            if rejected:
+                reject(slot, queue, messages, turn)
+            else:
+                give_back(slot, queue, messages, delay, turn)
+
+
+def _same(queue: Queue, found: dict[int, tuple[Run, int]]) -> Callable[[int], tuple[Run, int]]:
+    """Messages with the same key may be one run: runs are equal only to themselves."""
+    return lambda i: (found[i][0], queue.counts.get(i, 0))
 
 
 def _known(queue: Queue, run: Run) -> list[tuple[Run, int]]:

@@ -18,6 +18,7 @@ from broker.core.message import DEFAULT_PRIORITY, Run
 from .browser import Browser
 from .consumer import Consumer
 from .runs import Span
+from .stubs import Recall, Restored
 
 _CHUNK = 1024
 """Positions per array: the front is dropped array by array."""
@@ -48,6 +49,11 @@ class PageIndex:
             yield from islice(chunk, self._offset, None) if first else chunk
             first = False
 
+    def at(self, place: int) -> int:
+        """The position at that place."""
+        place += self._offset
+        return self._chunks[place // _CHUNK][place % _CHUNK]
+
     def first(self, count: int) -> array[int]:
         """The first `count` positions (fewer if there are not so many)."""
         return array("Q", islice(self, count))
@@ -72,7 +78,10 @@ class Queue:
     gated_pages             those entries that will go to the index.
     paging                  new runs go to the index.
     paged_count, paged_bytes   what lies there (an estimate after a restart).
-    fetching                positions asked of the journal; None: no fetch under way.
+    fetching                positions asked of the journal; 0: for a browser; < 0: that many of `recalls`; None: no
+                            fetch under way.
+    recalls                 position → messages of which only the number is known, to be read back before all else.
+    table                   which restored messages are still paged; None: nobody will ask, or all are read back.
     cleared                 durable messages up to this id may be delivered: the log says they may have been.
     announced               last durable id that needs a mark before it goes out.
     mark_asked, marked      the mark on its way to the disk, 0: none; the last one that is durable.
@@ -88,11 +97,12 @@ class Queue:
     """
 
     __slots__ = (
-        "address", "announced", "auto_created", "browsers", "cleared", "consumers", "count", "counts", "delayed",
-        "deleted", "delivering", "due", "durable", "expiry", "fetching", "gated", "gated_bytes", "gated_pages", "id",
-        "idle_since", "index", "last", "levels", "mark_asked", "marked", "moving", "name", "nbytes", "paged_bytes",
-        "paged_count", "paging", "ready", "restored", "returned", "routing", "sent", "settings", "settled", "spilled",
-        "start", "subscription", "suspect_to", "suspects", "swept", "tied",
+        "address", "announced", "auto_created", "browsers", "cleared", "consumers", "count", "counts",
+        "delayed", "deleted", "delivering", "due", "durable", "expiry", "fetching", "gated", "gated_bytes",
+        "gated_pages", "hidden", "id", "idle_since", "index", "last", "levels", "mark_asked", "marked",
+        "moving", "name", "nbytes", "paged_bytes", "paged_count", "paging", "ready", "recalls", "restored",
+        "returned", "routing", "sent", "settings", "settled", "spilled", "start", "subscription", "suspect_to",
+        "suspects", "swept", "table", "tied",
     )  # fmt: skip
 
     def __init__(
@@ -107,6 +117,7 @@ class Queue:
         auto_created: bool = False,
         subscription: bool = False,
         tied: bool = False,
+        hidden: bool = False,
     ) -> None:
         self.id = id
         self.name = name
@@ -119,6 +130,8 @@ class Queue:
         """A durable subscription."""
         self.tied = tied
         """Dies with its consumer."""
+        self.hidden = hidden
+        """Holds what a transaction of several slots has prepared: no address leads to it."""
         self.deleted = False
         self.ready: deque[Run] = deque()
         self.levels: list[deque[Run]] | None = None
@@ -141,6 +154,8 @@ class Queue:
         self.settled: list[Span] = []
         self.suspects: list[Span] = []
         self.restored = self.suspect_to = 0
+        self.recalls: dict[int, list[Recall]] = {}
+        self.table: Restored | None = None
         self.idle_since = 0
 
     def level(self, priority: int) -> deque[Run]:
@@ -198,6 +213,10 @@ class Queue:
     def unpaged(self, positions: int, count: int, nbytes: int) -> None:
         """The first `positions` have been read back, or were found dead."""
         self.index.drop(positions)
+        if self.table is not None:
+            self.table.read += positions
+            if self.table.read >= len(self.table):
+                self.table = None
         if len(self.index):
             self.paged_count = max(self.paged_count - count, 1)
             self.paged_bytes = max(self.paged_bytes - nbytes, 1)

@@ -18,6 +18,7 @@ from broker.core.records import MetaRecord, SettleRecord
 from .queue import Queue
 from .runs import copy, regroup, spans_of
 from .slot import Slot
+from .stubs import recall
 
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", ":": "\\c"})
 
@@ -28,6 +29,8 @@ def give_back(slot: Slot, queue: Queue, messages: dict[int, Run], delay: int | N
     delay: milliseconds, -1 = by the settings, None = at once whatever the settings say."""
     if not messages:
         return
+    slot.touched[queue] = None
+    messages = recall(queue, messages, delay, False)
     most = queue.settings.max_delivery_attempts
     back: dict[int, list[Run]] = {}
     for part in regroup(messages):
@@ -46,7 +49,6 @@ def give_back(slot: Slot, queue: Queue, messages: dict[int, Run], delay: int | N
                 postpone(slot, queue, run, due)
         else:
             queue.returned += runs
-    slot.touched[queue] = None
 
 
 def postpone(slot: Slot, queue: Queue, run: Run, due: int) -> None:
@@ -106,6 +108,13 @@ def _record(slot: Slot, queue: Queue, runs: list[Run], attempts: int, due: int, 
             queue.due.pop(i, None)
     data: dict[str, Any] = {"queue": queue.id, "attempts": attempts, "spans": spans_of(ids), "due": due}
     turn.appends.append(MetaRecord(slot.number, "count", data))
+
+
+def reject(slot: Slot, queue: Queue, messages: dict[int, Run], turn: Turn) -> None:
+    """Messages a consumer will have nothing to do with."""
+    for run in regroup(recall(queue, messages, None, True)):
+        dead_letter(slot, queue, run, "rejected", turn)
+    slot.touched[queue] = None
 
 
 def dead_letter(slot: Slot, queue: Queue, run: Run, reason: str, turn: Turn) -> None:

@@ -6,6 +6,7 @@ Must not know queues or consumers.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
 from broker.core.message import Run
@@ -112,3 +113,34 @@ def inside(spans: Sequence[Span], i: int) -> bool:
         else:
             high = middle
     return low < len(spans) and spans[low][0] <= i
+
+
+def add_span(spans: list[Span], span: Span) -> None:
+    """Puts one more span into ascending, disjoint, not touching ones."""
+    first, last = span
+    low = bisect_left(spans, first - 1, key=_last)
+    high = bisect_right(spans, last + 1, low, key=_start)
+    if low < high:
+        first, last = min(first, spans[low][0]), max(last, spans[high - 1][1])
+    spans[low:high] = [(first, last)]
+
+
+def without(span: Span, gone: Sequence[Span]) -> list[Span]:
+    """What is left of a span without the ascending spans `gone`."""
+    first, last = span
+    result: list[Span] = []
+    for low, high in gone[bisect_left(gone, first, key=_last) : bisect_right(gone, last, key=_start)]:
+        if low > first:
+            result.append((first, low - 1))
+        first = max(first, high + 1)
+    if first <= last:
+        result.append((first, last))
+    return result
+
+
+def _start(span: Span) -> int:
+    return span[0]
+
+
+def _last(span: Span) -> int:
+    return span[1]

@@ -11,10 +11,9 @@ from broker.core.effects import Turn
 from broker.core.errors import Code, RefusedError
 
 from .addresses import delete, forget_consumer
-from .consumer import Consumer
+from .consumer import Consumer, Ledger
 from .queue import Queue
-from .redelivery import dead_letter, give_back
-from .runs import regroup
+from .redelivery import give_back, reject
 from .slot import Slot, progress
 
 
@@ -44,8 +43,7 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
         give_back(slot, queue, taken, None, turn)
     else:
         counters.nacked += count
-        for run in regroup(taken):
-            dead_letter(slot, queue, run, "rejected", turn)
+        reject(slot, queue, taken, turn)
     slot.touched[queue] = None
     slot.answer(command.session, command.seq, turn, before)
 
@@ -70,8 +68,20 @@ def hold(slot: Slot, command: Hold, turn: Turn) -> None:
     slot.answer(command.session, command.seq, turn, progress(turn))
 
 
-def end_consumer(slot: Slot, consumer: Consumer, turn: Turn) -> Queue:
-    """The consumer is no more: what it held goes back, a queue tied to it goes with it."""
+def confirm(slot: Slot, consumer: Consumer, count: int, turn: Turn) -> None:
+    """Deliveries have arrived where they count as consumed (AckMode.AUTO over a link)."""
+    runs = consumer.confirmed(count)
+    if not runs:
+        return
+    queue = slot.queues[consumer.queue]
+    settled = sum([len(run.records) for run in runs])
+    queue.delivering -= settled
+    slot.counters.acked += settled
+    slot.settle_runs(queue, runs, turn)
+
+
+def detach(slot: Slot, consumer: Consumer) -> Ledger:
+    """Ends an attachment, not the subscription: a queue tied to it stays. Returns what it held."""
     queue = slot.queues[consumer.queue]
     forget_consumer(slot, consumer.id, consumer.session)
     if consumer in queue.consumers:
@@ -80,6 +90,13 @@ def end_consumer(slot: Slot, consumer: Consumer, turn: Turn) -> Queue:
         queue.browsers = [browser for browser in queue.browsers if browser.consumer is not consumer]
     messages = consumer.drain()
     queue.delivering -= len(messages)
+    return messages
+
+
+def end_consumer(slot: Slot, consumer: Consumer, turn: Turn) -> Queue:
+    """The consumer is no more: what it held goes back, a queue tied to it goes with it."""
+    queue = slot.queues[consumer.queue]
+    messages = detach(slot, consumer)
     if queue.tied:
         delete(slot, queue, turn)
         return queue

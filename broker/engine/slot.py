@@ -8,16 +8,22 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from broker.config.settings import EngineSettings
 from broker.core.effects import Done, Effect, Turn
 from broker.core.message import DURABLE, TRANSIENT, Run
-from broker.core.records import MetaRecord, SettleRecord
+from broker.core.records import GroupRecord, LogRecord, MetaRecord, RunRecord, SettleRecord
 
 from .consumer import Consumer, Ledger
+from .decisions import Decisions
 from .matching import Matcher
+from .producers import Producers
 from .queue import Queue
 from .runs import Span, spans_of, spans_of_runs
+
+if TYPE_CHECKING:
+    from .prepared import Prepared
 
 RESERVE_IDS = 1 << 20
 """Ids announced to the log at a time. After a restart numbering goes on behind the announced ones, so no id is
@@ -90,22 +96,21 @@ class Slot:
     """released      highest commit number known to be durable.
     crashed_at    first id after the last unclean start: `dispatched` runs before it are suspect.
     touched       queues to dispatch at the end of the turn.
-    timed         queues that want ticks.    due   when (epoch ms), 0: none does."""
+    timed         queues that want ticks.    due   when (epoch ms), 0: none does.
+    producers     what was taken from whom.
+    prepared      parts of transactions that wait for a decision.    decisions   transactions coordinated here."""
 
     __slots__ = (
-        "addresses", "approved", "budget", "consumers", "counters", "crashed_at", "due", "limit", "mark_messages",
-        "match", "next_id", "next_queue", "number", "page_bytes", "pending", "queues", "reserved", "sessions",
-        "subscriptions", "timed", "touched",
+        "addresses", "approved", "budget", "consumers", "counters", "crashed_at", "decisions", "due", "limit",
+        "mark_messages", "match", "next_id", "next_queue", "number", "page_bytes", "pending", "prepared", "producers",
+        "queues", "reserved", "sessions", "subscriptions", "timed", "touched",
     )  # fmt: skip
 
-    def __init__(self, number: int, settings: EngineSettings, budget: Budget) -> None:
+    def __init__(self, number: int, settings: EngineSettings, budget: Budget, first_id: int) -> None:
         self.budget = budget
         self.number = number
-        self.limit = settings.queue_memory_bytes
-        self.page_bytes = settings.page_bytes
-        self.mark_messages = settings.mark_messages
-        self.match = Matcher(settings)
-        self.next_id = 1
+        self.configure(settings)
+        self.next_id = max(first_id, 1)
         self.reserved = 0
         self.next_queue = 1
         self.crashed_at = 0
@@ -121,6 +126,16 @@ class Slot:
         self.approved: set[object] = set()
         """Parts that passed check() in this turn: they may settle what a transaction holds."""
         self.counters = Counters()
+        self.producers = Producers()
+        self.prepared: dict[str, Prepared] = {}
+        self.decisions = Decisions()
+
+    def configure(self, settings: EngineSettings) -> None:
+        """Bounds, and what addresses do from now on; queues keep what was looked up for them."""
+        self.limit = settings.queue_memory_bytes
+        self.page_bytes = settings.page_bytes
+        self.mark_messages = settings.mark_messages
+        self.match = Matcher(settings)
 
     # ── numbering ──────────────────────────────────────────────────────────────────────────────────
 
@@ -146,6 +161,10 @@ class Slot:
                 turn.effects.append(Done(session, seq))
             else:
                 self.pending.append(Held(turn.number, Done(session, seq)))
+
+    def barrier(self, effect: Effect, turn: Turn) -> None:
+        """Tells `effect` when everything so far is durable, also what earlier turns wrote."""
+        self.pending.append(Held(turn.number, effect))
 
     def release(self, number: int, turn: Turn) -> None:
         """Everything of turns <= number is durable."""
@@ -244,3 +263,18 @@ class Slot:
 def progress(turn: Turn) -> int:
     """Grows whenever something is to be written for this turn."""
     return len(turn.appends) + len(turn.moves)
+
+
+def grouped(slot: int, records: list[LogRecord]) -> list[LogRecord]:
+    """The same records, counting together or not at all; transient ones, which no restart sees, stand behind."""
+    lasting = [r for r in records if not _transient(r)]
+    rest = [r for r in records if _transient(r)]
+    if len(lasting) > 1:
+        return [GroupRecord(slot, lasting), *rest]  # type: ignore[arg-type]
+    return lasting + rest
+
+
+def _transient(record: LogRecord) -> bool:
+    if isinstance(record, RunRecord):
+        return bool(record.run.flags & TRANSIENT)
+    return isinstance(record, SettleRecord) and not record.durable

@@ -6,6 +6,10 @@ Kinds (data as JSON; replaying one twice does no harm):
     mark      queue, id: durable messages up to this id may have been delivered
     count     queue, attempts, spans, due: deliveries so far; due > 0: not before that time
     suspect   queue, id: at an unclean start the mark stood here        crashed   id: the same for `dispatched` runs
+    producers   producers: [token, last number] …; refused: [token, number, code, detail] …
+    prepared  a part of a transaction that waits for its decision (prepared.py)         unprepared  tx
+    decided   tx, participants: committed, to be told to these slots      told  tx: all of them know
+    aborted   tx, at: will never be decided
 
 Rule: all that is needed beside the messages themselves. Bodies stay in the journal: restored runs are paged.
 """
@@ -20,23 +24,25 @@ from broker.core.effects import Turn
 from broker.core.records import MetaRecord, RunRecord
 
 from .addresses import bind, described, unbind
+from .prepared import Prepared
 from .queue import Queue
+from .resume import withdraw
 from .runs import Span, inside, spans_of
 from .slot import Slot
+from .stubs import Restored
 
 
 class Restore:
-    """Collects what recovery hands over; thrown away at its end.
+    """Collects what recovery hands over; thrown away at its end. A follower is in recovery for weeks: what comes
+    before the runs goes straight to the slot, where later records take it out again.
 
-    marks, suspect_to   queue id → id.    dispatched   queue id → spans of such runs.
-    counted             queue id → spans of live messages, for queues with delivery counts."""
+    dispatched   queue id → spans of such runs.
+    counted      queue id → spans of live messages, for queues with delivery counts."""
 
-    __slots__ = ("counted", "dispatched", "marks", "slot", "suspect_to")
+    __slots__ = ("counted", "dispatched", "slot")
 
     def __init__(self, slot: Slot) -> None:
         self.slot = slot
-        self.marks: dict[int, int] = {}
-        self.suspect_to: dict[int, int] = {}
         self.dispatched: dict[int, list[Span]] = {}
         self.counted: dict[int, list[Span]] = {}
 
@@ -61,6 +67,8 @@ class Restore:
                 _extend(queue.settled, gone)
             queue.paging = True
             queue.index.append(run.position)
+            queue.table = queue.table or Restored()
+            queue.table.add(run.ids)
             queue.paged_count += live
             queue.paged_bytes += run.nbytes * live // count
             queue.last = queue.restored = max(queue.last, run.ids[-1])
@@ -80,16 +88,28 @@ class Restore:
             self._queue(queue, clean, turn)
             slot.touched[queue] = None
             slot.watch_idle(queue, turn.now)
+        for prepared in slot.prepared.values():
+            for claim in prepared.claims:
+                if (source := slot.queues.get(claim.queue)) is not None:
+                    claim.messages = withdraw(source, claim.spans)
+                    source.moving += len(claim.messages)
+        slot.producers.begin(turn.now)
+
+    def settled(self, queue_id: int, spans: list[Span]) -> None:
+        """These messages of a queue left it."""
+        queue = self.slot.queues.get(queue_id)
+        if queue is not None and queue.counts:
+            self.slot.forget_counts(queue, spans)
 
     def _queue(self, queue: Queue, clean: bool, turn: Turn) -> None:
-        slot, mark = self.slot, self.marks.get(queue.id, 0)
-        queue.suspect_to = self.suspect_to.get(queue.id, 0)
+        slot, mark = self.slot, queue.marked
         queue.announced = queue.restored
         if clean:
+            queue.marked = 0
             if mark:
                 turn.appends.append(MetaRecord(slot.number, "mark", {"queue": queue.id, "id": 0}))
         else:
-            queue.cleared = queue.marked = mark
+            queue.cleared = mark
             if mark > queue.suspect_to:
                 queue.suspect_to = mark
                 turn.appends.append(MetaRecord(slot.number, "suspect", {"queue": queue.id, "id": mark}))
@@ -117,7 +137,7 @@ class Restore:
         if number not in slot.queues:
             queue = Queue(
                 number, data["name"], data["address"], Routing(data["routing"]), slot.match(data["address"]),
-                auto_created=data["auto"], subscription=data["subscription"],
+                auto_created=data["auto"], subscription=data["subscription"], hidden=data.get("hidden", False),
             )  # fmt: skip
             bind(slot, queue)
 
@@ -129,7 +149,9 @@ class Restore:
             unbind(slot, queue)
 
     def _mark(self, data: dict[str, Any]) -> None:
-        self.marks[data["queue"]] = data["id"]
+        queue = self.slot.queues.get(data["queue"])
+        if queue is not None:
+            queue.marked = data["id"]
 
     def _count(self, data: dict[str, Any]) -> None:
         queue = self.slot.queues.get(data["queue"])
@@ -146,10 +168,30 @@ class Restore:
                     queue.due.pop(i, None)
 
     def _suspect(self, data: dict[str, Any]) -> None:
-        self.suspect_to[data["queue"]] = data["id"]
+        queue = self.slot.queues.get(data["queue"])
+        if queue is not None:
+            queue.suspect_to = data["id"]
 
     def _crashed(self, data: dict[str, Any]) -> None:
         self.slot.crashed_at = data["id"]
+
+    def _producers(self, data: dict[str, Any]) -> None:
+        self.slot.producers.restore(data)
+
+    def _prepared(self, data: dict[str, Any]) -> None:
+        self.slot.prepared[data["tx"]] = Prepared.restored(data)
+
+    def _unprepared(self, data: dict[str, Any]) -> None:
+        self.slot.prepared.pop(data["tx"], None)
+
+    def _decided(self, data: dict[str, Any]) -> None:
+        self.slot.decisions.decided[data["tx"]] = data["participants"]
+
+    def _told(self, data: dict[str, Any]) -> None:
+        self.slot.decisions.decided.pop(data["tx"], None)
+
+    def _aborted(self, data: dict[str, Any]) -> None:
+        self.slot.decisions.abort(data["tx"], data["at"])
 
 
 _REPLAY: dict[str, Callable[[Restore, dict[str, Any]], None]] = {
@@ -161,6 +203,12 @@ _REPLAY: dict[str, Callable[[Restore, dict[str, Any]], None]] = {
     "count": Restore._count,
     "suspect": Restore._suspect,
     "crashed": Restore._crashed,
+    "producers": Restore._producers,
+    "prepared": Restore._prepared,
+    "unprepared": Restore._unprepared,
+    "decided": Restore._decided,
+    "told": Restore._told,
+    "aborted": Restore._aborted,
 }
 
 
@@ -186,6 +234,12 @@ def snapshot(slot: Slot) -> list[MetaRecord]:
             if queue.suspect_to:
                 records.append(MetaRecord(number, "suspect", {"queue": queue.id, "id": queue.suspect_to}))
             records += _counts(number, queue)
+    if (known := slot.producers.data()) is not None:
+        records.append(MetaRecord(number, "producers", known))
+    records += [MetaRecord(number, "prepared", prepared.data()) for prepared in slot.prepared.values()]
+    decisions = slot.decisions
+    records += [MetaRecord(number, "decided", {"tx": t, "participants": p}) for t, p in decisions.decided.items()]
+    records += [MetaRecord(number, "aborted", {"tx": t, "at": at}) for t, at in decisions.aborted.items()]
     return records
 
 

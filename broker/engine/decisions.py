@@ -1,0 +1,36 @@
+"""Transactions this slot coordinates: in progress, decided but not told to all, aborted.
+
+Rule: a decision is in the log before anybody acts on it; what is asked for and not decided can never be decided
+any more. Must not know what the transactions hold.
+"""
+
+from __future__ import annotations
+
+from broker.core.errors import Code, RefusedError
+
+_REMEMBERED_MS = 3_600_000
+"""So long an abort is remembered: nobody prepares for longer, nor asks later."""
+
+
+class Decisions:
+    """decided   transaction → slots that must still be told to commit.    aborted   transaction → when (epoch ms)."""
+
+    __slots__ = ("aborted", "decided", "deciding")
+
+    def __init__(self) -> None:
+        self.deciding: set[str] = set()
+        self.decided: dict[str, list[int]] = {}
+        self.aborted: dict[str, int] = {}
+
+    def decide(self, tx: str, participants: list[int]) -> None:
+        """It is committed. Raises RefusedError when a participant has been told that it is not."""
+        self.deciding.discard(tx)
+        if tx in self.aborted:
+            raise RefusedError(Code.NO_SUCH_TRANSACTION, "it took too long and was rolled back; send it again")
+        self.decided[tx] = participants
+
+    def abort(self, tx: str, now: int) -> None:
+        """It will never be decided."""
+        self.aborted[tx] = now
+        while self.aborted[next(iter(self.aborted))] < now - _REMEMBERED_MS:
+            del self.aborted[next(iter(self.aborted))]

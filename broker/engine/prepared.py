@@ -1,0 +1,268 @@
+"""This slot's part of a transaction over several slots: kept durable and unseen until the coordinator has decided.
+
+Rule: what is prepared can be carried out whatever happens in between: its messages rest in a hidden durable queue
+(restart, paging and replication treat them like any other), what it settles is out of its queue already.
+Must not know who decides, nor how decisions are kept (decisions.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.core.address import Outcome, Routing
+from broker.core.commands import Decide, Prepare, Publish, Settle
+from broker.core.effects import Done, Fetch, Turn
+from broker.core.errors import RefusedError
+from broker.core.message import DURABLE, NO_IDS, REDELIVERED, TRANSIENT, Run
+from broker.core.records import MetaRecord, RunRecord
+
+from .addresses import check_publish, create, delete
+from .consumer import Ledger
+from .publish import publish
+from .queue import Queue
+from .redelivery import give_back, reject
+from .runs import Span, copy, spans_of
+from .settle import check_settle
+from .slot import Held, Slot, grouped
+
+HIDDEN = "$tx"
+"""Stands as the address in the records of parked messages; no queue can be reached by it."""
+
+IN_DOUBT_MS = 1000
+"""After so long without a decision the coordinator is asked."""
+
+_PAGE = 1024
+"""Positions of parked messages asked for at a time after a restart."""
+
+
+class Parked:
+    """Messages to be published at the commit. first, last: their ids in the hidden queue."""
+
+    __slots__ = ("address", "create", "durable", "first", "last", "queue", "routing")
+
+    def __init__(
+        self, first: int, last: int, address: str, queue: str | None, routing: int, create: bool, durable: bool
+    ) -> None:
+        self.first = first
+        self.last = last
+        self.address = address
+        self.queue = queue
+        self.routing = routing
+        self.create = create
+        self.durable = durable
+
+
+class Claim:
+    """Messages to be settled at the commit. spans: the durable ones; messages: all, once the slot is live."""
+
+    __slots__ = ("delay", "messages", "outcome", "queue", "spans")
+
+    def __init__(self, queue: int, spans: list[Span], outcome: int, delay: int, messages: Ledger) -> None:
+        self.queue = queue
+        self.spans = spans
+        self.outcome = outcome
+        self.delay = delay
+        self.messages = messages
+
+
+class Prepared:
+    """since   epoch ms of the Prepare, 0: before the restart.    queue   id of the hidden queue, 0: nothing is parked.
+    commit     the decision, while it waits for the parked messages to be read back; None: none yet.
+    waiting    who wants to hear that it is carried out."""
+
+    __slots__ = ("claims", "commit", "coordinator", "publishes", "queue", "since", "tx", "waiting")
+
+    def __init__(self, tx: str, coordinator: int, since: int) -> None:
+        self.tx = tx
+        self.coordinator = coordinator
+        self.since = since
+        self.queue = 0
+        self.publishes: list[Parked] = []
+        self.claims: list[Claim] = []
+        self.commit: bool | None = None
+        self.waiting: list[Decide] = []
+
+    def data(self) -> dict[str, Any]:
+        """As a MetaRecord keeps it."""
+        return {
+            "tx": self.tx, "coordinator": self.coordinator, "queue": self.queue,
+            "publishes": [
+                [p.first, p.last, p.address, p.queue, p.routing, p.create, p.durable] for p in self.publishes
+            ],
+            "settles": [[c.queue, c.spans, c.outcome, c.delay] for c in self.claims],
+        }  # fmt: skip
+
+    @classmethod
+    def restored(cls, data: dict[str, Any]) -> Prepared:
+        """The way back; the messages of claims are looked for when the slot is live."""
+        prepared = cls(data["tx"], data["coordinator"], 0)
+        prepared.queue = data["queue"]
+        prepared.publishes = [Parked(*fields) for fields in data["publishes"]]
+        prepared.claims = [
+            Claim(queue, [(first, last) for first, last in spans], outcome, delay, {})
+            for queue, spans, outcome, delay in data["settles"]
+        ]
+        return prepared
+
+
+def prepare(slot: Slot, command: Prepare, turn: Turn) -> None:
+    """Raises RefusedError if a part cannot be carried out; nothing is kept then. Asked twice: done once."""
+    if command.tx not in slot.prepared:
+        _check(slot, command.parts)
+        prepared = slot.prepared[command.tx] = Prepared(command.tx, command.coordinator, turn.now)
+        group = Turn(turn.now, turn.number)
+        _park(slot, prepared, [part for part in command.parts if isinstance(part, Publish)], group)
+        for part in command.parts:
+            if isinstance(part, Settle):
+                _claim(slot, prepared, part)
+        group.appends.append(MetaRecord(slot.number, "prepared", prepared.data()))
+        turn.appends += grouped(slot.number, group.appends)
+    _answer(slot, command, turn)
+
+
+def decide(slot: Slot, command: Decide, turn: Turn) -> None:
+    """Carries the decision out, as soon as what it needs is in memory. What is not known has been decided before."""
+    prepared = slot.prepared.get(command.tx)
+    if prepared is None:
+        _answer(slot, command, turn)
+        return
+    if prepared.commit is None:
+        prepared.commit = command.commit
+    prepared.waiting.append(command)
+    hidden = slot.queues.get(prepared.queue)
+    if hidden is None or not prepared.commit or _complete(hidden):
+        _carry_out(slot, prepared, hidden, turn)
+
+
+def arrived(slot: Slot, hidden: Queue, turn: Turn) -> None:
+    """Something has changed in a hidden queue: reads back what is paged, and commits what waits for it."""
+    if len(hidden.index) and hidden.fetching is None:
+        positions = hidden.index.first(_PAGE)
+        hidden.fetching = len(positions)
+        turn.fetches.append(Fetch(slot.number, hidden.id, positions))
+    elif _complete(hidden):
+        for prepared in list(slot.prepared.values()):
+            if prepared.queue == hidden.id and prepared.commit:
+                _carry_out(slot, prepared, hidden, turn)
+
+
+def _complete(hidden: Queue) -> bool:
+    return not hidden.gated and not len(hidden.index)
+
+
+def _check(slot: Slot, parts: list[Publish | Settle]) -> None:
+    settled: dict[int, list[int]] = {}
+    for part in parts:
+        if isinstance(part, Publish):
+            check_publish(slot, part)
+        else:
+            check_settle(slot, part)
+            settled.setdefault(part.consumer, []).extend(part.ids)
+    for consumer, ids in settled.items():
+        if ids:
+            slot.consumers[consumer].check(ids)  # also not twice in different parts
+
+
+def _park(slot: Slot, prepared: Prepared, parts: list[Publish], turn: Turn) -> None:
+    if not parts:
+        return
+    hidden = create(slot, HIDDEN, f"{HIDDEN}.{prepared.tx}", Routing.ANYCAST, turn, hidden=True)
+    prepared.queue = hidden.id
+    entries: list[tuple[Queue, Run, bool]] = []
+    for part in parts:
+        run = part.run
+        durable = bool(run.flags & DURABLE)
+        run.flags = run.flags & ~TRANSIENT | DURABLE
+        slot.number_run(run, turn.now)
+        slot.reserve(turn)
+        turn.appends.append(RunRecord(slot.number, HIDDEN, [hidden.id], run))
+        first, hidden.last = run.ids[0], run.ids[-1]
+        prepared.publishes.append(
+            Parked(first, hidden.last, part.address, part.queue, int(part.routing), part.create, durable)
+        )
+        hidden.gated += 1
+        hidden.gated_bytes += run.nbytes
+        entries.append((hidden, run, False))
+    slot.pending.append(Held(turn.number, entries=entries))
+
+
+def _claim(slot: Slot, prepared: Prepared, part: Settle) -> None:
+    consumer = slot.consumers[part.consumer]
+    taken = consumer.take(part.ids, held=True) if part.ids else {}
+    queue = slot.queues[consumer.queue]
+    queue.delivering -= len(taken)
+    queue.moving += len(taken)
+    lasting = [i for i, run in taken.items() if run.flags & DURABLE] if queue.durable else []
+    spans = spans_of(lasting) if lasting else []
+    prepared.claims.append(Claim(queue.id, spans, int(part.outcome), part.delay, taken))
+    slot.touched[queue] = None  # its credit is back
+
+
+def _carry_out(slot: Slot, prepared: Prepared, hidden: Queue | None, turn: Turn) -> None:
+    """All of it in one log group."""
+    del slot.prepared[prepared.tx]
+    group = Turn(turn.now, turn.number)
+    if hidden is not None:
+        if prepared.commit:
+            _publish_parked(slot, prepared, hidden, group)
+        delete(slot, hidden, group)
+    for claim in prepared.claims:
+        queue = slot.queues.get(claim.queue)
+        if queue is not None:
+            queue.moving -= len(claim.messages)
+            _settle_claimed(slot, queue, claim, bool(prepared.commit), group)
+            slot.touched[queue] = None
+            slot.watch_idle(queue, turn.now)
+    group.appends.append(MetaRecord(slot.number, "unprepared", {"tx": prepared.tx}))
+    turn.appends += grouped(slot.number, group.appends)
+    turn.effects += group.effects
+    turn.fetches += group.fetches
+    turn.moves += group.moves
+    for command in prepared.waiting:
+        _answer(slot, command, turn)
+
+
+def _answer(slot: Slot, command: Prepare | Decide, turn: Turn) -> None:
+    if command.seq:
+        slot.barrier(Done(command.session, command.seq), turn)
+
+
+def _publish_parked(slot: Slot, prepared: Prepared, hidden: Queue, turn: Turn) -> None:
+    parts = iter(prepared.publishes)
+    part: Parked | None = None
+    for parked in sorted(hidden.in_order(), key=_first):
+        while part is None or part.last < parked.ids[0]:
+            part = next(parts)
+        run = copy(parked)
+        run.ids = NO_IDS
+        run.position = 0
+        run.flags &= ~(REDELIVERED | (0 if part.durable else DURABLE))
+        command = Publish(
+            slot.number, 0, 0, part.address, Routing(part.routing), run, part.queue, part.create
+        )  # fmt: skip
+        command.atomic = True
+        try:
+            publish(slot, command, turn, checked=True)
+        except RefusedError:
+            # Meanwhile a subscription took the very name of the address: nobody can get it any more.
+            slot.counters.dropped_unrouted += len(run.records)
+
+
+def _settle_claimed(slot: Slot, queue: Queue, claim: Claim, commit: bool, turn: Turn) -> None:
+    messages, count = claim.messages, len(claim.messages)
+    counters = slot.counters
+    if not commit or claim.outcome == Outcome.RETURN:
+        give_back(slot, queue, messages, None, turn)
+    elif claim.outcome == Outcome.ACK:
+        counters.acked += count
+        slot.settle_ids(queue, messages, turn)
+    elif claim.outcome == Outcome.NACK:
+        counters.nacked += count
+        give_back(slot, queue, messages, max(claim.delay, -1), turn)
+    else:
+        counters.nacked += count
+        reject(slot, queue, messages, turn)
+
+
+def _first(run: Run) -> int:
+    return run.ids[0]

@@ -1,0 +1,119 @@
+"""What was taken from whom: the last number of each producer, so that a replay after a fail-over changes nothing twice.
+
+Rule: a number that is not above the last one has been dealt with: taken, or refused and remembered so (a refusal
+goes into the log before the first record of a higher number; without it a replay of the refused one would be
+answered as if it had been taken). Must not know queues.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.core.errors import Code
+
+_PRODUCERS = 4096
+"""Kept per slot; beyond it the one that was silent longest is forgotten."""
+
+_REFUSALS = 64
+"""Kept per producer: an edge replays no more than what it had under way."""
+
+_SILENT_MS = 3_600_000
+"""A producer that sent nothing for so long has no replays left: snapshots leave it out."""
+
+Dedup = tuple[int, int]
+"""(producer token, number)."""
+
+
+class _Producer:
+    """refused: number → (name of the code, detail).   fresh: refused ones that are not in the log."""
+
+    __slots__ = ("fresh", "last", "refused", "used")
+
+    def __init__(self, last: int) -> None:
+        self.last = last
+        self.used = 0
+        self.refused: dict[int, tuple[str, str]] = {}
+        self.fresh: list[int] = []
+
+
+class Producers:
+    """Of one slot, in the order of their last use."""
+
+    __slots__ = ("_known", "_now")
+
+    def __init__(self) -> None:
+        self._known: dict[int, _Producer] = {}
+        self._now = 0
+
+    def seen(self, dedup: Dedup) -> bool:
+        """Has that number been dealt with."""
+        producer = self._known.get(dedup[0])
+        return producer is not None and dedup[1] <= producer.last
+
+    def refusal(self, dedup: Dedup) -> tuple[Code, str] | None:
+        """How a number that was seen was refused; None: it was taken."""
+        known = self._known[dedup[0]].refused.get(dedup[1])
+        return (Code[known[0]], known[1]) if known else None
+
+    def take(self, dedup: Dedup, now: int) -> None:
+        """That number is taken. `now`: epoch ms, 0 = during recovery."""
+        token, number = dedup
+        producer = self._known.pop(token, None)
+        if producer is None:
+            producer = _Producer(number)
+            if len(self._known) >= _PRODUCERS:
+                del self._known[next(iter(self._known))]
+        elif number > producer.last:
+            producer.last = number
+        self._known[token] = producer
+        producer.used = now
+        if now > self._now:
+            self._now = now
+
+    def refuse(self, dedup: Dedup, code: Code, detail: str) -> None:
+        """That number was refused. It does not count as the last one: nothing came after it yet."""
+        token, number = dedup
+        if token not in self._known:
+            self.take((token, 0), self._now)
+        producer = self._known[token]
+        while len(producer.refused) >= _REFUSALS:
+            del producer.refused[next(iter(producer.refused))]
+        producer.refused[number] = (code.name, detail)
+        producer.fresh.append(number)
+
+    def unlogged(self, dedup: Dedup) -> list[list[Any]]:
+        """Refusals that must be in the log before `dedup` is taken: [token, number, code, detail] …; told once."""
+        producer = self._known.get(dedup[0])
+        if producer is None or not producer.fresh:
+            return []
+        fresh, producer.fresh = producer.fresh, []
+        if dedup[1] in producer.refused:
+            del producer.refused[dedup[1]]  # tried again, and taken this time
+        return [[dedup[0], n, *producer.refused[n]] for n in dict.fromkeys(fresh) if n in producer.refused]
+
+    def restore(self, data: dict[str, Any]) -> None:
+        """Replays what data() or the engine wrote."""
+        for token, number in data["producers"]:
+            self.take((token, number), 0)
+        for token, number, code, detail in data.get("refused", ()):
+            self.refuse((token, number), Code[code], detail)
+            self._known[token].fresh.clear()
+
+    def begin(self, now: int) -> None:
+        """Recovery is over: whoever was known may come back from now on."""
+        for producer in self._known.values():
+            producer.used = producer.used or now
+        self._now = max(self._now, now)
+
+    def last(self) -> dict[int, int]:
+        """Token → last number."""
+        return {token: producer.last for token, producer in self._known.items()}
+
+    def data(self) -> dict[str, Any] | None:
+        """For a snapshot: those that may still replay; None: nobody."""
+        horizon = self._now - _SILENT_MS
+        kept = [(token, p) for token, p in self._known.items() if not p.used or p.used > horizon]
+        if not kept:
+            return None
+        refused = [[token, n, *why] for token, p in kept for n, why in p.refused.items()]
+        return {"producers": [[token, p.last] for token, p in kept], "refused": refused}

@@ -1,0 +1,127 @@
+"""A consumer attaches again: what its client holds becomes its own again before anybody is served.
+
+Rule: an id is in one place only. What is taken out of memory or out of the paged part here is found there no more
+(paged: it counts as settled for the pages to come). Must not know sessions.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from heapq import heapify
+
+from broker.core.commands import Resume
+from broker.core.effects import Turn
+from broker.core.message import Run
+
+from .consumer import Consumer, Ledger
+from .queue import Queue
+from .redelivery import give_back
+from .runs import Span, add_span, inside, pick, without
+from .slot import Slot
+from .stubs import Stub, ghost
+
+
+def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, before: Ledger, turn: Turn) -> None:
+    """Gives the new attachment what its client holds, settles what it has taken, and gives the rest of what the
+    attachment `before` held back."""
+    held = known.held if consumer.ledger is not None else []
+    named = _ascending([*held, *known.taken])
+    mine = {i: run for i, run in before.items() if inside(named, i)}
+    give_back(slot, queue, {i: run for i, run in before.items() if i not in mine}, None, turn)
+    mine.update(withdraw(queue, [part for span in named for part in without(span, _spans(mine))]))
+    if known.taken:
+        taken = _ascending(known.taken)
+        gone = {i: run for i, run in mine.items() if inside(taken, i)}
+        slot.counters.acked += len(gone)
+        slot.settle_ids(queue, gone, turn)
+    if held:
+        ledger: Ledger = {}
+        for span in held:
+            absent = ghost(span)
+            for i in absent.ids:
+                ledger[i] = mine.get(i, absent)
+        consumer.adopt(ledger)
+        queue.delivering += len(ledger)
+
+
+def withdraw(queue: Queue, spans: list[Span]) -> Ledger:
+    """Takes the messages of the ascending `spans` out of the queue, wherever in it they are."""
+    found: Ledger = {}
+    if not spans:
+        return found
+    queue.returned = _rest(queue.returned, spans, found)
+    for level in queue.levels or (queue.ready,):
+        _from_level(queue, level, spans, found)
+    if queue.delayed:
+        _from_delayed(queue, spans, found)
+    if queue.table is not None:
+        for span in spans:
+            _from_pages(queue, span, found)
+    return found
+
+
+def _from_level(queue: Queue, level: deque[Run], spans: list[Span], found: Ledger) -> None:
+    """Runs of a level stand by ascending id."""
+    passed: list[Run] = []
+    while level and level[0].ids[0] <= spans[-1][1]:
+        run = level.popleft()
+        for part in _rest([run], spans, found):
+            passed.append(part)
+            if part is not run:
+                queue.count += len(part.records)
+                queue.nbytes += part.nbytes
+        if not passed or passed[-1] is not run:
+            queue.left(run)
+    level.extendleft(reversed(passed))
+
+
+def _from_delayed(queue: Queue, spans: list[Span], found: Ledger) -> None:
+    size = len(found)
+    delayed = [(due, part.ids[0], part) for due, _, run in queue.delayed for part in _rest([run], spans, found)]
+    if len(found) != size:
+        queue.delayed = delayed
+        heapify(queue.delayed)
+
+
+def _from_pages(queue: Queue, span: Span, found: Ledger) -> None:
+    table = queue.table
+    assert table is not None
+    mean = queue.paged_bytes // max(queue.paged_count, 1)
+    for place, part in list(table.find(*span)):
+        for first, last in without(part, queue.settled):
+            stub = Stub(range(first, last + 1), queue.index.at(place), mean * (last - first + 1))
+            found.update(dict.fromkeys(stub.ids, stub))
+            add_span(queue.settled, (first, last))
+            queue.paged_count = max(queue.paged_count - len(stub.ids), 0)
+            queue.paged_bytes = max(queue.paged_bytes - stub.nbytes, 0)
+
+
+def _rest(runs: Iterable[Run], spans: list[Span], found: Ledger) -> list[Run]:
+    """What is left of the runs when the messages of `spans` have gone to `found`."""
+    rest: list[Run] = []
+    for run in runs:
+        kept: list[int] = []
+        if run.ids[0] <= spans[-1][1] and run.ids[-1] >= spans[0][0]:
+            kept = [at for at, i in enumerate(run.ids) if not inside(spans, i)]
+            if len(kept) < len(run.ids):
+                found.update({i: run for i in run.ids if inside(spans, i)})
+                if kept:
+                    rest.append(pick(run, kept))
+                continue
+        rest.append(run)
+    return rest
+
+
+def _ascending(spans: Iterable[Span]) -> list[Span]:
+    result: list[Span] = []
+    for first, last in sorted(spans):
+        add_span(result, (first, last))
+    return result
+
+
+def _spans(messages: Ledger) -> list[Span]:
+    result: list[Span] = []
+    for i in sorted(messages):
+        add_span(result, (i, i))
+    return result
