@@ -1,0 +1,410 @@
+"""Virtual clients of a cluster: what sessions ask of their edge's OwnerPort, at random, and what they are told.
+
+Rule: knows the port and the model, nothing of owners or links. `Clients` are those of one life of one edge: they end
+with it. Each does only what a STOMP session could: sends with and without receipts, all ack modes, NACK, windows,
+durable subscriptions, transactions over any slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from broker.core.address import AckMode, Outcome, Routing
+from broker.core.commands import Disconnect, Grant, Hold, Publish, Settle, Subscribe, Transact, Unsubscribe
+from broker.core.effects import ConsumerClosed, Deliver, Done, Refused
+from broker.core.errors import Code
+from broker.core.ids import slot_of
+from broker.core.message import DURABLE, Run
+from broker.link.port import OwnerPort
+from tests.sim.checker import Violation
+from tests.sim.cluster_checkers import Copy, Group, Holder, Message, Model
+
+QUEUES = ("q.a", "q.b", "q.c", "q.d")
+SUBS = {"c.one": "t.a", "c.two": "t.b", "c.three": "t.a"}
+TOPICS = ("t.a", "t.b")
+
+
+class Request:
+    """Somebody waits for the answer. `doomed`: it may be refused, for its consumer is gone."""
+
+    def __init__(self, sent: list[Copy], settled: list[Copy], holders: list[Holder], sub: str = "") -> None:
+        self.sent, self.settled, self.holders, self.sub = sent, settled, holders, sub
+
+
+class Open:
+    """A transaction between BEGIN and COMMIT."""
+
+    def __init__(self) -> None:
+        self.parts: list[Publish | Settle] = []
+        self.messages: list[tuple[Publish, list[Message]]] = []
+        self.held: list[tuple[Holder, list[Copy]]] = []
+
+
+class Session:
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.seq = 0
+        self.holders: list[Holder] = []
+        self.open: Open | None = None
+        self.loose: list[Request] = []
+        """Requests nobody waits for."""
+
+
+class Workload:
+    """What the clients of all edges share: the model, numbers, habits of this history.
+
+    subs       durable subscription → has it certainly been made.    taken   who is attached to it.
+    on_done    told of every receipt for a durable message.
+    """
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.model = Model()
+        self.subs = dict.fromkeys(SUBS, "no")
+        self.taken: dict[str, Holder] = {}
+        self.numbers = 0
+        self.durable = random.choice((1.0, 1.0, 0.9, 0.5))
+        self.tiny = random.random() < 0.5
+        self.transactions = random.choice((0.0, 0.1, 0.25))
+        self.queues = QUEUES[: random.choice((1, 2, 4))]
+        self.receipts = 0
+        self.on_done: Callable[[list[Copy]], None] = lambda copies: None
+
+    def number(self) -> int:
+        self.numbers += 1
+        return self.numbers
+
+
+class Clients:
+    """link.port.EffectListener of one life of one edge."""
+
+    def __init__(self, name: str, work: Workload, port: OwnerPort, fail: Callable[[BaseException], None]) -> None:
+        self.name = name
+        self.work = work
+        self.model = work.model
+        self.random = work.random
+        self.port = port
+        self.alive = True
+        self.paused = False
+        self.sessions: dict[int, Session] = {}
+        self.known: dict[int, Session] = {}
+        self.holders: dict[int, Holder] = {}
+        self.pending: dict[tuple[int, int], Request] = {}
+        self._fail = fail
+        self._sessions = self._consumers = 0
+        port.attach(self)
+
+    # ── what the port tells ────────────────────────────────────────────────────────────────────────
+
+    def on_effects(self, effects: list[Any]) -> None:
+        try:
+            for effect in effects:
+                kind = type(effect)
+                if kind is Deliver:
+                    self._on_deliver(effect)
+                elif kind is Done:
+                    self._on_done(effect)
+                elif kind is Refused:
+                    self._on_refused(effect)
+                elif kind is ConsumerClosed:
+                    raise Violation(f"{self.name}: consumer closed: {effect.reason} {effect.detail}")
+        except Violation as found:
+            self._fail(found)  # who called might take it for a fault of its own
+            raise
+
+    def on_relief(self) -> None:
+        self.paused = False
+
+    def on_stopped(self, why: str) -> None:
+        self._fail(Violation(f"{self.name}: stopped: {why}"))
+
+    def _on_deliver(self, effect: Deliver) -> None:
+        holder = self.holders.get(effect.consumer)
+        if holder is None:
+            raise Violation(f"{self.name}: delivery for consumer {effect.consumer}, which never was")
+        self.model.delivered(holder, effect)
+
+    def _on_done(self, effect: Done) -> None:
+        request = self.pending.pop((effect.session, effect.seq), None)
+        if request is None:
+            raise Violation(f"{self.name}: request {effect.session}/{effect.seq} answered twice, or never made")
+        self.work.receipts += 1
+        self.model.confirm(request.sent, request.settled)
+        if request.sub:
+            self.work.subs[request.sub] = "yes"
+        self.work.on_done(request.sent)
+
+    def _on_refused(self, effect: Refused) -> None:
+        session = self.known[effect.session]
+        requests = session.loose
+        if effect.seq:
+            request = self.pending.pop((effect.session, effect.seq), None)
+            if request is None:
+                raise Violation(f"{self.name}: request {effect.session}/{effect.seq} refused twice, or never made")
+            requests = [request]
+        excused = any(holder.ended or holder.doubtful for request in requests for holder in request.holders)
+        if effect.code is not Code.NO_SUCH_DELIVERY or not excused:
+            raise Violation(f"{self.name}: refused: {effect.code.name} {effect.detail} (request {effect.seq})")
+        if effect.seq:
+            self.model.refuse(request.sent, request.settled)
+        else:
+            for request in requests:  # one of them, nobody can tell which
+                for copy in request.sent:
+                    copy.void = True
+                for copy in request.settled:
+                    copy.asker = None
+        if session.number in self.sessions:
+            self.disconnect(session)
+
+    # ── ends ───────────────────────────────────────────────────────────────────────────────────────
+
+    def die(self) -> None:
+        """The edge is gone, and its clients with it."""
+        self.alive = False
+        for session in list(self.sessions.values()):
+            self._forget(session)
+        for request in self.pending.values():
+            self.model.unanswered(request.sent)
+            if request.sub and self.work.subs[request.sub] == "no":
+                self.work.subs[request.sub] = "maybe"
+        for session in self.known.values():
+            for request in session.loose:
+                self.model.unanswered(request.sent)
+        self.pending.clear()
+
+    def doubt(self) -> None:
+        """The edge was away for so long that owners may have given its sessions up."""
+        for holder in self.holders.values():
+            holder.doubtful = True
+
+    def _forget(self, session: Session) -> None:
+        self.sessions.pop(session.number, None)
+        for holder in session.holders:
+            self._end(holder)
+        if session.open is not None:
+            self._give_back(session.open)
+            session.open = None
+
+    def _end(self, holder: Holder) -> None:
+        holder.ended = True
+        for copy in holder.ledger.values():
+            copy.holder = None
+        holder.ledger.clear()
+        if self.work.taken.get(holder.queue) is holder:
+            del self.work.taken[holder.queue]
+
+    @staticmethod
+    def _give_back(transaction: Open) -> None:
+        for _, copies in transaction.held:
+            for copy in copies:
+                copy.holder = None
+
+    # ── sessions ───────────────────────────────────────────────────────────────────────────────────
+
+    def submit(self, *commands: Any) -> None:
+        if self.port.submit(list(commands)):
+            self.paused = True
+
+    def ask(self, session: Session, request: Request, often: float = 0.8) -> int:
+        """A number for the request; 0: nobody waits."""
+        if self.random.random() > often:
+            session.loose.append(request)
+            return 0
+        session.seq += 1
+        self.pending[session.number, session.seq] = request
+        return session.seq
+
+    def session(self) -> Session:
+        if not self.sessions or (len(self.sessions) < 3 and self.random.random() < 0.2):
+            self._sessions += 1
+            session = self.sessions[self._sessions] = self.known[self._sessions] = Session(self._sessions)
+            return session
+        return self.random.choice(list(self.sessions.values()))
+
+    def disconnect(self, session: Session) -> None:
+        slots = sorted({holder.slot for holder in session.holders})
+        self._forget(session)
+        self.submit(*[Disconnect(slot, session.number) for slot in slots])
+
+    # ── what they do ───────────────────────────────────────────────────────────────────────────────
+
+    def act(self) -> None:
+        """Somebody asks for something."""
+        session, luck = self.session(), self.random.random()
+        if luck < 0.35:
+            if not self.paused:
+                self.publish(session)
+        elif luck < 0.50:
+            self.subscribe(session)
+        elif luck < 0.70:
+            self.settle(session)
+        elif luck < 0.70 + self.work.transactions:
+            self.transact(session)
+        elif luck < 0.97:
+            self.grant()
+        elif luck < 0.985:
+            self.unsubscribe(session)
+        else:
+            self.disconnect(session)
+
+    def subscribe(self, session: Session, queue: str = "", generous: bool = False) -> None:
+        random, work = self.random, self.work
+        queue = queue or random.choice((*work.queues, *SUBS))
+        if queue in SUBS and queue in work.taken:
+            return
+        self._consumers += 1
+        address = SUBS.get(queue, queue)
+        routing = Routing.MULTICAST if queue in SUBS else Routing.ANYCAST
+        ack = random.choice(list(AckMode))
+        holder = Holder(self._consumers, slot_of(address), queue, address, ack, self.name)
+        holder.overhead = random.choice((0, 7))
+        if not generous and random.random() < 0.6:
+            holder.room = random.choice((1, 100, 400))
+            if ack is not AckMode.AUTO:
+                holder.window = random.choice((1, 2, 5))
+        self.holders[holder.number] = holder
+        session.holders.append(holder)
+        request = Request([], [], [], queue if queue in SUBS else "")
+        if request.sub:
+            work.taken[queue] = holder
+        seq = self.ask(session, request, 1.0 if request.sub else 0.7)
+        self.submit(
+            Subscribe(
+                holder.slot, session.number, seq, holder.number, address, routing, ack,
+                queue=request.sub or None, durable=bool(request.sub), credit_messages=holder.window,
+                room=holder.room, overhead=holder.overhead,
+            )
+        )  # fmt: skip
+
+    def unsubscribe(self, session: Session) -> None:
+        if session.holders:
+            holder = session.holders.pop(self.random.randrange(len(session.holders)))
+            self._end(holder)
+            seq = self.ask(session, Request([], [], []), 0.6)
+            self.submit(Unsubscribe(holder.slot, session.number, seq, holder.number, holder.address))
+
+    def compose(self, address: str, session: Session) -> tuple[Run, list[Message]]:
+        random, work = self.random, self.work
+        durable = random.random() < work.durable
+        lines = random.choice((b"", b"a:b\n", b"a:b\n\n"))
+        records, messages = [], []
+        for _ in range(random.choice((1, 1, 1, 2, 4))):
+            number = work.number()
+            size = random.choice((0, 10, 10, 40, 170)) if random.random() < 0.97 else 900
+            record = (b"" if lines.endswith(b"\n\n") else b"\n") + b"#%d#" % number + b"x" * size + b"\0"
+            records.append(record)
+            messages.append(Message(number, lines + record, durable, (self.name, session.number)))
+        nbytes = sum(map(len, records)) + len(records) * len(lines)
+        return Run(range(0), lines, records, nbytes, DURABLE if durable else 0), messages
+
+    def _sent(self, address: str, messages: list[Message], group: Group | None = None) -> list[Copy]:
+        """Tells the model which queues get them."""
+        subs = self.work.subs
+        targets = [(address, True)] if address in QUEUES else []
+        targets += [(name, subs[name] == "yes") for name in SUBS if SUBS[name] == address]
+        return [self.model.sent(m, queue, sure, group) for m in messages for queue, sure in targets]
+
+    def publish(self, session: Session) -> None:
+        address = self.random.choice((*self.work.queues, *TOPICS))
+        routing = Routing.MULTICAST if address in TOPICS else Routing.ANYCAST
+        run, messages = self.compose(address, session)
+        request = Request(self._sent(address, messages), [], [])
+        seq = self.ask(session, request)
+        self.submit(Publish(slot_of(address), session.number, seq, address, routing, run))
+
+    def _choose(self, session: Session) -> tuple[Holder, list[int], list[Copy]] | None:
+        """A consumer, ids to settle, and what these cover; taken out of its ledger."""
+        holders = [holder for holder in session.holders if holder.ledger]
+        if not holders:
+            return None
+        random = self.random
+        holder = random.choice(holders)
+        held = list(holder.ledger)
+        if holder.ack is AckMode.INDIVIDUAL:
+            ids = covered = random.sample(held, random.randint(1, len(held)))
+        else:
+            last = random.randrange(len(held))
+            covered, ids = held[: last + 1], [held[last]]
+        return holder, ids, [holder.ledger.pop(i) for i in covered]
+
+    def settle(self, session: Session) -> None:
+        if (choice := self._choose(session)) is not None:
+            holder, ids, copies = choice
+            outcome = Outcome.NACK if self.random.random() < 0.2 else Outcome.ACK
+            self._settle(session, holder, ids, copies, outcome)
+
+    def _settle(
+        self, session: Session, holder: Holder, ids: list[int], copies: list[Copy], outcome: Outcome, often: float = 0.8
+    ) -> None:
+        request = Request([], [], [holder])
+        if outcome is Outcome.ACK:
+            request.settled = copies
+            self.model.ask(holder, copies)
+        else:
+            for copy in copies:
+                copy.holder = None
+        seq = self.ask(session, request, often)
+        self.submit(Settle(holder.slot, session.number, seq, holder.number, ids, outcome, 0))
+
+    def accept(self, session: Session, holder: Holder) -> None:
+        """Acknowledges all it holds."""
+        if holder.ledger and not holder.ended:
+            copies = list(holder.ledger.values())
+            ids = list(holder.ledger) if holder.ack is AckMode.INDIVIDUAL else [next(reversed(holder.ledger))]
+            holder.ledger.clear()
+            self._settle(session, holder, ids, copies, Outcome.ACK, 1.0)
+
+    def grant(self, always: bool = False) -> None:
+        """Some of what was delivered has left for the sockets."""
+        for holder in self.holders.values():
+            if holder.owed and not holder.ended and (always or self.random.random() < 0.7):
+                owed, holder.owed = holder.owed, 0
+                self.submit(Grant(holder.slot, holder.number, owed))
+
+    # ── transactions ───────────────────────────────────────────────────────────────────────────────
+
+    def transact(self, session: Session) -> None:
+        random = self.random
+        if session.open is None:
+            session.open = Open()
+        transaction, luck = session.open, random.random()
+        if luck < 0.4:
+            address = random.choice((*self.work.queues, *TOPICS))
+            routing = Routing.MULTICAST if address in TOPICS else Routing.ANYCAST
+            run, messages = self.compose(address, session)
+            publish = Publish(slot_of(address), session.number, 0, address, routing, run)
+            transaction.parts.append(publish)
+            transaction.messages.append((publish, messages))
+        elif luck < 0.65:
+            if (choice := self._choose(session)) is not None:
+                holder, ids, copies = choice
+                transaction.held.append((holder, copies))
+                transaction.parts.append(Settle(holder.slot, session.number, 0, holder.number, ids))
+                self.submit(Hold(holder.slot, session.number, 0, holder.number, ids))
+        elif luck < 0.92:
+            self._commit(session, transaction)
+        else:
+            session.open = None
+            parts = [part for part in transaction.parts if type(part) is Settle]
+            self._give_back(transaction)
+            if parts:
+                self.submit(*[Settle(p.slot, p.session, 0, p.consumer, p.ids, Outcome.RETURN) for p in parts])
+
+    def _commit(self, session: Session, transaction: Open) -> None:
+        if not transaction.parts:
+            return
+        session.open = None
+        group = Group()
+        self.model.groups.append(group)
+        holders = [holder for holder, _ in transaction.held]
+        request = Request([], [], holders)
+        if not any(holder.ended for holder in holders):  # else it will be refused: what it held went with its end
+            request.settled = [copy for _, copies in transaction.held for copy in copies]
+            for holder, copies in transaction.held:
+                self.model.ask(holder, copies, group)
+        for publish, messages in transaction.messages:
+            request.sent += self._sent(publish.address, messages, group)
+        seq = self.ask(session, request)
+        self.submit(Transact(transaction.parts[0].slot, session.number, seq, transaction.parts))
