@@ -22,6 +22,8 @@ from tests.sim.checker import Violation
 PENDING, SURE, MAYBE, REFUSED = "pending", "sure", "maybe", "refused"
 HERE, ASKED, GONE = "here", "asked", "gone"
 NUMBER = re.compile(rb"#(\d+)#")
+ORIGIN = re.compile(rb"_AMQ_ORIG_QUEUE:([^\n]*)\n")
+DEAD = "DLQ"
 
 
 class Message:
@@ -212,6 +214,8 @@ class Model:
     def _identify(self, holder: Holder, data: bytes) -> Copy:
         found = NUMBER.search(data)
         message = self.messages.get(int(found[1])) if found else None
+        if message is not None and holder.queue == DEAD and data.endswith(message.data):
+            return self._dead_letter(message, data)
         if message is None or data != message.data:
             raise Violation(f"ghost, or bytes differ: {data!r}")
         copy = self.copies.get((message.number, holder.queue))
@@ -219,10 +223,32 @@ class Model:
             raise Violation(f"ghost: message {message.number} was never sent to {holder.queue}")
         return copy
 
+    def _dead_letter(self, message: Message, data: bytes) -> Copy:
+        """At first sight: from now on its source must be silent."""
+        origin = ORIGIN.search(data)
+        if origin is None:
+            raise Violation(f"no origin: {data!r}")
+        queue = origin[1].decode().replace("\\c", ":")
+        if (copy := self.copies.get((message.number, f"{DEAD}|{queue}"))) is not None:
+            return copy
+        source = self.copies.get((message.number, queue))
+        if source is None or source.state == REFUSED or not source.deliveries:
+            raise Violation(f"dead letter without reason: message {message.number} of {queue}")
+        if source.gone == GONE and (message.durable or self.calm):
+            raise Violation(f"dead letter although acknowledged: {source}")
+        if source.holder is not None and not source.holder.ended and not source.holder.doubtful:
+            raise Violation(f"dead letter while {source.holder} holds it: {source}")
+        if source.settled_in is not None:
+            source.settled_in.no.append(f"{source} became a dead letter")
+        source.gone, source.settled_in = GONE, None
+        copy = self.copies[message.number, f"{DEAD}|{queue}"] = Copy(message, f"{DEAD}|{queue}", None)
+        copy.state = SURE
+        return copy
+
     @staticmethod
     def _order(holder: Holder, copy: Copy) -> None:
         message = copy.message
-        if not copy.deliveries and message.durable:
+        if not copy.deliveries and message.durable and holder.queue != DEAD:
             if holder.fresh.get(message.producer, -1) > message.order:
                 raise Violation(f"order: {copy} behind {holder.fresh[message.producer]} at {holder}")
             holder.fresh[message.producer] = message.order

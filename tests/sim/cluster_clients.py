@@ -19,7 +19,7 @@ from broker.core.ids import slot_of
 from broker.core.message import DURABLE, Run
 from broker.link.port import OwnerPort
 from tests.sim.checker import Violation
-from tests.sim.cluster_checkers import Copy, Group, Holder, Message, Model
+from tests.sim.cluster_checkers import DEAD, Copy, Group, Holder, Message, Model
 
 QUEUES = ("q.a", "q.b", "q.c", "q.d")
 SUBS = {"c.one": "t.a", "c.two": "t.b", "c.three": "t.a"}
@@ -251,7 +251,7 @@ class Clients:
 
     def subscribe(self, session: Session, queue: str = "", generous: bool = False) -> None:
         random, work = self.random, self.work
-        queue = queue or random.choice((*work.queues, *SUBS))
+        queue = queue or random.choice((*work.queues, *work.queues, *SUBS, DEAD))
         if queue in SUBS and queue in work.taken:
             return
         self._consumers += 1
@@ -332,7 +332,9 @@ class Clients:
     def settle(self, session: Session) -> None:
         if (choice := self._choose(session)) is not None:
             holder, ids, copies = choice
-            outcome = Outcome.NACK if self.random.random() < 0.2 else Outcome.ACK
+            outcome = Outcome.ACK
+            if self.random.random() < 0.25:
+                outcome = self.random.choice((Outcome.NACK, Outcome.REJECT if holder.queue != DEAD else Outcome.NACK))
             self._settle(session, holder, ids, copies, outcome)
 
     def _settle(

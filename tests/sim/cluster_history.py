@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from tests.sim.checker import Violation
-from tests.sim.cluster_checkers import Copy
+from tests.sim.cluster_checkers import DEAD, Copy
 from tests.sim.cluster_clients import Clients, Workload
 from tests.sim.cluster_world import STORE, Alarms, Host, World
 
@@ -54,6 +54,8 @@ class History:
         """By edge, of its present life."""
         self.everybody: list[Clients] = []
         self.safety = True
+        self.trouble_until = 0.0
+        """When everything that is under way against the cluster will have ended by itself."""
         self.world.died = self._died  # type: ignore[method-assign]
         self.work.on_done = self.receipted
 
@@ -159,7 +161,9 @@ class History:
         self.world.after(self.random.uniform(0.2, 2) * self.habits.pause, self._harm)
 
     def _duration(self) -> float:
-        return self.random.choice((0.05, 0.3, 0.7, 1.5, 2.5)) * self.random.uniform(0.5, 1.5)
+        seconds = self.random.choice((0.05, 0.3, 0.7, 1.5, 2.5)) * self.random.uniform(0.5, 1.5)
+        self.trouble_until = max(self.trouble_until, self.loop.now + seconds + 0.1)
+        return seconds
 
     def _victim(self, kind: str = "owner") -> Host | None:
         """An owner only while all others are well."""
@@ -259,7 +263,13 @@ class History:
         """A planned restart."""
         if host := self._victim():
             host.stop()
-            self.world.after(self._duration() + 1.0, host.start)
+            self.world.after(self._duration(), self._start_again, host)
+
+    def _start_again(self, host: Host) -> None:
+        if host.up:  # it takes its time to stop
+            self.world.after(0.2, self._start_again, host)
+        else:
+            host.start()
 
     def harm_transfer(self) -> None:
         self.transfer()
@@ -274,7 +284,7 @@ class History:
         self.world.note("── peace ──")
         self.safety = False
         self.world.flaky = 0.0
-        self.loop.run_for(4.5)  # the longest fault under way ends
+        self.loop.run_for(max(0.0, self.trouble_until - self.loop.now) + 0.01)
         for host in self.world.hosts.values():
             host.slow_disk = 1.0
             host.disk.crash_at = 0
@@ -330,7 +340,7 @@ class History:
                 clients.disconnect(session)
         if clients is next(iter(self.clients.values())):
             session = clients.session()
-            for queue in (*self.work.queues, *self.work.subs):
+            for queue in (*self.work.queues, *self.work.subs, DEAD):
                 clients.subscribe(session, queue, generous=True)
 
     @staticmethod

@@ -1,0 +1,189 @@
+"""What only somebody inside the cluster can see: invariants of leaders, disks, replicas and the metadata store.
+
+I1, I8   one leader per slot and epoch hands out messages, and nobody does once a later epoch has begun to.
+I3       a receipt for durable messages: they are on the platters of at least min_in_sync owners.
+I5       at rest every in-sync replica's disk holds the same live messages, to the byte, at the same place of the log.
+I11      slot records: epochs grow, with every change of leader; leaders come from the in-sync replicas; these are
+         never emptied.
+Rule: looks, and changes nothing. Raises Violation (through `fail`, for production code may catch what it throws).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from functools import wraps
+from typing import Any
+from unittest.mock import patch
+
+from broker.config.settings import JournalSettings
+from broker.core.effects import Deliver, Turn
+from broker.core.slots import SlotRecord
+from broker.engine.engine import Engine
+from broker.journal.journal import Journal
+from broker.metadata.port import Change
+from tests.sim.checker import Violation
+from tests.sim.cluster_checkers import HERE as STILL_HERE
+from tests.sim.cluster_checkers import Copy
+from tests.sim.cluster_world import Host, World
+from tests.sim.disk import Inode, SimDisk
+from tests.sim.virtual_loop import HERE
+
+REMEMBERED_S = 3.0
+"""So long a disk that was taken out still counts for receipts that were under way."""
+Content = dict[tuple[int, int], bytes]
+"""(queue, message id) → header lines and body."""
+
+
+class Probes:
+    def __init__(
+        self, world: World, folder: str, settings: JournalSettings, slots_prefix: str, fail: Callable[[Violation], None]
+    ) -> None:
+        self._world = world
+        self._folder = folder
+        self._settings = settings
+        self._prefix = slots_prefix
+        self._fail = fail
+        self.records: dict[int, SlotRecord] = {}
+        """As the store has them."""
+        self.changes = 0
+        self.dispatches = 0
+        self._acting: dict[tuple[int, int], tuple[str, int]] = {}
+        self._newest: dict[int, int] = {}
+        self._old_disks: list[tuple[float, SimDisk]] = []
+        world.store.listeners.append(self._on_change)
+
+    def install(self, stack: ExitStack) -> None:
+        """Looks at every turn in which an engine may hand something out."""
+        for name in ("flush", "handle", "release", "fetched", "tick"):
+            stack.enter_context(patch.object(Engine, name, self._watched(getattr(Engine, name))))
+
+    # ── leaders (I1, I8) ───────────────────────────────────────────────────────────────────────────
+
+    def _watched(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def watched(engine: Engine, *args: Any) -> Any:
+            turn: Turn = args[-1]
+            before = len(turn.effects)
+            result = original(engine, *args)
+            if any(type(effect) is Deliver for effect in turn.effects[before:]):
+                self._dispatched(engine.number)
+            return result
+
+        return watched
+
+    def _dispatched(self, slot: int) -> None:
+        self.dispatches += 1
+        host = self._world.hosts[HERE.get().name]
+        epoch = host.process.journal.last(slot)[0]
+        who = (host.name, host.lives)
+        before = self._acting.setdefault((slot, epoch), who)
+        if before != who:
+            self._fail(Violation(f"two leaders of slot {slot} in epoch {epoch}: {before} and {who}"))
+        newest = self._newest.get(slot, 0)
+        if epoch < newest:
+            self._fail(Violation(f"slot {slot}: {host} hands out in epoch {epoch} after epoch {newest} has begun to"))
+        self._newest[slot] = max(newest, epoch)
+
+    # ── receipts (I3) ──────────────────────────────────────────────────────────────────────────────
+
+    def taken_out(self, disk: SimDisk) -> None:
+        """A disk is replaced by an empty one."""
+        self._old_disks.append((self._world.loop.now, disk))
+
+    def receipted(self, copies: Iterable[Copy], least: int) -> None:
+        """Every one that nobody has consumed is on `least` platters. One look per message."""
+        numbers = {c.message.number for c in copies if c.message.durable and c.gone == STILL_HERE and not c.void}
+        if not numbers:
+            return
+        now = self._world.loop.now
+        self._old_disks = [(at, disk) for at, disk in self._old_disks if now - at < REMEMBERED_S]
+        disks = [host.disk for host in self._world.of("owner")] + [disk for _, disk in self._old_disks]
+        platters = [self._platter(disk) for disk in disks]
+        for number in sorted(numbers):
+            text = b"#%d#" % number
+            found = sum(any(text in data for data in platter) for platter in platters)
+            if found < least:
+                self._fail(Violation(f"message {number} is receipted and on {found} disks only"))
+
+    @staticmethod
+    def _platter(disk: SimDisk) -> list[bytearray]:
+        return [inode.synced for name, inode in disk.durable_names.items() if name.endswith(".log")]
+
+    # ── the metadata store (I11) ───────────────────────────────────────────────────────────────────
+
+    def _on_change(self, change: Change) -> None:
+        if not change.key.startswith(self._prefix) or change.value is None:
+            return
+        slot = int(change.key.rpartition("/")[2])
+        new = SlotRecord.decode(slot, change.value, change.revision)
+        old = self.records.get(slot)
+        self.records[slot] = new
+        self.changes += 1
+        self._world.note(f"slot {slot}: {new.leader or '-'} leads in {new.epoch}, isr {','.join(new.isr)}"
+                         f"{' of ' + ','.join(new.replicas) if len(new.replicas) > len(new.isr) else ''}"
+                         f"{' → ' + new.target if new.target else ''}")  # fmt: skip
+        for wrong, what in (
+            (not new.isr, "nobody is in sync"),
+            (not set(new.isr) <= set(new.replicas), "in sync without being a replica"),
+            (bool(new.leader) and new.leader not in new.isr, "the leader is not in sync"),
+            (old is not None and new.epoch < old.epoch, "the epoch went back"),
+            (old is not None and new.leader != old.leader and new.epoch == old.epoch, "a new leader in an old epoch"),
+            (
+                old is not None and bool(new.leader) and new.leader != old.leader and new.leader not in old.isr,
+                "the new leader was not in sync",
+            ),
+        ):
+            if wrong:
+                self._fail(Violation(f"slot {slot}: {what}: {old} → {new}"))
+
+    # ── replicas at rest (I5) ──────────────────────────────────────────────────────────────────────
+
+    def compare_replicas(self) -> Content:
+        """Opens a copy of each disk as it would be found after a power loss now. Everything that is alive."""
+        found = {host.name: self._recover(host) for host in self._world.of("owner")}
+        everything: Content = {}
+        for slot, record in sorted(self.records.items()):
+            first: tuple[str, int, Content] | None = None
+            for name in record.isr:
+                last, content = found.get(name, {}).get(slot, (0, {}))
+                if first is None:
+                    first = (name, last, content)
+                elif (last, content) != first[1:]:
+                    self._differ(slot, first, (name, last, content))
+            if first is not None:
+                everything |= first[2]
+        return everything
+
+    def _differ(self, slot: int, one: tuple[str, int, Content], other: tuple[str, int, Content]) -> None:
+        only = [sorted(set(a[2]) - set(b[2]))[:5] for a, b in ((one, other), (other, one))]
+        places = f"{one[0]} at {one[1]}, {other[0]} at {other[1]}"
+        self._fail(Violation(f"replicas of slot {slot} differ: {places}; only here {only[0]}, only there {only[1]}"))
+
+    def _recover(self, host: Host) -> dict[int, tuple[int, Content]]:
+        """Slot → (last lsn, what is alive) of this host's platters."""
+        disk = SimDisk(0)
+        disk.folders = set(host.disk.folders)
+        for name, inode in host.disk.durable_names.items():
+            disk.names[name] = copy = Inode()
+            copy.data, copy.synced = bytearray(inode.synced), bytearray(inode.synced)
+        disk.durable_names = dict(disk.names)
+        journal = Journal.open(disk, self._folder, self._settings)
+        content: dict[int, tuple[int, Content]] = {}
+        for slot, recovered in journal.recovered.slots.items():
+            content[slot] = (journal.last(slot)[1], self._content(journal, recovered.runs()))
+        return content
+
+    @staticmethod
+    def _content(journal: Journal, runs: Iterable[tuple[Any, Any]]) -> Content:
+        content: Content = {}
+        for record, settled in runs:
+            bodies: dict[int, bytes] = {}
+            for run in journal.read([record.run.position], 1 << 30):
+                bodies |= {i: run.lines + body for i, body in zip(run.ids, run.records, strict=True)}
+            for queue in record.queues:
+                gone = settled.get(queue, [])
+                for i in record.run.ids:
+                    if not any(first <= i <= last for first, last in gone):
+                        content[queue, i] = bodies[i]
+        return content
