@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from broker.core.errors import ConfigError
 
-from .settings import AddressSettings, EdgeSettings, Settings
+from .settings import AddressSettings, ClusterSettings, EdgeSettings, Settings
 
 _ANYWHERE = ("", "0.0.0.0", "::")
 
@@ -23,6 +23,7 @@ def check(settings: Settings) -> None:
     _tls(settings.edge)
     _sizes(settings)
     _rates(settings.edge)
+    _copies(settings.cluster)
     _address(settings.engine.address, "engine.address")
     for pattern, table in settings.engine.addresses.items():
         _address(replace(settings.engine.address, **table), f'engine.addresses."{pattern}"')
@@ -80,6 +81,14 @@ def _rates(edge: EdgeSettings) -> None:
     for name in ("max_producer_rate", "max_consumer_rate"):
         if getattr(edge, name) == 0:
             raise ConfigError(f"edge.{name} is 0, so nobody could do anything; -1 means no limit.")
+
+
+def _copies(cluster: ClusterSettings) -> None:
+    if cluster.min_in_sync > cluster.replicas:
+        raise ConfigError(
+            f"cluster.min_in_sync ({cluster.min_in_sync}) is larger than cluster.replicas ({cluster.replicas}), so no "
+            "message could ever be confirmed; lower the first or raise the second."
+        )
 
 
 def _address(address: AddressSettings, where: str) -> None:

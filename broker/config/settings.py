@@ -333,6 +333,12 @@ class ClusterSettings:
     unavailable_after_s: float = setting(
         30.0, "seconds", "without an owner for a destination: its requests are refused", least=0.1
     )
+    replace_after_s: float = setting(
+        60.0,
+        "seconds",
+        "a dead owner's replicas wait for it before they are made anew elsewhere",
+        "a restart must not set off copying; `stampede cluster drain` does not wait",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,227 @@
+"""The controller: carries the planner's steps out, while this owner holds the office.
+
+A round is: look, plan, swap. What cannot wait (fail-over) goes out at once, in transactions of a hundred slots;
+what can goes out a few slots at a time, and the next round comes when something has changed.
+
+Rule: it remembers nothing that matters: any other owner can go on at any point. Every write compares the records it
+was planned from and the office. Must not know how replicas are seeded or leaders hand over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Iterable
+
+from broker.config.settings import ClusterSettings
+from broker.core.metrics import Metric
+from broker.metadata.port import Metadata, MetadataRefused, MetadataUnavailable
+from broker.seams.clock import Clock
+
+from .arrange import arrange
+from .identity import BATCH
+from .keys import Keys, last_part
+from .membership import Membership
+from .office import Office
+from .placement import urgent
+from .slots import SlotTable
+from .tasks import Tasks
+from .view import Kind, Policy, Step, View, health
+from .watched import REFUSED_RETRY_S, RETRY_S, Watched
+
+log = logging.getLogger("stampede.cluster")
+
+PAUSE_S = 0.05
+"""Between two rounds that only arrange: changes come in crowds, one round answers them all."""
+MASS_S = 2.0
+"""How long more than half of the owners must be gone before their slots are failed over. They did not all die at
+once: the store was unreachable, their leases ran out, and they are about to register again."""
+FIRST_S = 1.0
+"""How long fewer owners than `cluster.replicas` are waited for before the first records are written."""
+
+
+class Controller:
+    """`held`: this owner is the controller."""
+
+    def __init__(
+        self,
+        metadata: Metadata,
+        keys: Keys,
+        settings: ClusterSettings,
+        membership: Membership,
+        slots: SlotTable,
+        clock: Clock,
+    ) -> None:
+        self._policy = Policy.of(settings)
+        self._replace_after_s = settings.replace_after_s
+        self._membership = membership
+        self._slots = slots
+        self._clock = clock
+        self._dirty = asyncio.Event()
+        self._office = Office(metadata, keys, membership, self._policy, self._dirty.set)
+        self._cordons = Watched(metadata, keys.cordons, lambda _: self._dirty.set())
+        self._gone: dict[str, float] = {}  # owner → when we first saw that it is not there
+        self._zones: dict[str, str] = {}
+        self._done: Counter[Kind] = Counter()
+        self._tasks = Tasks()
+        membership.listen(self._dirty.set)
+        slots.listen(lambda slot, record: self._dirty.set())
+
+    @property
+    def held(self) -> bool:
+        return self._office.held
+
+    async def start(self) -> None:
+        """After membership and slots have started. Raises MetadataRefused."""
+        await self._cordons.start()
+        await self._office.start()
+        self._dirty.set()
+        self._tasks.spawn(self._run(), "controller")
+
+    async def stop(self) -> None:
+        """Ends planning; the office falls free with the registration."""
+        await self._tasks.close()
+        await self._office.stop()
+        await self._cordons.stop()
+
+    def view(self) -> View:
+        """The cluster as this process sees it now."""
+        now = self._clock.monotonic()
+        return View(
+            self._membership.owners,
+            self._slots.records,
+            self._policy,
+            frozenset(map(last_part, self._cordons.items)),
+            frozenset(one for one, since in self._gone.items() if now - since >= self._replace_after_s),
+            self._zones,
+        )
+
+    def metrics(self) -> Iterable[Metric]:
+        """Of the slot table as seen here; every owner has them, so that they survive the controller."""
+        now = health(self.view())
+        yield Metric("stomp_slots_offline", "gauge", "Slots without a live leader.", [({}, now.offline)])
+        yield Metric("stomp_slots_stalled", "gauge", "Slots with fewer in-sync replicas than needed to confirm a "
+                     "durable message.", [({}, now.stalled)])  # fmt: skip
+        yield Metric("stomp_slots_under_replicated", "gauge", "Slots with fewer live in-sync replicas than wanted.",
+                     [({}, now.under_replicated)])  # fmt: skip
+        yield Metric("stomp_slots_moving", "gauge", "Replicas being seeded and leaders handing over.",
+                     [({}, now.seeding + now.transfers)])  # fmt: skip
+        yield Metric("stomp_controller", "gauge", "1 on the owner that is the controller.", [({}, int(self.held))])
+        yield Metric("stomp_controller_steps_total", "counter", "Changes of slot records made by this owner as the "
+                     "controller.", [({"kind": kind.value}, self._done[kind]) for kind in Kind])  # fmt: skip
+
+    # -- rounds ------------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        wait: float | None = None
+        while True:
+            await self._changed(wait)
+            self._look()
+            try:
+                if not self.held and not await self._take():
+                    wait = None
+                    continue
+                wait = await self._round()
+            except MetadataUnavailable as error:
+                log.debug("the controller waits for the metadata store: %s", error)
+                wait = RETRY_S
+            except MetadataRefused as error:
+                log.error("the controller may not change the slot table: %s", error)
+                wait = REFUSED_RETRY_S
+
+    async def _changed(self, wait: float | None) -> None:
+        """Returns after a change, or after `wait` seconds (None: only after a change)."""
+        try:
+            async with asyncio.timeout(wait):
+                await self._dirty.wait()
+        except TimeoutError:
+            pass
+        self._dirty.clear()
+
+    async def _take(self) -> bool:
+        if not await self._office.take():
+            return False
+        # Decide upon what is, not upon what a slow watch has told so far.
+        await self._membership.refresh()
+        await self._slots.refresh()
+        self._look()
+        return True
+
+    def _look(self) -> None:
+        """Who has gone, since when; the zones of everybody seen."""
+        now, alive = self._clock.monotonic(), self._membership.owners
+        named = set().union(*(record.replicas for record in self._slots.records.values()))
+        self._gone = {one: self._gone.get(one, now) for one in sorted(named) if one not in alive}
+        self._zones.update({one: member.zone for one, member in alive.items()})
+
+    async def _round(self) -> float | None:
+        """One plan. Returns after how many seconds to look again though nothing has changed."""
+        view = self.view()
+        hold = self._hold(view)
+        if hold > 0:
+            return hold
+        steps = urgent(view)
+        if steps:
+            await self._carry_out(steps)
+            return 0.0
+        steps = arrange(view)
+        if steps:
+            await self._carry_out(steps)
+            await asyncio.sleep(PAUSE_S)
+            return 0.0
+        return self._next_loss()
+
+    def _hold(self, view: View) -> float:
+        """Seconds for which nothing should be done yet."""
+        now = self._clock.monotonic()
+        if not view.records:
+            short = len(view.eligible()) < self._policy.replicas
+            return FIRST_S - (now - self._membership.up_since) if short else 0.0
+        fresh = [since for since in self._gone.values() if now - since < MASS_S]
+        if fresh and 2 * len(self._gone) > len(set(view.owners) | set(self._gone)):
+            return max(fresh) + MASS_S - now
+        return 0.0
+
+    def _next_loss(self) -> float | None:
+        """Seconds until the next owner has been away for too long."""
+        now = self._clock.monotonic()
+        ahead = [since + self._replace_after_s - now for since in self._gone.values()]
+        return min((wait for wait in ahead if wait > 0), default=None)
+
+    async def _carry_out(self, steps: list[Step]) -> None:
+        """As many transactions as it takes; where one of them comes too late, slot by slot.
+
+        Raises MetadataUnavailable, with some of them done."""
+        done: list[Step] = []
+        late = False
+        for start in range(0, len(steps), BATCH):
+            batch = steps[start : start + BATCH]
+            if await self._swap(batch):
+                done += batch
+            else:
+                late = True
+                results = await asyncio.gather(*(self._swap([step]) for step in batch), return_exceptions=True)
+                done += [step for step, result in zip(batch, results, strict=True) if result is True]
+                self._raise_first(results)
+        self._told(done)
+        if late:
+            await self._slots.refresh()
+
+    async def _swap(self, steps: list[Step]) -> bool:
+        return self.held and await self._slots.swap([(step.old, step.new) for step in steps], [self._office.guard])
+
+    @staticmethod
+    def _raise_first(results: Iterable[bool | BaseException]) -> None:
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+
+    def _told(self, done: list[Step]) -> None:
+        self._done.update(step.kind for step in done)
+        for kind, count in Counter(step.kind for step in done).items():
+            some = [step for step in done if step.kind is kind]
+            if count <= 3:
+                log.info("%s", "; ".join(step.text() for step in some))
+            else:
+                log.info("%s, and %d more slots (%s)", some[0].text(), count - 1, kind.value)

@@ -1,0 +1,86 @@
+"""Names of the cluster's keys in the metadata store (docs/adr/0004).
+
+Rule: the only place where such a name is put together or taken apart. Names given by people are escaped, so that no
+address, user or subscription can reach a key that is not its own. Must not know what the values mean.
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote, unquote
+
+_READABLE = " !#$&'()*+,-.:;<=>?@[]^_`{|}~"
+"""Characters of names that stay as they are: all printable ASCII but `/`, `%`, `"` and the backslash."""
+
+
+def escape(name: str) -> str:
+    """`name` as one part of a key."""
+    return quote(name, safe=_READABLE)
+
+
+def last_part(key: str) -> str:
+    """The name at the end of a key, as it was given."""
+    return unquote(key.rpartition("/")[2])
+
+
+class Keys:
+    """Every key of one cluster. Attributes end with a slash: they are prefixes to list and watch."""
+
+    __slots__ = (
+        "applied", "config", "config_addresses", "config_settings", "config_users", "controller", "cordons", "disks",
+        "edges", "owners", "root", "slots", "subscriptions", "suspects",
+    )  # fmt: skip
+
+    def __init__(self, prefix: str) -> None:
+        """prefix: `etcd.prefix` of the settings, with or without a slash at its end."""
+        self.root = prefix.rstrip("/") + "/"
+        self.slots = self.root + "slots/"
+        self.owners = self.root + "owners/"
+        self.edges = self.root + "edges/"
+        self.disks = self.root + "disks/"
+        self.cordons = self.root + "cordon/"
+        self.suspects = self.root + "suspects/"
+        self.controller = self.root + "controller"
+        self.applied = self.root + "applied/"
+        self.config = self.root + "config/"
+        self.config_settings = self.config + "settings/"
+        self.config_addresses = self.config + "addresses/"
+        self.config_users = self.config + "users/"
+        self.subscriptions = self.root + "subs/"
+
+    def slot(self, slot: int) -> str:
+        return f"{self.slots}{slot}"
+
+    def member(self, kind: str, name: str) -> str:
+        """kind: "owner" or "edge"."""
+        return (self.owners if kind == "owner" else self.edges) + escape(name)
+
+    def disk(self, owner: str) -> str:
+        return self.disks + escape(owner)
+
+    def cordon(self, owner: str) -> str:
+        return self.cordons + escape(owner)
+
+    def suspicion(self, suspect: str, reporter: str) -> str:
+        return f"{self.suspects}{escape(suspect)}/{escape(reporter)}"
+
+    def suspicion_of(self, key: str) -> tuple[str, str]:
+        """(suspect, reporter) of such a key. Raises ValueError for another one."""
+        suspect, slash, reporter = key.removeprefix(self.suspects).partition("/")
+        if not slash:
+            raise ValueError(f"{key} is not a suspicion")
+        return unquote(suspect), unquote(reporter)
+
+    def applied_by(self, member: str) -> str:
+        return self.applied + escape(member)
+
+    def setting(self, match: str) -> str:
+        return self.config_settings + escape(match)
+
+    def address(self, name: str) -> str:
+        return self.config_addresses + escape(name)
+
+    def user(self, name: str) -> str:
+        return self.config_users + escape(name)
+
+    def subscription(self, name: str) -> str:
+        return self.subscriptions + escape(name)

@@ -1,0 +1,107 @@
+"""The slot table: who leads what, as the metadata store has it.
+
+Rule: nothing here decides. A record changes by compare-and-swap on its revision only, and per slot revisions only
+grow: what listeners are told never goes back. Must not know what a change is for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from broker.core.slots import SlotRecord
+from broker.metadata.port import Change, Metadata, MetadataUnavailable, Put
+
+from .keys import Keys, last_part
+from .tasks import shielded
+from .watched import Watched
+
+log = logging.getLogger("stampede.cluster")
+
+Listener = Callable[[int, "SlotRecord | None"], None]
+Swap = tuple["SlotRecord | None", SlotRecord]
+"""(what we decided upon, None = no record yet; what it shall become)."""
+
+
+class SlotTable:
+    """All slot records. `records` is a plain dict: reading it costs nothing and never waits."""
+
+    __slots__ = ("_keys", "_listeners", "_metadata", "_watched", "records")
+
+    def __init__(self, metadata: Metadata, keys: Keys) -> None:
+        self._metadata = metadata
+        self._keys = keys
+        self._watched = Watched(metadata, keys.slots, self._apply)
+        self._listeners: list[Listener] = []
+        self.records: dict[int, SlotRecord] = {}
+
+    def listen(self, listener: Listener) -> None:
+        """listener(slot, record): after every change, also of those found at start(); None = the record is gone."""
+        self._listeners.append(listener)
+
+    async def start(self) -> None:
+        """Raises MetadataRefused; waits while the store gives no answer."""
+        await self._watched.start()
+
+    async def stop(self) -> None:
+        await self._watched.stop()
+
+    async def refresh(self) -> None:
+        """Reads all records now. Raises MetadataUnavailable."""
+        await self._watched.refresh()
+
+    async def cas(self, record: SlotRecord, new: SlotRecord) -> SlotRecord | None:
+        """Makes `new` of `record` if it still is the current one. Returns the new record with its revision; None:
+        somebody was faster, and `records` has what they wrote if the store could be asked.
+
+        Raises MetadataUnavailable: nobody knows whether it happened, and it may still happen. The watch will tell;
+        a later cas() from the record of then cannot be confused by it, because only one of the two can succeed.
+        """
+        if await self.swap([(record, new)]):
+            return self.records[new.slot]
+        try:
+            await self.reread(new.slot)
+        except MetadataUnavailable:
+            pass  # the watch brings it
+        return None
+
+    async def swap(self, swaps: Sequence[Swap], guard: Sequence[tuple[str, int]] = ()) -> bool:
+        """All of `swaps` in one transaction, or none. guard: further (key, revision) that must hold.
+
+        Raises MetadataUnavailable as cas() does."""
+        compare = [(self._keys.slot(new.slot), old.revision if old else 0) for old, new in swaps]
+        puts = [Put(self._keys.slot(new.slot), new.encode()) for _, new in swaps]
+        revision = await self._metadata.commit([*guard, *compare], puts)
+        for put in puts if revision else ():
+            self._watched.adopt(Change(put.key, put.value, revision))
+        return bool(revision)
+
+    async def reread(self, slot: int) -> SlotRecord | None:
+        """The record as the store has it now. Raises MetadataUnavailable."""
+        item = await self._metadata.get(self._keys.slot(slot))
+        if item is not None:
+            self._watched.adopt(Change(item.key, item.value, item.revision, item.lease))
+        return self.records.get(slot)
+
+    def _apply(self, changes: list[Change]) -> None:
+        for change in changes:
+            name = last_part(change.key)
+            if not name.isdecimal():
+                log.error("%s is not the key of a slot; delete it", change.key)
+                continue
+            slot = int(name)
+            try:
+                record = SlotRecord.decode(slot, change.value, change.revision) if change.value is not None else None
+            except ValueError as error:
+                log.error("%s; the record before it stays in use", error)
+                # The revision is known all the same, so that the next compare-and-swap can put it right.
+                if (old := self.records.get(slot)) is not None:
+                    self.records[slot] = replace(old, revision=change.revision)
+                continue
+            if record is None:
+                self.records.pop(slot, None)
+            else:
+                self.records[slot] = record
+            for listener in self._listeners:
+                shielded(listener, slot, record)

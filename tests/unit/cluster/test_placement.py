@@ -1,0 +1,344 @@
+"""The planner over random clusters: what it may never do, and where it ends up."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from dataclasses import replace
+from typing import NamedTuple
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from broker.cluster.arrange import arrange
+from broker.cluster.placement import carried_out, foretold, left_to_move, plan, urgent
+from broker.cluster.view import Kind, Policy, View, health
+from broker.core.ids import SLOTS
+from broker.core.slots import Member, SlotRecord
+
+FEW = settings(max_examples=8, deadline=None, phases=[Phase.explicit, Phase.generate])
+
+
+def members(*names: str, zones: str = "", leaving: str = "") -> dict[str, Member]:
+    return {
+        name: Member(name, "owner", "h:1", "boot", zone=zones[i] if zones else "", leaving=name == leaving)
+        for i, name in enumerate(names)
+    }
+
+
+def settled(owners, **more) -> View:
+    """A cluster at rest over `owners`."""
+    return run(View(owners, {}, Policy(), **more))[0]
+
+
+def run(view: View) -> tuple[View, Counter]:
+    """Carries plans out until there is none; what was done."""
+    done: Counter = Counter()
+    for _ in range(2000):
+        steps = plan(view)
+        if not steps:
+            return view, done
+        check(view, steps)
+        done.update(step.kind for step in steps)
+        view = carried_out(view, steps)
+    raise AssertionError(f"no end: {[step.text() for step in steps[:5]]}")
+
+
+def check(view: View, steps) -> None:
+    """What holds for every step of every plan."""
+    assert len({step.new.slot for step in steps}) == len(steps), "one step per slot"
+    for step in steps:
+        old, new = step.old, step.new
+        assert new.isr and new.leader in new.isr and set(new.isr) <= set(new.replicas)
+        assert len(set(new.replicas)) == len(new.replicas)
+        if old is None:
+            continue
+        assert old == view.records[new.slot]
+        assert (new.epoch > old.epoch) == (new.leader != old.leader or step.kind is Kind.FAILOVER)
+        assert set(new.isr) <= set(old.isr), "only a leader brings somebody in sync"
+        if len(new.isr) < len(old.isr):
+            assert len(set(new.isr) & set(view.owners)) >= view.policy.min_in_sync
+        if step.kind is Kind.TRANSFER:
+            assert new.target in old.isr and new.target in view.owners
+    adding = sum(step.kind is Kind.ADD for step in steps)
+    handing = sum(step.kind is Kind.TRANSFER for step in steps)
+    assert adding <= view.policy.max_moves and handing <= view.policy.max_moves
+
+
+def balanced(view: View, owners, most: int = 1) -> None:
+    loads = Counter(one for record in view.records.values() for one in record.replicas)
+    leads = Counter(record.leader for record in view.records.values())
+    assert max(loads[o] for o in owners) - min(loads[o] for o in owners) <= most, loads
+    assert max(leads[o] for o in owners) - min(leads[o] for o in owners) <= most, leads
+
+
+def copies_moved(before: View, after: View) -> int:
+    return sum(len(set(after.records[slot].replicas) - set(record.replicas)) for slot, record in before.records.items())
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 7])
+def test_a_new_cluster_is_even_from_the_first_records_on(count):
+    owners = members(*(f"o{i}" for i in range(count)))
+    steps = plan(View(owners, {}, Policy()))
+    assert [step.kind for step in steps] == [Kind.CREATE] * SLOTS
+    view = carried_out(View(owners, {}, Policy()), steps)
+    balanced(view, owners)
+    assert all(len(record.isr) == min(3, count) and record.epoch == 1 for record in view.records.values())
+    assert plan(view) == [], "at rest"
+
+
+def test_no_owner_no_plan():
+    assert plan(View({}, {}, Policy())) == []
+
+
+def test_fail_over_comes_alone_at_once_and_from_the_isr():
+    view = settled(members("a", "b", "c"))
+    led = {slot for slot, record in view.records.items() if record.leader == "a"}
+    view = replace(view, owners=members("b", "c"))
+    steps = plan(view)
+    assert {step.new.slot for step in steps} == led and {step.kind for step in steps} == {Kind.FAILOVER}
+    check(view, steps)
+    assert all("a" not in step.new.isr and "a" in step.new.replicas for step in steps)
+    after = carried_out(view, steps)
+    leads = Counter(record.leader for record in after.records.values())
+    assert abs(leads["b"] - leads["c"]) <= 1
+    assert plan(after) == [], "a is expected back: nothing is copied"
+
+
+def test_fail_over_keeps_the_dead_in_the_isr_rather_than_going_below_the_minimum():
+    record = SlotRecord(7, 4, "a", ("a", "b", "c"), ("a", "b"), "", 9)
+    (step,) = urgent(View(members("b"), {**all_on("b"), 7: record}, Policy()))
+    assert step.new == SlotRecord(7, 5, "b", ("a", "b", "c"), ("a", "b"), "", 9)
+
+
+def all_on(*names: str) -> dict[int, SlotRecord]:
+    """Evenly led."""
+    return {slot: SlotRecord(slot, 1, names[slot % len(names)], names, names) for slot in range(SLOTS)}
+
+
+def test_without_a_live_isr_member_the_slot_stays_offline():
+    record = SlotRecord(7, 4, "a", ("a", "b", "c"), ("a",))
+    view = View(members("b", "c"), {**all_on("b", "c"), 7: record}, Policy(replicas=2))
+    assert plan(view) == []
+    assert health(view).offline == 1
+    assert all(step.new.slot != 7 for step in foretold(replace(view, lost=frozenset("a")))), "dead for long"
+    assert urgent(replace(view, owners=members("a", "b", "c"))) == [], "and when it is back it leads as before"
+
+
+def test_a_leader_that_is_not_in_the_isr_is_replaced():
+    record = SlotRecord(7, 4, "", ("a", "b"), ("b",))
+    (step,) = urgent(View(members("a", "b"), {**all_on("a", "b"), 7: record}, Policy(2, 1)))
+    assert (step.new.leader, step.new.epoch) == ("b", 5)
+
+
+def test_the_one_replica_that_was_the_target_leads_after_a_fail_over():
+    record = SlotRecord(7, 4, "a", ("a", "b", "c"), ("a", "b", "c"), "c")
+    (step,) = urgent(View(members("b", "c"), {**all_on("b", "c"), 7: record}, Policy()))
+    assert (step.new.leader, step.new.target) == ("c", "")
+
+
+@pytest.mark.parametrize("target", ["gone", "b", "a"])
+def test_a_transfer_that_cannot_happen_is_called_off(target):
+    record = SlotRecord(7, 4, "a", ("a", "b"), ("a",), target)
+    (step,) = urgent(View(members("a", "b"), {**all_on("a", "b"), 7: record}, Policy(2, 1)))
+    assert step.kind is Kind.CANCEL and step.new.target == ""
+
+
+def test_a_restart_copies_nothing_and_a_loss_everything_it_must():
+    before = settled(members("a", "b", "c", "d"))
+    away, _ = run(replace(before, owners=members("a", "b", "c")))
+    assert copies_moved(before, away) == 0
+    back, done = run(replace(away, owners=members("a", "b", "c", "d")))
+    assert copies_moved(before, back) == 0 and done[Kind.ADD] == done[Kind.DROP] == 0
+    balanced(back, "abcd")
+    lost, done = run(replace(away, lost=frozenset("d")))
+    assert done[Kind.ADD] == done[Kind.DROP] == sum("d" in r.replicas for r in before.records.values())
+    balanced(lost, "abc")
+
+
+def test_a_lost_owner_that_nobody_can_replace_keeps_its_place():
+    before = settled(members("a", "b", "c"))
+    after, done = run(replace(before, owners=members("a", "b"), lost=frozenset("c")))
+    assert done[Kind.DROP] == done[Kind.ADD] == 0
+    assert all("c" in record.replicas for record in after.records.values())
+
+
+def test_a_leaving_owner_gives_its_leaders_away_and_keeps_its_replicas():
+    before = settled(members("a", "b", "c", "d"))
+    after, done = run(replace(before, owners=members("a", "b", "c", "d", leaving="b")))
+    assert set(done) == {Kind.TRANSFER} and copies_moved(before, after) == 0
+    assert all(record.leader != "b" for record in after.records.values())
+    # Some pass through a third owner on their way, because not every pair shares a slot.
+    assert done[Kind.TRANSFER] <= 64 * 1.5
+
+
+def test_a_cordoned_owner_is_emptied_and_can_be_taken_away():
+    before = settled(members("a", "b", "c", "d"))
+    held = sum("d" in record.replicas for record in before.records.values())
+    after, done = run(replace(before, cordoned=frozenset("d")))
+    assert all("d" not in record.replicas for record in after.records.values())
+    assert done[Kind.ADD] == done[Kind.DROP] == held
+    balanced(after, "abc")
+    gone, done = run(replace(after, owners=members("a", "b", "c"), cordoned=frozenset()))
+    assert not done and gone == replace(after, owners=members("a", "b", "c"), cordoned=frozenset())
+
+
+def test_draining_stops_before_too_few_are_left_to_confirm_anything():
+    before = settled(members("a", "b"))
+    after, done = run(replace(before, cordoned=frozenset("b")))
+    assert done[Kind.DROP] == 0 and all(set(record.isr) == {"a", "b"} for record in after.records.values())
+
+
+def test_two_of_three_are_drained_down_to_the_minimum():
+    before = settled(members("a", "b", "c"))
+    after, _ = run(replace(before, cordoned=frozenset("c")))
+    assert all(set(record.replicas) == {"a", "b"} for record in after.records.values())
+
+
+def test_a_ghost_is_no_owner():
+    record = SlotRecord(7, 4, "", ("a", "b", "b@disk"), ("b@disk",))
+    view = View(members("a", "b", "c"), {**all_on("a", "b", "c"), 7: record}, Policy())
+    assert "b@disk" not in view.homes()
+    assert [step for step in foretold(view) if step.new.slot == 7] == []
+    assert health(view).offline == 1
+
+
+@pytest.mark.parametrize("count", [3, 4, 6])
+def test_a_newcomer_costs_no_more_copies_than_its_share(count):
+    names = [f"o{i}" for i in range(count)]
+    before = settled(members(*names))
+    after, done = run(replace(before, owners=members(*names, "new")))
+    assert copies_moved(before, after) <= math.ceil(SLOTS * 3 / (count + 1)) + 2
+    assert done[Kind.ADD] == done[Kind.DROP]
+    balanced(after, [*names, "new"])
+
+
+def test_replicas_of_a_slot_are_in_different_zones():
+    before = settled(members("a", "b", "c", "d", "e", "f", zones="xxyyzz"))
+    for record in before.records.values():
+        assert len({"abcdef".index(one) // 2 for one in record.replicas}) == 3
+    balanced(before, "abcdef")
+    # One zone is away for good: two zones must do, and when it is back three are used again.
+    less, _ = run(replace(before, owners=members("a", "b", "c", "d", zones="xxyy"), lost=frozenset("ef")))
+    assert all({"ab" if o in "ab" else "cd" for o in r.replicas} == {"ab", "cd"} for r in less.records.values())
+    more, _ = run(replace(less, owners=before.owners, lost=frozenset()))
+    assert all(len({"abcdef".index(one) // 2 for one in r.replicas}) == 3 for r in more.records.values())
+
+
+def test_no_more_is_moved_at_a_time_than_allowed():
+    view = replace(settled(members("a", "b", "c")), owners=members("a", "b", "c", "d"))
+    steps = arrange(view)
+    assert Counter(step.kind for step in steps) == {Kind.ADD: 8}
+    records = {**view.records, **{step.new.slot: step.new for step in steps}}
+    assert [step.kind for step in arrange(replace(view, records=records))] == [], "eight are being seeded"
+    assert health(replace(view, records=records)).seeding == 8
+    assert left_to_move(view)[Kind.ADD] == 192
+
+
+NAMES = "abcdef"
+
+
+class Shape(NamedTuple):
+    """What a random cluster is built from; short when printed."""
+
+    count: int
+    replicas: int
+    min_in_sync: int
+    max_moves: int
+    zones: str
+    alive: list[str]
+    leaving: set[str]
+    cordoned: set[str]
+    lost: set[str]
+    seed: int
+
+    def view(self) -> View:
+        """Any table over the owners, sound or half way through anything."""
+        owners = {
+            one: Member(one, "owner", "h:1", "b", zone=self.zones[NAMES.index(one) :][:1], leaving=one in self.leaving)
+            for one in self.alive
+        }
+        chance, records = random.Random(self.seed), {}
+        for slot in range(SLOTS):
+            replicas = chance.sample(NAMES[: self.count], chance.randint(1, self.count))
+            isr = chance.sample(replicas, chance.randint(1, len(replicas)))
+            leader = chance.choice([*isr, isr[0], ""])
+            target = chance.choice(["", "", "", chance.choice(NAMES)])
+            records[slot] = SlotRecord(slot, chance.randint(1, 9), leader, tuple(replicas), tuple(isr), target)
+        policy = Policy(self.replicas, min(self.min_in_sync, self.replicas), self.max_moves)
+        lost = frozenset(self.lost - set(self.alive))
+        return View(owners, records, policy, frozenset(self.cordoned), lost, dict(zip(NAMES, self.zones, strict=False)))
+
+
+names = st.sampled_from(NAMES)
+shapes = st.builds(
+    Shape,
+    count=st.integers(1, 6),
+    replicas=st.integers(1, 4),
+    min_in_sync=st.integers(1, 4),
+    max_moves=st.sampled_from([1, 4, 64]),
+    zones=st.sampled_from(["", "xxyyzz", "xyxyxy", "xxxxyz"]),
+    alive=st.sets(names, min_size=1).map(sorted),
+    leaving=st.sets(names, max_size=1),
+    cordoned=st.sets(names, max_size=2),
+    lost=st.sets(names),
+    seed=st.integers(0, 2**32),
+)
+
+
+@FEW
+@given(shapes)
+def test_from_anywhere_it_ends_in_order(shape):
+    """Steps are lawful all the way (run() checks), come to an end, and leave every slot that can be led led."""
+    view = shape.view()
+    after, _ = run(view)
+    now = health(after)
+    for slot, record in after.records.items():
+        assert after.led(record) == bool(set(view.records[slot].isr) & set(view.owners)), slot
+        assert record.target == "" or not after.led(record)
+    assert now.transfers == now.seeding == 0
+    if not now.offline and all(one in view.owners for one in after.homes()):
+        want = min(view.policy.replicas, len(after.homes()))
+        eligible = after.eligible()
+        if len(eligible) >= want:
+            assert all(len(set(record.isr) & set(after.homes())) >= want for record in after.records.values())
+        if eligible and set(eligible) == set(view.owners) and not any(member.zone for member in view.owners.values()):
+            balanced(after, eligible, 2)
+
+
+@FEW
+@given(shapes)
+def test_it_ends_also_when_the_world_is_slow_and_people_die(shape):
+    """Steps take effect one by one in any order, owners come and go between plans."""
+    view, chance = shape.view(), random.Random(shape.seed)
+    everybody = members(*NAMES)
+    for _ in range(30):
+        steps = plan(view)
+        check(view, steps)
+        some = chance.sample(steps, chance.randint(0, len(steps)))
+        records = {**view.records, **{step.new.slot: step.new for step in some}}
+        view = replace(view, records=records)
+        for slot in chance.sample(sorted(records), 60):  # what leaders do: hand over, bring in sync
+            record = records[slot]
+            if view.led(record):
+                more = [one for one in record.replicas if one in view.owners and one not in record.isr][:1]
+                record = replace(record, isr=(*record.isr, *more))
+                if record.target in record.isr:
+                    record = replace(record, leader=record.target, target="", epoch=record.epoch + 1)
+                records[slot] = record
+        if chance.random() < 0.2:
+            alive = chance.sample(NAMES, chance.randint(1, 6))
+            view = replace(view, owners={one: everybody[one] for one in sorted(alive)}, lost=view.lost - set(alive))
+    run(view)
+
+
+def test_a_plan_is_quick():
+    """A round of the controller is a few milliseconds, so that fail-over is not about planning."""
+    import timeit
+
+    view = settled(members("a", "b", "c", "d", "e"))
+    dead = replace(view, owners=members("b", "c", "d", "e"))
+    assert min(timeit.repeat(lambda: plan(dead), number=1, repeat=5)) < 0.02
+    assert min(timeit.repeat(lambda: plan(view), number=1, repeat=5)) < 0.05
