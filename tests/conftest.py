@@ -1,1 +1,35 @@
-"""Makes `tests` importable from every folder (pytest puts the folder above this package on the path)."""
+"""Makes `tests` importable from every folder (pytest puts the folder above this package on the path), and lends
+real servers to whoever asks: `etcd` and `redis` are shared, so use keys of your own; `own_etcd` and `own_redis` may be
+stopped, killed and paused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness.servers import Server, running
+
+
+@pytest.fixture(scope="session")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running("etcd", tmp_path_factory.mktemp("etcd")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running("redis", tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+@pytest.fixture
+def own_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running("etcd", tmp_path_factory.mktemp("own_etcd"), ours=True) as server:
+        yield server
+
+
+@pytest.fixture
+def own_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running("redis", tmp_path_factory.mktemp("own_redis"), ours=True) as server:
+        yield server
