@@ -27,7 +27,7 @@ from broker.metadata.port import (
 from broker.seams.clock import Clock, SystemClock
 
 MAX_OPERATIONS = 128
-MIN_TTL_S = 2
+MIN_TTL_S = 1
 
 
 @dataclass(slots=True)

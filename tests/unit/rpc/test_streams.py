@@ -309,10 +309,11 @@ async def test_single_calls():
 
 
 async def test_a_port_that_is_taken_is_named():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        server = GrpcServer(ClusterSettings(port=taken.getsockname()[1]), Doors())
-        with pytest.raises(ConfigError, match=r"cluster\.port"):
-            await server.start()
+    first = GrpcServer(ClusterSettings(port=0), Doors())
+    second = GrpcServer(ClusterSettings(port=await first.start()), Doors())
+    with pytest.raises(ConfigError, match=r"cluster\.port"):
+        await second.start()
+    await first.stop()
 
 
 class stranger:
