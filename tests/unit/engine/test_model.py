@@ -173,7 +173,7 @@ class EngineModel(RuleBasedStateMachine):
     @rule(snapshot=st.booleans())
     def crash(self, snapshot):
         world = self.world
-        if snapshot:
+        while snapshot and world.log and world.log[-1][0] > world.committed:
             self.commit()  # a snapshot stands behind what was appended before it
         committed = world.committed
         if snapshot:

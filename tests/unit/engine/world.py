@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 from broker.config.settings import AddressSettings, EngineSettings
 from broker.core.address import AckMode, Routing
-from broker.core.commands import Disconnect, Grant, Publish, Settle, Subscribe, Unsubscribe
+from broker.core.commands import Confirm, Disconnect, Grant, Publish, Resume, Settle, Subscribe, Unsubscribe
 from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Refused, Turn
 from broker.core.message import DURABLE, REDELIVERED, TRANSIENT, Run
 from broker.core.records import GroupRecord, MetaRecord, RunRecord, SettleRecord
@@ -125,12 +127,12 @@ class World:
             self.engine.tick(turn)
         return self.finish(turn)
 
-    def restart(self, clean: bool = False) -> None:
-        """A new engine from what the log had committed."""
+    def restart(self, clean: bool = False, first_id: int = 0) -> None:
+        """A new engine from what the log had committed; with `first_id` it is another leader's."""
         if clean:
             self.settle_down()
         log = [(n, r) for n, r in self.log if n <= self.committed or clean]
-        self.engine = Engine(7, self.settings)
+        self.engine = Engine(7, self.settings, first_id=first_id)
         self.fetches.clear()
         self.effects.clear()
         gone: dict[int, list[tuple[int, int]]] = {}
@@ -139,8 +141,10 @@ class World:
                 gone.setdefault(record.queue, []).extend(record.spans)
         for _, record in log:
             if isinstance(record, MetaRecord):
-                self.engine.restore_meta(record)
+                self.engine.restore_meta(MetaRecord(7, record.kind, json.loads(json.dumps(record.data))))
         for _, record in log:
+            if isinstance(record, RunRecord) and record.dedup is not None:
+                self.engine.restore_dedup(*record.dedup)
             if not isinstance(record, RunRecord) or record.run.flags & TRANSIENT:
                 continue
             settled = {q: sorted(gone.get(q, [])) for q in record.queues}
@@ -162,6 +166,16 @@ class World:
 
     def subscribe(self, consumer: int, address: str = "q", ack=AUTO, routing=ANYCAST, session=0, seq=0, **more) -> list:
         return self.do(Subscribe(7, session or consumer, seq, consumer, address, routing, ack, **more))
+
+    def attach(self, consumer: int, held=(), taken=(), ack=AUTO, address="q", routing=ANYCAST, seq=0, **more) -> list:
+        """What an edge does for each of its consumers when it finds a new leader, or the old one again."""
+        command = Subscribe(7, consumer, seq, consumer, address, routing, ack, **more)
+        command.confirm = ack is AUTO
+        command.resume = Resume(list(held), list(taken))
+        return self.do(command)
+
+    def confirm(self, consumer: int, count: int) -> list:
+        return self.do(Confirm(7, consumer, count))
 
     def settle(self, consumer: int, *ids: int, session=0, seq=0, **more) -> list:
         return self.do(Settle(7, session or consumer, seq, consumer, list(ids), **more))
