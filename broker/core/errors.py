@@ -1,7 +1,7 @@
 """The one catalogue of errors: `error-code` header, `message` header, help for people.
 
 Tree: BrokerError → ProtocolViolation (the peer broke a rule), RefusedError (we cannot do it),
-ConfigError (settings), JournalError → CorruptJournal, JournalFull, JournalDead.
+ConfigError (settings), JournalError → CorruptJournal, JournalFull, JournalDead, BadItem, StaleEpoch.
 
 Rule: a code is never renumbered or reused. Texts tell the reader what to change; they never hold
 passcodes, stack traces or paths of ours.
@@ -129,3 +129,11 @@ class JournalFull(JournalError):
 
 class JournalDead(JournalError):
     """A write or sync failed with EIO: the owner stops and never tries the same file again."""
+
+
+class BadItem(JournalError):
+    """What was sent as the next item of a slot's log does not check or does not follow: nothing of it was taken."""
+
+
+class StaleEpoch(JournalError):
+    """This epoch of the slot, or a later one, has begun here already."""

@@ -6,17 +6,19 @@ by the end of its segment. Must not know files: it says what has to be written w
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
-from broker.core.ids import SLOTS
-from broker.core.message import Run
+from broker.core.errors import JournalError
+from broker.core.message import TRANSIENT
 from broker.core.records import GroupRecord, Item, LogRecord, MetaRecord, RunRecord, SettleRecord
 
 from . import format as f
 from .books import Books, SegmentBook
+from .lineage import FIRST_EPOCH, SlotLogs
+from .tail import Tail
 
 _ALIGN: Final = 4096
-FIRST_EPOCH: Final = 1
 
 
 class Part:
@@ -35,34 +37,37 @@ class Part:
 
 
 class Batch:
-    """What one commit writes, in this order; then the segments `freed` and the files `removals` go."""
+    """What one commit writes, in this order; then the segments `freed` and the files `removals` go.
+
+    items   what it holds of the slots in `Appender.replicated`, in log order."""
 
     __slots__ = ("freed", "items", "nbytes", "parts", "removals")
 
-    def __init__(self, parts: list[Part], freed: list[int], removals: list[str]) -> None:
+    def __init__(self, parts: list[Part], freed: list[int], removals: list[str], items: list[Item]) -> None:
         self.parts = parts
         self.nbytes = sum(p.end - p.offset for p in parts)
         self.freed = freed
         self.removals = removals
-        self.items: list[Item] = []
+        self.items = items
 
 
 class Appender:
     """State of the log's end.
 
-    lsns       slot → next lsn, 0 = the slot has no records yet.
-    lineage    slot → [(epoch, its first lsn), …].
-    wants_snapshot   a segment was begun; the owner sets it False, then appends the snapshots of all slots:
-               what it appends until the next seal() replaces all earlier MetaRecords.
+    logs             lsns and epochs of the slots.
+    replicated       slots whose items go into Batch.items and the tail.
+    wants_snapshot   a segment was begun; the owner gives append_snapshot() the snapshots of all slots.
     """
 
-    def __init__(self, books: Books, disk_id: bytes, segment_bytes: int) -> None:
+    def __init__(self, books: Books, disk_id: bytes, segment_bytes: int, tail_bytes: int = 0) -> None:
         self.books = books
         self.segment_bytes = segment_bytes
         self.checksum = f.CHECKSUMS[f.PREFERRED]
-        self.lsns = [0] * SLOTS
-        self.lineage: dict[int, list[tuple[int, int]]] = {}
-        self.next_blob = 1
+        self.logs = SlotLogs()
+        self.tail = Tail(tail_bytes)
+        self.replicated: set[int] = set()
+        self._blob_base = f.seed_of(disk_id) << 32
+        self.next_blob = self._blob_base | 1
         self.number = 0
         """Number of the last batch begun."""
         self.book: SegmentBook | None = None
@@ -72,24 +77,20 @@ class Appender:
         """Segment where the last complete snapshot begins: all MetaRecords before it are void."""
         self.snapshot_batch = 0
         """Number of the batch with which that snapshot is complete."""
+        self.wants_snapshot = False
+        self._next, self._epochs, self._own = self.logs.next, self.logs.epochs, self.logs.own
         self._seed = f.seed_of(disk_id)
-        self._wants_snapshot = False
         self._snapshot_from = 0
         self._part: Part | None = None
         self._parts: list[Part] = []
+        self._items: list[Item] = []
         self.freed: list[int] = []
         self.removals: list[str] = []
 
-    @property
-    def wants_snapshot(self) -> bool:
-        return self._wants_snapshot
-
-    @wants_snapshot.setter
-    def wants_snapshot(self, value: bool) -> None:
-        if self._wants_snapshot and not value:
-            self._emit(f.META, f.SNAPSHOT_BEGIN, 0, 0, [])
-            self._snapshot_from = self.segment
-        self._wants_snapshot = value
+    def blob_seen(self, id: int) -> None:
+        """This id is used up, if it was given out here."""
+        if id >> 32 == self._blob_base >> 32:
+            self.next_blob = max(self.next_blob, id + 1)
 
     @property
     def segment(self) -> int:
@@ -111,34 +112,45 @@ class Appender:
         elif kind is SettleRecord:
             self._settle(record)  # type: ignore[arg-type]
         elif kind is MetaRecord:
-            self._one(record)  # type: ignore[arg-type]
+            self._one(record, self._lsn(record.slot))  # type: ignore[arg-type]
         else:
             self._group(record)  # type: ignore[arg-type]
 
     def run(self, record: RunRecord, copy: bool = False) -> int:
         """Appends a RUN; returns its position (a copy leaves run.position alone)."""
         slot = record.slot
-        lsn = self._lsn(slot)
+        lsn = 0 if copy or record.run.flags & TRANSIENT else self._lsn(slot)
         flags, payload = f.run_payload(record, copy)
-        crc, body = f.record(f.RUN, flags, slot, self.lineage[slot][-1][0], lsn, payload, self.checksum)
-        position = self._place(crc, body)
-        self._book_run(record, len(body))
+        crc, body = f.record(f.RUN, flags, slot, self._epochs[slot], lsn, payload, self.checksum)
+        position = self._place_numbered(slot, lsn, crc, body)
+        self.book_run(record, len(body))
         if not copy:
             record.run.position = position
         return position
 
     def _settle(self, record: SettleRecord) -> None:
         if record.durable:
-            size = self._one(record)
-            self.book.settle_bytes += size  # type: ignore[union-attr]
+            self._one(record, self._lsn(record.slot))
         self.books.settle(record.slot, record.queue, record.spans)
 
-    def _one(self, record: SettleRecord | MetaRecord) -> int:
+    def again(self, record: SettleRecord) -> None:
+        """A settle that compaction takes along: the books know it, and it is no item."""
+        self._one(record, 0)
+
+    def append_snapshot(self, metas: Iterable[MetaRecord]) -> None:
+        """All small state of all slots: with the next seal() it replaces all MetaRecords before it. No items."""
+        self.wants_snapshot = False
+        self.emit(f.META, f.SNAPSHOT_BEGIN, 0, 0, [])
+        self._snapshot_from = self.segment
+        for meta in metas:
+            self._one(meta, 0)
+
+    def _one(self, record: SettleRecord | MetaRecord, lsn: int) -> None:
         slot = record.slot
-        lsn = self._lsn(slot)
-        crc, body = self._small(record, self.lineage[slot][-1][0], lsn)
-        self._place(crc, body)
-        return len(body)
+        crc, body = self._small(record, self._epochs[slot], lsn)
+        self._place_numbered(slot, lsn, crc, body)
+        if type(record) is SettleRecord:
+            self.book.settle_bytes += len(body)  # type: ignore[union-attr]
 
     def _small(self, record: SettleRecord | MetaRecord, epoch: int, lsn: int) -> tuple[bytes, bytes]:
         if type(record) is SettleRecord:
@@ -148,57 +160,89 @@ class Appender:
         return f.record(kind, 0, record.slot, epoch, lsn, payload, self.checksum)
 
     def _group(self, group: GroupRecord) -> None:
-        """One envelope, one checksum: recovery takes all of it or nothing. Inside lie ordinary records."""
-        members = [m for m in group.records if type(m) is not SettleRecord or m.durable]
+        """One envelope, one checksum: recovery takes all of it or nothing. Inside lie ordinary records.
+
+        Runs that recovery forgets anyway stand before it: they are no part of an item."""
+        members: list[RunRecord | SettleRecord | MetaRecord] = []
+        for record in group.records:
+            if type(record) is RunRecord and record.run.flags & TRANSIENT:
+                self.run(record)
+            elif type(record) is not SettleRecord or record.durable:
+                members.append(record)
+        if members:
+            self._envelope(group.slot, members)
+        for record in group.records:
+            if type(record) is SettleRecord:
+                self.books.settle(record.slot, record.queue, record.spans)
+            elif type(record) is RunRecord and not record.run.flags & TRANSIENT:
+                self.book_run(record, record.run.nbytes)
+
+    def _envelope(self, slot: int, members: list[RunRecord | SettleRecord | MetaRecord]) -> None:
+        slots = {member.slot for member in members}
+        if len(slots) > 1 and not slots.isdisjoint(self.replicated):
+            raise ValueError(f"a group of slots {sorted(slots)}: an item is of one slot")
+        lsns = {of: self._lsn(of) for of in slots}
+        first = lsns[members[0].slot]
         buffers: list[bytes] = []
-        places: list[tuple[Run, int]] = []
+        places: list[tuple[RunRecord, int]] = []
         at = f.RECORD.size
         settle_bytes = 0
-        lsns = [self._lsn(member.slot) for member in members]
-        for member, lsn in zip(members, lsns, strict=True):
-            epoch = self.lineage[member.slot][-1][0]
+        for member in members:
+            lsn, epoch = lsns[member.slot], self._epochs[member.slot]
+            lsns[member.slot] = lsn + 1
             if type(member) is RunRecord:
                 flags, payload = f.run_payload(member)
                 crc, body = f.record(f.RUN, flags, member.slot, epoch, lsn, payload, self.checksum)
-                places.append((member.run, at))
+                places.append((member, at))
             else:
                 crc, body = self._small(member, epoch, lsn)  # type: ignore[arg-type]
-                settle_bytes += len(body)
+                if type(member) is SettleRecord:
+                    settle_bytes += len(body)
             buffers += (crc, body)
             at += len(crc) + len(body)
-        if buffers:
-            position = self._emit(f.GROUP, 0, group.slot, 0, buffers)
-            for run, offset in places:
-                run.position = position + offset
-            self.book.settle_bytes += settle_bytes  # type: ignore[union-attr]
-        for record in group.records:
-            if type(record) is RunRecord:
-                self._book_run(record, record.run.nbytes)
-            elif type(record) is SettleRecord:
-                self.books.settle(record.slot, record.queue, record.spans)
+        crc, body = f.record(f.GROUP, 0, slot, 0, 0, buffers, self.checksum)
+        if len(slots) == 1 and members[0].slot in self.replicated:
+            position = self.place_item(members[0].slot, first, lsn, crc + body, out=True)
+        else:
+            position = self._place(crc, body)
+            for of, following in lsns.items():
+                self._next[of] = following
+        for record, offset in places:
+            record.run.position = position + offset
+        self.book.settle_bytes += settle_bytes  # type: ignore[union-attr]
 
-    def _book_run(self, record: RunRecord, nbytes: int) -> None:
+    def book_run(self, record: RunRecord, nbytes: int) -> None:
         run = record.run
         self.books.run(self.book, record.slot, run.ids, record.queues, nbytes)  # type: ignore[arg-type]
         if run.blob is not None:
             self.books.blob(record.slot, run.ids[0], run.blob.id, len(record.queues))
-            self.next_blob = max(self.next_blob, run.blob.id + 1)
 
     def _lsn(self, slot: int) -> int:
-        lsn = self.lsns[slot]
-        if not lsn:
-            lsn = 1
-            self.lineage[slot] = [(FIRST_EPOCH, lsn)]
-            self._emit_epoch(slot, lsn)
-        self.lsns[slot] = lsn + 1
-        return lsn
+        """Of the slot's next item. It is used up when the item has its place: a segment that begins with it must
+        say that it is still to come."""
+        if not self._own[slot]:
+            self._begin_items(slot)
+        return self._next[slot]
 
-    def _emit_epoch(self, slot: int, lsn: int) -> None:
-        table = self.lineage[slot]
-        self._place(*f.record(f.EPOCH, 0, slot, table[-1][0], lsn, [f.pairs_payload(table)], self.checksum))
+    def _begin_items(self, slot: int) -> None:
+        logs = self.logs
+        if slot in logs.seeding:
+            raise JournalError(f"slot {slot} is being copied from its leader; nothing else may be appended to it")
+        self._next[slot] = self._next[slot] or 1
+        if logs.enter(slot, self._epochs[slot] or FIRST_EPOCH, self._next[slot]):
+            self.emit_epoch(slot)
 
-    def _emit(self, kind: int, flags: int, slot: int, lsn: int, payload: list[bytes]) -> int:
-        return self._place(*f.record(kind, flags, slot, 0, lsn, payload, self.checksum))
+    def emit_epoch(self, slot: int) -> None:
+        self._place(*self._epoch(slot))
+
+    def _epoch(self, slot: int) -> tuple[bytes, bytes]:
+        logs = self.logs
+        payload = [f.pairs_payload([(logs.floors.get(slot, 0), 0), *logs.lineage.get(slot, ())])]
+        flags = f.SEEDING if slot in logs.seeding else 0
+        return f.record(f.EPOCH, flags, slot, self._epochs[slot], self._next[slot], payload, self.checksum)
+
+    def emit(self, kind: int, flags: int, slot: int, lsn: int, payload: list[bytes]) -> int:
+        return self._place(*f.record(kind, flags, slot, self._epochs[slot], lsn, payload, self.checksum))
 
     def list_segments(self) -> int:
         """Appends the list of segments that must exist; returns the number of its batch."""
@@ -211,9 +255,34 @@ class Appender:
 
     def end_cleanly(self) -> None:
         self._end_snapshot()
-        self._emit(f.CLEAN, 0, 0, 0, [])
+        self.emit(f.CLEAN, 0, 0, 0, [])
 
     # ── places ─────────────────────────────────────────────────────────────────────────────────────
+
+    def place(self, data: bytes) -> int:
+        """A whole record as it is."""
+        return self._place(data, b"")
+
+    def _place_numbered(self, slot: int, lsn: int, crc: bytes, body: bytes) -> int:
+        """A record that is an item if it has an lsn."""
+        if not lsn:
+            return self._place(crc, body)
+        if slot in self.replicated:
+            return self.place_item(slot, lsn, lsn, crc + body, out=True)
+        position = self._place(crc, body)
+        self._next[slot] = lsn + 1
+        return position
+
+    def place_item(self, slot: int, first: int, last: int, data: bytes, out: bool) -> int:
+        """Places the slot's next item, whole; keeps it for followers. `out`: also for those that have all before."""
+        position = self._place(data, b"")
+        self._next[slot] = last + 1
+        item = (slot, last, data)
+        if out:
+            self._items.append(item)
+        if self.tail.limit:
+            self.tail.add(first, item)
+        return position
 
     def _place(self, crc: bytes, body: bytes) -> int:
         size = len(crc) + len(body)
@@ -251,10 +320,7 @@ class Appender:
             number = self.book.number + 1
         self.checksum = f.CHECKSUMS[f.PREFERRED]
         head = [f.record(f.SEGMENTS, 0, 0, 0, 0, [self._listing()], self.checksum)]
-        for slot, table in self.lineage.items():
-            lsn = self.lsns[slot] or table[-1][1]
-            payload = [f.pairs_payload(table)]
-            head.append(f.record(f.EPOCH, 0, slot, table[-1][0], lsn, payload, self.checksum))
+        head += [self._epoch(slot) for slot in self.logs.known()]
         length = f.SEGMENT_BYTES + f.BATCH.size + size + sum(len(c) + len(b) for c, b in head)
         size = self.segment_bytes if length <= self.segment_bytes else -(-length // _ALIGN) * _ALIGN
         self.book = self.books.open_segment(number, size)
@@ -262,7 +328,7 @@ class Appender:
         part = self._begin()
         for crc, body in head:
             self._place(crc, body)
-        self._wants_snapshot = True
+        self.wants_snapshot = True
         return part
 
     def _listing(self) -> bytes:
@@ -270,7 +336,7 @@ class Appender:
 
     def _end_snapshot(self) -> None:
         if self._snapshot_from:
-            self._emit(f.META, f.SNAPSHOT_END, 0, 0, [])
+            self.emit(f.META, f.SNAPSHOT_END, 0, 0, [])
             self.snapshot_segment, self._snapshot_from = self._snapshot_from, 0
             self.snapshot_batch = self.number
 
@@ -282,6 +348,6 @@ class Appender:
         for part in self._parts:
             length = part.end - part.offset - f.BATCH.size
             part.buffers[0] = f.batch_header(part.number, part.segment, length, part.count, self._seed)
-        batch = Batch(self._parts, self.freed, self.removals)
-        self._parts, self._part, self.freed, self.removals = [], None, [], []
+        batch = Batch(self._parts, self.freed, self.removals, self._items)
+        self._parts, self._part, self.freed, self.removals, self._items = [], None, [], [], []
         return batch

@@ -1,6 +1,7 @@
 """Large bodies in files of their own: `blobs/<id>`, written once, read in pieces, removed when nobody refers to them.
 
-Rule: a blob's id is given out once and never again; a file nobody refers to at recovery is removed.
+Rule: a blob's id is given out once and never again, by all owners of a cluster together (its upper half comes from
+the disk id; copies on other disks keep it); a file nobody refers to at recovery is removed.
 Must not know messages: the journal's books say which blobs are referred to.
 """
 
@@ -17,13 +18,16 @@ from .store import Store, read_all, write_all
 
 
 class BlobWriter:
-    """A body that arrives in pieces. Use it from one thread at a time; the file is made by the first write."""
+    """A body that arrives in pieces. Use it from one thread at a time; the file is made by the first write.
 
-    __slots__ = ("_file", "_id", "_made", "_offset", "_store")
+    `again`: what an earlier attempt with this id has left is overwritten."""
 
-    def __init__(self, store: BlobStore, id: int) -> None:
+    __slots__ = ("_again", "_file", "_id", "_made", "_offset", "_store")
+
+    def __init__(self, store: BlobStore, id: int, again: bool = False) -> None:
         self._store = store
         self._id = id
+        self._again = again
         self._made = False
         self._offset = 0
         self._file: File | None = None
@@ -54,6 +58,8 @@ class BlobWriter:
 
     def _open(self) -> File:
         if self._file is None:
+            if self._again:
+                self._store.remove(self._id)
             with self._store.store.guard("make a large body's file"):
                 self._file = self._store.store.files.open(self._store.path(self._id), create=True)
             self._made = True
@@ -83,18 +89,40 @@ class BlobReader:
 
 
 class BlobStore:
-    """The folder. `allocate` gives the next id (loop thread)."""
+    """The folder. `allocate` gives the next id, `known` says whether a record refers to one (loop thread)."""
 
-    def __init__(self, store: Store, allocate: Callable[[], int]) -> None:
+    def __init__(self, store: Store, allocate: Callable[[], int], known: Callable[[int], bool]) -> None:
         self.store = store
         self.folder = store.path("blobs")
         self._allocate = allocate
+        self._known = known
 
     def path(self, id: int) -> str:
         return f"{self.folder}/{id:016x}"
 
     def create(self) -> BlobWriter:
         return BlobWriter(self, self._allocate())
+
+    def has(self, id: int) -> bool:
+        """Is the body here, for records appended before this thread does anything else. Loop thread."""
+        return self._known(id)
+
+    def receive(self, id: int) -> BlobWriter:
+        """For a body that a leader sends: it has its id there. Loop thread; one writer per id at a time.
+
+        Raises JournalError when the body is here already."""
+        if self.has(id):
+            raise JournalError(f"large body {id:016x} is here already")
+        with self.store.lock:
+            self.store.doomed.discard(self.path(id))
+        return BlobWriter(self, id, again=True)
+
+    def doom(self, id: int) -> str:
+        """The path, to be removed with a batch. Loop thread."""
+        path = self.path(id)
+        with self.store.lock:
+            self.store.doomed.add(path)
+        return path
 
     def open(self, id: int) -> BlobReader:
         """Raises CorruptJournal when there is no such file, JournalError when it cannot be opened."""
@@ -122,8 +150,8 @@ class BlobStore:
             except FileNotFoundError:
                 pass
 
-    def recover(self, live: set[int]) -> int:
-        """Removes orphans; returns the highest id seen. Raises CorruptJournal when a live body is missing."""
+    def recover(self, live: set[int]) -> set[int]:
+        """Removes orphans; returns all ids seen. Raises CorruptJournal when a live body is missing."""
         with self.store.guard("open the folder of large bodies"):
             self.store.files.mkdir(self.folder)
             self.store.files.sync_dir(self.store.folder)
@@ -133,4 +161,4 @@ class BlobStore:
             raise CorruptJournal(f"large body {min(missing):016x} is missing; restore blobs/ from a replica or backup")
         for id in found - live:
             self.remove(id)
-        return max(found, default=0)
+        return found

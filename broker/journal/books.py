@@ -28,9 +28,10 @@ class SegmentBook:
     end              number of its last batch, once it is closed.
     spans            slot → [lowest, highest] message id that has a RUN here.
     freed            a SEGMENTS record without it has been appended.
+    pins             somebody copies from it: it has to stay.
     """
 
-    __slots__ = ("end", "freed", "live", "number", "run_bytes", "settle_bytes", "size", "spans", "total")
+    __slots__ = ("end", "freed", "live", "number", "pins", "run_bytes", "settle_bytes", "size", "spans", "total")
 
     def __init__(self, number: int, size: int) -> None:
         self.number = number
@@ -41,6 +42,7 @@ class SegmentBook:
         self.settle_bytes = 0
         self.end = NO_END
         self.freed = False
+        self.pins = 0
         self.spans: dict[int, list[int]] = {}
 
     def live_bytes(self) -> int:
@@ -68,6 +70,8 @@ class Books:
         """slot → message id → its blob, once per queue that still holds the message."""
         self.idle_blobs: list[BlobRef] = []
         """Blobs that had no reference when last looked at: may go once everything appended is durable."""
+        self.blob_pins = 0
+        """Copies being read: no blob may go."""
         self._prune_at = 1024
 
     def open_segment(self, number: int, size: int) -> SegmentBook:
@@ -131,6 +135,28 @@ class Books:
         """(segment, last batch) of every closed segment that is still needed."""
         return [(b.number, b.end) for b in self.segments.values() if b.end and not b.freed]
 
+    def drop(self, slot: int) -> None:
+        """Nothing of this slot lives any more."""
+        for key in [key for key in self.queues if key[0] == slot]:
+            for first, last, segment in self.queues.pop(key).pieces():
+                self.segments[segment].live -= last - first + 1
+        for held in self.blob_of.pop(slot, {}).values():
+            for ref in held:
+                self._unrefer(ref)
+        for book in self.segments.values():
+            book.spans.pop(slot, None)
+
+    def view(self, slot: int) -> Books:
+        """The queues of one slot as they are now, for somebody in another thread."""
+        view = Books()
+        view.queues = {key: ranges.copy() for key, ranges in self.queues.items() if key[0] == slot and ranges}
+        return view
+
+    def forget_idle_blobs(self) -> None:
+        """Their files are gone."""
+        self.blobs = {id: ref for id, ref in self.blobs.items() if ref.refs}
+        self.idle_blobs = []
+
     def unused_blob(self, blob_id: int) -> bool:
         """Was this blob never referred to (its message was refused, or went to no queue)."""
         return blob_id not in self.blobs
@@ -151,9 +177,12 @@ class Books:
                 ref = held.pop()
                 if not held:
                     del blobs[message]
-                ref.refs -= 1
-                if ref.refs == 0:
-                    self.idle_blobs.append(ref)
+                self._unrefer(ref)
+
+    def _unrefer(self, ref: BlobRef) -> None:
+        ref.refs -= 1
+        if ref.refs == 0:
+            self.idle_blobs.append(ref)
 
     def _new_queue(self, key: Key) -> LiveRanges:
         if len(self.queues) > self._prune_at:

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from broker.core.errors import CorruptJournal
-from broker.core.message import Run
 from broker.core.records import RunRecord, SettleRecord
 
 from . import format as f
@@ -23,7 +22,9 @@ from .appender import Appender
 from .blobs import BlobStore
 from .books import Books, SegmentBook, merged
 from .reader import Moved
-from .store import Store, read_all, segment_name
+from .split import by_queues, part_of
+from .store import Store, segment_name
+from .walk import walk
 
 STEP_BYTES: Final = 256 * 1024
 _SPANS: Final = 4096
@@ -70,7 +71,8 @@ class Compactor:
         victim = self._victim()
         if victim is not None:
             yield from self._rewrite(victim)
-            yield from self._free([victim])
+            if not victim.pins:  # else somebody has begun to copy from it: it is nearly empty, and soon chosen again
+                yield from self._free([victim])
             yield True
 
     # ── choice ─────────────────────────────────────────────────────────────────────────────────────
@@ -86,7 +88,7 @@ class Compactor:
         """The oldest segments as long as they are dead: no settle in them is needed."""
         dead: list[SegmentBook] = []
         for book in self._closed():
-            if book.live:
+            if book.live or book.pins:
                 break
             dead.append(book)
         return dead
@@ -97,7 +99,10 @@ class Compactor:
         if not closed:
             return None
         oldest = closed[0].number
-        share, victim = min(((self._needed(b, b.number == oldest) / b.size, b) for b in closed), key=lambda x: x[0])
+        shares = [(self._needed(b, b.number == oldest) / b.size, b) for b in closed if not b.pins]
+        if not shares:
+            return None
+        share, victim = min(shares, key=lambda x: x[0])
         books = self._books.segments.values()
         limit = self._store.settings.compact_below
         if sum(b.size for b in books) > 2 * sum(b.live_bytes() for b in books) + _SLACK * self._appender.segment_bytes:
@@ -119,48 +124,32 @@ class Compactor:
         """Appends what is needed of the segment."""
         settles: dict[tuple[int, int], list[tuple[int, int]]] = {}
         older = [b for b in self._books.segments.values() if b.number < book.number and not b.freed]
-        offset = f.SEGMENT_BYTES
+        floors = self._appender.logs.floors
         budget = STEP_BYTES
-        seed = f.seed_of(self._store.disk_id)
-        checksum = f.CHECKSUMS[self._store.algorithms[book.number]]
-        while True:
-            data = self._read(book.number, f.BATCH.size, offset)
-            if data.count(0) == len(data):
-                break
-            length, count = self._header(data, book.number, offset, seed)
-            records = self._read(book.number, length, offset + f.BATCH.size)
-            if length != len(records) or f.bad_record(records, 0, length, count, checksum) >= 0:
-                raise CorruptJournal(f"{segment_name(book.number)}: damaged batch at offset {offset}; {f.ADVICE}")
-            base = book.number << 32 | offset + f.BATCH.size
-            for at, size, kind, flags, slot, _, _ in f.records_in(records, 0, length):
+        for start, records in walk(self._store, book.number):
+            base = book.number << 32 | start
+            for at, size, kind, flags, slot, _, _ in f.records_in(records, 0, len(records)):
+                position = base + at - f.RECORD.size
+                if slot in floors and position < floors[slot]:
+                    continue  # void since the slot was reset
                 if kind == f.RUN:
-                    budget -= self._copy(records, at, flags, slot, base + at - f.RECORD.size, book)
+                    budget -= self._copy(records, at, flags, slot, position, book)
                     if budget <= 0:
                         yield True
                         budget = STEP_BYTES
                 elif kind == f.SETTLE:
                     self._keep_settle(settles, records, at, size, slot, older)
-            offset += f.BATCH.size + length
-            budget -= length
+            budget -= f.BATCH.size + len(records)
             if budget <= 0:
                 yield True
                 budget = STEP_BYTES
         for (slot, queue), spans in settles.items():
+            if floors.get(slot, 0) >> 32 > book.number:
+                continue  # the slot was reset meanwhile: these ids may live again
             flat = merged(spans)
             for at in range(0, len(flat), _SPANS):
-                self._appender.append(SettleRecord(slot, queue, flat[at : at + _SPANS]))
+                self._appender.again(SettleRecord(slot, queue, flat[at : at + _SPANS]))
             yield True
-
-    def _read(self, number: int, n: int, offset: int) -> bytes:
-        with self._store.pinned(number) as file, self._store.guard("read the journal"):
-            return read_all(file, n, offset)
-
-    @staticmethod
-    def _header(data: bytes, number: int, offset: int, seed: int) -> tuple[int, int]:
-        _, batch, segment, length, count, _ = f.BATCH.unpack(data)
-        if f.batch_header(batch, segment, length, count, seed) != data or segment != number:
-            raise CorruptJournal(f"{segment_name(number)}: damaged batch header at offset {offset}; {f.ADVICE}")
-        return length, count
 
     def _copy(self, data: bytes, at: int, flags: int, slot: int, position: int, book: SegmentBook) -> int:
         """Appends the live messages of a run again, once per set of queues that still hold them. Returns bytes."""
@@ -181,7 +170,7 @@ class Compactor:
         record = record or f.read_run(data, at, flags, slot)
         places: list[int] = []
         copied = 0
-        for queues, ids in self._by_queues(record.run, holders):
+        for queues, ids in by_queues(record.run, holders):
             run = part_of(record.run, ids)
             places.append(
                 self._appender.run(
@@ -197,27 +186,6 @@ class Compactor:
     def _queues(data: bytes, at: int, flags: int) -> list[int]:
         start = at + f.RUN_FIXED.size + (16 if flags & f.DEDUP else 0) + (16 if flags & f.BLOB_REF else 0)
         return array("Q", data[start : start + 8 * f.RUN_FIXED.unpack_from(data, at)[6]]).tolist()
-
-    @staticmethod
-    def _by_queues(run: Run, holders: dict[int, tuple[int, ...]]) -> list[tuple[tuple[int, ...], list[int]]]:
-        """(set of queues, indices of messages which exactly these queues hold), by the first of the indices.
-
-        No queue may find two of these interleaved, or it would get its messages back in another order: a group
-        takes nothing more once another one has taken a message for one of its queues."""
-        groups: list[tuple[tuple[int, ...], list[int]]] = []
-        taking: dict[tuple[int, ...], list[int]] = {}
-        for index, message in enumerate(run.ids):
-            queues = holders.get(message)
-            if not queues:
-                continue
-            if queues not in taking or len(taking) > 1:
-                for other in [q for q in taking if q != queues and not set(q).isdisjoint(queues)]:
-                    del taking[other]
-                if queues not in taking:
-                    taking[queues] = []
-                    groups.append((queues, taking[queues]))
-            taking[queues].append(index)
-        return groups
 
     @staticmethod
     def _keep_settle(
@@ -266,21 +234,12 @@ class Compactor:
 
     def _free_blobs(self) -> Iterator[bool]:
         """A blob without references goes when the settles that made it so are durable."""
-        if self._books.idle_blobs:
+        if self._books.idle_blobs and not self._books.blob_pins:
             yield from self._wait(self._appender.number)
-            self._appender.removals += [self._blobs.path(i) for i in self._books.take_idle_blobs()]
-            yield True
+            if not self._books.blob_pins:
+                self._appender.removals += [self._blobs.doom(i) for i in self._books.take_idle_blobs()]
+                yield True
 
     def _wait(self, batch: int) -> Iterator[bool]:
         while self.committed < batch:
             yield False
-
-
-def part_of(run: Run, indices: Sequence[int]) -> Run:
-    """The messages at these indices, ids and all."""
-    if len(indices) == len(run.records):
-        return run
-    records = [run.records[i] for i in indices]
-    nbytes = sum(map(len, records)) + len(records) * len(run.lines)
-    ids = [run.ids[i] for i in indices]
-    return Run(ids, run.lines, records, nbytes, run.flags, run.priority, run.expires, run.time, run.attempts)

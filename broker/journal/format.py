@@ -56,6 +56,8 @@ RECORD: Final = Struct("<IIBBHIQ")
 """CRC of all that follows, bytes of the payload, kind, flags, slot, epoch, lsn."""
 _HEAD: Final = Struct("<IBBHIQ")
 _CRC: Final = Struct("<I")
+_KIND: Final = 8
+"""Offset of the kind within a record."""
 
 RUN: Final = 1
 SETTLE: Final = 2
@@ -65,9 +67,11 @@ EPOCH: Final = 5
 CLEAN: Final = 6
 SEGMENTS: Final = 7
 VOID: Final = 8
+RESET: Final = 9
+SEEDED: Final = 10
 KINDS: Final = {
     RUN: "RUN", SETTLE: "SETTLE", META: "META", GROUP: "GROUP", EPOCH: "EPOCH", CLEAN: "CLEAN",
-    SEGMENTS: "SEGMENTS", VOID: "VOID",
+    SEGMENTS: "SEGMENTS", VOID: "VOID", RESET: "RESET", SEEDED: "SEEDED",
 }  # fmt: skip
 
 # flags of RUN
@@ -79,6 +83,8 @@ COPY: Final = 16
 # flags of META
 SNAPSHOT_BEGIN: Final = 1
 SNAPSHOT_END: Final = 2
+# flag of EPOCH
+SEEDING: Final = 1
 
 RUN_FIXED: Final = Struct("<QQQQIIIIIBB")
 """first id, nbytes, expires, time, count, bytes of lines, queues, bytes of address, attempts, priority, run flags."""
@@ -276,13 +282,48 @@ def read_meta(data: bytes, offset: int, length: int, slot: int) -> MetaRecord:
 
 
 def pairs_payload(pairs: Sequence[tuple[int, int]]) -> bytes:
-    """EPOCH: (epoch, first lsn) …; SEGMENTS: (next blob id, 0), then (segment, its last batch number) …"""
+    """SEGMENTS: (next blob id, 0), then (segment, its last batch) …; SEEDED: (epoch, first lsn) …;
+    EPOCH: (position of the slot's last RESET or 0, 0), then (epoch, first lsn) …"""
     return array("Q", [n for pair in pairs for n in pair]).tobytes()
 
 
 def read_pairs(data: bytes, offset: int, length: int) -> list[tuple[int, int]]:
     flat = array("Q", data[offset : offset + length]).tolist()
     return list(zip(flat[::2], flat[1::2], strict=True))
+
+
+def resealed(data: bytes, checksum: Checksum) -> bytes:
+    """A good record with checksums of another algorithm, those of a group's members included."""
+    parts = [data[_CRC.size :]]
+    if data[_KIND] == GROUP:
+        parts = [data[_CRC.size : RECORD.size]]
+        at = RECORD.size
+        while at < len(data):
+            stop = at + RECORD.size + PREFIX.unpack_from(data, at)[1]
+            member = data[at + _CRC.size : stop]
+            parts += (_CRC.pack(checksum(member)), member)
+            at = stop
+    body = b"".join(parts)
+    return _CRC.pack(checksum(body)) + body
+
+
+def run_length(data: bytes, at: int, flags: int) -> int:
+    """Bytes that the RUN payload at `at` should have, by its own counts. Raises struct.error or ValueError."""
+    _, _, _, _, count, nlines, nqueues, naddress, *_ = RUN_FIXED.unpack_from(data, at)
+    length = RUN_FIXED.size + 8 * nqueues
+    length += sum(size for flag, size in ((DEDUP, 16), (BLOB_REF, 16), (IDS, 8 * count)) if flags & flag)
+    lengths = array("I", data[at + length : at + length + 4 * count])
+    return int(length + 4 * count + naddress + nlines + sum(lengths))
+
+
+def top_records(data: bytes, offset: int, end: int) -> Iterator[tuple[int, int, int, int, int, int, int]]:
+    """Like `records_in`, but a GROUP comes as one record."""
+    unpack, head = RECORD.unpack_from, RECORD.size
+    while offset < end:
+        _, length, kind, flags, slot, epoch, lsn = unpack(data, offset)
+        offset += head
+        yield offset, length, kind, flags, slot, epoch, lsn
+        offset += length
 
 
 def records_in(data: bytes, offset: int, end: int) -> Iterator[tuple[int, int, int, int, int, int, int]]:

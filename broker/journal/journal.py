@@ -7,10 +7,11 @@ order; prepare in a helper thread; read in any. Must not know queues, engines or
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from broker.config.settings import JournalSettings
 from broker.core.message import Blob, Run
+from broker.core.records import Item, MetaRecord, RunRecord
 from broker.seams.files import Files
 
 from . import format as f
@@ -19,9 +20,14 @@ from .appender import Batch as Batch
 from .blobs import BlobStore
 from .books import Books
 from .compaction import Compactor
+from .items import Member, lsns_of
+from .lineage import Lineage
+from .living import Settled, settled_of
 from .reader import Reader
 from .recovery import Recovered, Scan
-from .store import Store, segment_name, write_all
+from .replica import Replica
+from .seeds import SeedReader, Survey
+from .store import Store, read_all, segment_name, write_all
 
 
 class Journal:
@@ -29,14 +35,19 @@ class Journal:
 
     recovered        what was found at open.
     blobs            large bodies.
+    replicated       slots led here whose items are wanted: Batch.items holds what was appended of them, and the
+                     tail keeps it. A group then is of one such slot only.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, tail_bytes: int = 0) -> None:
         self._store = store
         self._books = Books()
-        self._appender = Appender(self._books, store.disk_id, store.settings.segment_bytes)
+        self._appender = Appender(self._books, store.disk_id, store.settings.segment_bytes, tail_bytes)
+        self._logs = self._appender.logs
+        self._replica = Replica(self._appender)
         self._reader = Reader(store)
-        self.blobs = BlobStore(store, self._allocate_blob)
+        self.replicated = self._appender.replicated
+        self.blobs = BlobStore(store, self._allocate_blob, lambda id: id in self._books.blobs)
         self._compactor = Compactor(store, self._books, self._appender, self._reader.moved, self.blobs)
         self.recovered = Recovered(store, self._books)
         self._closed = False
@@ -44,15 +55,16 @@ class Journal:
         """append(record: LogRecord) -> None: encodes it, sets run.position; no IO."""
 
     @classmethod
-    def open(cls, files: Files, folder: str, settings: JournalSettings) -> Journal:
-        """Recovers what is there, or begins an empty journal.
+    def open(cls, files: Files, folder: str, settings: JournalSettings, tail_bytes: int = 0) -> Journal:
+        """Recovers what is there, or begins an empty journal. `tail_bytes`: of items kept for followers, all slots
+        together.
 
         Raises CorruptJournal (nothing was changed), JournalFull, JournalDead, or JournalError when a running
         broker holds the folder."""
         store = Store(files, folder, settings)
         try:
             numbers = store.open()
-            journal = cls(store)
+            journal = cls(store, tail_bytes)
             journal._recover(numbers)
         except BaseException:
             store.close()
@@ -63,8 +75,8 @@ class Journal:
         scan = Scan(self._store, self._books, self._appender)
         scan.run(numbers)
         self.recovered = scan.recovered
-        highest = self.blobs.recover({ref.id for ref in self._books.blobs.values() if ref.refs})
-        self._appender.next_blob = max(self._appender.next_blob, highest + 1)
+        for blob in self.blobs.recover(set(self._books.blobs)):
+            self._appender.blob_seen(blob)
         if scan.torn is not None:
             self._cut(*scan.torn)
         for number in scan.surplus:
@@ -76,10 +88,32 @@ class Journal:
         self._store.next_batch = self._appender.number + 1
         # The log must not look cleanly closed any more before anybody acts on it.
         self._appender.list_segments()
+        for slot in sorted(self._logs.seeding):
+            # The copy was not complete and is forgotten: said once more, so that what follows is not part of it.
+            self.reset_slot(slot)
+            self.end_seed(slot, [], 0)
+        if self._appender.tail.limit:
+            self._fill_tail(scan)
         batch = self.seal()
         assert batch is not None
         self.write(batch)
         self.committed(batch)
+
+    def _fill_tail(self, scan: Scan) -> None:
+        """Takes the items of the last batches into the tail."""
+        tail, preferred = self._appender.tail, f.CHECKSUMS[f.PREFERRED]
+        for number, start, end in scan.recent:
+            with self._store.pinned(number) as file, self._store.guard("read the journal"):
+                data = read_all(file, end - start, start)
+            for at, size, kind, _, slot, _, lsn in f.top_records(data, 0, len(data)):
+                if kind == f.RESET:
+                    tail.drop(slot)
+                elif kind in (f.RUN, f.SETTLE, f.META, f.GROUP) and (found := lsns_of(data, at, size, kind, slot, lsn)):
+                    of, first, last = found
+                    item = data[at - f.RECORD.size : at + size]
+                    if self._store.algorithms[number] != f.PREFERRED:
+                        item = f.resealed(item, preferred)
+                    tail.add(first, (of, last, item))
 
     def _cut(self, number: int, offset: int, end: int) -> None:
         """Keeps the torn bytes in a file of their own, then zeroes them."""
@@ -105,13 +139,13 @@ class Journal:
 
     @property
     def wants_snapshot(self) -> bool:
-        """A segment was begun: set this False and append engine.snapshot() of all slots. All MetaRecords
-        appended from then to the next seal() replace all earlier ones (once they are durable, together)."""
+        """A segment was begun: call append_snapshot()."""
         return self._appender.wants_snapshot
 
-    @wants_snapshot.setter
-    def wants_snapshot(self, value: bool) -> None:
-        self._appender.wants_snapshot = value
+    def append_snapshot(self, metas: Iterable[MetaRecord]) -> None:
+        """engine.snapshot() of all slots, led, followed, or being copied: everything appended from here to the next
+        seal() replaces all earlier MetaRecords, once it is durable. These are no items: each replica has its own."""
+        self._appender.append_snapshot(metas)
 
     @property
     def inflight_bytes(self) -> int:
@@ -162,7 +196,7 @@ class Journal:
     def forget_blob(self, blob: Blob) -> None:
         """The message of this large body has been dealt with: if no record refers to it, the file goes."""
         if self._books.unused_blob(blob.id):
-            self._appender.removals.append(self.blobs.path(blob.id))
+            self._appender.removals.append(self.blobs.doom(blob.id))
 
     def disk_bytes(self) -> int:
         """Bytes of all segments in use."""
@@ -171,6 +205,64 @@ class Journal:
     def live_bytes(self) -> int:
         """Estimate of the bytes of live messages among them."""
         return sum(book.live_bytes() for book in self._books.segments.values())
+
+    # ── replication ────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def disk_id(self) -> str:
+        """Of this folder, for ever; hex."""
+        return self._store.disk_id.hex()
+
+    def last(self, slot: int) -> tuple[int, int]:
+        """(epoch, lsn) of the last item; (0, 0) = holds nothing that could be gone on from: copy it anew."""
+        return self._logs.last(slot)
+
+    def epoch(self, slot: int) -> int:
+        """The highest epoch that began here; 0 = none."""
+        return self._logs.epochs[slot]
+
+    def lineage(self, slot: int) -> Lineage:
+        """(epoch, its first lsn) …, the present epoch last, also while it has no item. Bounded: old ones fall out."""
+        return self._logs.whole(slot)
+
+    def begin_epoch(self, slot: int, epoch: int) -> None:
+        """Logged. What is appended here from now on carries it. Raises StaleEpoch if it is not higher."""
+        self._replica.begin_epoch(slot, epoch)
+
+    def append_item(self, slot: int, data: bytes, algorithm: int = f.PREFERRED) -> list[Member]:
+        """The leader's next item; `algorithm` is its format.PREFERRED. Large bodies must be here before.
+
+        Returns its records; runs have their position and no bodies. Raises BadItem: nothing was changed."""
+        return self._replica.append_item(slot, data, algorithm)
+
+    def tail(self, slot: int, after_lsn: int) -> list[Item] | None:
+        """The items behind `after_lsn`, as far as kept in memory; None: not all of them."""
+        return self._appender.tail.since(slot, after_lsn, self._logs.next[slot] - 1)
+
+    def reset_slot(self, slot: int) -> None:
+        """Forgets all of the slot but its highest epoch; logged. What follows is a copy: append_seed, end_seed.
+        A crash before its end leaves an empty slot."""
+        self._replica.reset_slot(slot)
+
+    def append_seed(self, slot: int, data: bytes, algorithm: int = f.PREFERRED) -> list[Member]:
+        """The next part of a copy; otherwise like append_item."""
+        return self._replica.append_seed(slot, data, algorithm)
+
+    def end_seed(self, slot: int, lineage: Lineage, lsn: int) -> None:
+        """The slot is whole as of `lsn` (those of SeedReader); logged. Raises BadItem."""
+        self._replica.end_seed(slot, lineage, lsn)
+
+    def seed(self, slot: int, metas: Sequence[MetaRecord]) -> SeedReader:
+        """All that lives in the slot now, for a new replica, `metas` first. close() it."""
+        return SeedReader(slot, self._store, self._books, self._appender, metas)
+
+    def survey(self, slot: int) -> Survey:
+        """All that lives in the slot now, without bodies, for a shadow. close() it."""
+        return Survey(slot, self._store, self._books, self._appender)
+
+    def settled(self, record: RunRecord) -> Settled | None:
+        """What has left its queues of this run (queue → spans of its ids); None: nothing of it lives."""
+        return settled_of(self._books, record)
 
     # ── reading ────────────────────────────────────────────────────────────────────────────────────
 

@@ -32,6 +32,11 @@ class _Chunk:
         self.lasts.insert(index, piece[1])
         self.segments.insert(index, piece[2])
 
+    def copy(self) -> _Chunk:
+        twin = _Chunk()
+        twin.firsts, twin.lasts, twin.segments = self.firsts[:], self.lasts[:], self.segments[:]
+        return twin
+
     def split(self) -> _Chunk:
         half = len(self.firsts) // 2
         rest = _Chunk()
@@ -89,6 +94,16 @@ class LiveRanges:
                 break
             at += 1
         return found
+
+    def pieces(self) -> list[Piece]:
+        """All ranges."""
+        return [piece for c in self.chunks for piece in zip(c.firsts, c.lasts, c.segments, strict=True)]
+
+    def copy(self) -> LiveRanges:
+        twin = LiveRanges()
+        twin.chunks = [chunk.copy() for chunk in self.chunks]
+        twin.tops = self.tops[:]
+        return twin
 
     def range_at(self, message: int) -> Piece | None:
         """The range that holds this id."""

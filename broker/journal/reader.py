@@ -75,7 +75,7 @@ class Reader:
         run.position is the position asked for, also when compaction has moved the run; a moved run may come
         back in several parts and only with its live messages. Positions that are not durable yet end the list;
         those whose messages are all settled may be skipped. Raises CorruptJournal | JournalDead."""
-        chunk = _Chunk(self._store, budget)
+        chunk = Chunk(self._store, budget)
         runs: list[Run] = []
         total = 0
         for position in positions:
@@ -88,7 +88,7 @@ class Reader:
             runs += parts
         return runs
 
-    def _parts(self, chunk: _Chunk, position: int) -> list[Run] | None:
+    def _parts(self, chunk: Chunk, position: int) -> list[Run] | None:
         """The run at `position`, wherever it is now; None if it is not durable yet; [] if nothing of it lives."""
         places = self._places(position)
         while True:
@@ -108,7 +108,7 @@ class Reader:
             return self.moved.resolve(position, self._store.durable)
 
 
-class _Chunk:
+class Chunk:
     """The last piece of a segment that was read."""
 
     def __init__(self, store: Store, size: int) -> None:
@@ -121,6 +121,14 @@ class _Chunk:
 
     def run(self, position: int) -> Run | None:
         """The run there, or None if the segment is gone."""
+        place = self.record(position)
+        if place is None:
+            return None
+        data, at, flags = place
+        return f.read_run(data, at, flags, 0).run
+
+    def record(self, position: int) -> tuple[bytes, int, int] | None:
+        """(bytes, offset of the payload in them, flags) of the RUN there, or None if the segment is gone."""
         segment, offset = position >> 32, position & 0xFFFFFFFF
         at = self._have(segment, offset, f.RECORD.size)
         if at is None:
@@ -132,11 +140,11 @@ class _Chunk:
         if at is None:
             return None
         data = self._data
-        crc, _, kind, flags, slot, _, _ = f.RECORD.unpack_from(data, at)
+        crc, _, kind, flags, *_ = f.RECORD.unpack_from(data, at)
         checksum = f.CHECKSUMS[self._store.algorithms.get(segment, f.PREFERRED)]
         if kind != f.RUN or checksum(data[at + 4 : at + length]) != crc:
             raise self._corrupt(segment, offset)
-        return f.read_run(data, at + f.RECORD.size, flags, slot).run
+        return data, at + f.RECORD.size, flags
 
     def _have(self, segment: int, offset: int, n: int) -> int | None:
         """Makes n bytes at offset available; returns their index in the data. None: no such segment."""

@@ -7,43 +7,54 @@ Must not write: the caller cuts the torn tail and removes what is left over.
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from broker.core.errors import CorruptJournal
 from broker.core.message import TRANSIENT
 from broker.core.records import MetaRecord, RunRecord
 
 from . import format as f
-from .appender import FIRST_EPOCH, Appender
+from .appender import Appender
 from .books import Books, SegmentBook
+from .lineage import FIRST_EPOCH
+from .living import Living, Settled
 from .store import Store, read_all, segment_name
 
-Settled = dict[int, list[tuple[int, int]]]
-"""queue → spans of this run's ids that have left it"""
+RECENT: Final = 8 << 20
+"""Bytes of log read again to fill the tail."""
+_PLAIN: Final = f.DISPATCHED | f.IDS | f.DEDUP
 
 
 class Recovered:
     """What the journal brought back.
 
-    clean    the last session ended with `close(clean=True)`.
-    metas    MetaRecords in log order, from the last complete snapshot on.
+    clean      the last session ended with `close(clean=True)`.
+    metas      MetaRecords in log order, from the last complete snapshot on.
+    slots      slots of which the log holds items.
+    producers  slot → producer token → its last number, of all runs and "producers" records that are there.
     """
 
     def __init__(self, store: Store, books: Books) -> None:
         self.clean = False
         self.metas: list[MetaRecord] = []
+        self.slots: set[int] = set()
+        self.producers: dict[int, dict[int, int]] = {}
+        self.floors: dict[int, int] = {}
+        """slot → position: what stands before it is void."""
         self.strays: dict[int, list[tuple[int, int]]] = {}
         """slot → (first id, position) of runs that compaction has put behind younger ones."""
         self._store = store
         self._books = books
-        self._around: dict[tuple[int, int], tuple[int, int]] = {}
-        self._around_segment = 0
+        self._living = Living(books)
 
     def runs(self) -> Iterator[tuple[RunRecord, Settled]]:
         """Every run with a live message, by ascending first id within each slot; bodies are not loaded.
 
         Use it up before anything is appended. Memory: one segment, and 16 bytes per compacted run."""
         books = self._books.segments
+        floors = self.floors
         strays = {
             slot: sorted((s for s in found if s[1] >> 32 in books), reverse=True) for slot, found in self.strays.items()
         }
@@ -58,13 +69,15 @@ class Recovered:
                     position = base | at - f.RECORD.size
                     if kind != f.RUN or position in skip or data[at + f.RUN_FIXED.size - 1] & TRANSIENT:
                         continue
+                    if slot in floors and position < floors[slot]:
+                        continue
                     waiting = strays.get(slot)
                     if waiting:
                         first = f.QUEUE.unpack_from(data, at)[0]
                         while waiting and waiting[-1][0] < first:
                             if found := self._stray(waiting.pop()[1], slot):
                                 yield found
-                    if found := self._alive(data, at, flags, slot, position):
+                    if found := self._living.of(data, at, flags, slot, position):
                         yield found
         for slot, waiting in strays.items():
             while waiting:
@@ -77,45 +90,7 @@ class Recovered:
             head = read_all(file, f.RECORD.size, offset)
             _, length, _, flags, *_ = f.RECORD.unpack(head)
             data = read_all(file, length, offset + f.RECORD.size)
-        return self._alive(data, 0, flags, slot, position)
-
-    def _alive(self, data: bytes, at: int, flags: int, slot: int, position: int) -> tuple[RunRecord, Settled] | None:
-        """The run at `at` (not transient), if this place of it holds a live message."""
-        record = f.read_run(data, at, flags, slot, bodies=False)
-        run = record.run
-        run.position = position
-        ids = run.ids
-        first, last, segment = ids[0], ids[-1], position >> 32
-        settled: Settled = {}
-        alive = False
-        for queue in record.queues:
-            low, high = self._around.get((slot, queue), (1, 0))
-            if low <= first and last <= high and self._around_segment == segment:
-                alive = True  # neighbours mostly lie in the same range: no search
-                continue
-            gaps: list[tuple[int, int]] = []
-            following = first
-            for low, high, where in self._books.live(slot, queue, first, last):
-                if where == segment:
-                    alive = True
-                    self._remember(slot, queue, last, segment)
-                    if low > following:
-                        gaps.append((following, low - 1))
-                    following = high + 1
-            if following <= last:
-                gaps.append((following, last))
-            if gaps:
-                settled[queue] = gaps
-        return (record, settled) if alive else None
-
-    def _remember(self, slot: int, queue: int, message: int, segment: int) -> None:
-        """Keeps the range in which this queue's next runs probably lie. Nothing changes while runs() is in use."""
-        if self._around_segment != segment:
-            self._around.clear()
-            self._around_segment = segment
-        piece = self._books.queues[slot, queue].range_at(message)
-        if piece is not None and piece[2] == segment:
-            self._around[slot, queue] = piece[:2]
+        return self._living.of(data, 0, flags, slot, position)
 
 
 def batches(data: bytes, segment: int, seed: int) -> Iterator[tuple[int, int, int]]:
@@ -129,11 +104,13 @@ def batches(data: bytes, segment: int, seed: int) -> Iterator[tuple[int, int, in
 
 
 class Scan:
-    """One pass over all segments. Afterwards `appender` and `books` are those of the moment of the last commit.
+    """One pass over all segments. Afterwards `appender` and `books` are those of the moment of the last commit,
+    but for slots whose copy was not complete: these are empty, and still in `appender.logs.seeding`.
 
     last      the segment to go on in (None: the journal is empty), `end` the offset there.
     torn      (segment, offset, end) of rubbish behind the last batch, to be kept aside and zeroed.
     surplus   segments to be removed, oldest first: freed ones whose removal was lost, unused new ones.
+    recent    (segment, start, end) of the last batches, at most RECENT bytes, for the tail.
     """
 
     def __init__(self, store: Store, books: Books, appender: Appender) -> None:
@@ -151,6 +128,14 @@ class Scan:
         self._pending_from = 0
         self._tops: dict[int, int] = {}
         self._last_kind = 0
+        self._voids = False
+        """`repair` took something out of the log, so that lsns may be missing."""
+        self._joined = False
+        """Everything of the log before this batch and since its segment's head has been read."""
+        self.recent: deque[tuple[int, int, int]] = deque()
+        self._recent_bytes = 0
+        self._logs = appender.logs
+        self.recovered.floors = appender.logs.floors
 
     def run(self, numbers: list[int]) -> None:
         """Reads the segments in order. Raises CorruptJournal."""
@@ -170,15 +155,19 @@ class Scan:
             else:
                 self.last, self.end = book, end
                 book.end = self._number
+        for slot in self._logs.seeding:
+            self._void(slot, self._logs.floors[slot])
         self._check_list(unused)
         if self.last is not None:
             self.last.end = 0
         self.recovered.clean = self._last_kind == f.CLEAN and self.torn is None
         self._appender.number = self._number
-        for slot, lsn in enumerate(self._appender.lsns):
+        for slot, lsn in enumerate(self._logs.next):
             if lsn:  # a repair may have dropped the EPOCH record
-                self._appender.lineage.setdefault(slot, [(FIRST_EPOCH, 1)])
-        self._books.idle_blobs.clear()
+                self._logs.become(slot, self._logs.lineage.get(slot) or [(FIRST_EPOCH, 1)], lsn - 1)
+                if lsn > 1:
+                    self.recovered.slots.add(slot)
+        self._books.forget_idle_blobs()
 
     def _judge_tail(self, number: int, data: bytes, end: int, bad: int, used: int) -> None:
         """Something lies behind the last good batch. A batch is written only after the one before it was
@@ -196,7 +185,7 @@ class Scan:
         """Takes all good batches. Returns (end of the last one, offset of the first bad byte range)."""
         seed = f.seed_of(self._store.disk_id)
         checksum = f.CHECKSUMS[self._store.algorithms[book.number]]
-        follows = self.last is not None and self.last.number == book.number - 1
+        follows = self._joined = self.last is not None and self.last.number == book.number - 1
         offset = f.SEGMENT_BYTES
         while (batch := f.parse_batch(data, offset, book.number, seed)) is not None:
             number, length, count = batch
@@ -213,34 +202,51 @@ class Scan:
                 return offset, bad
             self._number = number
             self._take(book, data, start, end)
+            self._joined = True
+            self._remember(book.number, start, end)
             offset = end
         return offset, offset
 
+    def _remember(self, segment: int, start: int, end: int) -> None:
+        self.recent.append((segment, start, end))
+        self._recent_bytes += end - start
+        while self._recent_bytes > RECENT:
+            _, first, last = self.recent.popleft()
+            self._recent_bytes -= last - first
+
     def _take(self, book: SegmentBook, data: bytes, start: int, end: int) -> None:
         """The records of a good batch. Plain runs that follow one another in a queue are booked as one."""
-        lsns, tops = self._appender.lsns, self._tops
+        following, tops = self._logs.next, self._tops
         unpack, brief, one = f.RECORD.unpack_from, f.RUN_BRIEF.unpack_from, f.QUEUE.unpack_from
         head, fixed = f.RECORD.size, f.RUN_FIXED.size
         kind = first = count = nbytes = 0
         where = None
         while start < end:
-            _, length, kind, flags, slot, _, lsn = unpack(data, start)
+            _, length, kind, flags, slot, epoch, lsn = unpack(data, start)
             start += head
+            if lsn and kind <= f.META:
+                if lsn != following[slot]:
+                    self._jump(book, start - head, slot, lsn)
+                following[slot] = lsn + 1
             if kind == f.RUN:
-                lsns[slot] = lsn + 1
                 low, more, queues, run_flags = brief(data, start)
-                if flags <= f.DISPATCHED and queues == 1 and not run_flags & TRANSIENT and low > tops.get(slot, 0):
-                    tops[slot] = low + more - 1
-                    here = (slot, one(data, start + fixed)[0])
-                    if low == first + count and here == where:
-                        count += more
-                        nbytes += length
-                    else:
-                        if where is not None:
-                            self._books.run(book, where[0], range(first, first + count), where[1:], nbytes)
-                        where, first, count, nbytes = here, low, more, length
-                    start += length
-                    continue
+                if flags <= _PLAIN and not flags & f.IDS and queues == 1 and not run_flags & TRANSIENT:
+                    at = start + fixed
+                    if flags & f.DEDUP:
+                        self._producer(slot, *f.PAIR.unpack_from(data, at))
+                        at += 16
+                    if low > tops.get(slot, 0):
+                        tops[slot] = low + more - 1
+                        here = (slot, one(data, at)[0])
+                        if low == first + count and here == where:
+                            count += more
+                            nbytes += length
+                        else:
+                            if where is not None:
+                                self._books.run(book, where[0], range(first, first + count), where[1:], nbytes)
+                            where, first, count, nbytes = here, low, more, length
+                        start += length
+                        continue
             if where is not None:
                 self._books.run(book, where[0], range(first, first + count), where[1:], nbytes)
                 where = None
@@ -248,45 +254,98 @@ class Scan:
                 self._take_run(book, data, start, length, flags, slot)
             elif kind == f.GROUP:
                 continue  # its members follow as if they stood alone
+            elif kind in (f.EPOCH, f.RESET, f.SEEDED):
+                self._take_mark(book, data, start, length, kind, flags, slot, epoch, lsn)
             else:
-                self._take_other(book, data, start, length, kind, flags, slot, lsn)
+                self._take_other(book, data, start, length, kind, flags, slot)
             start += length
         if where is not None:
             self._books.run(book, where[0], range(first, first + count), where[1:], nbytes)
         self._last_kind = kind
 
+    def _jump(self, book: SegmentBook, offset: int, slot: int, lsn: int) -> None:
+        """An item, or the next one by an EPOCH, is not the one that is due. Legitimate only where segments in
+        between have been freed, or `repair` dropped something: then this replica has a hole."""
+        due = self._logs.next[slot]
+        if not due or not self._joined:
+            return
+        if not self._voids:
+            raise CorruptJournal(
+                f"{segment_name(book.number)}: item {lsn} of slot {slot} at offset {offset} where {due} is due: "
+                f"items are missing; {f.ADVICE}"
+            )
+        self._logs.holes.add(slot)
+
+    def _producer(self, slot: int, token: int, number: int) -> None:
+        known = self.recovered.producers.setdefault(slot, {})
+        if number > known.get(token, 0):
+            known[token] = number
+
+    def _take_mark(
+        self, book: SegmentBook, data: bytes, at: int, length: int, kind: int, flags: int, slot: int, epoch: int,
+        lsn: int,
+    ) -> None:  # fmt: skip
+        """EPOCH, RESET and SEEDED: what changes where a slot's log stands."""
+        logs = self._logs
+        offset = at - f.RECORD.size
+        logs.epochs[slot] = max(logs.epochs[slot], epoch)
+        if kind == f.RESET:
+            self._void(slot, book.number << 32 | offset)
+            logs.seeding.add(slot)
+        elif kind == f.SEEDED:
+            logs.become(slot, f.read_pairs(data, at, length), lsn)
+        else:
+            (floor, _), *lineage = f.read_pairs(data, at, length)
+            if floor > logs.floors.get(slot, 0):
+                self._void(slot, floor)  # the segment with the RESET is gone, older ones are not
+            if lsn != logs.next[slot]:
+                self._jump(book, offset, slot, lsn)
+            logs.next[slot], logs.lineage[slot] = lsn, lineage
+            (logs.seeding.add if flags & f.SEEDING else logs.seeding.discard)(slot)
+
+    def _void(self, slot: int, floor: int) -> None:
+        """All of the slot that was read so far stands before `floor`, and counts no more."""
+        recovered = self.recovered
+        self._logs.clear(slot)
+        self._logs.floors[slot] = floor
+        self._books.drop(slot)
+        self._tops.pop(slot, None)
+        recovered.strays.pop(slot, None)
+        recovered.producers.pop(slot, None)
+        recovered.metas = [meta for meta in recovered.metas if meta.slot != slot]
+        if self._pending is not None:
+            self._pending = [meta for meta in self._pending if meta.slot != slot]
+
     def _take_other(
-        self, book: SegmentBook, data: bytes, at: int, length: int, kind: int, flags: int, slot: int, lsn: int
+        self, book: SegmentBook, data: bytes, at: int, length: int, kind: int, flags: int, slot: int
     ) -> None:
-        appender = self._appender
         if kind == f.SETTLE:
             settle = f.read_settle(data, at, length, slot)
             self._books.settle(slot, settle.queue, settle.spans)
             book.settle_bytes += length
-            appender.lsns[slot] = lsn + 1
         elif kind == f.META:
             self._take_meta(book, data, at, length, flags, slot)
-            if not flags:
-                appender.lsns[slot] = lsn + 1
-        elif kind == f.EPOCH:
-            appender.lineage[slot] = f.read_pairs(data, at, length)
-            appender.lsns[slot] = max(appender.lsns[slot], lsn)
         elif kind == f.SEGMENTS:
             (blob, _), *self._listing = f.read_pairs(data, at, length)
-            appender.next_blob = max(appender.next_blob, blob)
+            self._appender.next_blob = max(self._appender.next_blob, blob)
+        elif kind == f.VOID:
+            self._voids = True
 
     def _take_run(self, book: SegmentBook, data: bytes, at: int, length: int, flags: int, slot: int) -> None:
         first, count, nqueues, run_flags = f.RUN_BRIEF.unpack_from(data, at)
         offset = at + f.RUN_FIXED.size
+        dedup = offset
         if flags & f.DEDUP:
             offset += 16
         blob = 0
         if flags & f.BLOB_REF:
             blob = f.QUEUE.unpack_from(data, offset)[0]
             offset += 16
-            self._appender.next_blob = max(self._appender.next_blob, blob + 1)
+            self._appender.blob_seen(blob)
         if run_flags & TRANSIENT:
             return
+        if flags & f.DEDUP:
+            self._producer(slot, *f.PAIR.unpack_from(data, dedup))
         stop = offset + 8 * nqueues
         queues = f.QUEUE.unpack_from(data, offset) if nqueues == 1 else array("Q", data[offset:stop])
         ids: Sequence[int] = range(first, first + count)
@@ -312,6 +371,9 @@ class Scan:
                 self._appender.snapshot_batch = self._number
         else:
             meta = f.read_meta(data, at, length, slot)
+            if meta.kind == "producers":
+                for token, number in meta.data["producers"]:
+                    self._producer(slot, token, number)
             self.recovered.metas.append(meta)
             if self._pending is not None:
                 self._pending.append(meta)

@@ -55,6 +55,8 @@ class Store:
         self.durable = 0
         """Position up to which everything appended is on stable storage."""
         self.algorithms: dict[int, int] = {}
+        self.doomed: set[str] = set()
+        """Files that a batch is to remove. Whoever makes one of them anew before that takes it out."""
         self.lock = threading.Lock()
         self._spares: list[tuple[str, int]] = []
         """(name, size); an extra large one may wait here after JournalFull."""
@@ -201,8 +203,10 @@ class Store:
         for number in batch.freed:
             self.remove(number)
         for path in batch.removals:
-            with self.guard("remove a dead file", full=False):
-                self._unlink(path)
+            with self.lock, self.guard("remove a dead file", full=False):
+                if path in self.doomed:
+                    self.doomed.remove(path)
+                    self._unlink(path)
         if batch.parts:
             self.next_batch = batch.parts[-1].number + 1
         self.check_space()

@@ -347,12 +347,8 @@ class Shard:
                 self._snapshot()
 
     def _snapshot(self) -> None:
-        self.journal.wants_snapshot = False
-        for engine in self.engines.values():
-            for meta in engine.snapshot():
-                self.journal.append(meta)
-        for meta in self.others():
-            self.journal.append(meta)
+        engines = self.engines.values()
+        self.journal.append_snapshot([*(m for engine in engines for m in engine.snapshot()), *self.others()])
 
     def _refuse_full(self, command: Any, turn: Turn) -> bool:
         """Disk nearly full: whatever would be written is refused, so that settling can go on from the reserve. That

@@ -82,9 +82,7 @@ class World:
             if isinstance(member, RunRecord):
                 self.positions |= {(member.slot, i): member.run.position for i in member.run.ids}
         if self.journal.wants_snapshot:
-            self.journal.wants_snapshot = False
-            for (slot, key), value in self.state.items():
-                self.journal.append(MetaRecord(slot, "set", {key: value}))
+            self.journal.append_snapshot([MetaRecord(slot, "set", {key: v}) for (slot, key), v in self.state.items()])
 
     def publish(self) -> RunRecord:
         random = self.random

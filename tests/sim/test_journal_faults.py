@@ -101,7 +101,7 @@ def test_disk_full_refuses_before_anything_is_believed_and_keeps_a_reserve_for_s
         commit(journal)
     for _ in range(20):
         if journal.wants_snapshot:
-            journal.wants_snapshot = False
+            journal.append_snapshot([])
         journal.maintain()
         commit(journal)
         journal.prepare()

@@ -50,9 +50,7 @@ def put(journal, *records):
 
 def snapshot(journal, *metas):
     if journal.wants_snapshot:
-        journal.wants_snapshot = False
-        for meta in metas:
-            journal.append(meta)
+        journal.append_snapshot(metas)
 
 
 def maintain(journal):

@@ -109,7 +109,7 @@ def test_a_settle_outlives_its_segment_while_its_message_is_still_on_disk():
 def test_nothing_is_freed_before_the_small_state_is_safe_elsewhere():
     disk = SimDisk(0)
     journal = open_journal(disk)
-    journal.wants_snapshot = False
+    journal.append_snapshot([])
     commit(journal)
     journal.append(meta("queue", name="a"))
     for i in range(1, 40):
@@ -120,8 +120,7 @@ def test_nothing_is_freed_before_the_small_state_is_safe_elsewhere():
         journal.maintain()
         commit(journal)
     assert segments(disk)[0] == 1  # nobody gave a snapshot
-    journal.wants_snapshot = False
-    journal.append(meta("queue", name="a"))
+    journal.append_snapshot([meta("queue", name="a")])
     commit(journal)
     maintain(journal)
     assert segments(disk)[0] > 1

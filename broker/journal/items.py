@@ -1,0 +1,101 @@
+"""Items as they travel: checked and taken apart.
+
+Rule: an item that passes is a record this journal could have written as the next one itself; everything else
+is BadItem, with a text that says what is wrong. Must not know files, books or where an item is kept.
+"""
+
+from __future__ import annotations
+
+from struct import error as StructError
+from typing import Final, NamedTuple
+
+import msgspec
+
+from broker.core.errors import BadItem
+from broker.core.message import TRANSIENT
+from broker.core.records import MetaRecord, RunRecord, SettleRecord
+
+from . import format as f
+
+Member = RunRecord | SettleRecord | MetaRecord
+_PARTS: Final = (f.RUN, f.SETTLE, f.META)
+
+
+class Parsed(NamedTuple):
+    """One item. first…last: its lsns (0: of a copy). members: (record, offset in the item, bytes)."""
+
+    epoch: int
+    first: int
+    last: int
+    members: list[tuple[Member, int, int]]
+
+
+def parse_item(slot: int, data: bytes, algorithm: int) -> Parsed:
+    """An item of the slot's log. Raises BadItem."""
+    kind = _checked(slot, data, algorithm)
+    try:
+        members: list[tuple[Member, int, int]] = []
+        lsns: list[int] = []
+        epochs: set[int] = set()
+        end = f.RECORD.size if kind == f.GROUP else 0
+        for at, size, part, flags, of, epoch, lsn in f.records_in(data, end, len(data)):
+            local = part == f.RUN and flags & f.COPY
+            if part not in _PARTS or of != slot or local or not lsn:
+                raise BadItem(f"slot {slot}: a record of kind {part}, slot {of}, lsn {lsn} is no item")
+            members.append((_member(data, at, size, part, flags, slot), at - f.RECORD.size, size))
+            lsns.append(lsn)
+            epochs.add(epoch)
+            end = at + size
+    except (StructError, ValueError, TypeError, msgspec.DecodeError) as error:
+        raise BadItem(f"slot {slot}: an item cannot be read: {error}") from error
+    if end != len(data) or len(epochs) != 1 or lsns != list(range(lsns[0], lsns[0] + len(lsns))):
+        raise BadItem(f"slot {slot}: the members of an item do not belong together")
+    return Parsed(epochs.pop(), lsns[0], lsns[-1], members)
+
+
+def parse_seed(slot: int, data: bytes, algorithm: int) -> Parsed:
+    """A part of a copy of the slot: a RUN or META without lsn. Raises BadItem."""
+    kind = _checked(slot, data, algorithm)
+    _, size, _, flags, of, epoch, lsn = f.RECORD.unpack_from(data)
+    if kind not in (f.RUN, f.META) or of != slot or lsn:
+        raise BadItem(f"slot {slot}: a record of kind {kind}, slot {of}, lsn {lsn} is no part of a copy")
+    try:
+        member = _member(data, f.RECORD.size, size, kind, flags, slot)
+    except (StructError, ValueError, TypeError, msgspec.DecodeError) as error:
+        raise BadItem(f"slot {slot}: a part of a copy cannot be read: {error}") from error
+    return Parsed(epoch, 0, 0, [(member, 0, size)])
+
+
+def lsns_of(data: bytes, at: int, size: int, kind: int, slot: int, lsn: int) -> tuple[int, int, int] | None:
+    """(slot, first lsn, last lsn) of a good record of the log, if it is an item (else None)."""
+    if kind != f.GROUP:
+        return (slot, lsn, lsn) if lsn else None
+    heads = [(of, number) for _, _, _, _, of, _, number in f.records_in(data, at, at + size)]
+    if len({of for of, _ in heads}) != 1:
+        return None
+    return heads[0][0], heads[0][1], heads[-1][1]
+
+
+def _checked(slot: int, data: bytes, algorithm: int) -> int:
+    """The kind of a record that fills `data` and checks."""
+    if algorithm not in f.CHECKSUMS:
+        raise BadItem(f"slot {slot}: an item needs checksum algorithm {algorithm}: install google-crc32c")
+    if f.bad_record(data, 0, len(data), 1, f.CHECKSUMS[algorithm]) >= 0:
+        raise BadItem(f"slot {slot}: an item of {len(data)} bytes does not check")
+    kind: int = f.RECORD.unpack_from(data)[2]
+    return kind
+
+
+def _member(data: bytes, at: int, size: int, kind: int, flags: int, slot: int) -> Member:
+    if kind == f.RUN:
+        if f.run_length(data, at, flags) != size:
+            raise ValueError("its counts do not add up")
+        record = f.read_run(data, at, flags, slot, bodies=False)
+        if not record.run.ids or record.run.flags & TRANSIENT:
+            raise ValueError("it is of no message that lasts")
+        return record
+    if kind == f.SETTLE:
+        return f.read_settle(data, at, size, slot)
+    if flags:
+        raise ValueError("it is a mark of a snapshot")
+    return f.read_meta(data, at, size, slot)

@@ -1,0 +1,87 @@
+"""Where each slot's log stands: next lsn, epochs, what is void, what is being copied.
+
+Rule: `last` never says more than what is held without a gap: a slot that is being copied, or has a hole, holds
+nothing. Must not know records, files or books.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.core.ids import SLOTS
+
+FIRST_EPOCH: Final = 1
+"""Of a slot that nobody ever gave an epoch: there is one replica."""
+_LONGEST: Final = 32
+"""Entries kept of a lineage. Whoever is older than these is seeded anew, which is always right."""
+
+Lineage = list[tuple[int, int]]
+"""(epoch, its first lsn) …, ascending in both"""
+
+
+class SlotLogs:
+    """All slots.
+
+    next       slot → the next item's lsn; 0 = it never had one, or was reset.
+    epochs     slot → highest epoch that began here, 0 = none: what is appended here carries it, what comes from a
+               lower leader must be refused.
+    own        slot → 1: the last entry of its lineage is of `epochs[slot]`.
+    lineage    slot → epochs that have items.
+    floors     slot → position of its last RESET: what stands before it is void.
+    seeding    slots between RESET and SEEDED.
+    holes      slots of which `repair` had to drop items that others may have.
+    """
+
+    def __init__(self) -> None:
+        self.next = [0] * SLOTS
+        self.epochs = [0] * SLOTS
+        self.own = bytearray(SLOTS)
+        self.lineage: dict[int, Lineage] = {}
+        self.floors: dict[int, int] = {}
+        self.seeding: set[int] = set()
+        self.holes: set[int] = set()
+
+    def known(self) -> list[int]:
+        """Slots with a history: every segment begins with an EPOCH of each."""
+        return [slot for slot, epoch in enumerate(self.epochs) if epoch or slot in self.floors]
+
+    def last(self, slot: int) -> tuple[int, int]:
+        """(epoch, lsn) of the last item; (0, 0) = holds nothing that could be gone on from."""
+        lsn = self.next[slot] - 1
+        if lsn <= 0 or slot in self.seeding or slot in self.holes:
+            return 0, 0
+        return self.lineage[slot][-1][0], lsn
+
+    def whole(self, slot: int) -> Lineage:
+        """The lineage with the present epoch, also while that has no item."""
+        table = list(self.lineage.get(slot, ()))
+        if self.epochs[slot] and not self.own[slot]:
+            table.append((self.epochs[slot], self.next[slot] or 1))
+        return table
+
+    def enter(self, slot: int, epoch: int, lsn: int) -> bool:
+        """The next item, `lsn`, is of this epoch. True: the lineage has grown, an EPOCH has to be written."""
+        self.epochs[slot] = max(self.epochs[slot], epoch)
+        table = self.lineage.setdefault(slot, [])
+        grown = not table or table[-1][0] != epoch
+        if grown:
+            table.append((epoch, lsn))
+            del table[:-_LONGEST]
+        self.own[slot] = epoch == self.epochs[slot]
+        return grown
+
+    def clear(self, slot: int) -> None:
+        """Nothing of the slot counts any more; its highest epoch stays."""
+        self.next[slot] = self.own[slot] = 0
+        self.lineage.pop(slot, None)
+        self.holes.discard(slot)
+
+    def become(self, slot: int, lineage: Lineage, lsn: int) -> None:
+        """The slot is a whole copy up to `lsn`. Epochs without an item up to there are left out: what follows may
+        be of another one."""
+        self.seeding.discard(slot)
+        self.next[slot] = lsn + 1
+        table = [entry for entry in lineage if entry[1] <= lsn][-_LONGEST:]
+        self.lineage[slot] = table
+        self.epochs[slot] = max([self.epochs[slot], *(epoch for epoch, _ in table)])
+        self.own[slot] = bool(table) and table[-1][0] == self.epochs[slot]

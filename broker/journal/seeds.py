@@ -1,0 +1,160 @@
+"""Reading all that lives in one slot, while the log goes on: copies for new replicas, and surveys for shadows.
+
+Rule: what is read is what lived at the moment of the call, whatever is settled or moved meanwhile: the books of
+the slot are copied and the segments pinned. Made and closed in the loop's thread, read in one other thread.
+Must not know streams.
+
+Memory: the copied ranges (24 bytes each), 16 bytes per live run, and one batch. The segments that hold something
+of the slot are read once to find its runs, and these once more.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import Final
+
+from broker.core.errors import JournalError
+from broker.core.message import TRANSIENT
+from broker.core.records import MetaRecord, RunRecord
+
+from . import format as f
+from .appender import Appender
+from .books import Books
+from .lineage import Lineage
+from .living import Living, Settled
+from .reader import Chunk
+from .split import by_queues, part_of
+from .store import Store
+from .walk import walk
+
+_AHEAD: Final = 256 * 1024
+"""Bytes read at once when runs are read by position."""
+
+
+class _Reader:
+    """The live runs of a slot.
+
+    lineage, lsn   where the slot's log stood at the call: items behind `lsn` complete what is read.
+    durable        all of it is on disk and may be read: so it is once what was appended before the call is."""
+
+    def __init__(self, slot: int, store: Store, books: Books, appender: Appender) -> None:
+        self.lineage: Lineage = appender.logs.whole(slot)
+        self.lsn = max(appender.logs.next[slot] - 1, 0)
+        self._slot = slot
+        self._store = store
+        self._books = books
+        view = books.view(slot)
+        self._living = Living(view)
+        self._numbers = sorted({piece[2] for ranges in view.queues.values() for piece in ranges.pieces()})
+        self._floor = appender.logs.floors.get(slot, 0)
+        self._end = appender.segment << 32 | appender.offset
+        self._closed = False
+        for number in self._numbers:
+            books.segments[number].pins += 1
+        books.blob_pins += 1
+
+    @property
+    def durable(self) -> bool:
+        return self._store.durable >= self._end
+
+    def close(self) -> None:
+        """Lets the segments go. Loop thread, when no read() is under way."""
+        if not self._closed:
+            self._closed = True
+            for number in self._numbers:
+                self._books.segments[number].pins -= 1
+            self._books.blob_pins -= 1
+
+    def _found(self, checked: bool) -> Iterator[tuple[RunRecord, Settled]]:
+        """In log order, without bodies. Raises CorruptJournal | JournalDead, JournalError when it is too early."""
+        if not self.durable:
+            raise JournalError(f"slot {self._slot}: what is to be read is not durable yet")
+        for number in self._numbers:
+            end = self._end & 0xFFFFFFFF if number == self._end >> 32 else 0
+            for start, records in walk(self._store, number, end, checked):
+                base = number << 32 | start
+                for at, _, kind, flags, slot, _, _ in f.records_in(records, 0, len(records)):
+                    position = base + at - f.RECORD.size
+                    if kind != f.RUN or slot != self._slot or not self._floor <= position < self._end:
+                        continue
+                    if records[at + f.RUN_FIXED.size - 1] & TRANSIENT:
+                        continue
+                    if found := self._living.of(records, at, flags, slot, position):
+                        yield found
+
+
+class Survey(_Reader):
+    """For a shadow: runs without bodies, as recovery gives them."""
+
+    _rest: Iterator[tuple[RunRecord, Settled]] | None = None
+
+    def read(self, count: int) -> list[tuple[RunRecord, Settled]] | None:
+        """The next `count` runs by ascending first id; None: there are no more."""
+        if self._rest is None:
+            self._rest = iter(sorted(self._found(checked=True), key=lambda found: found[0].run.ids[0]))
+        return list(islice(self._rest, count)) or None
+
+
+class SeedReader(_Reader):
+    """For a new replica: first the small state, then what lives, as records for append_seed."""
+
+    def __init__(self, slot: int, store: Store, books: Books, appender: Appender, metas: Sequence[MetaRecord]) -> None:
+        super().__init__(slot, store, books, appender)
+        self._epoch = appender.logs.epochs[slot]
+        self._checksum = f.CHECKSUMS[f.PREFERRED]
+        self._items = self._all(metas)
+
+    def read(self, budget: int) -> list[bytes] | None:
+        """Items of about `budget` bytes together, at least one; None: there are no more."""
+        items: list[bytes] = []
+        for item in self._items:
+            items.append(item)
+            budget -= len(item)
+            if budget <= 0:
+                break
+        return items or None
+
+    def _all(self, metas: Sequence[MetaRecord]) -> Iterator[bytes]:
+        for meta in metas:
+            yield self._item(f.META, 0, f.meta_payload(meta.kind, meta.data))
+        chunk = Chunk(self._store, _AHEAD)
+        for position in self._positions():
+            place = chunk.record(position)
+            assert place is not None  # its segment is pinned
+            data, at, flags = place
+            found = self._living.of(data, at, flags, self._slot, position, bodies=True)
+            assert found is not None  # nothing changes in a view
+            for part in _parts(*found):
+                flags, payload = f.run_payload(part, copy=True)
+                yield self._item(f.RUN, flags, payload)
+
+    def _item(self, kind: int, flags: int, payload: list[bytes]) -> bytes:
+        return b"".join(f.record(kind, flags, self._slot, self._epoch, 0, payload, self._checksum))
+
+    def _positions(self) -> Iterator[int]:
+        """Of the live runs, by ascending first id. Compaction has put some behind younger ones."""
+        firsts, positions = array("Q"), array("Q")
+        in_order = True
+        for record, _ in self._found(checked=False):  # each record is checked when it is read
+            first = record.run.ids[0]
+            in_order = in_order and (not firsts or firsts[-1] < first)
+            firsts.append(first)
+            positions.append(record.run.position)
+        if in_order:
+            return iter(positions)
+        return (positions[i] for i in sorted(range(len(firsts)), key=firsts.__getitem__))
+
+
+def _parts(record: RunRecord, settled: Settled) -> Iterator[RunRecord]:
+    """The live messages, once per set of queues that still hold them."""
+    holders: dict[int, tuple[int, ...]] = {}
+    for queue in record.queues:
+        gone = settled.get(queue, ())
+        for message in record.run.ids:
+            if not any(first <= message <= last for first, last in gone):
+                holders[message] = (*holders.get(message, ()), queue)
+    for queues, indices in by_queues(record.run, holders):
+        run = part_of(record.run, indices)
+        yield RunRecord(record.slot, record.address, queues, run, record.dispatched, record.dedup)
