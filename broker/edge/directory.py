@@ -10,10 +10,10 @@ Rule: asked at CONNECT with a client-id and at SUBSCRIBE with a durable name, ne
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
+from broker.cluster.tasks import Tasks
 from broker.core.errors import Code, RefusedError
 from broker.metadata.port import MetadataRefused, MetadataUnavailable
 
@@ -125,25 +125,13 @@ class AskedNames:
 
     def __init__(self, shared: SharedNames) -> None:
         self._shared = shared
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     def claim(self, name: str, address: str, done: Done) -> None:
-        self._start(self._claim(name, address), done)
+        self._tasks.spawn(_answer(self._claim(name, address), done), "claim of a durable subscription")
 
     def release(self, name: str, done: Done) -> None:
-        self._start(self._release(name), done)
-
-    def _start(self, question: Awaitable[RefusedError | None], done: Done) -> None:
-        async def ask() -> None:
-            try:
-                answer = await question
-            except (MetadataUnavailable, MetadataRefused) as error:
-                answer = RefusedError(Code.DIRECTORY_UNAVAILABLE, f"try again in a few seconds ({error})")
-            done(answer)
-
-        task = asyncio.get_running_loop().create_task(ask())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(_answer(self._release(name), done), "release of a durable subscription")
 
     async def _claim(self, name: str, address: str) -> RefusedError | None:
         owner = await self._shared.claim(name, address)
@@ -151,6 +139,21 @@ class AskedNames:
 
     async def _release(self, name: str) -> None:
         await self._shared.release(name)
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+
+async def _answer(question: Awaitable[RefusedError | None], done: Done) -> None:
+    """Whatever happens, there is an answer: a session waits for it."""
+    try:
+        answer = await question
+    except (MetadataUnavailable, MetadataRefused) as error:
+        answer = RefusedError(Code.DIRECTORY_UNAVAILABLE, f"try again in a few seconds ({error})")
+    except Exception:
+        done(RefusedError(Code.INTERNAL))
+        raise
+    done(answer)
 
 
 def in_use(client_id: str) -> RefusedError:

@@ -26,6 +26,7 @@ from .auth import Authenticator
 from .channel import Channel
 from .counters import EdgeCounters
 from .directory import Directory, LocalClientIds, LocalNames
+from .rates import Tokens, make_rates
 from .route import Routes
 from .session import Session
 from .subscription import Subscription
@@ -50,8 +51,9 @@ class Edge:
         auth: Authenticator,
         boot: str,
         directory: Directory | None = None,
+        tokens: Tokens | None = None,
     ) -> None:
-        """`directory`: None = what edges must agree on is this process's own affair."""
+        """`directory`, `tokens`: what edges must agree on; None = it is this process's own affair."""
         self.settings = settings
         self.port = port
         self.clock = clock
@@ -59,6 +61,7 @@ class Edge:
         self.auth = auth
         self.boot = boot
         self.directory = directory or Directory(LocalClientIds(settings.edge.client_id_in_use), LocalNames())
+        self.rates = make_rates(settings.edge, clock, beats, tokens)
         self.memo = Memo(settings.wire.memo_entries)
         self.routes = Routes(partitions(settings.engine))
         self.counters = EdgeCounters()
@@ -188,6 +191,8 @@ class Edge:
             except Exception:
                 self._fault(effect)
         self.dispatching = False
+        if self.rates is not None:
+            self.rates.delivered(effects, consumers)
         self.flush()
         self.submit_grants()
 
@@ -238,6 +243,8 @@ class Edge:
         if not self._grants:
             return
         subs, self._grants = self._grants, []
+        if self.rates is not None:
+            subs = self.rates.granting(subs)
         commands: list[Command] = [sub.session.grant_command(sub) for sub in subs if sub.owed and sub.session.writable]
         if commands:
             self.port.submit(commands)
@@ -247,10 +254,13 @@ class Edge:
         self._paused.append(session)
         session.hold_reading("owner")
 
-    def on_relief(self) -> None:
+    def on_relief(self, sessions: Collection[int] | None = None) -> None:
         paused, self._paused = self._paused, []
         for session in paused:
-            session.release_reading("owner")
+            if sessions is None or session.id in sessions:
+                session.release_reading("owner")
+            else:
+                self._paused.append(session)
 
     def on_stopped(self, why: str) -> None:
         for session in list(self.sessions.values()):

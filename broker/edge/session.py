@@ -119,6 +119,8 @@ class Session:
     def _take(self, events: list[Event]) -> None:
         if self.edge.log_frames:
             framelog.received(self, events)
+        if self.edge.rates is not None:
+            self.edge.rates.received(self, events)
         if self._parked is not None:
             self._parked += events
         elif events:
@@ -197,7 +199,10 @@ class Session:
         if self.closed:
             return
         try:
-            self._process((events or []) + self.wire.receive(b""))
+            held_back = self.wire.receive(b"")
+            if self.edge.rates is not None:
+                self.edge.rates.received(self, held_back)
+            self._process((events or []) + held_back)
         except Exception:
             self.fault()
         if self.ended and self._parked is None:

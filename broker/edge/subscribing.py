@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 ACK_MODES = {"auto": AckMode.AUTO, "client": AckMode.CLIENT, "client-individual": AckMode.INDIVIDUAL}
 MAX_WINDOW = 1 << 53
+RATED_ROOM = 16 * 1024
+"""Bytes under way to a consumer whose user has a rate: what is under way has left the queue, whatever the rate."""
 
 
 class Wish:
@@ -129,7 +131,12 @@ def _ask(
 def _room(settings: EdgeSettings, number: int) -> int:
     """Bytes under way to a connection's subscription `number`. The later ones get less: the sum of all up to 10,000
     stays below max_outbox_bytes, so that only who does not read is a slow consumer."""
-    return max(min(settings.consumer_room_bytes, settings.max_outbox_bytes // (16 * number)), 1)
+    most = (
+        settings.consumer_room_bytes
+        if settings.max_consumer_rate < 0
+        else min(settings.consumer_room_bytes, RATED_ROOM)
+    )
+    return max(min(most, settings.max_outbox_bytes // (16 * number)), 1)
 
 
 def _window(session: Session, headers: dict[str, str], ack: AckMode) -> tuple[int, int]:

@@ -129,6 +129,12 @@ class Subscription:
         self.owed += effect.cost
         return self.owed > self.quarter
 
+    def give_room(self) -> None:
+        """Room that was held back may be granted now."""
+        edge = self.session.edge
+        edge.grant(self)
+        edge.submit_grants()
+
     def _redelivered(self, run: Run) -> bytes:
         count = b"delivery-count:%d\n" % (run.attempts + 1) if run.attempts else b""
         return b"%bredelivered:true\n%b%b" % (self._head, count, self._mid)
