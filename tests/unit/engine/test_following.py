@@ -1,0 +1,120 @@
+"""An engine that only follows a log: for weeks, with snapshots, until it leads or is thrown away."""
+
+from __future__ import annotations
+
+from broker.core.address import Outcome
+from broker.core.commands import Decide, Prepare, Publish
+from broker.core.records import GroupRecord, MetaRecord, RunRecord, SettleRecord
+from broker.engine.engine import Engine
+from broker.engine.slot import Budget
+
+from .world import ANYCAST, INDIVIDUAL, World, again, got, ids, run_of
+
+EPOCH = 1 << 40
+
+
+def records(world):
+    for record in world.appended:
+        yield from record.records if isinstance(record, GroupRecord) else [record]
+
+
+def follow(shadow, world):
+    """What the leader logged reaches the follower."""
+    for record in records(world):
+        if isinstance(record, MetaRecord):
+            shadow.restore_meta(record)
+        elif isinstance(record, SettleRecord):
+            shadow.restore_settled(record.queue, record.spans)
+        elif isinstance(record, RunRecord) and record.dedup is not None:
+            shadow.restore_dedup(*record.dedup)
+    world.appended.clear()
+
+
+def kinds(engine):
+    return [(r.kind, r.data) for r in engine.snapshot()]
+
+
+def test_a_follower_says_the_same_of_the_small_state_as_the_leader():
+    world = World(mark_messages=2)
+    shadow = Engine(7, world.settings)
+    for n in range(6):
+        world.do(Publish(7, 1, 0, "q", ANYCAST, run_of(b"%d" % n, durable=True), None, True, (55, n)))
+    world.subscribe(1, ack=INDIVIDUAL, credit_messages=3)
+    i = ids(world.effects)
+    world.settle(1, i[0], i[1], outcome=Outcome.NACK, delay=5000)
+    world.do(Prepare(7, 1, 0, "t", 3, [Publish(7, 1, 0, "q", ANYCAST, run_of(b"p"))]))
+    turn = world.turn()
+    world.engine.decide("d", [4], turn)
+    world.finish(turn)
+    follow(shadow, world)
+    assert sorted(kinds(shadow), key=repr) == sorted(kinds(world.engine), key=repr)
+    assert {"mark", "count", "producers", "prepared", "decided", "queue", "ids"} <= {kind for kind, _ in kinds(shadow)}
+    world.settle(1, i[2])
+    world.tick(5000)
+    world.disconnect(1)
+    world.subscribe(2)
+    world.do(Decide(7, 1, 0, "t", True))
+    world.settle_down()
+    follow(shadow, world)
+    assert sorted(kinds(shadow), key=repr) == sorted(kinds(world.engine), key=repr)
+    assert "count" not in {kind for kind, _ in kinds(shadow)}
+
+
+def test_memory_stays_that_of_what_is_there():
+    world = World(auto_delete=True)
+    shadow = Engine(7, world.settings)
+    for n in range(50):
+        world.subscribe(n + 1, f"q{n}", ack=INDIVIDUAL)
+        world.publish(f"q{n}", b"a", durable=True)
+        i = ids(world.effects)[-1]
+        world.settle(n + 1, i, outcome=Outcome.NACK)
+        world.settle(n + 1, i)
+        world.disconnect(n + 1)
+        world.tick(1)
+        world.do(Prepare(7, 1, 0, f"t{n}", 3, [Publish(7, 1, 0, "r", ANYCAST, run_of(b"p"))]))
+        world.do(Decide(7, 1, 0, f"t{n}", False))
+        follow(shadow, world)
+    slot = shadow._slot
+    assert not slot.queues and not slot.prepared and not slot.addresses
+    assert len(shadow.snapshot()) <= 3
+
+
+def test_what_a_leader_handed_over_comes_back_marked():
+    world = World()
+    world.subscribe(1, ack=INDIVIDUAL, credit_messages=2)
+    for body in (b"a", b"b", b"c"):
+        world.publish("q", body, durable=True)
+    assert got(world.effects) == [b"a", b"b"]
+    world.log = [(0, r) for r in world.engine.hand_over()] + [
+        (n, r) for n, r in world.log if not isinstance(r, MetaRecord)
+    ]
+    world.restart(first_id=EPOCH)
+    world.subscribe(2)
+    world.settle_down()
+    assert [(body, marked) for body, _, marked in again(world.effects)][:2] == [(b"a", True), (b"b", True)]
+    world.publish("q", b"d", durable=True)
+    assert ids(world.effects)[-1] == EPOCH
+
+
+def test_an_engine_that_is_thrown_away_takes_its_queues_off_the_budget():
+    world = World()
+    budget = Budget(10)
+    shadow = Engine(7, world.settings, budget, EPOCH)
+    world.publish("q", b"a", durable=True)
+    world.publish("r", b"a", durable=True)
+    follow(shadow, world)
+    assert budget.used == 2
+    shadow.discard()
+    assert budget.used == 0
+
+
+def test_numbers_begin_where_the_epoch_says_or_behind_those_announced():
+    world = World()
+    world.engine = Engine(7, world.settings, first_id=5 * EPOCH)
+    world.publish("q", b"a", durable=True)
+    assert ids(world.subscribe(1)) == [5 * EPOCH]
+    world.commit()
+    world.restart(first_id=EPOCH)
+    world.subscribe(1)
+    world.publish("q", b"a", durable=True)
+    assert ids(world.effects)[-1] > 5 * EPOCH

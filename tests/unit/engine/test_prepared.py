@@ -1,0 +1,247 @@
+"""Two-phase parts: unseen until decided, carried out whole, over restarts, whoever is gone meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.address import Outcome
+from broker.core.commands import Decide, Hold, Prepare, Publish, Settle
+from broker.core.errors import Code
+from broker.core.message import DURABLE
+from broker.core.records import GroupRecord, MetaRecord, RunRecord, SettleRecord
+
+from .world import ANYCAST, CLIENT, INDIVIDUAL, MULTICAST, UNSET, World, again, done, got, ids, refused, run_of
+
+EPOCH = 1 << 40
+
+
+def send(*bodies, address="q", durable=True, routing=ANYCAST, priority=4, create=True):
+    return Publish(7, 1, 0, address, routing, run_of(*bodies, durable=durable, priority=priority), None, create)
+
+
+def prepare(world, *parts, tx="t1", seq=1):
+    return world.do(Prepare(7, 50, seq, tx, 99, list(parts)))
+
+
+def decide(world, commit=True, tx="t1", seq=2):
+    return world.do(Decide(7, 50, seq, tx, commit))
+
+
+def fail_over(world, snapshot=False):
+    while world.log and world.log[-1][0] > world.committed:
+        world.commit()
+    if snapshot:
+        world.log = [(0, r) for r in world.engine.snapshot()] + [
+            (n, r) for n, r in world.log if not isinstance(r, MetaRecord)
+        ]
+    world.auto_commit = False
+    world.restart(first_id=EPOCH)
+    world.auto_commit = True
+
+
+def drained(world, address="q", **more):
+    world.effects.clear()
+    world.subscribe(99, address, **more)
+    world.settle_down()
+    return got(world.effects, 99)
+
+
+LEADERS = pytest.mark.parametrize("leader", ["old", "new", "new, from a snapshot"])
+
+
+def change(world, leader):
+    if leader != "old":
+        fail_over(world, leader != "new")
+
+
+@LEADERS
+def test_what_is_prepared_is_seen_at_the_commit_and_not_before(leader):
+    world = World()
+    world.attach(1)
+    parts = [send(b"a", b"b"), send(b"c", durable=False), send(b"d", address="other"), send(b"e", priority=9)]
+    prepare(world, *parts)
+    assert done(world.effects) == [1] and got(world.effects) == []
+    assert {s["name"]: s["ready"] + s["paged"] for s in world.engine.stats()} == {"q": 0}
+    change(world, leader)
+    decide(world)
+    world.settle_down()
+    assert 2 in done(world.effects)
+    if leader == "old":
+        assert got(world.effects, 1) == [b"e", b"a", b"b", b"c"]
+        flags = [r.run.flags & DURABLE for _, r in world.log if isinstance(r, RunRecord) and r.address != "$tx"]
+        assert flags == [DURABLE] * 3, "what was sent without persistence is not logged as its queue's"
+    else:
+        assert drained(world) == [b"e", b"a", b"b", b"c"]
+        assert not any(marked for *_, marked in again(world.effects))
+    assert drained(world, "other") == [b"d"]
+    assert not [q for q in world.engine._slot.queues.values() if q.hidden]
+
+
+@LEADERS
+def test_an_abort_leaves_nothing(leader):
+    world = World()
+    prepare(world, send(b"a"))
+    change(world, leader)
+    decide(world, commit=False)
+    assert 2 in done(world.effects)
+    world.commit()
+    world.restart()
+    assert world.engine.stats() == [] and world.engine._slot.queues == {} and world.engine.in_doubt(1 << 50) == []
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_decision_is_one_group_and_told_when_it_is_durable(commit):
+    world = World(auto_commit=False)
+    world.attach(1, ack=INDIVIDUAL)
+    world.publish("q", b"x", durable=True)
+    world.commit()
+    (i,) = ids(world.effects)
+    world.appended.clear()
+    assert done(prepare(world, send(b"a", address="z"), Settle(7, 1, 0, 1, [i]))) == []
+    (group,) = world.appended
+    assert [r.kind for r in group.records if isinstance(r, MetaRecord)] == ["queue", "prepared"]
+    assert done(world.commit()) == [1]
+    world.appended.clear()
+    assert done(decide(world, commit)) == []
+    (group,) = world.appended
+    assert isinstance(group, GroupRecord)
+    kinds = {r.kind for r in group.records if isinstance(r, MetaRecord)}
+    assert kinds == ({"queue", "unqueue", "unprepared"} if commit else {"count", "unqueue", "unprepared"})
+    settled = [r.spans for r in group.records if isinstance(r, SettleRecord)]
+    assert ([(i, i)] in settled) is commit
+    assert done(world.commit()) == [2]
+    assert done(decide(world, commit, seq=3) + world.commit()) == [3], "decided before"
+
+
+def consumed(leader, outcome, commit, ack=INDIVIDUAL, **more):
+    """Messages a, b, c; b settled in a transaction, a held by consumer 1 only."""
+    world = World(**more)
+    world.attach(1, ack=ack)
+    world.publish("q", b"a", b"b", durable=True)
+    world.publish("q", b"c", durable=True)
+    i = ids(world.effects)
+    world.do(Hold(7, 1, 0, 1, [i[1]]))
+    prepare(world, Settle(7, 1, 0, 1, [i[1]], outcome))
+    assert done(world.effects) == [1]
+    change(world, leader)
+    if leader != "old":
+        assert refused(world.attach(1, [(i[0], i[2])], ack=ack)) == []
+        assert refused(world.do(Hold(7, 1, 0, 1, [i[1]]), Settle(7, 1, 0, 1, [i[1]], Outcome.RETURN))) == []
+        world.settle_down()
+    world.disconnect(1)
+    world.settle_down()
+    world.effects.clear()
+    world.subscribe(2, ack=INDIVIDUAL)
+    world.settle_down()
+    before = got(world.effects)
+    decide(world, commit)
+    world.settle_down()
+    return before, got(world.effects)[len(before) :], world
+
+
+@LEADERS
+@pytest.mark.parametrize(
+    ("outcome", "commit", "back"),
+    [(Outcome.ACK, True, []), (Outcome.ACK, False, [b"b"]), (Outcome.NACK, True, [b"b"]), (Outcome.REJECT, True, [])],
+)
+def test_what_is_settled_in_it_stays_out_of_sight_until_then(leader, outcome, commit, back):
+    before, after, world = consumed(leader, outcome, commit)
+    assert (before, after) == ([b"a", b"c"], back)
+    if back:
+        assert again(world.effects)[-1] == (b"b", 1, True)
+    assert world.queue()["delivering"] == 2 + len(back)
+    dead = world.queue("DLQ") or {"ready": 0}
+    assert dead["ready"] == (outcome is Outcome.REJECT)
+    while world.log[-1][0] > world.committed:
+        world.commit()
+    world.restart()
+    world.subscribe(3)
+    world.settle_down()
+    assert sorted(got(world.effects, 3)) == sorted([b"a", b"c", *back])
+
+
+@LEADERS
+def test_cumulative(leader):
+    before, after, _ = consumed(leader, Outcome.ACK, True, ack=CLIENT)
+    assert (before, after) == ([b"c"], [])
+
+
+def test_a_part_that_cannot_be_done_refuses_all_and_keeps_nothing():
+    world = World()
+    world.attach(1, ack=INDIVIDUAL)
+    world.publish("q", b"x", b"y", durable=True)
+    i = ids(world.effects)
+    world.appended.clear()
+    twice = [Settle(7, 1, 0, 1, [i[0]]), Settle(7, 1, 0, 1, [i[0]])]
+    for parts, code in (
+        ([send(b"a"), Settle(7, 1, 0, 1, [999])], Code.NO_SUCH_DELIVERY),
+        ([send(b"a", address="no", create=False)], Code.NO_SUCH_DESTINATION),
+        (twice, Code.NO_SUCH_DELIVERY),
+    ):
+        assert refused(prepare(world, *parts)) == [code]
+    assert world.appended == [] and world.engine.in_doubt(1 << 50) == []
+    assert refused(world.settle(1, *i)) == []
+
+
+def test_asked_twice_done_once():
+    world = World()
+    prepare(world, send(b"a"))
+    world.appended.clear()
+    assert 5 in done(prepare(world, send(b"a"), seq=5) + world.effects) and world.appended == []
+    world.do(Decide(7, 50, 6, "t1", True), Decide(7, 50, 7, "t1", True))
+    assert {6, 7} <= set(done(world.effects))
+    assert drained(world) == [b"a"]
+
+
+def test_a_prepared_part_can_be_done_whatever_happened_to_its_queues():
+    world = World(auto_create=False, addresses={"q": {"auto_create": True}})
+    world.publish("q", b"x", durable=True)
+    i = ids(world.subscribe(1, ack=INDIVIDUAL))
+    prepare(world, send(b"a"), Settle(7, 1, 0, 1, i))
+    prepare(world, send(b"b"), tx="t2")
+    world.engine._slot.budget.limit = 0
+    world.engine.configure(World(auto_create=False).settings)
+    world.subscribe(2, "t", routing=MULTICAST, queue="c.s", durable=True)
+    world.disconnect(1)
+    world.tick(1)
+    assert world.queue()["consumers"] == 0, "the claim keeps it"
+    decide(world)
+    decide(world, tx="t2")
+    world.settle_down()
+    assert drained(world) == [b"a", b"b"]
+
+
+def test_a_commit_that_comes_while_the_messages_are_read_back_waits_for_them():
+    world = World(page_bytes=4)
+    prepare(world, *[send(b"%03d" % n) for n in range(5)])
+    fail_over(world)
+    world.auto_commit = False
+    assert done(decide(world)) == [] and done(decide(world, commit=False, seq=8)) == []
+    world.auto_commit = True
+    world.settle_down()
+    assert {2, 8} <= set(done(world.effects))
+    assert drained(world) == [b"000", b"001", b"002", b"003", b"004"]
+
+
+def test_who_is_in_doubt():
+    world = World()
+    prepare(world, send(b"a"))
+    assert world.engine.in_doubt(world.now + 999) == []
+    assert world.engine.in_doubt(world.now + 1000) == [("t1", 99)]
+    fail_over(world)
+    assert world.engine.in_doubt(world.now) == [("t1", 99)]
+    decide(world)
+    world.settle_down()
+    assert world.engine.in_doubt(1 << 50) == []
+
+
+def test_parked_messages_do_not_expire_and_can_be_had_by_nobody():
+    world = World()
+    part = Publish(7, 1, 0, "q", UNSET, run_of(b"a", durable=True, expires=world.now + 5))
+    prepare(world, part)
+    world.tick(10_000)
+    hidden = next(q for q in world.engine._slot.queues.values() if q.hidden)
+    assert got(world.subscribe(1, "$tx", queue=hidden.name)) == []
+    assert world.engine.counters()["expired"] == 0
+    decide(world)
+    assert drained(world) == [] and world.engine.counters()["expired"] == 1
