@@ -1,0 +1,379 @@
+"""How a follower gets what it lacks: the tail of the log, large bodies ahead of their items, or a whole copy.
+
+Rule: the order within a slot is the log's; an item whose large body the follower does not have yet waits for it, and
+so does everything behind it. Reads are made in a thread and throttled; what is under way is bounded.
+Must not know who leads or who is in sync: it is told whom to serve.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final, Protocol
+
+from broker.core.errors import JournalError
+from broker.core.records import Item, MetaRecord
+from broker.journal import format as f
+from broker.rpc.v1 import replica_pb2 as pb
+from broker.seams.clock import Clock
+
+from .io_thread import Io
+from .isr import Lead, State, Track
+from .peer import Peer
+
+log = logging.getLogger("stampede.owner")
+
+PIECE_BYTES: Final = 256 * 1024
+"""Of a seed, read and sent at a time."""
+SEED_WINDOW: Final = 1024 * 1024
+"""A seed goes on only while less is unacknowledged: live traffic shares the stream."""
+SEEDS: Final = 4
+"""Under way at a time; each keeps log segments from being freed."""
+CHUNK_BYTES: Final = 64 * 1024
+BODY_WINDOW: Final = 1024 * 1024
+"""Bytes of one large body that are under way."""
+RETRY_S: Final = 1.0
+"""How soon a seed that could not be read is begun again."""
+PAUSE_S: Final = 0.01
+"""How soon it is looked again whether there is room."""
+
+
+class SeedReader(Protocol):
+    """A copy of a slot as of one moment. `lineage`, `lsn`: where its log stood."""
+
+    lineage: list[tuple[int, int]]
+    lsn: int
+
+    def read(self, budget: int) -> list[bytes] | None: ...
+    def close(self) -> None: ...
+
+
+class BodyReader(Protocol):
+    def read(self, offset: int, n: int) -> bytes: ...
+    def close(self) -> None: ...
+
+
+class Bodies(Protocol):
+    """The leader's large bodies."""
+
+    def open(self, id: int) -> BodyReader:
+        """Raises JournalError when there is no such body (any more)."""
+        ...
+
+
+class Log(Protocol):
+    """What it asks of the journal."""
+
+    @property
+    def blobs(self) -> Bodies: ...
+    def tail(self, slot: int, after_lsn: int) -> list[Item] | None: ...
+    def seed(self, slot: int, metas: list[MetaRecord]) -> SeedReader: ...
+
+
+def bodies_of(data: bytes) -> Sequence[tuple[int, int]]:
+    """(id, length) of the large bodies that an item names. What is no item may raise struct.error."""
+    if len(data) < f.RECORD.size:
+        return ()
+    kind, flags = data[8], data[9]
+    if kind == f.RUN:
+        if not flags & f.BLOB_REF:
+            return ()
+    elif kind != f.GROUP:
+        return ()
+    found: list[tuple[int, int]] = []
+    for at, _, part, part_flags, _, _, _ in f.records_in(data, 0, len(data)):
+        if part == f.RUN and part_flags & f.BLOB_REF:
+            found.append(f.PAIR.unpack_from(data, at + f.RUN_FIXED.size + (16 if part_flags & f.DEDUP else 0)))
+    return found
+
+
+class CatchUp:
+    """All followers that lack something.
+
+    seeds, seed_bytes   begun and sent so far."""
+
+    def __init__(
+        self,
+        journal: Log,
+        io: Io,
+        clock: Clock,
+        later: Callable[[float, Callable[[], None]], Any],
+        seed_bytes_per_s: int,
+        snapshot: Callable[[int], list[MetaRecord]],
+        durable: Callable[[Callable[[], None]], None],
+        changed: Callable[[Lead], None],
+    ) -> None:
+        """`snapshot`: small state of a slot now. `changed`: a follower's state has."""
+        self.seeds = 0
+        self.seed_bytes = 0
+        self.journal = journal
+        self.io = io
+        self.clock = clock
+        self.later = later
+        self.snapshot = snapshot
+        self.durable = durable
+        self.changed = changed
+        self._rate = seed_bytes_per_s
+        self._free_at = 0.0
+        """When the rate allows the next piece."""
+        self._waiting: deque[_Seed] = deque()
+        self._running: dict[_Seed, None] = {}
+        self._bodies: dict[tuple[Peer, int], _Body] = {}
+        self._behind: dict[Peer, dict[Track, Lead]] = {}
+
+    # ── the tail ───────────────────────────────────────────────────────────────────────────────────
+
+    def pump(self, peer: Peer, lead: Lead, track: Track) -> None:
+        """Sends what the follower lacks, as far as there is room; LIVE when nothing is left, UNFIT when the log does
+        not go back so far."""
+        if track.state is not State.TAIL or track.moving:
+            return
+        items = self.journal.tail(track.slot, track.sent)
+        if items is None:
+            track.state = State.UNFIT
+            lead.seed_rate = min(2 * lead.seed_rate, 1024)
+            self.changed(lead)
+            return
+        for _, lsn, data in items:
+            if not peer.room:
+                self._behind.setdefault(peer, {})[track] = lead
+                break
+            missing = [body for body in bodies_of(data) if body[0] not in track.bodies]
+            if missing:
+                track.moving = True
+                self.body(peer, lead, track, *missing[0], partial(self._moved, peer, lead, track))
+                break
+            track.bodies.clear()
+            peer.put(track, lsn, data)
+        else:
+            track.state = State.LIVE
+            lead.renew_live()
+        peer.flush()
+
+    def _moved(self, peer: Peer, lead: Lead, track: Track) -> None:
+        track.moving = False
+        self.pump(peer, lead, track)
+
+    def on_room(self, peer: Peer) -> None:
+        """The follower has acknowledged something."""
+        behind = self._behind.get(peer)
+        if behind and peer.room:
+            del self._behind[peer]
+            for track, lead in behind.items():
+                self.pump(peer, lead, track)
+
+    def on_down(self, peer: Peer) -> None:
+        """Nothing of what was under way to it counts."""
+        self._behind.pop(peer, None)
+        for body in [b for b in self._bodies.values() if b.peer is peer]:
+            body.cancel()
+        for seed in [s for s in (*self._running, *self._waiting) if s.peer is peer]:
+            self.cancel(seed)
+
+    # ── large bodies ───────────────────────────────────────────────────────────────────────────────
+
+    def body(self, peer: Peer, lead: Lead, track: Track, id: int, length: int, then: Callable[[], None]) -> None:
+        """Gives the follower a large body; `then` when all of it is on its disk. Never, if its stream breaks."""
+        known = self._bodies.get((peer, id))
+        if known is None:
+            known = self._bodies[peer, id] = _Body(self, peer, id, length)
+        track.bodies.add(id)
+        if not known.present:
+            # Somebody has taken the message since: the item that says so is in the log already, and before the
+            # follower has that too, it must not be in sync.
+            track.floor = max(track.floor, lead.last)
+        known.then.append(then)
+
+    def forget(self, body: _Body) -> None:
+        self._bodies.pop((body.peer, body.id), None)
+
+    def on_taken(self, peer: Peer, taken: pb.BlobTaken) -> None:
+        body = self._bodies.get((peer, taken.id))
+        if body is not None:
+            body.taken(taken.bytes, taken.whole)
+
+    # ── seeds ──────────────────────────────────────────────────────────────────────────────────────
+
+    def seed(self, peer: Peer, lead: Lead, track: Track) -> None:
+        """Gives the follower a copy of the slot, in its turn. It must not be in sync."""
+        track.state = State.SEED
+        self._waiting.append(_Seed(self, peer, lead, track))
+        self._next()
+
+    def _next(self) -> None:
+        while self._waiting and len(self._running) < SEEDS:
+            seed = self._waiting.popleft()
+            if not seed.stale:
+                self.seeds += 1
+                self._running[seed] = None
+                seed.begin()
+
+    def cancel(self, seed: _Seed) -> None:
+        seed.over = True
+        if seed in self._running:
+            self.done(seed)
+
+    def done(self, seed: _Seed) -> None:
+        seed.close()
+        if seed in self._running:
+            del self._running[seed]
+            self._next()
+
+    def pace(self, nbytes: int, faster: int) -> float:
+        """Seconds until the next piece may be sent after one of `nbytes`."""
+        now = self.clock.monotonic()
+        self._free_at = max(now, self._free_at) + nbytes / (self._rate * faster)
+        self.seed_bytes += nbytes
+        return self._free_at - now
+
+
+class _Seed:
+    """A copy of one slot on its way to one follower. `over`: nobody wants it any more."""
+
+    def __init__(self, user: CatchUp, peer: Peer, lead: Lead, track: Track) -> None:
+        self.peer = peer
+        self.over = False
+        self._user = user
+        self._lead = lead
+        self._track = track
+        self._reader: SeedReader | None = None
+        self._reading = False
+        self._first = True
+        self._items: list[bytes] = []
+        self._missing: deque[tuple[int, int]] = deque()
+
+    @property
+    def stale(self) -> bool:
+        track = self._track
+        return self.over or self._lead.deposed or self._lead.tracks.get(track.member) is not track
+
+    def begin(self) -> None:
+        user, slot = self._user, self._track.slot
+        self._reader = user.journal.seed(slot, user.snapshot(slot))
+        # It speaks of everything appended so far, and is read from the disk.
+        user.durable(self._read)
+
+    def close(self) -> None:
+        if self._reader is not None and not self._reading:
+            self._reader.close()
+            self._reader = None
+
+    def _read(self) -> None:
+        if self.stale or self._reader is None:
+            self._user.done(self)
+            return
+        self._reading = True
+        self._user.io.submit(partial(self._reader.read, PIECE_BYTES), self._arrived)
+
+    def _arrived(self, items: list[bytes] | None, error: BaseException | None) -> None:
+        self._reading = False
+        if self.stale:
+            self._user.done(self)
+        elif error is not None:
+            log.error("slot %d: its copy for %s cannot be read: %s", self._track.slot, self._track.member, error)
+            self._track.state = State.UNFIT
+            self._lead.retry_at = self._user.clock.monotonic() + RETRY_S
+            self._user.done(self)
+        elif items is None:
+            self._finish()
+        else:
+            self._items = items
+            self._missing.extend(body for item in items for body in bodies_of(item))
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """The large bodies one after another, then the piece that names them."""
+        user = self._user
+        if self.stale:
+            user.done(self)
+        elif self._missing:
+            user.body(self.peer, self._lead, self._track, *self._missing.popleft(), self._go_on)
+        elif self.peer.unacked > SEED_WINDOW:
+            user.later(PAUSE_S, self._go_on)
+        else:
+            items, self._items = self._items, []
+            nbytes = sum(map(len, items))
+            self._send(pb.Seed(slot=self._track.slot, first=self._first, items=items), nbytes, [])
+            user.later(user.pace(nbytes, self._lead.seed_rate), self._read)
+
+    def _send(self, seed: pb.Seed, nbytes: int, tracks: list[tuple[Track, int]]) -> None:
+        self._first = False
+        self.peer.seed(seed, nbytes, tracks)
+
+    def _finish(self) -> None:
+        reader, track = self._reader, self._track
+        assert reader is not None
+        seed = pb.Seed(slot=track.slot, first=self._first, last=True, lsn=reader.lsn)
+        seed.epochs.extend(epoch for epoch, _ in reader.lineage)
+        seed.firsts.extend(first for _, first in reader.lineage)
+        self._send(seed, 0, [(track, reader.lsn)])
+        track.sent = reader.lsn
+        track.bodies.clear()
+        track.state = State.TAIL
+        self._user.done(self)
+        self._user.pump(self.peer, self._lead, track)
+
+
+class _Body:
+    """One large body on its way to one follower. `present`: we have it (still)."""
+
+    def __init__(self, user: CatchUp, peer: Peer, id: int, length: int) -> None:
+        self.peer = peer
+        self.id = id
+        self.then: list[Callable[[], None]] = []
+        self._user = user
+        self._reader: BodyReader | None = None
+        self._reading = False
+        self._over = False
+        self._read_bytes = self._taken_bytes = 0
+        self._length = length
+        try:
+            self._reader = user.journal.blobs.open(id)
+        except JournalError:
+            self._length = 0
+        self.present = self._reader is not None
+        peer.chunk(id, b"", True, self._length)
+
+    def taken(self, nbytes: int, whole: bool) -> None:
+        """The follower has so much of it."""
+        self._taken_bytes = nbytes
+        if whole:
+            self._end()
+            for then in self.then:
+                then()
+        else:
+            self._read()
+
+    def cancel(self) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        self._over = True
+        self._user.forget(self)
+        self._close()
+
+    def _close(self) -> None:
+        if self._reader is not None and not self._reading:
+            self._reader.close()
+            self._reader = None
+
+    def _read(self) -> None:
+        under_way = self._read_bytes - self._taken_bytes
+        if self._reading or self._reader is None or self._read_bytes >= self._length or under_way >= BODY_WINDOW:
+            return
+        self._reading = True
+        read = partial(self._reader.read, self._read_bytes, min(CHUNK_BYTES, self._length - self._read_bytes))
+        self._user.io.submit(read, self._arrived)
+
+    def _arrived(self, data: bytes | None, error: BaseException | None) -> None:
+        self._reading = False
+        if self._over:
+            self._close()
+        elif data:
+            self._read_bytes += len(data)
+            self.peer.chunk(self.id, data, False, 0)
+            self._read()
+        else:
+            log.error("large body %016x cannot be read for follower %s: %s", self.id, self.peer.id, error)

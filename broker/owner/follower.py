@@ -1,0 +1,267 @@
+"""The follower side of replication: whose items count for which slot, and what has been promised to whom.
+
+Rule: the highest epoch wins, for ever: once it stands in the journal nothing of a lower one is taken, acknowledged or
+promised. What an acknowledgement or a promise does not cover any more is said *before* it on the same stream.
+Must not know the isr or the metadata store; which slots are followed at all is the node's to say.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from broker.core.errors import Code
+from broker.core.metrics import Metric
+from broker.core.records import MetaRecord, RunRecord
+from broker.rpc.v1 import replica_pb2 as pb
+from broker.seams.clock import Clock
+from broker.seams.stream import Stream, StreamEnd
+
+from .following import Following, refusal
+from .incoming import IncomingStore
+from .io_thread import Io
+from .peer import PROTOCOL, Identity
+from .shadow import Change, Settled, Shadow
+
+log = logging.getLogger("stampede.owner")
+
+MAX_PROMISE_MS: Final = 60_000
+"""Longer ones are not given: nobody could take over."""
+
+
+class FollowerLog(Protocol):
+    """What it asks of the journal."""
+
+    @property
+    def blobs(self) -> IncomingStore: ...
+    def last(self, slot: int) -> tuple[int, int]: ...
+    def epoch(self, slot: int) -> int: ...
+    def lineage(self, slot: int) -> list[tuple[int, int]]: ...
+    def begin_epoch(self, slot: int, epoch: int) -> None: ...
+    def append_item(self, slot: int, data: bytes, algorithm: int) -> list[Any]: ...
+    def reset_slot(self, slot: int) -> None: ...
+    def append_seed(self, slot: int, data: bytes, algorithm: int) -> list[Any]: ...
+    def end_seed(self, slot: int, lineage: list[tuple[int, int]], lsn: int) -> None: ...
+    def settled(self, record: RunRecord) -> Settled | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FollowerHome:
+    """Whom the follower side asks and tells, all in the loop's thread.
+
+    durable     Shard.durable.    new_shadow  an empty one.
+    deposed     (slot, epoch): somebody leads the slot in this epoch, which may be news.
+    lost        (owner id, why): a leader's stream broke or fell silent."""
+
+    durable: Callable[[Callable[[], None]], None]
+    new_shadow: Callable[[int], Shadow]
+    deposed: Callable[[int, int], None]
+    lost: Callable[[str, str], None]
+
+
+class Followers:
+    """All slots followed here. An Acceptor of REPLICA_SERVICE; see node.Following."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        journal: FollowerLog,
+        clock: Clock,
+        later: Callable[[float, Callable[[], None]], Any],
+        body_io: Io,
+        ping_ms: int,
+        dead_after_ms: int,
+    ) -> None:
+        """`body_io`: where large bodies are written."""
+        self.identity = identity
+        self.journal = journal
+        self.clock = clock
+        self.body_io = body_io
+        self.home: FollowerHome
+        self.seeded = 0
+        self._later = later
+        self._tick_s = ping_ms / 1000
+        self._dead_after_s = dead_after_ms / 1000
+        self._streams: dict[str, Following] = {}
+        """Leader's id → its stream."""
+        self._shadows: dict[int, Shadow] = {}
+        self._sources: dict[int, Following] = {}
+        """Slot → the stream whose items count."""
+        self._asked: dict[int, tuple[Following, int]] = {}
+        """Leads that wait until the slot is followed here."""
+        self._known: dict[int, int] = {}
+        """Slot → epoch the node knows of."""
+        self._promised: dict[int, float] = {}
+        self._partial: set[int] = set()
+        """Slots of which a copy was begun and not ended."""
+        self._stopped = False
+
+    def start(self, home: FollowerHome) -> None:
+        """Before the first stream and the first follow()."""
+        self.home = home
+        self._tick()
+
+    def stop(self) -> None:
+        self._stopped = True
+        for stream in list(self._streams.values()):
+            stream.stream.close("the owner ends")
+
+    def accept(self, service: str, stream: Stream) -> StreamEnd:
+        return Following(self, stream)
+
+    # ── for the node ───────────────────────────────────────────────────────────────────────────────
+
+    def follow(self, shadow: Shadow, epoch: int) -> None:
+        """Follows the slot from where the shadow is, whoever leads it in this epoch or a later one."""
+        slot = shadow.slot
+        self._shadows[slot] = shadow
+        self._known[slot] = max(epoch, self._known.get(slot, 0))
+        waiting = self._asked.pop(slot, None)
+        if waiting is not None:
+            stream, asked = waiting
+            if stream.leads([(slot, asked)]):
+                stream.answer([slot])
+
+    def unfollow(self, slot: int) -> Shadow | None:
+        """Takes nothing more for the slot; promises that were given stay. The shadow, if it was followed."""
+        source = self._sources.pop(slot, None)
+        if source is not None:
+            self._detach(slot, source)
+            source.send(pb.ToLeader(broken=pb.Broken(slot=slot)))
+        if slot in self._partial:
+            self._forget(slot)
+        return self._shadows.pop(slot, None)
+
+    def promised_until(self, slot: int) -> float:
+        """Monotonic time before which no higher epoch of the slot may be activated here."""
+        source = self._sources.get(slot)
+        kept = self._promised.get(slot, 0.0)
+        return kept if source is None else max(kept, source.promised)
+
+    def following(self, slot: int) -> bool:
+        """Does a leader's stream count for the slot now."""
+        return slot in self._sources
+
+    def snapshot(self) -> list[MetaRecord]:
+        """Small state of all slots followed, for the head of a new segment."""
+        return [meta for shadow in self._shadows.values() for meta in shadow.snapshot()]
+
+    # ── for the streams ────────────────────────────────────────────────────────────────────────────
+
+    def hello(self, stream: Following, hello: pb.Hello) -> str:
+        """Takes the stream; or why not."""
+        me, owner = self.identity, getattr(hello, "from")
+        if hello.cluster != me.cluster:
+            return refusal(Code.WRONG_CLUSTER, f"this is {me.cluster}, not {hello.cluster}")
+        if hello.version != PROTOCOL:
+            return refusal(Code.WRONG_RELEASE, f"it speaks version {hello.version}, this release {PROTOCOL}")
+        if hello.to != me.id or not owner or owner == me.id:
+            return refusal(Code.DUPLICATE_IDENTITY, f"{owner} looks for {hello.to}, this is {me.id}")
+        if not 0 < hello.promise_ms <= MAX_PROMISE_MS:
+            return refusal(Code.BAD_COMPONENT_MESSAGE, f"promises of {hello.promise_ms} ms are not given")
+        old = self._streams.get(owner)
+        if old is not None:
+            if old.boot != hello.boot and self.clock.monotonic() - old.heard < self._dead_after_s:
+                return refusal(Code.DUPLICATE_IDENTITY, f"another process is {owner}")
+            self._streams.pop(owner)
+            self.gone(old)
+            old.stream.abort("replaced by a newer stream")
+        self._streams[owner] = stream
+        return ""
+
+    def accepts(self, stream: Following, slot: int, epoch: int) -> bool:
+        """Does the leader of this stream lead the slot, as far as is known here? If so the epoch is in the journal."""
+        highest = max(self.journal.epoch(slot), self._known.get(slot, 0))
+        old = self._sources.get(slot)
+        if epoch < highest or (old is not None and old is not stream and old.slots[slot] == epoch):
+            stream.stale(slot, max(highest, epoch))
+            return False
+        if slot not in self._shadows:
+            # It is led here, or its log is being read: the node makes it a followed one.
+            self._asked[slot] = (stream, epoch)
+            self.home.deposed(slot, epoch)
+            return False
+        if old is not None and old is not stream:
+            self._detach(slot, old)
+            old.stale(slot, epoch)
+        if slot in self._partial:
+            self._forget(slot)
+        if epoch > self.journal.epoch(slot):
+            self.journal.begin_epoch(slot, epoch)
+        self._known[slot] = epoch
+        self._sources[slot] = stream
+        return True
+
+    def _forget(self, slot: int) -> None:
+        """A copy that was not finished is worth nothing: the slot is empty."""
+        self._partial.discard(slot)
+        self.journal.reset_slot(slot)
+        self.journal.end_seed(slot, [], 0)
+        self._renew_shadow(slot)
+
+    def _renew_shadow(self, slot: int) -> None:
+        self._shadows[slot].discard()
+        self._shadows[slot] = self.home.new_shadow(slot)
+
+    def _detach(self, slot: int, source: Following) -> None:
+        source.slots.pop(slot, None)
+        self._promised[slot] = max(self._promised.get(slot, 0.0), source.promised)
+
+    def drop_source(self, slot: int, source: Following, keep_promise: bool) -> None:
+        """Items of this stream count no more for the slot."""
+        if self._sources.get(slot) is source:
+            del self._sources[slot]
+            self._detach(slot, source)
+            if not keep_promise:
+                self._promised.pop(slot, None)
+
+    def gone(self, stream: Following) -> None:
+        """The stream is over."""
+        for slot in list(stream.slots):
+            self.drop_source(slot, stream, keep_promise=True)
+        for slot in [slot for slot, (asked, _) in self._asked.items() if asked is stream]:
+            del self._asked[slot]
+
+    def closed(self, stream: Following, why: str) -> None:
+        if self._streams.get(stream.owner) is stream:
+            del self._streams[stream.owner]
+            self.gone(stream)
+            if not self._stopped:
+                self.home.lost(stream.owner, why)
+
+    def begin_seed(self, slot: int) -> None:
+        self.seeded += 1
+        self.journal.reset_slot(slot)
+        self._partial.add(slot)
+        self._renew_shadow(slot)
+
+    def end_seed(self, slot: int, lineage: list[tuple[int, int]], lsn: int) -> None:
+        self.journal.end_seed(slot, lineage, lsn)
+        self._partial.discard(slot)
+
+    def copying(self, slot: int) -> bool:
+        return slot in self._partial
+
+    def apply(self, slot: int, changes: list[Change]) -> None:
+        self._shadows[slot].apply(changes, self.journal)
+
+    def _tick(self) -> None:
+        if self._stopped:
+            return
+        self._later(self._tick_s, self._tick)
+        now = self.clock.monotonic()
+        for stream in list(self._streams.values()):
+            if now - stream.heard > self._dead_after_s:
+                stream.stream.abort("silent")
+        for slot, (asked, epoch) in list(self._asked.items()):
+            if epoch < max(self.journal.epoch(slot), self._known.get(slot, 0)):
+                del self._asked[slot]
+                asked.stale(slot, self.journal.epoch(slot))
+
+    def metrics(self) -> Iterable[Metric]:
+        runs = sum([shadow.size for shadow in self._shadows.values()])
+        yield Metric("stomp_followed_slots", "gauge", "Slots that follow a leader now.", [({}, len(self._sources))])
+        yield Metric("stomp_shadow_runs", "gauge", "Runs of messages known of followed slots.", [({}, runs)])
+        yield Metric("stomp_seeded_total", "counter", "Copies of slots begun here.", [({}, self.seeded)])

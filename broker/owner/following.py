@@ -1,0 +1,197 @@
+"""One leader's stream, at the follower's end: takes what it sends, and says when it is on the disk.
+
+Rule: in order. What an acknowledgement or a promise does not cover any more has been said before it.
+Whether a leader counts for a slot is decided in follower.py.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from struct import error as StructError
+from typing import TYPE_CHECKING
+
+from google.protobuf.message import DecodeError
+
+from broker.core.errors import BadItem, Code
+from broker.rpc.v1 import replica_pb2 as pb
+from broker.seams.stream import Stream
+
+from .catchup import bodies_of
+from .incoming import Incoming
+
+if TYPE_CHECKING:
+    from .follower import Followers
+
+log = logging.getLogger("stampede.owner")
+
+
+class Following:
+    """One leader's stream.
+
+    slots     slot → epoch it leads it in, as far as its items count.
+    heard     monotonic time of its last message.    promised   up to when nothing in `slots` is led here."""
+
+    def __init__(self, user: Followers, stream: Stream) -> None:
+        self.stream = stream
+        self.owner = ""
+        self.boot = ""
+        self.slots: dict[int, int] = {}
+        self.heard = user.clock.monotonic()
+        self.promised = 0.0
+        self._user = user
+        self._promise_s = 0.0
+        self._checksum = 0
+        self._over = False
+        self._bodies = Incoming(user.journal.blobs, user.body_io, self._taken, self._failed)
+
+    def on_message(self, data: bytes) -> None:
+        if self._over:
+            return
+        self.heard = self._user.clock.monotonic()
+        try:
+            message = pb.ToFollower.FromString(data)
+        except DecodeError:
+            message = pb.ToFollower()
+        what = message.WhichOneof("what")
+        if not self.owner:
+            self._hello(message.hello if what == "hello" else pb.Hello(), what == "hello")
+        elif what == "append":
+            self._append(message.append)
+        elif what == "ping":
+            self._ping(message.ping)
+        elif what == "leads":
+            taken = self.leads([(lead.slot, lead.epoch) for lead in message.leads.leads])
+            self.answer(taken)
+        elif what == "seed":
+            self._seed(message.seed)
+        elif what == "chunk":
+            chunk = message.chunk
+            self._bodies.chunk(chunk.id, chunk.data, chunk.first, chunk.length)
+        elif what == "resign":
+            if self.slots.get(message.resign.slot) == message.resign.epoch:
+                self._user.drop_source(message.resign.slot, self, keep_promise=False)
+        else:
+            self._close(refusal(Code.BAD_COMPONENT_MESSAGE))
+
+    def on_closed(self, why: str) -> None:
+        self._over = True
+        self._bodies.abort()
+        self._user.closed(self, why)
+
+    def send(self, message: pb.ToLeader) -> None:
+        self.stream.send(message.SerializeToString())
+
+    def stale(self, slot: int, epoch: int) -> None:
+        self.send(pb.ToLeader(stale=pb.SlotEpoch(slot=slot, epoch=epoch)))
+
+    def _close(self, why: str) -> None:
+        log.warning("stream of a leader at %s refused: %s", self.stream.peer, why)
+        self._over = True
+        self.stream.close(why)
+
+    def _hello(self, hello: pb.Hello, is_one: bool) -> None:
+        why = self._user.hello(self, hello) if is_one else refusal(Code.BAD_COMPONENT_MESSAGE)
+        if why:
+            self._close(why)
+            return
+        self.owner = getattr(hello, "from")
+        self.boot = hello.boot
+        self._checksum = hello.checksum
+        self._promise_s = hello.promise_ms / 1000
+
+    # ── epochs and promises ────────────────────────────────────────────────────────────────────────
+
+    def leads(self, leads: list[tuple[int, int]]) -> list[int]:
+        """The slots that are followed on this stream from now on."""
+        taken: list[int] = []
+        for slot, epoch in leads:
+            if self._user.accepts(self, slot, epoch):
+                self.slots[slot] = epoch
+                taken.append(slot)
+        return taken
+
+    def answer(self, slots: list[int]) -> None:
+        """What is held of them, once their epochs and everything before are on the disk."""
+        if slots:
+            self._user.home.durable(partial(self._answer, slots))
+
+    def _answer(self, slots: list[int]) -> None:
+        journal = self._user.journal
+        haves = pb.Haves()
+        for slot in slots:
+            if slot in self.slots:
+                lineage = journal.lineage(slot)
+                have = haves.haves.add(slot=slot, epoch=self.slots[slot], lsn=journal.last(slot)[1])
+                have.epochs.extend(epoch for epoch, _ in lineage)
+                have.firsts.extend(first for _, first in lineage)
+        if haves.haves and not self._over:
+            self.send(pb.ToLeader(haves=haves))
+
+    def _ping(self, number: int) -> None:
+        # The promise begins before the answer leaves: the leader counts from when it asked, which is earlier still.
+        self.promised = self._user.clock.monotonic() + self._promise_s
+        self.send(pb.ToLeader(pong=number))
+
+    # ── items ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _append(self, append: pb.Append) -> None:
+        journal, slots = self._user.journal, self.slots
+        for slot, data in zip(append.slots, append.items, strict=False):
+            if slot not in slots:
+                continue  # said so before: stale, broken, or not followed any more
+            try:
+                self._check_bodies(data)
+                changes = journal.append_item(slot, data, self._checksum)
+            except (BadItem, StructError) as error:
+                self._broken(slot, str(error))
+                continue
+            self._user.apply(slot, changes)
+        self._acknowledge(append.seq)
+
+    def _seed(self, seed: pb.Seed) -> None:
+        user, slot = self._user, seed.slot
+        if slot in self.slots:
+            try:
+                if seed.first:
+                    user.begin_seed(slot)
+                elif not user.copying(slot):
+                    raise BadItem(f"slot {slot}: a part of a copy that was not begun")
+                for data in seed.items:
+                    self._check_bodies(data)
+                    user.apply(slot, user.journal.append_seed(slot, data, self._checksum))
+                if seed.last:
+                    user.end_seed(slot, list(zip(seed.epochs, seed.firsts, strict=False)), seed.lsn)
+            except (BadItem, StructError) as error:
+                self._broken(slot, str(error))
+        self._acknowledge(seed.seq)
+
+    def _check_bodies(self, data: bytes) -> None:
+        for id, _ in bodies_of(data):
+            if not self._bodies.whole(id):
+                raise BadItem(f"large body {id:016x} has not come before its message")
+
+    def _broken(self, slot: int, why: str) -> None:
+        log.error("slot %d: what %s sent cannot be used: %s", slot, self.owner, why)
+        self._user.drop_source(slot, self, keep_promise=True)
+        self.send(pb.ToLeader(broken=pb.Broken(slot=slot, why=why)))
+
+    def _acknowledge(self, seq: int) -> None:
+        self._user.home.durable(partial(self._durable, seq))
+
+    def _durable(self, seq: int) -> None:
+        if not self._over:
+            self.send(pb.ToLeader(acked=seq))
+
+    def _taken(self, id: int, nbytes: int, whole: bool) -> None:
+        if not self._over:
+            self.send(pb.ToLeader(taken=pb.BlobTaken(id=id, bytes=nbytes, whole=whole)))
+
+    def _failed(self, why: str) -> None:
+        if not self._over:
+            self._close(f"a large body cannot be written: {why}")
+
+
+def refusal(code: Code, detail: str = "") -> str:
+    """The reason of a closed stream."""
+    return f"{code.name}: {code.text}" + (f": {detail}" if detail else "")

@@ -1,0 +1,222 @@
+"""Who has what of a slot that is led here, and what that allows: what counts, who may join, who has to leave.
+
+Rule: decides only, from what it was told; streams, clocks and the metadata store are the caller's.
+
+What counts (docs/adr/0004, maximal isr): an item is told of when it is on the disk of *every* owner that could be in
+the isr now. Those are the members of the last record read, and of every change proposed since that may have been
+written. So whoever is elected has it: an election picks from the record as it stands, and that is one of these.
+
+Nobody is told anything before all of them have everything this leader began with (`whole`), and follow its lineage.
+Hence the logs of the members only ever differ in their length while a leader writes, and a leader that dies leaves
+members of which one has it all: a new leader that finds another member *ahead* has written nothing yet, and gives way.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Sequence
+from enum import Enum
+from typing import Final
+
+from broker.core.slots import SlotRecord
+
+Lineage = Sequence[tuple[int, int]]
+"""(epoch, its first lsn), ascending."""
+
+UNKNOWN: Final = -1
+"""acked of a follower that has not said what it has."""
+
+
+def epoch_at(lineage: Lineage, lsn: int) -> int:
+    """The epoch in which the item with this lsn was written; 0 = none."""
+    return max((epoch for epoch, first in lineage if first <= lsn), default=0)
+
+
+class State(Enum):
+    """Of a follower, for one slot."""
+
+    ASKED = "asked"
+    """It has not answered what it has."""
+    TAIL = "tail"
+    """It is on our lineage and is sent what it lacks."""
+    LIVE = "live"
+    """It has been sent everything; every commit goes there at once."""
+    UNFIT = "unfit"
+    """Its log cannot be continued: it needs a seed, and must not be in the isr for that."""
+    SEED = "seed"
+    """It is sent a seed."""
+    AHEAD = "ahead"
+    """It has more than we have."""
+
+
+class Track:
+    """One follower of one slot, since it was last asked.
+
+    sent     last lsn given to its stream.     acked   last lsn known to be on its disk, or UNKNOWN.
+    floor    it may join the isr when it has at least this.
+    asked    monotonic time when it was asked what it has.
+    answered number of its pong after which its promises cover this slot.
+    bodies   large bodies it has been given ahead of their items.    moving  one is on its way."""
+
+    __slots__ = ("acked", "answered", "asked", "bodies", "floor", "member", "moving", "sent", "slot", "state")
+
+    def __init__(self, slot: int, member: str) -> None:
+        self.slot = slot
+        self.member = member
+        self.state = State.ASKED
+        self.sent = 0
+        self.acked = UNKNOWN
+        self.floor = 0
+        self.asked = 0.0
+        self.answered = 0
+        self.bodies: set[int] = set()
+        self.moving = False
+
+    def fit(self) -> bool:
+        """Does its log go on from where ours is or was."""
+        return self.state is State.TAIL or self.state is State.LIVE
+
+
+def judged(mine: Lineage, last: int, theirs: Lineage, lsn: int) -> State:
+    """What becomes of a follower that holds `lsn` on lineage `theirs`, where we hold `last` on `mine`.
+
+    Two logs that have the item `n` of the same epoch are the same up to it: an epoch has one leader, who writes in
+    order, and a follower takes an item only behind the one before it."""
+    shared = min(last, lsn)
+    if shared and epoch_at(mine, shared) != epoch_at(theirs, shared):
+        return State.UNFIT
+    return State.TAIL if lsn <= last else State.AHEAD
+
+
+class Lead:
+    """A slot that is led here, in one epoch.
+
+    needed    who must have an item before it counts, beside us: the maximal isr.
+    reached   every item up to this lsn counts (or will, once it is on our own disk).
+    last      lsn of the last item sealed here.
+    doubtful  followers that could not go on from what they were sent: they are seeded.
+    whole     everybody needed has what we began with: the slot may be served.
+    deposed   a higher epoch is known: nothing counts any more.
+    until     monotonic time up to which dispatching is known to be allowed."""
+
+    __slots__ = (
+        "busy", "deposed", "doubtful", "last", "live", "me", "min_in_sync", "needed", "pending", "reached", "record",
+        "retry_at", "seed_rate", "tracks", "unsure", "until", "whole",
+    )  # fmt: skip
+
+    def __init__(self, record: SlotRecord, me: str, min_in_sync: int, last: int, number: int) -> None:
+        """`last`: what we hold. `number`: of the first commit that may hold more."""
+        self.record = record
+        self.me = me
+        self.min_in_sync = min_in_sync
+        self.last = last
+        self.reached = 0
+        self.whole = False
+        self.deposed = False
+        self.until = 0.0
+        self.pending: deque[list[int]] = deque([[number, last, 0]])
+        """[commit number, last lsn in it, bytes] of what does not count yet. The first entry stands for `whole`."""
+        self.tracks: dict[str, Track] = {m: Track(record.slot, m) for m in self._members()}
+        self.live: list[Track] = []
+        self.unsure: list[tuple[str, ...]] = []
+        """Proposed isrs of which nobody knows whether they were written."""
+        self.busy = False
+        """A proposal is on its way."""
+        self.retry_at = 0.0
+        self.doubtful: set[str] = set()
+        self.seed_rate = 1
+        """Grows when a seed took so long that the log behind it was gone."""
+        self.needed: frozenset[str] = frozenset()
+        self._renew()
+
+    # ── what counts ────────────────────────────────────────────────────────────────────────────────
+
+    def ready(self, committed: int) -> int:
+        """The highest commit of which everything counts; `committed`: the last one on our own disk."""
+        return min(committed, self.pending[0][0] - 1) if self.pending else committed
+
+    def sealed(self, number: int, lsn: int, nbytes: int) -> None:
+        """An item of the slot is in commit `number`."""
+        self.last = lsn
+        if self.pending and self.pending[-1][0] == number:
+            self.pending[-1][1] = lsn
+            self.pending[-1][2] += nbytes
+        else:
+            self.pending.append([number, lsn, nbytes])
+
+    def advance(self) -> int:
+        """Takes off what counts by now; -1: nothing does, else its bytes."""
+        if not self.pending or self.deposed or len(self.record.isr) < self.min_in_sync:
+            return -1
+        reached = min((self._acked(member) for member in self.needed), default=self.last)
+        taken, pending = -1, self.pending
+        while pending and pending[0][1] <= reached:
+            _, self.reached, nbytes = pending.popleft()
+            taken = max(taken, 0) + nbytes
+            self.whole = True
+        return taken
+
+    def _acked(self, member: str) -> int:
+        track = self.tracks.get(member)
+        return UNKNOWN if track is None else track.acked
+
+    # ── who is in ──────────────────────────────────────────────────────────────────────────────────
+
+    def take(self, record: SlotRecord) -> None:
+        """A newer record of the same epoch: what was proposed before it was written or never will be (every change
+        compares the revision)."""
+        self.record = record
+        self.unsure.clear()
+        self.tracks = {m: self.tracks.get(m) or Track(record.slot, m) for m in self._members()}
+        self._renew()
+
+    def _members(self) -> list[str]:
+        return [m for m in dict.fromkeys((*self.record.replicas, *self.record.isr)) if m != self.me]
+
+    def propose(self, isr: tuple[str, ...]) -> None:
+        """From now on, until a newer record is known, its members are needed too."""
+        self.busy = True
+        if isr not in self.unsure:
+            self.unsure.append(isr)
+        self._renew()
+
+    def restart(self, member: str) -> Track:
+        """Nothing is known of the follower any more."""
+        track = self.tracks[member] = Track(self.record.slot, member)
+        self.renew_live()
+        return track
+
+    def renew_live(self) -> None:
+        self.live = [track for track in self.tracks.values() if track.state is State.LIVE]
+
+    def _renew(self) -> None:
+        needed = set(self.record.isr).union(*self.unsure)
+        needed.discard(self.me)
+        self.needed = frozenset(needed)
+        self.until = 0.0
+        self.renew_live()
+
+    def at_rest(self) -> bool:
+        """Everybody is in sync and everything is known."""
+        replicas = self.record.replicas
+        return len(self.live) == len(self.tracks) and len(self.record.isr) == len(replicas) and not self.unsure
+
+    def wanted(self, lost: Collection[str]) -> tuple[str, ...] | None:
+        """The isr to be proposed; None: none. `lost`: owners that do not answer.
+
+        Never smaller than min_in_sync, with one exception: a member that cannot be caught up (UNFIT) and nobody else
+        to take its place. It has to be seeded, for that it has to leave, and nothing counts until it is back."""
+        isr = self.record.isr
+        joining = [m for m, track in self.tracks.items() if m not in isr and m not in lost and self._may_join(track)]
+        unfit = {m for m in isr if m in self.tracks and self.tracks[m].state is State.UNFIT}
+        result = tuple(m for m in isr if m not in unfit and m not in lost) + tuple(joining)
+        if len(result) < self.min_in_sync:
+            result = isr + tuple(joining)
+            coming = [m for m in self.tracks if m not in isr and m not in lost]
+            if unfit and not joining and not coming:
+                result = tuple(m for m in isr if m not in unfit)
+        # Proposing it as it is settles what became of an earlier proposal.
+        return None if result == isr and not self.unsure else result
+
+    def _may_join(self, track: Track) -> bool:
+        return track.fit() and track.acked >= max(self.reached, track.floor)

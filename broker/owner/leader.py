@@ -1,0 +1,406 @@
+"""The leader side of replication: what commits count, who is in sync, when a slot may be dispatched.
+
+Rule: nothing counts before it is on the disk of everybody who could be elected (isr.py has the proof). Changes of the
+isr are proposed to the metadata store and relied on only when they are known; until then both the old and the new
+members are waited for. Without the store everything goes on with the isr as it is.
+Must not know engines, or what is in an item.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final, Protocol
+
+from broker.config.settings import ClusterSettings
+from broker.core.metrics import Metric
+from broker.core.records import Item, MetaRecord
+from broker.core.slots import SlotRecord
+from broker.rpc.v1 import replica_pb2 as pb
+from broker.seams.clock import Clock
+from broker.seams.stream import Dialer
+
+from .catchup import CatchUp, Log, bodies_of
+from .io_thread import Io
+from .isr import Lead, State, Track, judged
+from .lag import lag_metrics
+from .peer import Identity, Peer
+
+log = logging.getLogger("stampede.owner")
+
+RETRY_S: Final = 0.5
+"""How soon a change of a record that was not answered, or not made, is proposed again."""
+LINGER_S: Final = 5.0
+"""A stream that no slot needs is kept so long."""
+
+Later = Callable[[float, Callable[[], None]], Any]
+Changed = Callable[[SlotRecord | None], None]
+
+
+class LeaderLog(Log, Protocol):
+    """What it asks of the journal."""
+
+    def last(self, slot: int) -> tuple[int, int]: ...
+    def lineage(self, slot: int) -> list[tuple[int, int]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderHome:
+    """Whom the leader side asks and tells, all in the loop's thread.
+
+    durable    Shard.durable.        progress  Shard.on_progress.
+    snapshot   small state of a slot that is led (or being taken over) here, as of now.
+    change     Table.change(record, new, done): compare and swap; done(None): not made, or nobody knows.
+    on_record  a slot record newer than the one it was about.
+    deposed    (slot, epoch): a higher epoch exists; nothing of the slot counts any more.
+    lost       (owner id, why): its stream is broken or silent; why = "": it is back.
+    """
+
+    durable: Callable[[Callable[[], None]], None]
+    progress: Callable[[], None]
+    snapshot: Callable[[int], list[MetaRecord]]
+    change: Callable[[SlotRecord, SlotRecord, Changed], None]
+    on_record: Callable[[int, SlotRecord], None]
+    deposed: Callable[[int, int], None]
+    lost: Callable[[str, str], None]
+
+
+class Leaders:
+    """replicas.Replicas of an owner in a cluster, for all slots it leads.
+
+    backlog   bytes sealed that do not count yet.
+    shrinks, grows   changes of an isr that were made."""
+
+    def __init__(
+        self,
+        identity: Identity,
+        settings: ClusterSettings,
+        journal: LeaderLog,
+        dialer: Dialer,
+        clock: Clock,
+        later: Later,
+        seed_io: Io,
+    ) -> None:
+        self.backlog = 0
+        self.shrinks = 0
+        self.grows = 0
+        self._identity = identity
+        self._settings = settings
+        self._journal = journal
+        self._dialer = dialer
+        self._clock = clock
+        self._later = later
+        self._seed_io = seed_io
+        self._home: LeaderHome
+        self._catch_up: CatchUp
+        self._leads: dict[int, Lead] = {}
+        self._peers: dict[str, Peer] = {}
+        self._unused_since: dict[str, float] = {}
+        self._addresses: dict[str, str] = {}
+        self._sealed = 0
+        self._committed = 0
+        self._stalled = False
+        """Somebody asked whether it may dispatch, and may not."""
+        self._stopped = False
+
+    def start(self, home: LeaderHome) -> None:
+        """Before the first lead()."""
+        self._home = home
+        self._catch_up = CatchUp(
+            self._journal, self._seed_io, self._clock, self._later, self._settings.seed_bytes_per_s,
+            home.snapshot, home.durable, self._consider,
+        )  # fmt: skip
+        self._tick()
+
+    def stop(self) -> None:
+        """Ends all streams; nothing is dialled any more."""
+        self._stopped = True
+        for peer in self._peers.values():
+            peer.close("the owner ends")
+
+    def reach(self, owner: str, address: str) -> None:
+        """`owner` listens at `address` (host:port) now; "" = nobody knows where."""
+        self._addresses[owner] = address
+        peer = self._peers.get(owner)
+        if peer is not None:
+            peer.moved(address)
+
+    # ── for the node ───────────────────────────────────────────────────────────────────────────────
+
+    def lead(self, record: SlotRecord) -> None:
+        """Begins to lead the slot. Its epoch has begun in the journal, and nothing was appended in it yet. Until every
+        member of the isr has what we have, `ready` stays below the commit that is open now."""
+        slot = record.slot
+        self.resign(slot)
+        lead = Lead(record, self._identity.id, self._settings.min_in_sync, self._journal.last(slot)[1], self._next())
+        self._leads[slot] = lead
+        for track in lead.tracks.values():
+            self._ask(lead, track)
+        self._advance(lead)
+
+    def _next(self) -> int:
+        return max(self._sealed, self._committed) + 1
+
+    def update(self, record: SlotRecord) -> None:
+        """The record of a slot led here is this now (same epoch)."""
+        lead = self._leads.get(record.slot)
+        if lead is None or record.epoch != lead.record.epoch or record.revision <= lead.record.revision:
+            return
+        before = lead.record.isr
+        known = set(lead.tracks)
+        lead.take(record)
+        self.shrinks += len(set(before) - set(record.isr))
+        self.grows += len(set(record.isr) - set(before))
+        if before != record.isr:
+            log.info("slot %d: in sync: %s", record.slot, ", ".join(record.isr))
+        for member, track in lead.tracks.items():
+            if member not in known:
+                self._ask(lead, track)
+        self._consider(lead)
+        if self._advance(lead):
+            self._home.progress()
+
+    def resign(self, slot: int) -> None:
+        """The slot is led here no more: followers' promises are void, nothing of it counts from now on."""
+        lead = self._leads.pop(slot, None)
+        if lead is not None:
+            lead.deposed = True
+            self.backlog -= sum(nbytes for _, _, nbytes in lead.pending)
+            for member in lead.tracks:
+                self._peers[member].resign(lead.record)
+
+    def whole(self, slot: int) -> bool:
+        """Has everybody in sync had everything we began with."""
+        lead = self._leads.get(slot)
+        return lead is not None and lead.whole
+
+    # ── replicas.Replicas ──────────────────────────────────────────────────────────────────────────
+
+    def sealed(self, number: int, items: list[Item]) -> None:
+        self._sealed = number
+        leads = self._leads
+        touched: dict[Lead, None] = {}
+        for slot, lsn, data in items:
+            lead = leads.get(slot)
+            if lead is None:
+                continue
+            touched[lead] = None
+            lead.sealed(number, lsn, len(data))
+            self.backlog += len(data)
+            bodies = bodies_of(data)
+            for track in lead.live:
+                if lsn <= track.sent:
+                    continue  # went with the tail already
+                peer = self._peers[track.member]
+                if bodies or not peer.room:
+                    track.state = State.TAIL
+                    lead.renew_live()
+                    self._catch_up.pump(peer, lead, track)
+                else:
+                    peer.put(track, lsn, data)
+        if touched:
+            for peer in self._peers.values():
+                peer.flush()
+            for lead in touched:
+                if not lead.needed:
+                    self._advance(lead)
+
+    def committed(self, number: int) -> None:
+        self._committed = number
+
+    def ready(self, slot: int) -> int:
+        lead = self._leads.get(slot)
+        return 0 if lead is None else lead.ready(self._committed)
+
+    def may_dispatch(self, slot: int) -> bool:
+        lead = self._leads.get(slot)
+        if lead is None or lead.deposed or not lead.whole:
+            return False
+        now = self._clock.monotonic()
+        if now < lead.until:
+            return True
+        lead.until = min((self._promised(lead, member) for member in lead.needed), default=float("inf"))
+        if now < lead.until:
+            return True
+        self._stalled = True
+        return False
+
+    def _promised(self, lead: Lead, member: str) -> float:
+        """Up to when this member promises not to lead the slot. A pong speaks of the slots it had accepted before."""
+        peer, track = self._peers.get(member), lead.tracks.get(member)
+        if peer is None or track is None or track.state is State.ASKED or peer.pongs <= track.answered:
+            return 0.0
+        return peer.promise
+
+    # ── what followers say (peer.PeerUser) ─────────────────────────────────────────────────────────
+
+    def on_have(self, peer: Peer, have: pb.Have) -> None:
+        lead = self._leads.get(have.slot)
+        track = None if lead is None else lead.tracks.get(peer.id)
+        if lead is None or track is None or have.epoch != lead.record.epoch or track.state is not State.ASKED:
+            return
+        theirs = list(zip(have.epochs, have.firsts, strict=False))
+        last = self._journal.last(have.slot)[1]
+        track.answered = peer.pongs
+        track.state = judged(self._journal.lineage(have.slot), last, theirs, have.lsn)
+        track.floor = last
+        if peer.id in lead.doubtful and have.lsn != last:
+            track.state = State.UNFIT
+        lead.doubtful.discard(peer.id)
+        if track.state is State.AHEAD and (lead.whole or peer.id not in lead.record.isr):
+            # What it has beyond ours was never told of: else it would be in sync, and known before we began.
+            track.state = State.UNFIT
+        if track.state is State.TAIL:
+            track.sent = track.acked = have.lsn
+            self._catch_up.pump(peer, lead, track)
+            if self._advance(lead):
+                self._home.progress()
+        self._consider(lead)
+
+    def on_stale(self, peer: Peer, slot: int, epoch: int) -> None:
+        lead = self._leads.get(slot)
+        if lead is not None and epoch > lead.record.epoch and not lead.deposed:
+            lead.deposed = True
+            self._home.deposed(slot, epoch)
+
+    def on_broken(self, peer: Peer, slot: int, why: str) -> None:
+        lead = self._leads.get(slot)
+        if lead is None or peer.id not in lead.tracks or lead.tracks[peer.id].state is State.ASKED:
+            return
+        if why:
+            log.warning("slot %d: follower %s cannot go on: %s", slot, peer.id, why)
+            lead.doubtful.add(peer.id)
+        self._ask(lead, lead.restart(peer.id))
+
+    def on_acked(self, peer: Peer, tracks: list[tuple[Track, int]]) -> None:
+        told = False
+        for track, lsn in tracks:
+            track.acked = lsn
+            lead = self._leads.get(track.slot)
+            if lead is None:
+                continue
+            told = self._advance(lead) or told
+            if track.member not in lead.needed:
+                self._consider(lead)
+        self._catch_up.on_room(peer)
+        if told:
+            self._home.progress()
+
+    def on_taken(self, peer: Peer, taken: pb.BlobTaken) -> None:
+        self._catch_up.on_taken(peer, taken)
+
+    def on_promise(self, peer: Peer) -> None:
+        if self._stalled:
+            self._stalled = False
+            self._home.progress()
+
+    def on_down(self, peer: Peer) -> None:
+        self._catch_up.on_down(peer)
+        for lead in self._leads.values():
+            if peer.id in lead.tracks:
+                self._ask(lead, lead.restart(peer.id))
+
+    def on_lost(self, peer: Peer) -> None:
+        self._home.lost(peer.id, peer.lost)
+        for lead in list(self._leads.values()):
+            if peer.id in lead.tracks:
+                self._consider(lead)
+
+    # ── what counts, and who is in ─────────────────────────────────────────────────────────────────
+
+    def _ask(self, lead: Lead, track: Track) -> None:
+        """What does it have?"""
+        peer = self._peers.get(track.member)
+        if peer is None:
+            peer = self._peers[track.member] = Peer(
+                track.member, self._addresses.get(track.member, ""), self._identity, self, self._dialer, self._clock,
+                self._later, self._settings.dead_after_ms, self._settings.promise_ms,
+            )  # fmt: skip
+        track.asked = self._clock.monotonic()
+        peer.lead(track.slot, lead.record.epoch)
+        peer.dial()
+
+    def _advance(self, lead: Lead) -> bool:
+        """Does more count now."""
+        taken = lead.advance()
+        if taken < 0:
+            return False
+        self.backlog -= taken
+        return True
+
+    def _consider(self, lead: Lead) -> None:
+        """Proposes the isr that should be; seeds who must not be in it and needs it."""
+        if lead.deposed or self._stopped:
+            return
+        now = self._clock.monotonic()
+        if now < lead.retry_at:
+            return
+        for member, track in lead.tracks.items():
+            if track.state in (State.UNFIT, State.AHEAD) and member not in lead.needed:
+                self._catch_up.seed(self._peers[member], lead, track)
+        if lead.busy:
+            return
+        ahead = [m for m in lead.record.isr if m in lead.tracks and lead.tracks[m].state is State.AHEAD]
+        if ahead:
+            self._give_way(lead, ahead[0])
+            return
+        isr = lead.wanted([m for m, track in lead.tracks.items() if self._fails(track, now)])
+        if isr is not None:
+            lead.propose(isr)
+            self._home.change(lead.record, lead.record.with_isr(isr), partial(self._proposed, lead, isr))
+
+    def _fails(self, track: Track, now: float) -> bool:
+        """Nobody should wait for this follower: it is lost, its disk hangs, or it does not say what it has (it may
+        be reading a long log)."""
+        peer = self._peers[track.member]
+        silent = track.state is State.ASKED and now - track.asked > peer.dead_after_s
+        return bool(peer.lost) or silent or peer.stuck(now)
+
+    def _proposed(self, lead: Lead, isr: tuple[str, ...], record: SlotRecord | None) -> None:
+        lead.busy = False
+        if record is not None:
+            self.update(record)
+            self._home.on_record(record.slot, record)
+            return
+        # Nobody knows whether it was written: until a newer record comes both are waited for.
+        lead.retry_at = self._clock.monotonic() + RETRY_S
+
+    def _give_way(self, lead: Lead, owner: str) -> None:
+        """A member in sync has more than we have, and we have written nothing: it leads, then nothing is lost."""
+        lead.busy = True
+        record = lead.record
+        log.info("slot %d: %s has more of it than we have: it shall lead", record.slot, owner)
+
+        def done(new: SlotRecord | None) -> None:
+            lead.busy = False
+            if new is not None:
+                self._home.on_record(new.slot, new)
+            elif not lead.deposed:
+                lead.retry_at = self._clock.monotonic() + RETRY_S
+
+        self._home.change(record, replace(record, leader=owner, epoch=record.epoch + 1, target=""), done)
+
+    # ── time ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _tick(self) -> None:
+        if self._stopped:
+            return
+        self._later(self._settings.ping_ms / 1000, self._tick)
+        used = {member for lead in self._leads.values() for member in lead.tracks}
+        now = self._clock.monotonic()
+        for id, peer in list(self._peers.items()):
+            peer.tick()
+            if id in used:
+                self._unused_since.pop(id, None)
+            elif now - self._unused_since.setdefault(id, now) > LINGER_S:
+                peer.close("no slot needs it")
+                del self._peers[id], self._unused_since[id]
+        stuck = any(peer.stuck(now) for peer in self._peers.values())
+        for lead in list(self._leads.values()):
+            if stuck or not lead.at_rest():
+                self._consider(lead)
+
+    def metrics(self) -> Iterable[Metric]:
+        return lag_metrics(self, self._leads.values(), self._peers.values(), self._catch_up)

@@ -1,0 +1,375 @@
+"""The leader's end of a stream to one follower: hello, pings, promises, what is under way and not acknowledged.
+
+One stream carries all slots that are led here and followed there. It is dialled while some slot needs it, and dialled
+anew when it breaks: nothing of an old stream counts for a new one.
+
+Rule: knows one follower and whether it answers; which slot has what is its user's affair (leader.py).
+No asyncio: time is a clock and `later`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from google.protobuf.message import DecodeError
+
+from broker.core.errors import Code
+from broker.core.slots import SlotRecord
+from broker.rpc.v1 import replica_pb2 as pb
+from broker.seams.clock import Clock
+from broker.seams.stream import REPLICA_SERVICE, Dialer, Stream
+
+from .isr import Track
+
+log = logging.getLogger("stampede.owner")
+
+PROTOCOL: Final = 1
+BROKEN_S: Final = 0.3
+"""A follower whose stream broke and that could not be dialled for so long is lost."""
+STUCK_S: Final = 2.0
+"""A follower that acknowledges nothing for so long holds up nobody any more."""
+DIAL_AGAIN_S: Final = (0.0, 0.02, 0.05, 0.1, 0.1, 0.2, 0.5, 1.0)
+"""Pauses before the first, second … attempt; the last one goes on."""
+MESSAGE_BYTES: Final = 256 * 1024
+"""Of items in one Append; larger single items go alone."""
+WINDOW_BYTES: Final = 8 * 1024 * 1024
+"""Sent and not acknowledged: above it a follower is given what it lacks later, from the log's tail."""
+PROMISE_SHARE: Final = 0.95
+"""Of a promise the leader relies on: monotonic clocks of two machines may differ in rate (by 1 % at most, each)."""
+
+
+class PeerUser(Protocol):
+    """Who uses the streams."""
+
+    def on_have(self, peer: Peer, have: pb.Have) -> None: ...
+    def on_stale(self, peer: Peer, slot: int, epoch: int) -> None: ...
+    def on_broken(self, peer: Peer, slot: int, why: str) -> None: ...
+    def on_acked(self, peer: Peer, tracks: list[tuple[Track, int]]) -> None:
+        """The follower has them on its disk, each up to that lsn. Called for every acknowledgement."""
+        ...
+
+    def on_taken(self, peer: Peer, taken: pb.BlobTaken) -> None: ...
+    def on_promise(self, peer: Peer) -> None: ...
+    def on_down(self, peer: Peer) -> None:
+        """The stream broke; the next one is dialled."""
+        ...
+
+    def on_lost(self, peer: Peer) -> None:
+        """`peer.lost` has changed."""
+        ...
+
+
+class Identity:
+    """Who we are in this cluster, for Hello."""
+
+    __slots__ = ("boot", "checksum", "cluster", "id")
+
+    def __init__(self, cluster: str, id: str, boot: str, checksum: int) -> None:
+        self.cluster = cluster
+        self.id = id
+        self.boot = boot
+        self.checksum = checksum
+
+
+class Peer:
+    """See the head of this file.
+
+    promise   monotonic time up to which the follower has promised not to lead what it follows of us.
+    pongs     how many came on this stream.
+    unacked   bytes sent and not acknowledged.
+    lost      why it counts as lost, "" = it does not."""
+
+    __slots__ = (
+        "_again", "_attempt", "_clock", "_dialer", "_down_since", "_flight", "_gathered", "_gathered_bytes", "_heard",
+        "_identity", "_later", "_leads", "_leads_due", "_over", "_pings", "_promise_s", "_seq", "_stream", "_up",
+        "_user", "address", "dead_after_s", "id", "lost", "pongs", "promise", "unacked",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        id: str,
+        address: str,
+        identity: Identity,
+        user: PeerUser,
+        dialer: Dialer,
+        clock: Clock,
+        later: Callable[[float, Callable[[], None]], Any],
+        dead_after_ms: int,
+        promise_ms: int,
+    ) -> None:
+        """`address`: host:port, "" = not known now."""
+        self.id = id
+        self.address = address
+        self.promise = 0.0
+        self.pongs = 0
+        self.unacked = 0
+        self.lost = ""
+        self.dead_after_s = dead_after_ms / 1000
+        self._promise_s = promise_ms / 1000
+        self._identity = identity
+        self._user = user
+        self._dialer = dialer
+        self._clock = clock
+        self._later = later
+        self._stream: Stream | None = None
+        self._up: _Link | None = None
+        self._heard = 0.0
+        self._down_since = clock.monotonic()
+        self._attempt = 0
+        self._again = False
+        self._seq = 0
+        self._flight: deque[tuple[int, float, int, list[tuple[Track, int]]]] = deque()
+        """(sequence number, when it was sent, bytes, tracks and lsns) of what is not acknowledged."""
+        self._pings: dict[int, float] = {}
+        """Number of a ping → when it was sent."""
+        self._gathered: list[tuple[Track, int, bytes]] = []
+        self._gathered_bytes = 0
+        self._leads: dict[int, int] = {}
+        self._leads_due = False
+        self._over = False
+
+    # ── the stream ─────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def connected(self) -> bool:
+        """Has it answered on this stream."""
+        return self._stream is not None and self._heard > 0
+
+    def stuck(self, now: float) -> bool:
+        """Does it answer, but not acknowledge: its disk hangs."""
+        return bool(self._flight) and now - self._flight[0][1] > STUCK_S
+
+    def dial(self) -> None:
+        """Opens the stream unless it is open or about to be."""
+        if self._stream is not None or self._again or self._over:
+            return
+        pause = DIAL_AGAIN_S[min(self._attempt, len(DIAL_AGAIN_S) - 1)]
+        self._attempt += 1
+        self._again = True
+        self._later(pause, self._dial)
+
+    def _dial(self) -> None:
+        self._again = False
+        if self._stream is not None or not self.address or self._over:
+            return
+        self._up = link = _Link(self)
+        self._heard = 0.0
+        self.pongs = 0
+        self._stream = self._dialer.dial(self.address, REPLICA_SERVICE, link)
+        me = self._identity
+        hello = pb.Hello(
+            cluster=me.cluster, version=PROTOCOL, **{"from": me.id}, boot=me.boot, to=self.id, checksum=me.checksum,
+            promise_ms=round(self._promise_s * 1000),
+        )  # fmt: skip
+        self._send(pb.ToFollower(hello=hello))
+        self._user.on_down(self)  # every slot asks anew
+        self.ping()
+
+    def closed(self, link: _Link, why: str) -> None:
+        if link is not self._up:
+            return
+        if self._heard:
+            log.info("stream to follower %s is over: %s", self.id, why)
+            self._down_since = self._clock.monotonic()
+            self._attempt = 0
+        elif not why.startswith(("refused", "unreachable")):
+            log.warning("follower %s does not take our stream: %s", self.id, why)
+        self._drop()
+        self._user.on_down(self)
+        self.dial()
+
+    def _drop(self) -> None:
+        self._stream = self._up = None
+        self._heard = 0.0
+        self._flight.clear()
+        self._pings.clear()
+        self._gathered.clear()
+        self._leads.clear()
+        self._gathered_bytes = self.unacked = self.pongs = 0
+
+    def close(self, why: str) -> None:
+        """Nobody needs it any more; it is not dialled again."""
+        self._over = True
+        stream = self._stream
+        if stream is not None:
+            self._drop()
+            stream.close(why)
+
+    def moved(self, address: str) -> None:
+        """It is reached elsewhere now ("" = nowhere that is known)."""
+        if address == self.address:
+            return
+        self.address = address
+        self._attempt = 0
+        if self._stream is not None and not self._heard:
+            self._stream.abort("it has another address now")
+        self.dial()
+
+    def tick(self) -> None:
+        """Every ping_ms: pings, and finds out whether it is lost."""
+        now = self._clock.monotonic()
+        if self._stream is None:
+            self.dial()
+        elif self._heard and now - self._heard > self.dead_after_s:
+            self._mark(f"silent for {now - self._heard:.3f} s")
+            self._stream.abort("silent")
+        else:
+            self.ping()
+        if not self._heard and not self.lost and now - self._down_since >= BROKEN_S:
+            self._mark(f"not reached for {now - self._down_since:.3f} s")
+
+    def _mark(self, lost: str) -> None:
+        if bool(lost) != bool(self.lost):
+            log.warning("follower %s: %s", self.id, lost or "answers again")
+            self.lost = lost
+            self._user.on_lost(self)
+
+    # ── sending ────────────────────────────────────────────────────────────────────────────────────
+
+    def _send(self, message: pb.ToFollower) -> None:
+        if self._stream is not None:
+            self._stream.send(message.SerializeToString())
+
+    def ping(self) -> None:
+        if self._stream is not None:
+            self._seq += 1
+            self._pings[self._seq] = self._clock.monotonic()
+            self._send(pb.ToFollower(ping=self._seq))
+
+    def lead(self, slot: int, epoch: int) -> None:
+        """Asks what it has of the slot. Slots asked for in one go travel together."""
+        if self._stream is None:
+            return  # asked when it is dialled
+        self._leads[slot] = epoch
+        if not self._leads_due:
+            self._leads_due = True
+            self._later(0, self._send_leads)
+
+    def _send_leads(self) -> None:
+        self._leads_due = False
+        if self._leads:
+            leads, self._leads = self._leads, {}
+            self._send(pb.ToFollower(leads=pb.Leads(leads=[pb.SlotEpoch(slot=s, epoch=e) for s, e in leads.items()])))
+
+    def resign(self, record: SlotRecord) -> None:
+        """The slot is led here no more: its promise is void."""
+        self._leads.pop(record.slot, None)
+        self._send(pb.ToFollower(resign=pb.Resign(slot=record.slot, epoch=record.epoch)))
+
+    @property
+    def room(self) -> bool:
+        """May more be sent now."""
+        return self.unacked + self._gathered_bytes < WINDOW_BYTES
+
+    def put(self, track: Track, lsn: int, data: bytes) -> None:
+        """An item for the next Append; `flush` sends it."""
+        if self._gathered and self._gathered_bytes + len(data) > MESSAGE_BYTES:
+            self.flush()
+        self._gathered.append((track, lsn, data))
+        self._gathered_bytes += len(data)
+        track.sent = lsn
+
+    def flush(self) -> None:
+        gathered = self._gathered
+        if not gathered:
+            return
+        self._gathered = []
+        nbytes, self._gathered_bytes = self._gathered_bytes, 0
+        covered: dict[Track, int] = {}
+        slots: list[int] = []
+        items: list[bytes] = []
+        for track, lsn, data in gathered:
+            covered[track] = lsn
+            slots.append(track.slot)
+            items.append(data)
+        seq = self._flown(nbytes, list(covered.items()))
+        self._send(pb.ToFollower(append=pb.Append(seq=seq, slots=slots, items=items)))
+
+    def seed(self, seed: pb.Seed, nbytes: int, tracks: list[tuple[Track, int]]) -> None:
+        """A piece of a seed; `tracks`: what is acknowledged with it."""
+        self.flush()
+        seed.seq = self._flown(nbytes, tracks)
+        self._send(pb.ToFollower(seed=seed))
+
+    def _flown(self, nbytes: int, tracks: list[tuple[Track, int]]) -> int:
+        self._seq += 1
+        self.unacked += nbytes
+        self._flight.append((self._seq, self._clock.monotonic(), nbytes, tracks))
+        return self._seq
+
+    def chunk(self, id: int, data: bytes, first: bool, length: int) -> None:
+        """A piece of a large body."""
+        self._send(pb.ToFollower(chunk=pb.BlobChunk(id=id, data=data, first=first, length=length)))
+
+    # ── answers ────────────────────────────────────────────────────────────────────────────────────
+
+    def received(self, link: _Link, data: bytes) -> None:
+        if link is not self._up:
+            return
+        try:
+            message = pb.ToLeader.FromString(data)
+        except DecodeError:
+            message = pb.ToLeader()
+        what = message.WhichOneof("what")
+        self._heard = self._clock.monotonic()
+        if what == "acked":
+            self._acked(message.acked)
+        elif what == "pong":
+            self._pong(message.pong)
+        elif what == "haves":
+            for have in message.haves.haves:
+                self._user.on_have(self, have)
+            if self._stream is not None:
+                self.ping()  # its promise covers them from now on
+        elif what == "taken":
+            self._user.on_taken(self, message.taken)
+        elif what == "stale":
+            self._user.on_stale(self, message.stale.slot, message.stale.epoch)
+        elif what == "broken":
+            self._user.on_broken(self, message.broken.slot, message.broken.why)
+        else:
+            self._refuse()
+        if self._up is link and self.lost:
+            self._mark("")
+
+    def _refuse(self) -> None:
+        if self._stream is not None:
+            self._stream.close(f"{Code.BAD_COMPONENT_MESSAGE.name}: {Code.BAD_COMPONENT_MESSAGE.text}")
+
+    def _acked(self, seq: int) -> None:
+        flight = self._flight
+        tracks: list[tuple[Track, int]] = []
+        while flight and flight[0][0] <= seq:
+            _, _, nbytes, covered = flight.popleft()
+            self.unacked -= nbytes
+            tracks += covered
+        self._user.on_acked(self, tracks)
+
+    def _pong(self, number: int) -> None:
+        sent = self._pings.pop(number, None)
+        if sent is None:
+            return
+        for older in [n for n in self._pings if n < number]:
+            del self._pings[older]
+        self.pongs += 1
+        # Counted from when the ping was sent, which was before the promise was given.
+        self.promise = max(self.promise, sent + self._promise_s * PROMISE_SHARE)
+        self._user.on_promise(self)
+
+
+class _Link:
+    """One stream's callbacks; those of an older stream find that it is not the peer's any more."""
+
+    __slots__ = ("_peer",)
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+
+    def on_message(self, message: bytes) -> None:
+        self._peer.received(self, message)
+
+    def on_closed(self, why: str) -> None:
+        self._peer.closed(self, why)

@@ -1,0 +1,150 @@
+"""A follower's hot state of a slot: an engine under restore, and the live runs without their bodies.
+
+What a leader's log says is applied as it comes, so that taking over reads nothing from the disk.
+
+Rule: follows the log, decides nothing. What is alive is the journal's to say; runs that it calls dead are forgotten
+here in steps whose cost the runs applied since the last one have paid for.
+Must not know streams, epochs or who leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from broker.core.effects import Turn
+from broker.core.records import MetaRecord, RunRecord, SettleRecord
+from broker.engine.engine import Engine
+
+Spans = list[tuple[int, int]]
+Settled = dict[int, Spans]
+"""queue → spans of a run's ids that have left it."""
+Change = RunRecord | SettleRecord | MetaRecord
+
+PRUNE_SLACK: Final = 1024
+"""So few dead runs are not worth a look."""
+
+
+class Liveness(Protocol):
+    """What it asks of the journal."""
+
+    def settled(self, record: RunRecord) -> Settled | None:
+        """Which of the run's ids have left which of its queues; None: all of them."""
+        ...
+
+
+class Shadow:
+    """Memory: the engine's small state, and about 600 B per live run (at most twice as many runs as are alive).
+
+    size   runs kept."""
+
+    __slots__ = ("_engine", "_prune_at", "_runs")
+
+    def __init__(self, engine: Engine) -> None:
+        """`engine`: an empty one."""
+        self._engine = engine
+        self._runs: list[tuple[RunRecord, Settled]] = []
+        """With what had been settled already when the run came here: what recovery or a survey finds may speak of ids
+        that another copy of the same run holds."""
+        self._prune_at = PRUNE_SLACK
+
+    @property
+    def slot(self) -> int:
+        return self._engine.number
+
+    @property
+    def engine(self) -> Engine:
+        """Live once promoted."""
+        return self._engine
+
+    @property
+    def size(self) -> int:
+        return len(self._runs)
+
+    def restore(
+        self,
+        metas: Iterable[MetaRecord],
+        runs: Iterable[tuple[RunRecord, Settled]],
+        producers: dict[int, int],
+    ) -> None:
+        """Begins with what recovery or a survey of the journal has found. Call it first, once."""
+        for meta in metas:
+            self._engine.restore_meta(meta)
+        self._runs += runs
+        self._engine.restore_producers(producers)
+        for record, _ in self._runs:
+            if record.dedup is not None:
+                self._engine.restore_dedup(*record.dedup)
+        self._prune_at = 2 * len(self._runs) + PRUNE_SLACK
+
+    def apply(self, changes: Sequence[Change], journal: Liveness) -> None:
+        """What one item of the leader's log (or of a seed) says; the journal has it already."""
+        engine = self._engine
+        for change in changes:
+            kind = type(change)
+            if kind is RunRecord:
+                self._runs.append((change, {}))  # type: ignore[arg-type]
+                if change.dedup is not None:  # type: ignore[union-attr]
+                    engine.restore_dedup(*change.dedup)  # type: ignore[union-attr]
+            elif kind is SettleRecord:
+                engine.restore_settled(change.queue, change.spans)  # type: ignore[union-attr]
+            else:
+                engine.restore_meta(change)  # type: ignore[arg-type]
+        if len(self._runs) > self._prune_at:
+            self._prune(journal)
+
+    def _prune(self, journal: Liveness) -> None:
+        settled = journal.settled
+        self._runs = [entry for entry in self._runs if settled(entry[0]) is not None]
+        self._prune_at = 2 * len(self._runs) + PRUNE_SLACK
+
+    def snapshot(self) -> list[MetaRecord]:
+        """The small state, for the head of a new segment."""
+        return self._engine.snapshot()
+
+    def discard(self) -> None:
+        """It is not needed any more: its queues no longer count."""
+        self._engine.discard()
+
+    def promote(self, journal: Liveness, turn: Turn, first_id: int) -> Engine:
+        """The engine, live: this process leads the slot. New ids begin at `first_id`, or behind those announced.
+
+        Everything that may have been delivered counts as redelivered, whoever delivered it. The shadow is used up."""
+        engine = self._engine
+        # Not logged: a slot that numbers messages announces the ids behind this one first.
+        engine.restore_meta(MetaRecord(self.slot, "ids", {"next": first_id}))
+        runs, self._runs = self._runs, []
+        runs.sort(key=_first_id)
+        for record, before in runs:
+            settled = journal.settled(record)
+            if settled is not None and (settled := joined(before, settled, record)) is not None:
+                engine.restore_run(record, settled)
+        engine.restore_end(False, turn)
+        return engine
+
+
+def _first_id(entry: tuple[RunRecord, Settled]) -> int:
+    return entry[0].run.ids[0]
+
+
+def joined(before: Settled, now: Settled, record: RunRecord) -> Settled | None:
+    """What either says is settled; None: nothing of the run is left."""
+    if not before:
+        return now
+    result = dict(now)
+    for queue, spans in before.items():
+        result[queue] = _union(spans, now.get(queue, []))
+    first, last = record.run.ids[0], record.run.ids[-1]
+    if all(result.get(queue) == [(first, last)] for queue in record.queues):
+        return None
+    return result
+
+
+def _union(one: Spans, other: Spans) -> Spans:
+    result: Spans = []
+    for first, last in sorted(one + other):
+        if result and first <= result[-1][1] + 1:
+            result[-1] = (result[-1][0], max(last, result[-1][1]))
+        else:
+            result.append((first, last))
+    return result
