@@ -78,9 +78,12 @@ class History:
     def receipted(self, copies: list[Copy]) -> None:
         """A receipt for these has just arrived."""
 
-    def victims(self) -> list[Host]:
-        """Whose process may fail now."""
-        return [host for host in self.world.hosts.values() if host.up]
+    def spare(self, host: Host) -> bool:
+        """Everything on its disk is on another one as well."""
+        return True
+
+    def taken_out(self, host: Host) -> None:
+        """Its disk is about to be replaced by an empty one."""
 
     # ── a history ──────────────────────────────────────────────────────────────────────────────────
 
@@ -194,8 +197,9 @@ class History:
         self._restart(host)
 
     def harm_wipe(self) -> None:
-        if host := self._victim():
+        if (host := self._victim()) and self.spare(host):
             host.kill(power=True)
+            self.taken_out(host)
             host.wipe()
             self._restart(host)
 
@@ -223,10 +227,11 @@ class History:
             self.world.isolate([host.name], cut_off, seconds)
 
     def harm_one_way(self) -> None:
-        one, other = self.random.sample(list(self.world.hosts), 2)
+        one, other = self.random.sample([*self.world.hosts, STORE], 2)
         seconds = self._duration()
         for name in (one, other):
-            self.away(self.world.hosts[name], seconds)
+            if name in self.world.hosts:
+                self.away(self.world.hosts[name], seconds)
         self.world.isolate([one], [other], seconds, both_ways=False)
 
     def harm_store(self) -> None:

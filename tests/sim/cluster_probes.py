@@ -47,6 +47,8 @@ class Probes:
         self.records: dict[int, SlotRecord] = {}
         """As the store has them."""
         self.changes = 0
+        self.emptied: set[str] = set()
+        """Owners whose disk was replaced, and that have not told the store so yet."""
         self.dispatches = 0
         self._acting: dict[tuple[int, int], tuple[str, int]] = {}
         self._newest: dict[int, int] = {}
@@ -87,9 +89,10 @@ class Probes:
 
     # ── receipts (I3) ──────────────────────────────────────────────────────────────────────────────
 
-    def taken_out(self, disk: SimDisk) -> None:
-        """A disk is replaced by an empty one."""
-        self._old_disks.append((self._world.loop.now, disk))
+    def taken_out(self, host: Host) -> None:
+        """Its disk is about to be replaced by an empty one."""
+        self._old_disks.append((self._world.loop.now, host.disk))
+        self.emptied.add(host.name)
 
     def receipted(self, copies: Iterable[Copy], least: int) -> None:
         """Every one that nobody has consumed is on `least` platters. One look per message."""
@@ -112,7 +115,14 @@ class Probes:
 
     # ── the metadata store (I11) ───────────────────────────────────────────────────────────────────
 
+    def spare(self, name: str) -> bool:
+        """Whatever is on its disk is on another one as well."""
+        lost = {name, *self.emptied}
+        return all(name not in record.isr or set(record.isr) - lost for record in self.records.values())
+
     def _on_change(self, change: Change) -> None:
+        if "/disks/" in change.key:
+            self.emptied.discard(change.key.rpartition("/")[2])
         if not change.key.startswith(self._prefix) or change.value is None:
             return
         slot = int(change.key.rpartition("/")[2])

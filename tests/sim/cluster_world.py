@@ -219,6 +219,12 @@ class Host:
             self.world.note(f"{self} goes on")
             self.place.frozen = False
 
+    def exit(self, why: str) -> None:
+        """The process has ended by itself; whoever looks after it starts it again."""
+        self.world.note(f"{self} ends: {why}")
+        self.kill(power=False)
+        self.world.after(0.5, self.start)
+
     def stop(self) -> None:
         """SIGTERM; down when it has ended."""
         if self.running and self.process is not None:

@@ -23,6 +23,10 @@ SPIN = 50_000
 """Callbacks without any time passing: somebody spins."""
 
 
+CALLBACK_S = 1e-7
+"""What a callback takes: time passes between two looks at a clock, as it does everywhere."""
+
+
 class Stalled(AssertionError):
     """Nothing is left that could ever happen, or time stands still."""
 
@@ -240,7 +244,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         if not self._timers or (moment := self._timers[0][0]) > end:
             self.now = end
             return False
-        self.now = moment
+        self.now = moment = max(moment, self.now)
         while self._timers and self._timers[0][0] <= moment:
             _, _, place, handle = heapq.heappop(self._timers)
             if place.alive and not handle._cancelled:
@@ -254,6 +258,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         if handle._cancelled:
             return
         self.steps += 1
+        self.now += CALLBACK_S
         try:
             handle._context.run(handle._callback, *handle._args)
         except (KeyboardInterrupt, SystemExit):
