@@ -158,22 +158,42 @@ async def test_abort_ends_both_sides_at_once(closer):
 
 
 async def test_close_is_bounded_when_the_other_side_does_not_read():
-    """A stopped process: its kernel takes a little, then nothing."""
-    with stranger() as (process, port):
-        loop = asyncio.get_running_loop()
-        dialer = GrpcDialer(ClusterSettings(), loop)
+    """Its event loop is stuck; gRPC's core goes on answering pings."""
+    with stranger() as (_, port):
+        dialer = GrpcDialer(ClusterSettings(), asyncio.get_running_loop())
         end = End()
         stream = dialer.dial(f"127.0.0.1:{port}", "edge", end)
-        stream.send(b"hello")
+        stream.send(b"sleep")
         await end.until(lambda e: e.messages)
-        os.kill(process.pid, signal.SIGSTOP)
         for _ in range(40):
             stream.send(bytes(1 << 20))
+        await asyncio.sleep(0.1)
+        assert stream.pending > 20 << 20
         stream.close("tired")
         begun = time.monotonic()
         assert await end.end() == "tired"
-        assert time.monotonic() - begun < 1.5
+        assert 0.9 < time.monotonic() - begun < 1.5
         await dialer.close()
+
+
+@pytest.mark.parametrize("how", ["close", "abort"])
+async def test_after_ending_it_nothing_is_heard_but_the_end(how):
+    async with pair() as (dialer, doors, address):
+        client = End()
+        hear = client.on_message
+
+        def once(message: bytes) -> None:
+            hear(message)
+            getattr(client.stream, how)("enough")
+
+        client.on_message = once
+        client.stream = dialer.dial(address, "edge", client)
+        client.stream.send(b"hello")
+        await until(lambda: doors.ends and doors.ends[0].messages)
+        for n in range(100):
+            doors.ends[0].stream.send(b"%d" % n)
+        assert await client.end() == "enough"
+        assert client.messages == [b"0"]
 
 
 async def test_nobody_listens_is_told_as_refused_and_fast():
@@ -321,12 +341,17 @@ class stranger:
 
     SOURCE = """
 import asyncio
+import time
 from broker.config.settings import ClusterSettings
 from broker.rpc.server import GrpcServer
 
 class Echo:
     def __init__(self, stream):
-        self.on_message = stream.send
+        self.stream = stream
+    def on_message(self, message):
+        self.stream.send(message)
+        if message == b"sleep":
+            asyncio.get_running_loop().call_later(0.05, time.sleep, 5)
     def on_closed(self, why):
         pass
 
