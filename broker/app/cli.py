@@ -77,6 +77,37 @@ def serve(**options: Any) -> None:
     raise SystemExit(status)
 
 
+@main.command(cls=ServeCommand)
+@serve_options
+def owner(**options: Any) -> None:
+    """Run an owner of a cluster: it keeps slots and their journal. Needs etcd (etcd.endpoints).
+
+    Other components reach it at cluster.advertise (default: cluster.host and cluster.port)."""
+    _run("owner", "OwnerProcess", options)
+
+
+@main.command(cls=ServeCommand)
+@serve_options
+def edge(**options: Any) -> None:
+    """Run an edge of a cluster: it speaks STOMP and keeps nothing. Needs etcd (etcd.endpoints)."""
+    _run("edge", "EdgeProcess", options)
+
+
+def _run(module: str, name: str, options: dict[str, Any]) -> None:
+    settings = settings_of(**options)
+    from importlib import import_module
+
+    from .logs import set_up
+    from .process import run
+
+    stop_logging = set_up(settings.log)
+    try:
+        status = run(getattr(import_module(f"broker.app.{module}"), name), settings)
+    finally:
+        stop_logging()
+    raise SystemExit(status)
+
+
 @main.command()
 @serve_options
 def settings(**options: Any) -> None:

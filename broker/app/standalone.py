@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
 
 from broker import __version__
 from broker.admin.server import AdminServer
@@ -28,6 +27,7 @@ from broker.seams.entropy import token
 from broker.seams.files import OsFiles
 
 from . import process
+from .alarm import Alarm
 
 log = logging.getLogger("stampede")
 
@@ -50,7 +50,7 @@ class Standalone:
         self.clock = SystemClock()
         self.failed: asyncio.Future[str] = self.loop.create_future()
         self._threads = [IoThread(self.loop, name) for name in ("journal", "page-in", "bodies", "prepare")]
-        self._alarm: asyncio.TimerHandle | None = None
+        self._alarm = Alarm(self.loop, self.clock)
         self._maintain: asyncio.TimerHandle | None = None
         self._ready = False
         self._closing = False
@@ -64,7 +64,7 @@ class Standalone:
             Journal.open, OsFiles(), os.path.join(settings.data, "journal"), settings.journal
         )
         self.shard = Shard(
-            settings, self.journal, self.clock, commit, page_in, prepare, self.loop.call_soon, self._set_alarm,
+            settings, self.journal, self.clock, commit, page_in, prepare, self.loop.call_soon, self._alarm.set,
             self.loop.call_later,
         )  # fmt: skip
         self.beats = Beats(self.loop)
@@ -112,9 +112,9 @@ class Standalone:
         """Ends everything but the clients' connections. What is under way is committed first: a journal that was
         closed cleanly calls nothing redelivered."""
         self._closing = True
-        for timer in (self._alarm, self._maintain):
-            if timer is not None:
-                timer.cancel()
+        self._alarm.stop()
+        if self._maintain is not None:
+            self._maintain.cancel()
         self.auth.close()
         idle = asyncio.Event()
         self.shard.when_idle(idle.set)
@@ -133,14 +133,6 @@ class Standalone:
         if self.shard.stopped:
             return False, {"owner": self.shard.stopped}
         return self._ready, {"owner": "ok" if self._ready else "starting or stopping"}
-
-    def _set_alarm(self, at_ms: int, callback: Callable[[], None]) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
-        if self._closing:
-            return
-        delay = max(0.0, (at_ms - self.clock.wall_ms()) / 1000)
-        self._alarm = self.loop.call_later(delay, callback)
 
     def _maintain_soon(self, after: float) -> None:
         self._maintain = self.loop.call_later(after, self._maintain_step)

@@ -10,7 +10,7 @@ Must not know the network: commands go to a port that reaches every slot and rep
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any, Protocol
 
@@ -111,7 +111,7 @@ class Coordinator:
             if key in self._active:
                 return
             if engine.duplicate(key):
-                engine.after(Done(command.session, command.seq), turn)
+                engine.again(command, turn)
                 return
         own: Parts = [part for part in command.parts if part.slot == command.slot]
         others: dict[int, Parts] = {}
@@ -135,13 +135,13 @@ class Coordinator:
             led.after(Done(command.session, command.seq), turn)
 
         def refused(why: Refused) -> None:
-            answer = Refused(command.session, command.seq, why.code, why.detail)
-            self._shard.in_turn(command.slot, lambda _, turn: turn.effects.append(answer))
+            error = RefusedError(why.code, why.detail)
+            self._shard.in_turn(command.slot, lambda led, turn: led.refuse(command, error, turn))
 
         try:
             check(engine)
         except RefusedError as error:
-            turn.effects.append(Refused(command.session, command.seq, error.code, error.detail))
+            engine.refuse(command, error, turn)
             return
         self._begin(engine, _Crossing(self._name(command.slot), command.slot, others, check, apply, done, refused, key))
 
@@ -282,7 +282,7 @@ class Coordinator:
             if isinstance(effect, Done | Refused) and (then := self._asked.pop(effect.seq, None)) is not None:
                 then(effect if isinstance(effect, Refused) else None)
 
-    def on_relief(self) -> None:
+    def on_relief(self, sessions: Collection[int] | None = None) -> None:
         """It never waits for one: what it sends is small and few."""
 
     def on_stopped(self, why: str) -> None:

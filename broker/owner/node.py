@@ -119,6 +119,8 @@ class Node:
         self._recovered: dict[int, Shadow] = {}
         self._claiming: set[int] = set()
         self._ending = False
+        self.when_free: Callable[[], None] | None = None
+        """Called when nothing is led here any more."""
         self._suspended = True
         """Until the process is registered it leads nothing."""
 
@@ -157,6 +159,14 @@ class Node:
         return [
             slot for slot, record in self._records.items() if self.me in record.replicas and self.me not in record.isr
         ]
+
+    def state_of(self, slot: int) -> list[MetaRecord]:
+        """Small state of a slot that is led here, or about to be."""
+        engine = self._shard.engines.get(slot)
+        if engine is not None:
+            return engine.snapshot()
+        role = self._roles.get(slot)
+        return role.shadow.snapshot() if role is not None and role.shadow is not None else []
 
     def snapshot(self) -> list[MetaRecord]:
         """Small state of slots neither led nor followed yet, for the head of a segment."""
@@ -218,7 +228,7 @@ class Node:
             elif role.state == HANDING_OVER:
                 self._go_on(slot, role)
             return
-        if record.epoch <= self._journal.last(slot)[0]:
+        if record.epoch <= self._journal.epoch(slot):
             # Led in that epoch before this process began, or by a log that went further: followers may have records
             # of it that we lost. Only a new epoch makes one history of it.
             self._claim(record)
@@ -240,7 +250,7 @@ class Node:
         if slot in self._claiming:
             return
         self._claiming.add(slot)
-        epoch = max(record.epoch, self._journal.last(slot)[0]) + 1
+        epoch = max(record.epoch, self._journal.epoch(slot)) + 1
 
         def done(new: SlotRecord | None) -> None:
             self._claiming.discard(slot)
@@ -374,6 +384,9 @@ class Node:
         engine = self._shard.drop(slot)
         self._leaders.resign(slot)
         self._journal.replicated.discard(slot)
+        role.state = STEPPING_DOWN
+        if self.when_free is not None and not self.led():
+            self.when_free()
         if engine is None:
             # It had not begun: the shadow is as it was.
             shadow = role.shadow or Shadow(self._shard.new_engine(slot))

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from broker.config.settings import EngineSettings, Settings
 from broker.core.commands import Command, Confirm, Disconnect, Grant, Publish, Transact
 from broker.core.effects import Effect, Fetch, Refused, Turn
-from broker.core.errors import Code, JournalError, JournalFull
+from broker.core.errors import Code, JournalError, JournalFull, RefusedError
 from broker.core.message import DURABLE, Blob, Run
 from broker.core.metrics import Metric
 from broker.core.records import LogRecord, MetaRecord
@@ -356,9 +356,8 @@ class Shard:
         run = command.run
         if not (run.flags & DURABLE or run.blob is not None or self.engine(command.slot).crowded(command)):
             return False
-        turn.effects.append(
-            Refused(command.session, command.seq, Code.DISK_FULL, "retry when consumers have freed space")
-        )
+        refused = RefusedError(Code.DISK_FULL, "retry when consumers have freed space")
+        self.engine(command.slot).refuse(command, refused, turn)
         return True
 
     # ── the disk ───────────────────────────────────────────────────────────────────────────────────

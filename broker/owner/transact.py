@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker.core.address import Routing
 from broker.core.commands import Publish, Transact
-from broker.core.effects import Done, Move, Refused, Turn
+from broker.core.effects import Done, Move, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.ids import slot_of
 from broker.core.records import GroupRecord
@@ -35,11 +35,10 @@ def transact(shard: Shard, command: Transact, turn: Turn, touched: Touched) -> N
         shard.crossing.transact(command, turn)
         touched[shard.engine(command.slot)] = None
         return
-    session, seq = command.session, command.seq
     engine = shard.engine(command.slot)
+    touched[engine] = None
     if command.dedup is not None and engine.duplicate(command.dedup):
-        engine.after(Done(session, seq), turn)
-        touched[engine] = None
+        engine.again(command, turn)
         return
     try:
         for part in command.parts:
@@ -47,7 +46,7 @@ def transact(shard: Shard, command: Transact, turn: Turn, touched: Touched) -> N
                 raise RefusedError(Code.DISK_FULL, "retry when consumers have freed space")
             shard.engine(part.slot).check(part)
     except RefusedError as refused:
-        turn.effects.append(Refused(session, seq, refused.code, refused.detail))
+        engine.refuse(command, refused, turn)
         return
     group = Turn(turn.now, turn.number)
     for part in command.parts:
@@ -59,9 +58,8 @@ def transact(shard: Shard, command: Transact, turn: Turn, touched: Touched) -> N
     if command.dedup is not None:
         engine.remember(command.dedup, group)
     merge(group, turn)
-    if seq:
-        engine.after(Done(session, seq), turn)
-        touched[engine] = None
+    if command.seq:
+        engine.after(Done(command.session, command.seq), turn)
 
 
 def move(shard: Shard, item: Move, turn: Turn, touched: Touched) -> None:

@@ -8,3 +8,8 @@ import secrets
 def token(nbytes: int) -> str:
     """A fresh unguessable lower-case hex text of 2 × nbytes characters."""
     return secrets.token_hex(nbytes)
+
+
+def number(bits: int) -> int:
+    """A fresh unguessable number from 1 to 2**bits - 1."""
+    return secrets.randbelow((1 << bits) - 1) + 1

@@ -1,0 +1,179 @@
+"""`stampede edge`: speaks STOMP, keeps nothing. Owners do the rest, wherever they are.
+
+Rule: only wiring and life cycle. Ready: registered, and every slot has a leader that is known. SIGTERM: not ready any
+more, stop accepting, finish what is in flight, tell clients, close within drain_timeout_s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+
+from broker import __version__
+from broker.admin.server import AdminServer
+from broker.cluster.config import UserEntry
+from broker.cluster.redis_shared import RedisShared
+from broker.cluster.subscriptions import SubscriptionDirectory
+from broker.config.settings import EngineSettings, Settings
+from broker.core.slots import SlotRecord
+from broker.edge.auth import FileAuthenticator, TableAuthenticator
+from broker.edge.directory import AskedNames, Directory, LocalClientIds
+from broker.edge.edge import Edge, partitions
+from broker.edge.listener import Listeners, listen_host
+from broker.edge.timers import Beats
+from broker.edge.users import User
+from broker.link.cluster_port import ClusterPort
+from broker.seams.entropy import number, token
+from broker.seams.files import fingerprint
+
+from .member import ClusterProcess
+from .standalone import LABELS
+
+log = logging.getLogger("stampede.edge")
+
+
+class EdgeProcess(ClusterProcess):
+    """One edge in this process and loop."""
+
+    kind = "edge"
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.auth: FileAuthenticator | TableAuthenticator | None = None
+        self.edge: Edge | None = None
+        self._ready = False
+        self._addresses: dict[str, str] = {}
+
+    async def start(self) -> None:
+        """Joins the cluster and listens, or leaves nothing behind. Raises BrokerError."""
+        settings = self.settings
+        self.shared = RedisShared(settings.redis, settings.edge.client_id_in_use, self.boot, self.clock) if (
+            settings.redis.url
+        ) else None  # fmt: skip
+        self.names = SubscriptionDirectory(self.metadata, self.keys)
+        client_ids = self.shared.client_ids if self.shared is not None else None
+        directory = Directory(client_ids or LocalClientIds(settings.edge.client_id_in_use), AskedNames(self.names))
+        self.beats = Beats(self.loop)
+        self.port = ClusterPort(
+            settings, self.dialer, self.clock, self.loop.call_soon, self.loop.call_later, self.id, self.boot, number(63)
+        )
+        self.table.listen(self._on_slot)
+        try:
+            if self.shared is not None:
+                await self.shared.start()
+            else:
+                log.info("no redis.url: client ids, rates and logins are this edge's own")
+            await self.names.start()
+            admin = f"{settings.admin.host}:{settings.admin.port}" if settings.admin.port > 0 else ""
+            await self.join("", admin)
+            self.membership.listen(self._on_members)
+            self._on_members()
+            self.auth = self._authenticator()
+            tokens = self.shared.tokens if self.shared is not None else None
+            self.edge = Edge(self.settings, self.port, self.clock, self.beats, self.auth, token(4), directory, tokens)
+            host = listen_host(settings.edge, self.auth.has_users)
+            self.listeners = Listeners(self.edge, settings.edge, self.loop, host)
+            self.admin = AdminServer(settings.admin, [self.edge, self.port, self.listeners], self._readiness)
+            await self.listeners.start()
+        except BaseException:
+            await self._close()
+            raise
+        self._ready = True
+
+    def _authenticator(self) -> FileAuthenticator | TableAuthenticator:
+        """Users of a file if there is one, else those of the cluster. Without any, everybody may log in as long as this
+        process runs only if nobody but this machine can reach it: that is decided here, once."""
+        settings = self.settings
+        path = settings.edge.users_file or os.path.join(settings.data, "users.toml")
+        logins = self.shared.logins if self.shared is not None else None
+        if settings.edge.users_file or fingerprint(path) is not None:
+            return FileAuthenticator(path, self.clock)
+        users = users_of(self.config.users)
+        return TableAuthenticator(users, self.clock, open_when_empty=not users, shared=logins)
+
+    async def start_admin(self) -> None:
+        await self.admin.start()
+
+    async def stop(self) -> None:
+        self._ready = False
+        assert self.edge is not None
+        self.listeners.stop_accepting()
+        drained = asyncio.Event()
+        self.edge.drain(drained.set)
+        try:
+            await asyncio.wait_for(drained.wait(), self.settings.edge.drain_timeout_s)
+        except TimeoutError:
+            self.edge.cut_off()
+        await self._close()
+
+    async def _close(self) -> None:
+        if self.auth is not None:
+            self.auth.close()
+        self.beats.stop()
+        if hasattr(self, "listeners"):
+            await self.listeners.close()
+            await self.admin.stop()
+        self.port.close()
+        await self.names.stop()
+        await self.leave()
+        if self.shared is not None:
+            await self.shared.close()
+
+    # ── the cluster ────────────────────────────────────────────────────────────────────────────────
+
+    def _on_slot(self, slot: int, record: SlotRecord | None) -> None:
+        if record is None:
+            return  # nobody's plan: go on as before
+        address = self._addresses.get(record.leader)
+        if address:
+            self.port.route(slot, record.epoch, record.leader, address)
+        else:
+            self.port.offline(slot)
+
+    def _on_members(self) -> None:
+        """An owner has come, gone, or listens elsewhere."""
+        addresses = {owner.id: owner.address for owner in self.membership.owners.values()}
+        changed = {id for id in {*addresses, *self._addresses} if addresses.get(id) != self._addresses.get(id)}
+        # The address of one that is gone stays: while its stream lives it serves, whatever became of its lease.
+        self._addresses |= addresses
+        for slot, record in self.table.records.items():
+            if record.leader in changed:
+                self._on_slot(slot, record)
+
+    def on_engine_settings(self, settings: EngineSettings) -> None:
+        self.settings = replace(self.settings, engine=settings)
+        if self.edge is not None:
+            self.edge.routes.replace(partitions(settings))
+
+    def on_users(self, users: Mapping[str, UserEntry]) -> None:
+        if self.edge is not None and isinstance(self.auth, TableAuthenticator) and not (
+            isinstance(self.auth, FileAuthenticator)
+        ):  # fmt: skip
+            self.edge.expel(self.auth.replace(users_of(users)))
+
+    # ── told to people ─────────────────────────────────────────────────────────────────────────────
+
+    def _readiness(self) -> tuple[bool, dict[str, str]]:
+        led = sum([bool(record.leader) for record in self.table.records.values()])
+        details = {"edge": "ok" if self._ready else "starting or stopping", "slots with a leader": f"{led} of 256"}
+        if not self.membership.up:
+            details["cluster"] = "not registered"
+        return self._ready and led > 0, details
+
+    def banner(self) -> list[str]:
+        assert self.auth is not None
+        lines = [f"Stampede {__version__} edge {self.id}"]
+        host = listen_host(self.settings.edge, self.auth.has_users) or "all interfaces"
+        lines += [f"  {LABELS[name]:<22} {host} port {port}" for name, port in self.listeners.ports.items()]
+        lines.append(f"  cluster                {self.settings.etcd.prefix} in etcd at {self.settings.etcd.endpoints}")
+        if not self.auth.has_users:
+            lines.append("  no users yet: only this machine can connect (stampede cluster users set NAME)")
+        return lines
+
+
+def users_of(entries: Mapping[str, UserEntry]) -> dict[str, User]:
+    """The cluster's users as the edge knows users."""
+    return {name: User(name, entry.hash, entry.groups) for name, entry in entries.items()}

@@ -1,0 +1,129 @@
+"""What owners and edges have in common: a name, the metadata store, who is alive, who leads what, live settings.
+
+Rule: the store may be away at any time; what was known stays in use. Nothing here is called per message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
+from typing import Any
+
+from broker.cluster.applied import AppliedNote
+from broker.cluster.config import ConfigWatch, UserEntry
+from broker.cluster.keys import Keys
+from broker.cluster.membership import Membership
+from broker.cluster.slots import SlotTable
+from broker.cluster.tasks import Tasks
+from broker.config.settings import EngineSettings, Settings
+from broker.core.errors import BrokerError
+from broker.core.slots import Member
+from broker.metadata.etcd import EtcdMetadata
+from broker.metadata.port import Metadata
+from broker.rpc.dialer import GrpcDialer
+from broker.seams.clock import SystemClock
+from broker.seams.entropy import token
+
+log = logging.getLogger("stampede.cluster")
+
+
+class ClusterProcess:
+    """Base of OwnerProcess and EdgeProcess.
+
+    failed   gets the reason when this process cannot go on."""
+
+    kind = ""
+
+    def __init__(self, settings: Settings) -> None:
+        """Raises ConfigError."""
+        name = settings.cluster.id or socket.gethostname()
+        self.settings = replace(settings, cluster=replace(settings.cluster, id=name))
+        self.id = name
+        self.boot = token(8)
+        self.loop = asyncio.get_running_loop()
+        self.failed: asyncio.Future[str] = self.loop.create_future()
+        self.clock = SystemClock()
+        self.keys = Keys(settings.etcd.prefix)
+        self.metadata: Metadata = EtcdMetadata(settings.etcd)
+        self.dialer = GrpcDialer(settings.cluster, self.loop)
+        self.table = SlotTable(self.metadata, self.keys)
+        self.tasks = Tasks()
+        self.membership: Membership
+        self.config: ConfigWatch
+        self._applied: AppliedNote
+
+    async def join(self, address: str, admin: str, disk: str = "") -> None:
+        """Registers, and follows slots, members and settings. Raises BrokerError."""
+        settings = self.settings
+        me = Member(self.id, self.kind, address, self.boot, disk, settings.cluster.zone, admin)
+        self.membership = Membership(
+            self.metadata, self.keys, settings.cluster, me, self.clock,
+            on_lost=self.on_lost, on_registered=self.on_registered, on_refused=self.on_refused,
+        )  # fmt: skip
+        self._applied = AppliedNote(self.metadata, self.keys, self.membership)
+        self.config = ConfigWatch(
+            self.metadata, self.keys, settings.engine,
+            on_engine_settings=self.on_engine_settings, on_users=self.on_users, on_applied=self._applied.note,
+        )  # fmt: skip
+        await self.config.start()
+        await self.table.start()
+        await self.membership.start()
+        self._applied.start()
+
+    async def leave(self) -> None:
+        """The opposite. What was never begun does not mind."""
+        await self.tasks.close()
+        if hasattr(self, "membership"):
+            await self._applied.stop()
+            await self.membership.withdraw()
+            await self.config.stop()
+            await self.table.stop()
+        await self.dialer.close()
+        await self.metadata.close()
+
+    def spawn(self, work: Coroutine[Any, Any, None], what: str) -> None:
+        self.tasks.spawn(work, what)
+
+    def fail(self, why: str) -> None:
+        if not self.failed.done():
+            self.failed.set_result(why)
+
+    # ── told by the cluster ────────────────────────────────────────────────────────────────────────
+
+    async def on_lost(self, why: str) -> None:
+        """We were declared dead; back when nothing is done in our name any more."""
+        log.warning("declared dead: %s", why)
+
+    def on_registered(self) -> None:
+        """We are a member (again)."""
+
+    def on_refused(self, error: BrokerError) -> None:
+        log.critical("%s", error)
+        self.fail(str(error))
+
+    def on_engine_settings(self, settings: EngineSettings) -> None:
+        """Other settings of addresses."""
+
+    def on_users(self, users: Mapping[str, UserEntry]) -> None:
+        """Other users."""
+
+
+def advertised(settings: Settings, port: int) -> str:
+    """host:port at which other components reach this one."""
+    cluster = settings.cluster
+    if cluster.advertise:
+        return cluster.advertise
+    host = f"[{cluster.host}]" if ":" in cluster.host and cluster.host[0] != "[" else cluster.host
+    return f"{host}:{port}"
+
+
+async def within(seconds: float, wait: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+    """Was it done in time."""
+    try:
+        await asyncio.wait_for(wait(), seconds)
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,333 @@
+"""`stampede owner`: leads and follows slots, keeps their journal.
+
+Rule: only wiring and life cycle. Ready: registered, and every slot whose replica this is, is in sync here (so that a
+rolling restart waits). SIGTERM: hand all slots over, then stop; what cannot be handed over in time fails over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from contextlib import suppress
+
+from broker import __version__
+from broker.admin.server import AdminServer
+from broker.app.member import ClusterProcess, advertised
+from broker.cluster.controller import Controller
+from broker.cluster.suspicion import Suspicions
+from broker.config.settings import EngineSettings, Settings
+from broker.core.errors import BrokerError
+from broker.core.message import Blob
+from broker.core.records import MetaRecord, RunRecord
+from broker.core.slots import SlotRecord
+from broker.journal.format import PREFERRED
+from broker.journal.journal import Journal
+from broker.link.cluster_port import ClusterPort
+from broker.link.link_server import LinkServer
+from broker.metadata.port import MetadataRefused, MetadataUnavailable
+from broker.owner.bodies import FileBodyReader, FileBodyWriter
+from broker.owner.coordinator import RETRY_S, Coordinator
+from broker.owner.follower import FollowerHome, Followers
+from broker.owner.io_thread import IoThread
+from broker.owner.leader import LeaderHome, Leaders
+from broker.owner.node import Node
+from broker.owner.peer import Identity
+from broker.owner.shadow import Settled, Shadow
+from broker.owner.shard import Shard
+from broker.rpc.server import GrpcServer
+from broker.seams.entropy import number
+from broker.seams.files import OsFiles
+from broker.seams.stream import EDGE_SERVICE, Stream, StreamEnd
+
+from .alarm import Alarm
+
+log = logging.getLogger("stampede.owner")
+
+MAINTAIN_S = 1.0
+"""How often the journal may free space when nothing forces it to."""
+
+
+class OwnerProcess(ClusterProcess):
+    """One owner in this process and loop."""
+
+    kind = "owner"
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        names = ("journal", "page-in", "bodies", "prepare", "seeds")
+        self._threads = [IoThread(self.loop, name) for name in names]
+        self._alarm = Alarm(self.loop, self.clock)
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._edges: dict[str, str] = {}
+        self._ready = False
+        self._closing = False
+
+    # ── start ──────────────────────────────────────────────────────────────────────────────────────
+
+    async def start(self) -> None:
+        """Recovers, joins and serves, or leaves nothing behind. Raises BrokerError."""
+        settings = self.settings
+        folder = os.path.join(settings.data, "journal")
+        self.journal = await asyncio.to_thread(
+            Journal.open, OsFiles(), folder, settings.journal, settings.cluster.tail_bytes
+        )
+        try:
+            self._make()
+            self._recover()
+            self.rpc = GrpcServer(settings.cluster, self)
+            port = await self.rpc.start()
+        except BaseException:
+            self.journal.close(clean=False)
+            raise
+        self._every("maintain", MAINTAIN_S, self._maintain)
+        self._every("poll", RETRY_S, self.coordinator.poll)
+        try:
+            admin = f"{settings.admin.host}:{settings.admin.port}" if settings.admin.port > 0 else ""
+            await self.join(advertised(settings, port), admin, self.journal.disk_id)
+            self.membership.listen(self._on_members)
+            self._on_members()
+            self.suspicions = Suspicions(self.metadata, self.keys, self.membership, self.clock)
+            await self.suspicions.start()
+            self.controller = Controller(
+                self.metadata, self.keys, settings.cluster, self.membership, self.table, self.clock
+            )
+            await self.controller.start()
+        except BaseException:
+            await self._close()
+            raise
+        self.admin = AdminServer(
+            settings.admin,
+            [self.shard, self.server, self.port, self.leaders, self.followers, self.controller],
+            self._readiness,
+        )
+        self._ready = True
+
+    def _make(self) -> None:
+        """The objects, and who knows whom."""
+        settings, loop = self.settings, self.loop
+        commit, page_in, bodies, prepare, seeds = self._threads
+        identity = Identity(settings.etcd.prefix, self.id, self.boot, PREFERRED)
+        self.leaders = Leaders(
+            identity, settings.cluster, self.journal, self.dialer, self.clock, loop.call_later, seeds
+        )
+        self.shard = Shard(
+            settings, self.journal, self.clock, commit, page_in, prepare, loop.call_soon, self._alarm.set,
+            loop.call_later, self.leaders,
+        )  # fmt: skip
+        self.followers = Followers(identity, self.journal, self.clock, loop.call_later, bodies, settings.cluster)
+        blobs = self.journal.blobs
+
+        def new_body(slot: int, on_drain: Callable[[], None]) -> FileBodyWriter:
+            return FileBodyWriter(blobs, bodies, on_drain)
+
+        def open_body(slot: int, blob: Blob) -> FileBodyReader:
+            return FileBodyReader(blobs, bodies, blob)
+
+        def published(slot: int, dedup: tuple[int, int]) -> bool:
+            engine = self.shard.engines.get(slot)
+            return engine is not None and engine.duplicate(dedup)
+
+        self.server = LinkServer(
+            settings, self.shard.submit, self.clock, loop.call_soon, loop.call_later, new_body, open_body, published
+        )
+        self.shard.listen(self.server)
+        self.port = ClusterPort(
+            settings, self.dialer, self.clock, loop.call_soon, loop.call_later, f"{self.id}/tx", self.boot, number(63)
+        )
+        self.coordinator = Coordinator(self.shard, self.port.submit, self.boot, self.clock.wall_ms, loop.call_later)
+        self.port.attach(self.coordinator)
+        self.shard.crossing = self.coordinator
+        self.node = Node(
+            self.id, self.shard, self.journal, self.leaders, self.followers, self.server, self, self.coordinator,
+            self.clock, seeds, loop.call_later, settings.cluster.min_in_sync,
+        )  # fmt: skip
+        self.shard.others = self._small_state
+        self.leaders.start(
+            LeaderHome(
+                durable=self.shard.durable,
+                progress=self.shard.on_progress,
+                snapshot=self.node.state_of,
+                change=self.change,
+                on_record=self.node.on_record,
+                deposed=self.node.deposed,
+                lost=self._lost,
+            )
+        )
+        self.followers.start(
+            FollowerHome(
+                durable=self.shard.durable,
+                new_shadow=lambda slot: Shadow(self.shard.new_engine(slot)),
+                deposed=self.node.deposed,
+                lost=self._lost,
+            )
+        )
+        self.table.listen(self._on_slot)
+
+    def _small_state(self) -> list[MetaRecord]:
+        return [*self.node.snapshot(), *self.followers.snapshot()]
+
+    def _recover(self) -> None:
+        recovered = self.journal.recovered
+        metas: dict[int, list[MetaRecord]] = {}
+        runs: dict[int, list[tuple[RunRecord, Settled]]] = {}
+        for meta in recovered.metas:
+            metas.setdefault(meta.slot, []).append(meta)
+        for found in recovered.runs():
+            runs.setdefault(found[0].slot, []).append(found)
+        for slot in sorted(recovered.slots):
+            self.node.recover(slot, metas.get(slot, []), runs.get(slot, []), recovered.producers.get(slot, {}))
+
+    async def start_admin(self) -> None:
+        await self.admin.start()
+
+    # ── stop ───────────────────────────────────────────────────────────────────────────────────────
+
+    async def stop(self) -> None:
+        self._ready = False
+        if not self.shard.stopped and self.membership.up:
+            limit = self.settings.edge.drain_timeout_s
+            with suppress(TimeoutError):
+                async with asyncio.timeout(limit):
+                    await self.membership.set_leaving()
+                    await self._leads_nothing()
+            if left := len(self.node.led()):
+                log.warning("%d slots could not be handed over within %g s; they fail over", left, limit)
+        await self._close()
+        if self.shard.stopped:
+            self.fail(self.shard.stopped)
+
+    async def _leads_nothing(self) -> None:
+        free = asyncio.Event()
+        self.node.when_free = free.set
+        if self.node.led():
+            await free.wait()
+
+    async def _close(self) -> None:
+        self._closing = True
+        self.node.end()
+        self._alarm.stop()
+        for timer in self._timers.values():
+            timer.cancel()
+        if hasattr(self, "controller"):
+            await self.controller.stop()
+            await self.suspicions.stop()
+        self.server.close()
+        self.leaders.stop()
+        self.followers.stop()
+        idle = asyncio.Event()
+        self.shard.when_idle(idle.set)
+        try:
+            await asyncio.wait_for(idle.wait(), self.settings.edge.drain_timeout_s)
+        except TimeoutError:
+            log.warning("stopping with a commit under way; the journal will be recovered at the next start")
+        self.port.close()
+        await self.leave()
+        await self.rpc.stop()
+        if hasattr(self, "admin"):
+            await self.admin.stop()
+        for thread in self._threads:
+            await asyncio.to_thread(thread.stop)
+        self.journal.close(clean=not self.shard.stopped and idle.is_set())
+
+    def _every(self, name: str, seconds: float, act: Callable[[], object]) -> None:
+        def again() -> None:
+            more = act()
+            if not self._closing:
+                self._timers[name] = self.loop.call_later(0.02 if more is True else seconds, again)
+
+        self._timers[name] = self.loop.call_later(seconds, again)
+
+    def _maintain(self) -> bool:
+        more = self.shard.maintain()
+        if self.shard.stopped:
+            self.fail(self.shard.stopped)
+        return more
+
+    # ── streams, records, members ──────────────────────────────────────────────────────────────────
+
+    def accept(self, service: str, stream: Stream) -> StreamEnd:
+        """For the component port."""
+        return (self.server if service == EDGE_SERVICE else self.followers).accept(service, stream)
+
+    def change(self, record: SlotRecord, new: SlotRecord, done: Callable[[SlotRecord | None], None]) -> None:
+        """owner.node.Table over the slot table."""
+        self.spawn(self._change(record, new, done), f"change of slot {record.slot}")
+
+    async def _change(self, record: SlotRecord, new: SlotRecord, done: Callable[[SlotRecord | None], None]) -> None:
+        try:
+            result = await self.table.cas(record, new)
+        except (MetadataUnavailable, MetadataRefused) as error:
+            log.debug("slot %d: %s", record.slot, error)
+            result = None
+        done(result)
+
+    def _on_slot(self, slot: int, record: SlotRecord | None) -> None:
+        self.node.on_record(slot, record)
+        if record is None or not hasattr(self, "membership"):
+            return
+        leader = self.membership.owners.get(record.leader)
+        if leader is not None:
+            self.port.route(slot, record.epoch, leader.id, leader.address)
+
+    def _on_members(self) -> None:
+        owners = self.membership.owners
+        for owner in owners.values():
+            if owner.id != self.id:
+                self.leaders.reach(owner.id, owner.address)
+        for slot, record in self.table.records.items():
+            if (leader := owners.get(record.leader)) is not None:
+                self.port.route(slot, record.epoch, leader.id, leader.address)
+        edges = {edge.id: edge.boot for edge in self.membership.edges.values()}
+        for id, boot in self._edges.items():
+            if edges.get(id) != boot:
+                self.server.edge_gone(id, boot)
+        self._edges = edges
+
+    def _lost(self, owner: str, why: str) -> None:
+        """A stream to (or from) a peer broke or is silent; why "": it talks again."""
+        if not hasattr(self, "suspicions"):
+            return
+        member = self.membership.owners.get(owner)
+        if not why:
+            self.suspicions.clear(owner)
+        elif member is not None:
+            self.suspicions.report(owner, member.boot, member.lease, why)
+
+    async def on_lost(self, why: str) -> None:
+        await super().on_lost(why)
+        self.node.suspend()
+
+    def on_registered(self) -> None:
+        self.node.go_on()
+
+    def on_refused(self, error: BrokerError) -> None:
+        self.node.end()
+        super().on_refused(error)
+
+    def on_engine_settings(self, settings: EngineSettings) -> None:
+        self.shard.configure(settings)
+
+    # ── told to people ─────────────────────────────────────────────────────────────────────────────
+
+    def _readiness(self) -> tuple[bool, dict[str, str]]:
+        if self.shard.stopped:
+            return False, {"owner": self.shard.stopped}
+        lagging = len(self.node.lagging())
+        details = {
+            "owner": "ok" if self._ready else "starting or stopping",
+            "slots led": str(self.node.serving()),
+            "replicas not in sync": str(lagging),
+        }
+        if not self.membership.up:
+            details["cluster"] = "not registered"
+        return self._ready and self.membership.up and not lagging, details
+
+    def banner(self) -> list[str]:
+        return [
+            f"Stampede {__version__} owner {self.id}",
+            f"  components             {self.membership.me.address}",
+            f"  cluster                {self.settings.etcd.prefix} in etcd at {self.settings.etcd.endpoints}",
+            f"  data                   {os.path.abspath(self.settings.data)}",
+        ]
