@@ -6,7 +6,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ARGS   ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster cluster-down test check fmt bench torture docs clean
+.PHONY: help run cluster cluster-down test check fmt bench torture docs proto clean
 
 help:
 	@echo "make run     start a broker on 127.0.0.1:61613 (STOMP) and :61614 (WebSocket); ARGS='--port 7000' adds flags"
@@ -15,6 +15,7 @@ help:
 	@echo "make check   ruff, mypy, import contracts, size limits"
 	@echo "make fmt     format the code"
 	@echo "make docs    renew the generated parts of docs/"
+	@echo "make proto   renew the Python code of proto/ (needs the network once: it installs the compiler elsewhere)"
 	@echo "make bench   benchmarks (see bench/README.md); ARGS are passed on"
 	@echo "make torture longer runs of the simulations and of kill -9 (docs/reliability.md)"
 	@echo "make clean   remove caches and the virtual environment; data folders are kept"
@@ -45,6 +46,18 @@ fmt: $(VENV)/.installed-dev
 
 docs: $(VENV)/.installed
 	$(BIN)/stampede docs docs
+
+# The compiler is not a dependency: it lives in a folder of its own that is gone afterwards. tests/architecture checks
+# by PROTO_SUMS that nobody forgot to run this.
+PROTOC_VERSION := 1.76.0
+PROTO_SUMS := proto/SHA256SUMS
+
+proto:
+	tools=$$(mktemp -d) && trap 'rm -rf "$$tools"' EXIT && $(PYTHON) -m venv $$tools && \
+	  $$tools/bin/python -m pip install --quiet --disable-pip-version-check grpcio-tools==$(PROTOC_VERSION) && \
+	  $$tools/bin/python -m grpc_tools.protoc -I proto --python_out=. --pyi_out=. \
+	    $$(find proto/broker -name '*.proto' | sort)
+	find proto broker -name '*.proto' -o -name '*_pb2.py' -o -name '*_pb2.pyi' | LC_ALL=C sort | xargs sha256sum > $(PROTO_SUMS)
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python bench/run.py $(ARGS)

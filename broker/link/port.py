@@ -6,7 +6,7 @@ commands travel as link batches, and nothing above this line can tell.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Protocol
 
 from broker.core.commands import Command
@@ -18,8 +18,8 @@ class EffectListener(Protocol):
     """What an edge offers its port."""
 
     def on_effects(self, effects: list[Effect]) -> None: ...
-    def on_relief(self) -> None:
-        """Paused producers may go on."""
+    def on_relief(self, sessions: Collection[int] | None = None) -> None:
+        """Paused producers may go on: these sessions, or all."""
         ...
 
     def on_stopped(self, why: str) -> None: ...

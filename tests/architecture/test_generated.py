@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from pathlib import Path
 
@@ -13,7 +14,8 @@ from broker.config.describe import help_text
 from broker.core.errors import Code
 from broker.core.reasons import Reason
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -42,3 +44,19 @@ def test_settings_hold_no_secrets():
     """`stampede settings` prints all of them, so secrets belong into files of which a setting names the path."""
     secret = re.compile(r"passw|passcode|secret|token")
     assert [name for name in leaves() if secret.search(name) and not name.endswith("_file")] == []
+
+
+def test_message_code_is_made_from_the_proto_files():
+    """Made by `make proto` with a compiler that is not installed here: the hashes say whether somebody forgot it, or
+    edited what was made."""
+    listed = dict(line.split()[::-1] for line in (ROOT / "proto" / "SHA256SUMS").read_text().splitlines())
+    files = [
+        *(ROOT / "proto").rglob("*.proto"),
+        *(path for path in (ROOT / "broker").rglob("*_pb2.py*") if path.suffix in (".py", ".pyi")),
+    ]
+    assert sorted(str(path.relative_to(ROOT)) for path in files) == sorted(listed), "run `make proto`"
+    for path in files:
+        assert hashlib.sha256(path.read_bytes()).hexdigest() == listed[str(path.relative_to(ROOT))], "run `make proto`"
+    for path in (ROOT / "proto").rglob("*.proto"):
+        made = ROOT / path.relative_to(ROOT / "proto")
+        assert made.with_name(f"{made.stem}_pb2.py").exists(), path

@@ -1,0 +1,272 @@
+"""Large bodies between an edge and an owner's files: the edge's half.
+
+Rule: pieces of at most CHUNK bytes, at most WINDOW of them on one link that the owner has not written yet: small
+commands never wait behind a body. A body belongs to one stream; when that is over, so is the body.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from broker.core.message import Blob
+from broker.rpc.v1 import link_pb2 as pb
+
+CHUNK: Final = 64 * 1024
+WINDOW: Final = 1024 * 1024
+
+Soon = Callable[[Callable[[], None]], object]
+"""Runs the callback soon in this thread, never from within the call."""
+
+
+class Carrier(Protocol):
+    """The stream's side."""
+
+    def send_body(self, body: pb.Body) -> None: ...
+
+
+class BodyUp:
+    """link.port.BodyWriter over a link. Until start() it only gathers (the slot has no owner at the moment)."""
+
+    __slots__ = (
+        "_closed",
+        "_done",
+        "_failed",
+        "_finish",
+        "_on_drain",
+        "_pieces",
+        "_soon",
+        "hub",
+        "id",
+        "pending",
+        "slot",
+    )
+
+    def __init__(self, slot: int, on_drain: Callable[[], None], soon: Soon) -> None:
+        self.slot = slot
+        self.id = 0
+        self.hub: BodyHub | None = None
+        self.pending = 0
+        self._soon = soon
+        self._on_drain = on_drain
+        self._pieces: deque[bytes] = deque()
+        self._finish: bool | None = None
+        self._done: Callable[[Blob | None, str], None] | None = None
+        self._failed = ""
+        self._closed = False
+
+    # ── the edge ───────────────────────────────────────────────────────────────────────────────────
+
+    def write(self, data: bytes) -> None:
+        if self._failed or self._closed:
+            return
+        self.pending += len(data)
+        if len(data) <= CHUNK:
+            self._pieces.append(data)
+        else:
+            self._pieces += [data[at : at + CHUNK] for at in range(0, len(data), CHUNK)]
+        if self.hub is not None:
+            self.hub.pump()
+
+    def finish(self, sync: bool, done: Callable[[Blob | None, str], None]) -> None:
+        self._finish = sync
+        self._done = done
+        if self._failed:
+            self._soon(self._tell_failed)
+        elif self.hub is not None:
+            self.hub.pump()
+
+    def abort(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._done = None
+        self._pieces.clear()
+        self.pending = 0
+        if self.hub is not None and not self._failed:
+            self.hub.close(self.id)
+
+    # ── the link ───────────────────────────────────────────────────────────────────────────────────
+
+    def start(self, hub: BodyHub) -> None:
+        """The slot has an owner: begin."""
+        if not self._closed and not self._failed:
+            hub.begin(self)
+
+    def next_piece(self) -> bytes | None:
+        return self._pieces.popleft() if self._pieces else None
+
+    def takes_end(self) -> bool | None:
+        """Whether to sync, once, when everything has been sent and finish() was called; else None."""
+        if self._pieces or self._finish is None:
+            return None
+        sync, self._finish = self._finish, None
+        return sync
+
+    def written(self, nbytes: int) -> None:
+        self.pending = max(self.pending - nbytes, 0)
+        self._on_drain()
+
+    def stored(self, blob: Blob) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            done(blob, "")
+
+    def failed(self, why: str) -> None:
+        """It cannot be stored. The edge hears it with finish()."""
+        if self._failed or self._closed:
+            return
+        self._failed = why
+        self._pieces.clear()
+        self.pending = 0
+        if self._done is not None:
+            self._soon(self._tell_failed)
+        else:
+            self._soon(self._on_drain)
+
+    def _tell_failed(self) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            done(None, self._failed)
+
+
+class BodyDown:
+    """link.port.BodyReader over a link."""
+
+    __slots__ = ("_done", "_failed", "_parts", "_soon", "hub", "id")
+
+    def __init__(self, soon: Soon) -> None:
+        self.id = 0
+        self.hub: BodyHub | None = None
+        self._soon = soon
+        self._parts: list[bytes] = []
+        self._done: Callable[[bytes | None, str], None] | None = None
+        self._failed = ""
+
+    def read(self, n: int, done: Callable[[bytes | None, str], None]) -> None:
+        self._done = done
+        if self._failed or self.hub is None:
+            self._soon(self._tell_failed)
+        else:
+            self.hub.send(pb.Body(id=self.id, want=n))
+
+    def close(self) -> None:
+        self._done = None
+        if self.hub is not None and not self._failed:
+            self.hub.close(self.id)
+
+    def data(self, piece: bytes) -> None:
+        self._parts.append(piece)
+
+    def end(self) -> None:
+        """All that was wanted is here, or there is no more."""
+        parts, self._parts = self._parts, []
+        done, self._done = self._done, None
+        if done is not None:
+            done(b"".join(parts), "")
+
+    def failed(self, why: str) -> None:
+        if not self._failed:
+            self._failed = why
+            self._soon(self._tell_failed)
+
+    def _tell_failed(self) -> None:
+        done, self._done = self._done, None
+        if done is not None:
+            done(None, self._failed or "the owner cannot be reached")
+
+
+class BodyHub:
+    """All bodies of one stream."""
+
+    __slots__ = ("_carrier", "_inflight", "_number", "_unwritten", "downs", "ups")
+
+    def __init__(self, carrier: Carrier) -> None:
+        self._carrier = carrier
+        self._number = 0
+        self._inflight = 0
+        self._unwritten: dict[int, int] = {}
+        self.ups: dict[int, BodyUp] = {}
+        self.downs: dict[int, BodyDown] = {}
+
+    def begin(self, body: BodyUp) -> None:
+        self._number += 1
+        body.id = self._number
+        body.hub = self
+        self.ups[body.id] = body
+        self._unwritten[body.id] = 0
+        self.send(pb.Body(id=body.id, write=body.slot, slot=body.slot))
+        self.pump()
+
+    def open(self, body: BodyDown, slot: int, blob: Blob) -> None:
+        self._number += 1
+        body.id = self._number
+        body.hub = self
+        self.downs[body.id] = body
+        self.send(pb.Body(id=body.id, slot=slot, read=pb.Blob(id=blob.id, length=blob.length)))
+
+    def send(self, body: pb.Body) -> None:
+        self._carrier.send_body(body)
+
+    def close(self, id: int) -> None:
+        """The edge has no use for it any more."""
+        self.ups.pop(id, None)
+        self.downs.pop(id, None)
+        self._inflight -= self._unwritten.pop(id, 0)
+        self.send(pb.Body(id=id, close=True))
+        self.pump()
+
+    def pump(self) -> None:
+        """Sends pieces in turn, one of each body, as far as the window goes."""
+        busy = True
+        while busy:
+            busy = False
+            for body in list(self.ups.values()):
+                if self._inflight < WINDOW and (piece := body.next_piece()) is not None:
+                    busy = True
+                    self._inflight += len(piece)
+                    self._unwritten[body.id] += len(piece)
+                    self.send(pb.Body(id=body.id, data=piece))
+                if (sync := body.takes_end()) is not None:
+                    self.send(pb.Body(id=body.id, finish=sync))
+
+    def on_body(self, message: pb.Body) -> None:
+        """From the owner. An unknown id has been closed meanwhile."""
+        kind = message.WhichOneof("kind")
+        up, down = self.ups.get(message.id), self.downs.get(message.id)
+        if up is not None:
+            if kind == "written":
+                done = min(message.written, self._unwritten[up.id])
+                self._unwritten[up.id] -= done
+                self._inflight -= done
+                up.written(done)
+                self.pump()
+            elif kind == "stored":
+                self.ups.pop(message.id)
+                self._inflight -= self._unwritten.pop(message.id, 0)
+                up.stored(Blob(message.stored.id, message.stored.length))
+            elif kind == "failed":
+                self.ups.pop(message.id)
+                self._inflight -= self._unwritten.pop(message.id, 0)
+                up.failed(message.failed)
+                self.pump()
+        elif down is not None:
+            if kind == "data":
+                down.data(message.data)
+            elif kind == "end":
+                down.end()
+            elif kind == "failed":
+                self.downs.pop(message.id)
+                down.failed(message.failed)
+
+    def lost(self, why: str) -> None:
+        """The stream is over."""
+        ups, self.ups = self.ups, {}
+        downs, self.downs = self.downs, {}
+        for up in ups.values():
+            up.hub = None
+            up.failed(why)
+        for down in downs.values():
+            down.hub = None
+            down.failed(why)

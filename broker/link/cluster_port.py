@@ -1,0 +1,679 @@
+"""ClusterPort: the OwnerPort of an edge process onto all owners of a cluster.
+
+Rule: a client never notices which owner serves it, nor that another one does now: what was asked is asked again until
+it is answered, what was delivered is told to the new owner, and what an old owner still says is not heard. Slots are
+independent: one without an owner holds up nobody else. Must not know how leaders are chosen: route() and offline()
+tell.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from broker.config.settings import Settings
+from broker.core.commands import (
+    Barrier,
+    Command,
+    Disconnect,
+    Grant,
+    Hold,
+    Prepare,
+    Publish,
+    Settle,
+    Subscribe,
+    Transact,
+    Unsubscribe,
+)
+from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Effect, Refused
+from broker.core.errors import Code
+from broker.core.ids import SLOTS
+from broker.core.message import Blob
+from broker.core.metrics import Metric
+from broker.rpc.v1 import link_pb2 as pb
+from broker.seams.clock import Clock
+from broker.seams.stream import Dialer
+
+from .bodies import BodyDown, BodyUp
+from .codec import MOVED, OPENED, PROTOCOL, SERVING, SLOT_BITS, SlotState
+from .command_codec import MAX_MESSAGE_BYTES, LinkCommand
+from .effect_codec import LinkEffect
+from .lane import Lane, answer
+from .mirror import Entry, Mirrored, size_of
+from .owner_link import Later, OwnerLink, Schedule
+from .parking import Parking
+from .port import BodyReader, BodyWriter, EffectListener
+from .stats import LinkStats
+
+log = logging.getLogger("stampede.link")
+
+MARK_S = 1.0
+"""How often the owner of AUTO consumers is asked whether what they were given is settled for good."""
+MAX_ID = (1 << 63) - 1
+SLOT_MASK = (1 << SLOT_BITS) - 1
+
+
+class ClusterPort:
+    """See the head of this file.
+
+    id, boot    who this process is, in the whole cluster and since its start.
+    token       63 random bits, new at every start, never 0.
+    schedule(callback), later(seconds, callback)   as for owner.Shard.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        dialer: Dialer,
+        clock: Clock,
+        schedule: Schedule,
+        later: Later,
+        id: str,
+        boot: str,
+        token: int,
+    ) -> None:
+        self.stats = LinkStats()
+        self._settings = settings.cluster
+        self._dialer = dialer
+        self._clock = clock
+        self._schedule = schedule
+        self._later = later
+        self._token = token
+        self._hello = pb.Hello(cluster=settings.etcd.prefix, version=PROTOCOL, edge=id, boot=boot, token=token)
+        self._listener: EffectListener | None = None
+        self._lanes: dict[int, Lane] = {}
+        self._links: dict[tuple[str, str], OwnerLink] = {}
+        self._consumers: dict[int, Mirrored] = {}
+        self._parking = Parking()
+        self._stranded: dict[int, set[int]] = {}
+        """Slot without a link → sessions paused for it."""
+        self._untold: list[Effect] = []
+        self._relieved: set[int] = set()
+        self._telling = False
+        self._watching = False
+        self._marking: dict[Lane, None] = {}
+        self._mark_timer = False
+        self._closed = False
+
+    # ── the cluster ────────────────────────────────────────────────────────────────────────────────
+
+    def route(self, slot: int, epoch: int, leader_id: str, address: str) -> None:
+        """The slot is led there now. Told again with the same values: nothing happens."""
+        lane = self._lane(slot)
+        link = self._links.get((leader_id, address))
+        if self._closed or (link is not None and lane.link is link and lane.epoch == epoch) or epoch < lane.epoch:
+            return
+        old = lane.link
+        self._down(lane)
+        lane.epoch = epoch
+        if link is None:
+            link = self._links[leader_id, address] = OwnerLink(
+                leader_id, address, self._hello, self._settings, self._dialer, self._clock, self._schedule,
+                self._later, self, self.stats,
+            )  # fmt: skip
+        if old is not link:
+            self._leave(lane)
+            lane.link = link
+            link.slots.add(slot)
+            link.nbytes += lane.nbytes
+            self._relieve(self._stranded.pop(slot, set()))
+            if len(link.slots) == 1:
+                link.start()
+                return
+        if link.up:
+            self._open(lane)
+
+    def offline(self, slot: int) -> None:
+        """Nobody leads the slot now."""
+        lane = self._lane(slot)
+        self._down(lane)
+        self._leave(lane)
+
+    def close(self, why: str = "the edge is stopping") -> None:
+        """Ends all links."""
+        self._closed = True
+        links, self._links = self._links, {}
+        for link in links.values():
+            link.close(why)
+
+    def attach(self, listener: EffectListener) -> None:
+        self._listener = listener
+
+    # ── the edge ───────────────────────────────────────────────────────────────────────────────────
+
+    def submit(self, commands: list[Command]) -> bool:
+        """The commands are the port's from now on. True: pause the producer until on_relief."""
+        pressed = False
+        for command in commands:
+            if self._parking.active and self._parking.park(command):
+                self._closing(command)
+                pressed = True
+                continue
+            pressed |= self._take(command)
+        return pressed
+
+    def write_body(self, slot: int, on_drain: Callable[[], None]) -> BodyWriter:
+        lane = self._lane(slot)
+        body = BodyUp(slot, on_drain, self._schedule)
+        if lane.opened and lane.link is not None:
+            body.start(lane.link.bodies)
+        elif lane.refusing:
+            body.failed(self._unavailable())
+        else:
+            lane.waiting.append(body)
+            self._watch()
+        return body
+
+    def read_body(self, slot: int, blob: Blob) -> BodyReader:
+        lane = self._lane(slot)
+        body = BodyDown(self._schedule)
+        if lane.opened and lane.link is not None:
+            lane.link.bodies.open(body, slot, blob)
+        return body
+
+    def metrics(self) -> list[Metric]:
+        down = sum(not lane.opened for lane in self._lanes.values())
+        return [
+            *self.stats.metrics("edge"),
+            Metric(
+                "stomp_link_slots_down", "gauge", "Slots in use whose owner cannot be reached.", [({}, float(down))]
+            ),
+            Metric(
+                "stomp_link_pending_bytes",
+                "gauge",
+                "Bytes of requests that no owner has answered yet.",
+                [({}, float(sum(lane.nbytes for lane in self._lanes.values())))],
+            ),
+        ]
+
+    # ── commands ───────────────────────────────────────────────────────────────────────────────────
+
+    def _take(self, command: Command) -> bool:
+        lane = self._lanes.get(command.slot) or self._lane(command.slot)
+        if lane.refusing and self._refuse_at_once(lane, command):
+            return False
+        kind = type(command)
+        if kind is Publish:
+            nbytes = size_of(command)
+            entry = lane.keep(command, command.seq, nbytes)  # type: ignore[union-attr]
+            seq = entry.number << SLOT_BITS | lane.slot
+            command.seq = seq  # type: ignore[union-attr]
+            command.dedup = (self._token, entry.number)  # type: ignore[union-attr]
+            return self._send(lane, command, nbytes)
+        if kind is Grant:
+            self._grant(lane, command)  # type: ignore[arg-type]
+            return False
+        return self._other(lane, command)
+
+    def _send(self, lane: Lane, command: LinkCommand, nbytes: int) -> bool:
+        """A kept command leaves. True: its owner holds too much already."""
+        link = lane.link
+        if link is None:
+            self._watch()
+            if lane.nbytes <= self._settings.edge_pending_bytes:
+                return False
+            paused = self._stranded.setdefault(lane.slot, set())
+        else:
+            if lane.live:
+                link.add(lane.slot, command, nbytes)
+            if not lane.opened:
+                self._watch()
+            if not link.congested and link.nbytes <= self._settings.edge_pending_bytes:
+                return False
+            paused = link.paused
+        if not paused:
+            self.stats.pauses += 1
+        paused.add(getattr(command, "session", 0))
+        return True
+
+    def _grant(self, lane: Lane, command: Grant) -> None:
+        consumer = self._consumers.get(command.consumer)
+        if consumer is not None:
+            consumer.outstanding -= command.nbytes
+        if lane.live and lane.link is not None:
+            lane.link.add(lane.slot, command, 24)
+
+    def _other(self, lane: Lane, command: Command) -> bool:
+        nbytes = size_of(command)
+        seq: int = getattr(command, "seq", 0)
+        session: int = getattr(command, "session", 0)
+        if nbytes > MAX_MESSAGE_BYTES:
+            why = f"it takes {nbytes} bytes; send it in several transactions of at most {MAX_MESSAGE_BYTES}"
+            self._tell(Refused(session, seq, Code.TRANSACTION_LIMIT, why))
+            return False
+        parts = command.parts if isinstance(command, Transact | Prepare) else [command]
+        if any(isinstance(part, Settle | Hold) and any(not 0 <= i <= MAX_ID for i in part.ids) for part in parts):
+            self._tell(Refused(session, seq, Code.NO_SUCH_DELIVERY, "no message has that number"))
+            return False
+        if isinstance(command, Disconnect) and not lane.of_session(session):
+            return False  # every consumer it had here has been refused or closed
+        self._closing(command)
+        entry = lane.keep(command, seq, nbytes)
+        if not isinstance(command, Disconnect):
+            command.seq = lane.seq(entry)  # type: ignore[union-attr]
+        self._mirror(lane, entry, command)
+        if isinstance(command, Transact) and self._transact(lane, entry, command):
+            return False
+        pressed = False
+        for each in lane.commands(entry):
+            pressed = self._send(lane, each, nbytes)
+            nbytes = 0
+        return pressed
+
+    def _mirror(self, lane: Lane, entry: Entry, command: Command) -> None:
+        """Notes what the command does to consumers."""
+        if isinstance(command, Subscribe):
+            consumer = entry.consumer = Mirrored(command)
+            command.confirm = consumer.confirms and not command.browse
+            self._consumers[command.consumer] = consumer
+            lane.begin(consumer)
+        elif isinstance(command, Unsubscribe | Settle | Hold):
+            entry.consumer = lane.consumers.get(command.consumer)
+            if entry.consumer is not None and not isinstance(command, Unsubscribe):
+                entry.consumer.set_aside(entry, command.ids)
+
+    def _closing(self, command: Command) -> None:
+        """What it ends gets nothing from now on, also while it is still on its way to the owner."""
+        if isinstance(command, Unsubscribe):
+            consumer = self._consumers.get(command.consumer)
+            if consumer is not None:
+                consumer.closing = True
+        elif isinstance(command, Disconnect):
+            for consumer in self._lane(command.slot).of_session(command.session):
+                consumer.closing = True
+
+    def _transact(self, lane: Lane, entry: Entry, command: Transact) -> bool:
+        """True: it must wait. One that reaches into other slots leaves when the Holds there are answered (else it might
+        overtake them), and what its session asks for afterwards waits until it is answered (else that might be seen
+        before it)."""
+        command.dedup = (self._token, entry.number)
+        foreign = False
+        for part in command.parts:
+            foreign |= part.slot != lane.slot
+            if isinstance(part, Settle):
+                consumer = self._consumers.get(part.consumer)
+                if consumer is not None:
+                    consumer.set_aside(entry, part.ids)
+        if not foreign:
+            return False
+        return self._parking.begin(command.session, lane, entry)
+
+    def _refuse_at_once(self, lane: Lane, command: Command) -> bool:
+        if isinstance(command, Disconnect | Grant):
+            return False
+        session: int = getattr(command, "session", 0)
+        self._tell(Refused(session, getattr(command, "seq", 0), Code.OWNER_UNAVAILABLE, self._unavailable()))
+        return True
+
+    # ── answers ────────────────────────────────────────────────────────────────────────────────────
+
+    def on_link_effects(self, link: OwnerLink, effects: list[LinkEffect]) -> None:
+        out: list[Effect] = []
+        for effect in effects:
+            kind = type(effect)
+            if kind is Deliver:
+                self._deliver(link, effect, out)  # type: ignore[arg-type]
+            elif kind is Done:
+                self._answered(link, effect.seq, None, out)  # type: ignore[union-attr]
+            elif kind is Refused:
+                self._answered(link, effect.seq, effect, out)  # type: ignore[union-attr,arg-type]
+            elif kind is SlotState:
+                self._slot_state(link, effect)  # type: ignore[arg-type]
+            else:
+                self._consumer_end(link, effect, out)  # type: ignore[arg-type]
+        if out and self._listener is not None:
+            self._listener.on_effects(out)
+
+    def _current(self, link: OwnerLink, slot: int) -> Lane | None:
+        """The lane, if this link is where its effects come from now."""
+        lane = self._lanes.get(slot)
+        if lane is None or lane.link is not link or not lane.opened:
+            self.stats.stale += 1
+            return None
+        return lane
+
+    def _deliver(self, link: OwnerLink, effect: Deliver, out: list[Effect]) -> None:
+        consumer = self._consumers.get(effect.consumer)
+        if consumer is None or consumer.closing:
+            link.gone(effect.consumer)
+            return
+        lane = self._current(link, consumer.slot)
+        if lane is None:
+            return
+        if consumer.command.browse and consumer.spans:
+            fresh = consumer.unseen(effect.run)
+            if fresh is not effect.run:
+                self._skip(lane, consumer, effect, fresh)
+            if fresh is None:
+                return
+            effect.run = fresh
+        consumer.delivered(effect.run, effect.cost)
+        if consumer.confirms and not consumer.command.browse:
+            self._mark(lane)
+        out.append(effect)
+
+    def _skip(self, lane: Lane, consumer: Mirrored, effect: Deliver, fresh: Any) -> None:
+        """What a browser has seen before the owner changed takes no room."""
+        cost = 0 if fresh is None else fresh.nbytes + len(fresh) * consumer.command.overhead
+        assert lane.link is not None
+        lane.link.add(lane.slot, Grant(lane.slot, consumer.number, effect.cost - cost), 24)
+        effect.cost = cost
+
+    def _answered(self, link: OwnerLink, seq: int, refused: Refused | None, out: list[Effect]) -> None:
+        lane = self._current(link, seq & SLOT_MASK)
+        if lane is None:
+            return
+        entry = lane.kept.get(seq >> SLOT_BITS)
+        if entry is not None:
+            self._finish(lane, entry, refused, out)
+
+    def _finish(self, lane: Lane, entry: Entry, refused: Refused | None, out: list[Effect]) -> None:
+        """The entry is answered; what it meant for consumers is final."""
+        command = entry.command
+        kind = type(command)
+        if kind is Hold and refused is None and self._lives(lane, entry.consumer):
+            self._held(entry, out)
+            return
+        self._forget(lane, entry)
+        if kind is not Publish:
+            refused = self._finish_other(lane, entry, refused)
+        self._tell_answer(entry, refused, out)
+
+    @staticmethod
+    def _lives(lane: Lane, consumer: Mirrored | None) -> bool:
+        return consumer is not None and lane.consumers.get(consumer.number) is consumer
+
+    def _held(self, entry: Entry, out: list[Effect]) -> None:
+        """A Hold stays until its transaction ends: a new owner must hear of it."""
+        if not entry.answered:
+            entry.answered = True
+            self._tell_answer(entry, None, out)
+            entry.seq = 0
+            self._start_transactions(entry)
+
+    @staticmethod
+    def _tell_answer(entry: Entry, refused: Refused | None, out: list[Effect]) -> None:
+        effect = answer(entry, refused)
+        if effect is not None:
+            out.append(effect)
+
+    def _finish_other(self, lane: Lane, entry: Entry, refused: Refused | None) -> Refused | None:
+        """Returns the refusal, unless what was asked holds anyway."""
+        command, consumer = entry.command, entry.consumer
+        if isinstance(command, Subscribe):
+            assert consumer is not None
+            if refused is None:
+                consumer.subscribed = True
+            else:
+                self._end_consumer(lane, consumer)
+        elif isinstance(command, Unsubscribe):
+            return self._unsubscribed(lane, command, consumer, refused)
+        elif isinstance(command, Settle | Hold):
+            if consumer is not None:
+                consumer.forget(entry)
+            self._end_holds(entry)
+            if isinstance(command, Hold):
+                self._start_transactions(entry)
+        elif isinstance(command, Transact):
+            for part in command.parts:
+                if isinstance(part, Settle) and (held := self._consumers.get(part.consumer)) is not None:
+                    held.forget(entry)
+            self._end_holds(entry)
+            self._unpark(command.session, entry)
+        elif isinstance(command, Disconnect):
+            for gone in lane.of_session(command.session):
+                self._end_consumer(lane, gone)
+            return None
+        elif entry is lane.marked:
+            lane.marked = None
+            if refused is None:
+                for given in lane.consumers.values():
+                    given.settled()
+        return refused
+
+    def _unsubscribed(
+        self, lane: Lane, command: Unsubscribe, consumer: Mirrored | None, refused: Refused | None
+    ) -> Refused | None:
+        if (
+            refused is not None
+            and refused.code is Code.NO_SUCH_SUBSCRIPTION
+            and (consumer is not None or command.delete_queue is None)
+        ):
+            # It had ended (a browser, a queue that was deleted), or an earlier owner carried this out.
+            refused = None
+        if consumer is not None:
+            self._end_consumer(lane, consumer)
+            if refused is not None:
+                # The subscription cannot be deleted, but the consumer has no other way to end.
+                self._take(Unsubscribe(command.slot, command.session, 0, command.consumer, command.address))
+        return refused
+
+    def _end_consumer(self, lane: Lane, consumer: Mirrored) -> None:
+        lane.end(consumer)
+        self._consumers.pop(consumer.number, None)
+        for hold in dict.fromkeys(consumer.holds.values()):
+            if hold.answered:
+                self._forget(lane, hold)
+
+    def _end_holds(self, entry: Entry) -> None:
+        """The transaction of these Holds is over."""
+        for hold in entry.holds:
+            if hold.consumer is not None:
+                hold.consumer.forget(hold)
+            if hold.answered:
+                self._forget(self._lane(hold.command.slot), hold)
+        entry.holds = []
+
+    def _forget(self, lane: Lane, entry: Entry) -> None:
+        lane.forget(entry)
+        if lane.link is not None and lane.link.paused:
+            self.on_pressure(lane.link)
+
+    def _consumer_end(self, link: OwnerLink, effect: ConsumerClosed | BrowseEnd, out: list[Effect]) -> None:
+        consumer = self._consumers.get(effect.consumer)
+        if consumer is None:
+            return
+        lane = self._current(link, consumer.slot)
+        if lane is None:
+            return
+        if isinstance(effect, BrowseEnd):
+            consumer.ended = True
+        else:
+            self._end_consumer(lane, consumer)
+        if not consumer.closing:
+            out.append(effect)
+
+    # ── transactions over slots ────────────────────────────────────────────────────────────────────
+
+    def _start_transactions(self, hold: Entry) -> None:
+        for lane, entry in self._parking.hold_answered(hold):
+            self._send(lane, entry.command, entry.nbytes)
+
+    def _unpark(self, session: int, entry: Entry) -> None:
+        commands = self._parking.end(session, entry)
+        if commands is None:
+            return
+        self.submit(commands)
+        self._relieve({session})
+
+    # ── slots come and go ──────────────────────────────────────────────────────────────────────────
+
+    def _lane(self, slot: int) -> Lane:
+        lane = self._lanes.get(slot)
+        if lane is None:
+            assert 0 <= slot < SLOTS
+            lane = self._lanes[slot] = Lane(slot, self._clock.monotonic())
+        return lane
+
+    def _open(self, lane: Lane) -> None:
+        """Tells the slot's owner, on a stream that lives, all it must know."""
+        link = lane.link
+        assert link is not None
+        link.drop(lane.slot)
+        lane.live = True
+        lane.opened = False
+        for command, nbytes in lane.replay():
+            link.add(lane.slot, command, nbytes)
+            self.stats.replayed += 1
+
+    def _down(self, lane: Lane) -> None:
+        """Nobody hears what we send for the slot."""
+        if lane.opened:
+            lane.down_since = self._clock.monotonic()
+        lane.live = lane.opened = False
+        if lane.link is not None:
+            lane.link.drop(lane.slot)
+        if lane.kept:
+            self._watch()
+
+    def _leave(self, lane: Lane) -> None:
+        """The slot is not its link's any more."""
+        link, lane.link = lane.link, None
+        if link is None:
+            return
+        link.slots.discard(lane.slot)
+        link.nbytes -= lane.nbytes
+        self.on_pressure(link)
+        if not link.slots:
+            self._links.pop((link.owner, link.address), None)
+            link.close("no slot of this edge is led here")
+            self._relieve(link.paused)
+
+    def on_dialed(self, link: OwnerLink) -> None:
+        for slot in sorted(link.slots):
+            self._open(self._lane(slot))
+
+    def on_broken(self, link: OwnerLink) -> None:
+        for slot in sorted(link.slots):
+            self._down(self._lane(slot))
+
+    def _slot_state(self, link: OwnerLink, effect: SlotState) -> None:
+        lane = self._lanes.get(effect.slot)
+        if lane is None or lane.link is not link:
+            return
+        if effect.state == OPENED and effect.epoch == lane.epoch and lane.live:
+            lane.opened = True
+            lane.refusing = False
+            waiting, lane.waiting = lane.waiting, []
+            for body in waiting:
+                body.start(link.bodies)
+        elif effect.state == MOVED and lane.live:
+            # It will say SERVING when it leads the slot, or the metadata will name another owner.
+            self.stats.moved += 1
+            self._down(lane)
+            if effect.epoch == lane.epoch:
+                self._open(lane)
+        elif effect.state == SERVING and effect.epoch == lane.epoch and not lane.live:
+            self._open(lane)
+
+    # ── pressure ───────────────────────────────────────────────────────────────────────────────────
+
+    def on_pressure(self, link: OwnerLink) -> None:
+        if link.paused and not link.congested and link.nbytes < self._settings.edge_pending_bytes // 2:
+            paused, link.paused = link.paused, set()
+            self._relieve(paused)
+
+    def _relieve(self, sessions: set[int]) -> None:
+        if sessions:
+            self._relieved |= sessions
+            self._tell_soon()
+
+    def _tell(self, effect: Effect) -> None:
+        """An answer of our own; never from within the edge's call."""
+        self._untold.append(effect)
+        self._tell_soon()
+
+    def _tell_soon(self) -> None:
+        if not self._telling:
+            self._telling = True
+            self._schedule(self._tell_now)
+
+    def _tell_now(self) -> None:
+        self._telling = False
+        untold, self._untold = self._untold, []
+        relieved, self._relieved = self._relieved, set()
+        if self._listener is None:
+            return
+        if untold:
+            self._listener.on_effects(untold)
+        if relieved:
+            self._listener.on_relief(relieved)
+
+    def on_unsendable(self, command: LinkCommand, why: str) -> None:
+        log.error("a %s does not fit into a message: %s", type(command).__name__, why)
+        lane = self._lane(command.slot)
+        entry = lane.kept.get(getattr(command, "seq", 0) >> SLOT_BITS)
+        if entry is not None:
+            self._finish(lane, entry, Refused(0, 0, Code.INTERNAL), self._untold)
+            self._tell_soon()
+
+    # ── time ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _unavailable(self) -> str:
+        return (
+            f"no owner has served it for {self._settings.unavailable_after_s:g} s (unavailable_after_s); "
+            "try again later, or ask the operator: `stampede cluster status`"
+        )
+
+    def _watch(self) -> None:
+        """Has the slots without an owner looked at."""
+        if not self._watching:
+            self._watching = True
+            self._later(min(1.0, self._settings.unavailable_after_s / 2), self._check_down)
+
+    def _check_down(self) -> None:
+        self._watching = False
+        if self._closed:
+            return
+        limit = self._clock.monotonic() - self._settings.unavailable_after_s
+        for lane in list(self._lanes.values()):
+            if lane.opened or not (lane.kept or lane.waiting):
+                continue
+            if lane.down_since <= limit:
+                self._give_up(lane)
+            else:
+                self._watch()
+
+    def _give_up(self, lane: Lane) -> None:
+        """Who waits for the slot has waited long enough. Ends of consumers are told whenever it comes back."""
+        if not lane.refusing:
+            lane.refusing = True
+            log.error("slot %d: %s", lane.slot, self._unavailable())
+        waiting, lane.waiting = lane.waiting, []
+        for body in waiting:
+            body.failed(self._unavailable())
+        for entry in list(lane.kept.values()):
+            kind = type(entry.command)
+            if kind is Disconnect or entry.answered or entry.resume:
+                continue
+            if entry.number in lane.kept:
+                session: int = getattr(entry.command, "session", 0)
+                refused = Refused(session, entry.seq, Code.OWNER_UNAVAILABLE, self._unavailable())
+                self._finish(lane, entry, refused, self._untold)
+        if lane.live:
+            self._open(lane)
+        self._relieve(self._stranded.pop(lane.slot, set()))
+        self._tell_soon()
+
+    def _mark(self, lane: Lane) -> None:
+        """AUTO consumers of the slot were given something."""
+        self._marking[lane] = None
+        if not self._mark_timer:
+            self._mark_timer = True
+            self._later(MARK_S, self._mark_all)
+
+    def _mark_all(self) -> None:
+        self._mark_timer = False
+        lanes, self._marking = self._marking, {}
+        for lane in lanes:
+            if lane.marked is not None or not lane.opened:
+                self._mark(lane)
+                continue
+            for consumer in lane.consumers.values():
+                if consumer.confirms and not consumer.command.browse:
+                    consumer.mark()
+            barrier = Barrier(lane.slot, 0, 0)
+            lane.marked = lane.keep(barrier, 0, 0)
+            barrier.seq = lane.seq(lane.marked)
+            self._send(lane, barrier, 0)

@@ -1,0 +1,145 @@
+"""Runs and envelopes as they travel between edges and owners, and what both directions share.
+
+Rule: nothing per message but one entry in a list of bytes; whatever does not decode is refused as a whole before
+anything of it is used. Must not know streams.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from google.protobuf.message import DecodeError
+
+from broker.core.errors import Code, ProtocolViolation
+from broker.core.ids import SLOTS
+from broker.core.message import BLOB, NO_IDS, Blob, Run
+from broker.rpc.v1 import link_pb2 as pb
+
+PROTOCOL: Final = 1
+"""Version in Hello: both sides must have the same."""
+NUMBER_BITS: Final = 40
+"""Sessions and consumers of one edge; above them an owner puts the edge's token."""
+NUMBER_MASK: Final = (1 << NUMBER_BITS) - 1
+SLOT_BITS: Final = 8
+"""A request's number on the link is `number << SLOT_BITS | slot`: its answer tells where it comes from."""
+
+
+class Open:
+    """Before any other command for a slot on a stream: the edge takes the slot to be led here in this epoch."""
+
+    __slots__ = ("epoch", "slot")
+
+    def __init__(self, slot: int, epoch: int) -> None:
+        self.slot = slot
+        self.epoch = epoch
+
+
+class SlotState:
+    """What an owner says of a slot (OPENED, MOVED, SERVING: see link.proto)."""
+
+    __slots__ = ("epoch", "slot", "state")
+
+    def __init__(self, slot: int, epoch: int, state: int) -> None:
+        self.slot = slot
+        self.epoch = epoch
+        self.state = state
+
+
+OPENED: Final = 1
+MOVED: Final = 2
+SERVING: Final = 3
+CONGESTED: Final = 1
+RELIEVED: Final = 2
+
+
+def malformed(what: str) -> ProtocolViolation:
+    """The error for bytes that are not what link.proto says."""
+    return ProtocolViolation(Code.BAD_COMPONENT_MESSAGE, f"{what}; is it a Stampede component of this release?")
+
+
+def decode_up(data: bytes) -> pb.Up:
+    """Raises ProtocolViolation(BAD_COMPONENT_MESSAGE)."""
+    try:
+        up: pb.Up = pb.Up.FromString(data)
+    except DecodeError as error:
+        raise malformed(f"not an Up message ({error})") from error
+    return up
+
+
+def decode_down(data: bytes) -> pb.Down:
+    """Raises ProtocolViolation(BAD_COMPONENT_MESSAGE)."""
+    try:
+        down: pb.Down = pb.Down.FromString(data)
+    except DecodeError as error:
+        raise malformed(f"not a Down message ({error})") from error
+    return down
+
+
+def check_slot(slot: int) -> int:
+    """Raises ProtocolViolation for a number that is no slot."""
+    if slot >= SLOTS:
+        raise malformed(f"slot {slot} does not exist")
+    return slot
+
+
+def put_run(run: Run, out: pb.Run) -> None:
+    """Fills `out`, which is empty. `position` stays at home; `nbytes` is counted again by who reads it."""
+    out.records.extend(run.records)
+    if run.lines:
+        out.lines = run.lines
+    if run.flags:
+        out.flags = run.flags
+    out.priority = run.priority
+    if run.expires:
+        out.expires = run.expires
+    if run.time:
+        out.time = run.time
+    if run.attempts:
+        out.attempts = run.attempts
+    ids = run.ids
+    if type(ids) is range:
+        if ids:
+            out.first = ids[0]
+    elif ids:
+        out.ids.extend(ids)
+    if run.blob is not None:
+        out.blob.id = run.blob.id
+        out.blob.length = run.blob.length
+
+
+def take_run(message: pb.Run) -> Run:
+    """The run in `message`. Raises ProtocolViolation for one that contradicts itself."""
+    records = message.records[:]
+    count = len(records)
+    ids: Sequence[int] = NO_IDS
+    if message.first:
+        ids = range(message.first, message.first + count)
+    elif message.ids:
+        ids = message.ids[:]
+        if len(ids) != count:
+            raise malformed(f"a run of {count} messages with {len(ids)} ids")
+    lines = message.lines
+    nbytes = sum(map(len, records)) + count * len(lines)
+    blob = None
+    flags = message.flags
+    if flags & BLOB:
+        if not message.HasField("blob") or count != 1:
+            raise malformed("a large message without its body")
+        blob = Blob(message.blob.id, message.blob.length)
+        nbytes += blob.length + 1
+    if not count or message.priority > 9:
+        raise malformed("a run without messages, or with an unknown priority")
+    return Run(
+        ids,
+        lines,
+        records,
+        nbytes,
+        flags,
+        message.priority,
+        message.expires,
+        message.time,
+        message.attempts,
+        0,
+        blob,
+    )

@@ -1,0 +1,359 @@
+"""Commands on their way from an edge to an owner.
+
+Rule: what is read is checked before anything is done with it, and gets the edge's name space: sessions and consumers
+of an edge stand behind its token. Must not know streams nor what commands mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from broker.core.address import AckMode, Outcome, Routing
+from broker.core.commands import (
+    Barrier,
+    Command,
+    Decide,
+    Disconnect,
+    Grant,
+    Hold,
+    Inquire,
+    Prepare,
+    Publish,
+    Resume,
+    Settle,
+    Subscribe,
+    Transact,
+    Unsubscribe,
+)
+from broker.rpc.v1 import link_pb2 as pb
+
+from .codec import NUMBER_BITS, NUMBER_MASK, SLOT_BITS, Open, check_slot, malformed, put_run, take_run
+
+LinkCommand = Command | Open
+
+ROUTINGS = tuple(Routing)
+OUTCOMES = {outcome.value: outcome for outcome in Outcome}
+ACK_MODES = tuple(AckMode)
+MAX_MESSAGE_BYTES = 60 * 1024 * 1024
+"""Of one command, and so of one message; transports take a little more."""
+
+
+# ── out ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def put_command(command: LinkCommand, up: pb.Up) -> None:
+    """Adds the command to `up`."""
+    PUT[type(command)](command, up.commands.add())
+
+
+def _put_publish(command: Publish, out: pb.Command) -> None:
+    _fill_publish(command, out.publish)
+
+
+def _fill_publish(command: Publish, out: pb.Publish) -> None:
+    out.slot = command.slot
+    out.session = command.session & NUMBER_MASK
+    out.seq = command.seq
+    out.address = command.address
+    out.routing = command.routing
+    put_run(command.run, out.run)
+    if command.queue is not None:
+        out.queue = command.queue
+    out.create = command.create
+    out.dedup = command.dedup is not None
+
+
+def _fill_settle(command: Settle, out: pb.Settle) -> None:
+    out.slot = command.slot
+    out.session = command.session & NUMBER_MASK
+    out.seq = command.seq
+    out.consumer = command.consumer & NUMBER_MASK
+    out.ids.extend(command.ids)
+    out.outcome = command.outcome
+    out.delay = command.delay
+
+
+def _put_settle(command: Settle, out: pb.Command) -> None:
+    _fill_settle(command, out.settle)
+
+
+def _put_grant(command: Grant, out: pb.Command) -> None:
+    grant = out.grant
+    grant.slot = command.slot
+    grant.consumer = command.consumer
+    grant.nbytes = command.nbytes
+
+
+def _put_subscribe(command: Subscribe, out: pb.Command) -> None:
+    subscribe = out.subscribe
+    for name in (
+        "slot", "session", "seq", "consumer", "address", "routing", "ack", "durable", "credit_messages",
+        "credit_bytes", "room", "overhead", "browse", "priority", "create", "confirm",
+    ):  # fmt: skip
+        setattr(subscribe, name, getattr(command, name))
+    if command.queue is not None:
+        subscribe.queue = command.queue
+    if command.selector is not None:
+        subscribe.selector = command.selector
+    if command.resume is not None:
+        resume = subscribe.resume
+        resume.SetInParent()
+        for spans, target in ((command.resume.held, resume.held), (command.resume.taken, resume.taken)):
+            for first, last in spans:
+                target.add(first=first, last=last)
+
+
+def _put_unsubscribe(command: Unsubscribe, out: pb.Command) -> None:
+    unsubscribe = out.unsubscribe
+    for name in ("slot", "session", "seq", "consumer", "address"):
+        setattr(unsubscribe, name, getattr(command, name))
+    if command.delete_queue is not None:
+        unsubscribe.delete_queue = command.delete_queue
+
+
+def _put_hold(command: Hold, out: pb.Command) -> None:
+    hold = out.hold
+    for name in ("slot", "session", "seq", "consumer"):
+        setattr(hold, name, getattr(command, name))
+    hold.ids.extend(command.ids)
+
+
+def _put_barrier(command: Barrier, out: pb.Command) -> None:
+    for name in ("slot", "session", "seq"):
+        setattr(out.barrier, name, getattr(command, name))
+
+
+def _put_disconnect(command: Disconnect, out: pb.Command) -> None:
+    out.disconnect.slot = command.slot
+    out.disconnect.session = command.session
+
+
+def _put_parts(parts: Sequence[Publish | Settle], out: Any) -> None:
+    for part in parts:
+        target = out.add(edge=part.session >> NUMBER_BITS)
+        if isinstance(part, Publish):
+            _fill_publish(part, target.publish)
+        else:
+            _fill_settle(part, target.settle)
+
+
+def _put_transact(command: Transact, out: pb.Command) -> None:
+    for name in ("slot", "session", "seq"):
+        setattr(out.transact, name, getattr(command, name))
+    _put_parts(command.parts, out.transact.parts)
+
+
+def _put_prepare(command: Prepare, out: pb.Command) -> None:
+    for name in ("slot", "session", "seq", "tx", "coordinator"):
+        setattr(out.prepare, name, getattr(command, name))
+    _put_parts(command.parts, out.prepare.parts)
+
+
+def _put_decide(command: Decide, out: pb.Command) -> None:
+    for name in ("slot", "session", "seq", "tx", "commit"):
+        setattr(out.decide, name, getattr(command, name))
+
+
+def _put_inquire(command: Inquire, out: pb.Command) -> None:
+    for name in ("slot", "session", "seq", "tx"):
+        setattr(out.inquire, name, getattr(command, name))
+
+
+def _put_open(command: Open, out: pb.Command) -> None:
+    out.open.slot = command.slot
+    out.open.epoch = command.epoch
+
+
+PUT: dict[type, Callable[[Any, pb.Command], None]] = {
+    Publish: _put_publish,
+    Settle: _put_settle,
+    Grant: _put_grant,
+    Subscribe: _put_subscribe,
+    Unsubscribe: _put_unsubscribe,
+    Hold: _put_hold,
+    Barrier: _put_barrier,
+    Disconnect: _put_disconnect,
+    Transact: _put_transact,
+    Prepare: _put_prepare,
+    Decide: _put_decide,
+    Inquire: _put_inquire,
+    Open: _put_open,
+}
+
+
+# ── in ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def take_commands(up: pb.Up, token: int) -> list[LinkCommand]:
+    """All commands of the message, in order. Raises ProtocolViolation: then none of them may be used."""
+    commands: list[LinkCommand] = []
+    try:
+        for command in up.commands:
+            kind = command.WhichOneof("kind")
+            if kind is None:
+                raise malformed("an unknown kind of command")
+            commands.append(TAKE[kind](getattr(command, kind), token))
+    except (IndexError, KeyError) as error:
+        raise malformed(f"an unknown routing, ack mode or outcome: {error}") from error
+    return commands
+
+
+def _number(number: int, token: int) -> int:
+    if number > NUMBER_MASK:
+        raise malformed(f"number {number} of a session or consumer is too large")
+    return token << NUMBER_BITS | number
+
+
+def _publish(message: pb.Publish, token: int) -> Publish:
+    seq = message.seq
+    return Publish(
+        check_slot(message.slot),
+        _number(message.session, token),
+        seq,
+        message.address,
+        ROUTINGS[message.routing],
+        take_run(message.run),
+        message.queue if message.HasField("queue") else None,
+        message.create,
+        (token, seq >> SLOT_BITS) if message.dedup else None,
+    )
+
+
+def _settle(message: pb.Settle, token: int) -> Settle:
+    return Settle(
+        check_slot(message.slot),
+        _number(message.session, token),
+        message.seq,
+        _number(message.consumer, token),
+        message.ids[:],
+        OUTCOMES[message.outcome],
+        message.delay,
+    )
+
+
+def _grant(message: pb.Grant, token: int) -> Grant:
+    return Grant(check_slot(message.slot), _number(message.consumer, token), message.nbytes)
+
+
+def _subscribe(message: pb.Subscribe, token: int) -> Subscribe:
+    command = Subscribe(
+        check_slot(message.slot),
+        _number(message.session, token),
+        message.seq,
+        _number(message.consumer, token),
+        message.address,
+        ROUTINGS[message.routing],
+        ACK_MODES[message.ack],
+        queue=message.queue if message.HasField("queue") else None,
+        durable=message.durable,
+        selector=message.selector if message.HasField("selector") else None,
+        credit_messages=message.credit_messages,
+        credit_bytes=message.credit_bytes,
+        room=message.room,
+        overhead=message.overhead,
+        browse=message.browse,
+        priority=message.priority,
+        create=message.create,
+    )
+    command.confirm = message.confirm
+    if message.HasField("resume"):
+        held = [(span.first, span.last) for span in message.resume.held]
+        taken = [(span.first, span.last) for span in message.resume.taken]
+        if any(first > last for first, last in held + taken):
+            raise malformed("a span of ids that ends before it begins")
+        command.resume = Resume(held, taken)
+    return command
+
+
+def _unsubscribe(message: pb.Unsubscribe, token: int) -> Unsubscribe:
+    return Unsubscribe(
+        check_slot(message.slot),
+        _number(message.session, token),
+        message.seq,
+        _number(message.consumer, token) if message.consumer else 0,
+        message.address,
+        message.delete_queue if message.HasField("delete_queue") else None,
+    )
+
+
+def _hold(message: pb.Hold, token: int) -> Hold:
+    return Hold(
+        check_slot(message.slot),
+        _number(message.session, token),
+        message.seq,
+        _number(message.consumer, token),
+        message.ids[:],
+    )
+
+
+def _barrier(message: pb.Barrier, token: int) -> Barrier:
+    return Barrier(check_slot(message.slot), _number(message.session, token), message.seq)
+
+
+def _disconnect(message: pb.Disconnect, token: int) -> Disconnect:
+    return Disconnect(check_slot(message.slot), _number(message.session, token))
+
+
+def _parts(messages: Any, token: int) -> list[Publish | Settle]:
+    parts: list[Publish | Settle] = []
+    for part in messages:
+        kind = part.WhichOneof("kind")
+        owner = part.edge or token
+        if kind == "publish":
+            parts.append(_publish(part.publish, owner))
+        elif kind == "settle":
+            parts.append(_settle(part.settle, owner))
+        else:
+            raise malformed("an unknown kind of part of a transaction")
+    return parts
+
+
+def _transact(message: pb.Transact, token: int) -> Transact:
+    return Transact(
+        check_slot(message.slot),
+        _number(message.session, token),
+        message.seq,
+        _parts(message.parts, token),
+        (token, message.seq >> SLOT_BITS),
+    )
+
+
+def _prepare(message: pb.Prepare, token: int) -> Prepare:
+    return Prepare(
+        check_slot(message.slot),
+        _number(message.session, token),
+        message.seq,
+        message.tx,
+        check_slot(message.coordinator),
+        _parts(message.parts, token),
+    )
+
+
+def _decide(message: pb.Decide, token: int) -> Decide:
+    return Decide(check_slot(message.slot), _number(message.session, token), message.seq, message.tx, message.commit)
+
+
+def _inquire(message: pb.Inquire, token: int) -> Inquire:
+    return Inquire(check_slot(message.slot), _number(message.session, token), message.seq, message.tx)
+
+
+def _open(message: pb.Open, token: int) -> Open:
+    return Open(check_slot(message.slot), message.epoch)
+
+
+TAKE: dict[str, Callable[[Any, int], LinkCommand]] = {
+    "publish": _publish,
+    "settle": _settle,
+    "grant": _grant,
+    "subscribe": _subscribe,
+    "unsubscribe": _unsubscribe,
+    "hold": _hold,
+    "barrier": _barrier,
+    "disconnect": _disconnect,
+    "transact": _transact,
+    "prepare": _prepare,
+    "decide": _decide,
+    "inquire": _inquire,
+    "open": _open,
+}

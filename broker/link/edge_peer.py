@@ -1,0 +1,280 @@
+"""One edge process as an owner sees it, over all its streams.
+
+Rule: a delivery is confirmed to the engine when the edge has taken it, and only for the attachment it was made to; what
+is told to the edge in one turn leaves as one message. Must not know engines.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Protocol
+
+from broker.core.commands import Command, Confirm, Disconnect, Publish, Subscribe, Unsubscribe
+from broker.core.effects import ConsumerClosed, Deliver, Effect, Refused
+from broker.core.errors import Code
+from broker.rpc.v1 import link_pb2 as pb
+from broker.seams.stream import Stream
+
+from .codec import CONGESTED, MOVED, NUMBER_BITS, OPENED, RELIEVED, Open, SlotState, malformed
+from .command_codec import take_commands
+from .effect_codec import DownBuilder
+from .owner_bodies import NewBody, OpenBody, OwnerBodies
+from .stats import LinkStats
+
+
+class Attached:
+    """One attachment of a consumer, valid while the slot is led here in this epoch."""
+
+    __slots__ = ("confirm", "epoch", "session", "slot")
+
+    def __init__(self, slot: int, epoch: int, session: int, confirm: bool) -> None:
+        self.slot = slot
+        self.epoch = epoch
+        self.session = session
+        self.confirm = confirm
+
+
+class PeerUser(Protocol):
+    """The server."""
+
+    batch_bytes: int
+    served: dict[int, int]
+    """Slot → epoch in which it is led here."""
+    stats: LinkStats
+    new_body: NewBody
+    open_body: OpenBody
+
+    def flush_soon(self, peer: EdgePeer) -> None: ...
+    def published(self, slot: int, dedup: tuple[int, int]) -> bool: ...
+
+
+class EdgePeer:
+    """See the head of this file. `token` is its name space here."""
+
+    def __init__(self, hello: pb.Hello, user: PeerUser) -> None:
+        self.edge: str = hello.edge
+        self.boot: str = hello.boot
+        self.token: int = hello.token
+        self.stream: Stream | None = None
+        self.opened: dict[int, int] = {}
+        """Slot → epoch, on the present stream."""
+        self.consumers: dict[int, Attached] = {}
+        self.bodies = OwnerBodies(self, user.new_body, user.open_body)
+        self.streams = 0
+        self.heard = 0.0
+        self.quiet = True
+        self.dirty = False
+        self._user = user
+        self._reset()
+
+    def _reset(self) -> None:
+        self._builder = DownBuilder()
+        self._frames: list[pb.Body] = []
+        self._pressure = 0
+        self._taken = 0
+        self._told = 0
+        self._batch = 0
+        self._given: dict[Attached, tuple[int, int]] = {}
+        """Attachment → (consumer, deliveries) of the message that is being built."""
+        self._flight: deque[tuple[int, dict[Attached, tuple[int, int]]]] = deque()
+
+    # ── streams ────────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self, stream: Stream) -> None:
+        """A new stream of this process: nothing of an earlier one counts."""
+        self.end()
+        self.stream = stream
+        self.streams += 1
+        self.quiet = True
+
+    def end(self) -> None:
+        self.stream = None
+        self.opened = {}
+        self.bodies.lost()
+        self._reset()
+
+    def leads(self, slot: int) -> bool:
+        epoch = self.opened.get(slot)
+        return epoch is not None and self._user.served.get(slot) == epoch
+
+    # ── in ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def take(self, up: pb.Up) -> list[Command]:
+        """What the message asks of the shard, in order. Raises ProtocolViolation: then nothing of it may happen."""
+        asked = take_commands(up, self.token)
+        if up.batch and up.batch != self._taken + 1:
+            raise malformed(f"batch {up.batch} behind batch {self._taken}")
+        if up.taken > self._batch:
+            raise malformed(f"batch {up.taken} was never sent")
+        for body in up.bodies:
+            self.bodies.on_body(body)
+        commands: list[Command] = []
+        if up.gone:
+            for number in up.gone:
+                attached = self.consumers.get(self.token << NUMBER_BITS | number)
+                if attached is not None:
+                    attached.confirm = False
+        if up.taken:
+            self._confirm(up.taken, commands)
+        if up.batch:
+            self._taken = up.batch
+        moved: dict[int, None] = {}
+        for command in asked:
+            if isinstance(command, Open):
+                self._open(command)
+            elif not self.leads(command.slot):
+                moved[command.slot] = None
+            elif self._admit(command):
+                commands.append(command)
+        for slot in moved:
+            self._moved(slot)
+        return commands
+
+    def _confirm(self, taken: int, commands: list[Command]) -> None:
+        flight = self._flight
+        while flight and flight[0][0] <= taken:
+            for attached, (consumer, count) in flight.popleft()[1].items():
+                if attached.confirm and self.consumers.get(consumer) is attached and self.leads(attached.slot):
+                    commands.append(Confirm(attached.slot, consumer, count))
+
+    def _open(self, command: Open) -> None:
+        epoch = self._user.served.get(command.slot)
+        if epoch == command.epoch:
+            self.opened[command.slot] = epoch
+            self._builder.other(SlotState(command.slot, epoch, OPENED))
+        else:
+            self._moved(command.slot)
+
+    def _moved(self, slot: int) -> None:
+        self.opened.pop(slot, None)
+        self._user.stats.moved += 1
+        self._builder.other(SlotState(slot, self._user.served.get(slot, 0), MOVED))
+
+    def _admit(self, command: Command) -> bool:
+        """Notes what the command means for consumers and bodies. False: it has been answered here."""
+        kind = type(command)
+        if kind is Publish:
+            blob = command.run.blob  # type: ignore[union-attr]
+            return blob is None or self._admit_body(command)  # type: ignore[arg-type]
+        if isinstance(command, Subscribe):
+            self.consumers[command.consumer] = Attached(
+                command.slot, self.opened[command.slot], command.session, command.confirm
+            )
+        elif isinstance(command, Unsubscribe):
+            self.consumers.pop(command.consumer, None)
+        elif isinstance(command, Disconnect):
+            slot, session = command.slot, command.session
+            gone = [n for n, each in self.consumers.items() if each.session == session and each.slot == slot]
+            for number in gone:
+                del self.consumers[number]
+        return True
+
+    def _admit_body(self, command: Publish) -> bool:
+        """Its body must be here: an id that an earlier owner gave says nothing to our journal."""
+        assert command.run.blob is not None
+        if self.bodies.publish(command.run.blob):
+            return True
+        if command.dedup is not None and self._user.published(command.slot, command.dedup):
+            return True  # it has been taken, by whoever led the slot then: the engine will say so
+        self._builder.other(
+            Refused(
+                command.session,
+                command.seq,
+                Code.OWNER_MOVED,
+                "the owner changed while the large message was on its way; send it again",
+            )
+        )
+        return False
+
+    # ── out ────────────────────────────────────────────────────────────────────────────────────────
+
+    def deliver(self, effect: Deliver) -> None:
+        consumer = effect.consumer
+        attached = self.consumers.get(consumer)
+        if attached is None or self.opened.get(attached.slot) != attached.epoch or not self.leads(attached.slot):
+            return  # made by an earlier leader of the slot here, or for an earlier stream
+        builder = self._builder
+        builder.deliver(consumer, effect.run, effect.cost)
+        if attached.confirm:
+            given = self._given.get(attached)
+            self._given[attached] = (consumer, 1 if given is None else given[1] + 1)
+        if builder.nbytes >= self._user.batch_bytes:
+            self.flush()
+
+    def done(self, session: int, seq: int) -> None:
+        if self.stream is not None:
+            self._builder.done(session, seq)
+
+    def other(self, effect: Effect | SlotState) -> None:
+        if isinstance(effect, ConsumerClosed):
+            self.consumers.pop(effect.consumer, None)
+        if self.stream is not None:
+            self._builder.other(effect)  # type: ignore[arg-type]
+
+    def send_body(self, body: pb.Body) -> None:
+        if self.stream is None:
+            return
+        self._frames.append(body)
+        if body.data:
+            self.flush()
+        else:
+            self._user.flush_soon(self)
+
+    def press(self, congested: bool) -> None:
+        """Tells the edge whether it may go on sending."""
+        self._pressure = CONGESTED if congested else RELIEVED
+        self._user.flush_soon(self)
+
+    def flush(self) -> None:
+        """Sends what has gathered, if anything has."""
+        self.dirty = False
+        stream, builder = self.stream, self._builder
+        if stream is None or not (builder.count or self._frames or self._pressure or self._taken > self._told):
+            return
+        down = builder.finish()
+        self._builder = DownBuilder()
+        if builder.count:
+            self._batch += 1
+            down.batch = self._batch
+            if self._given:
+                self._flight.append((self._batch, self._given))
+                self._given = {}
+        if self._taken > self._told:
+            down.taken = self._told = self._taken
+        if self._pressure:
+            down.pressure = pb.Pressure.Name(self._pressure)
+            self._pressure = 0
+        if self._frames:
+            down.bodies.extend(self._frames)
+            self._frames = []
+        self.send(down)
+
+    def send(self, down: pb.Down) -> None:
+        assert self.stream is not None
+        data = down.SerializeToString()
+        self.quiet = False
+        stats = self._user.stats
+        stats.batches_out += 1
+        stats.bytes_out += len(data)
+        self.stream.send(data)
+
+    # ── the end ────────────────────────────────────────────────────────────────────────────────────
+
+    def sweep(self) -> None:
+        """Forgets consumers of slots that are led elsewhere now."""
+        served = self._user.served
+        self.consumers = {n: each for n, each in self.consumers.items() if served.get(each.slot) == each.epoch}
+
+    def farewell(self) -> list[Disconnect]:
+        """The process is gone: the end of each of its sessions that consumes here."""
+        self.sweep()
+        self.bodies.gone()
+        ends: Iterable[tuple[int, int]] = dict.fromkeys((each.slot, each.session) for each in self.consumers.values())
+        self.consumers = {}
+        return [Disconnect(slot, session) for slot, session in ends]
+
+
+def edge_of(number: int) -> int:
+    """The token in front of a session or consumer; 0: the owner's own."""
+    return number >> NUMBER_BITS

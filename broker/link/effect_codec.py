@@ -1,0 +1,145 @@
+"""Effects on their way from an owner to an edge.
+
+Rule: a run that several consumers get travels once per message; the order of effects is kept. Must not know streams.
+"""
+
+from __future__ import annotations
+
+from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Effect, Refused
+from broker.core.errors import Code
+from broker.core.message import Run
+from broker.core.reasons import Reason
+from broker.rpc.v1 import link_pb2 as pb
+
+from .codec import NUMBER_MASK, SlotState, check_slot, malformed, put_run, take_run
+
+LinkEffect = Effect | SlotState
+
+CODES = {code.number: code for code in Code}
+REASONS = {reason.value: reason for reason in Reason}
+
+
+class DownBuilder:
+    """Gathers effects for one Down message. `nbytes`: of its runs, about; `count`: of its effects."""
+
+    __slots__ = ("_costs", "_index", "_keys", "_numbers", "_open", "_runs", "count", "down", "nbytes")
+
+    def __init__(self) -> None:
+        self.down = pb.Down()
+        self.nbytes = 0
+        self.count = 0
+        self._index: dict[int, int] = {}
+        self._runs: list[Run] = []
+        """Keeps them alive: the index is by address."""
+        self._open = ""
+        self._keys: list[int] = []
+        self._numbers: list[int] = []
+        self._costs: list[int] = []
+
+    def deliver(self, consumer: int, run: Run, cost: int) -> None:
+        if self._open != "deliveries":
+            self._close()
+            self._open = "deliveries"
+        index = self._index.get(id(run))
+        if index is None:
+            index = self._index[id(run)] = len(self._runs)
+            self._runs.append(run)
+            put_run(run, self.down.runs.add())
+            self.nbytes += run.nbytes
+        self._keys.append(consumer & NUMBER_MASK)
+        self._numbers.append(index)
+        self._costs.append(cost)
+        self.count += 1
+
+    def done(self, session: int, seq: int) -> None:
+        if self._open != "dones":
+            self._close()
+            self._open = "dones"
+        self._keys.append(session & NUMBER_MASK)
+        self._numbers.append(seq)
+        self.count += 1
+
+    def other(self, effect: Refused | ConsumerClosed | BrowseEnd | SlotState) -> None:
+        self._close()
+        self.count += 1
+        out = self.down.effects.add()
+        if isinstance(effect, Refused):
+            refused = out.refused
+            refused.session = effect.session & NUMBER_MASK
+            refused.seq = effect.seq
+            refused.code = effect.code.number
+            refused.detail = effect.detail
+        elif isinstance(effect, ConsumerClosed):
+            out.closed.consumer = effect.consumer & NUMBER_MASK
+            out.closed.reason = effect.reason.value
+            out.closed.detail = effect.detail
+        elif isinstance(effect, BrowseEnd):
+            out.browse_end = effect.consumer & NUMBER_MASK
+        else:
+            out.slot.slot = effect.slot
+            out.slot.epoch = effect.epoch
+            out.slot.state = effect.state
+
+    def finish(self) -> pb.Down:
+        """The message; nothing can be added to it any more."""
+        self._close()
+        return self.down
+
+    def _close(self) -> None:
+        """Writes out the neighbours gathered so far."""
+        if not self._open:
+            return
+        out = self.down.effects.add()
+        if self._open == "deliveries":
+            deliveries = out.deliveries
+            deliveries.consumer.extend(self._keys)
+            deliveries.run.extend(self._numbers)
+            deliveries.cost.extend(self._costs)
+            self._costs = []
+        else:
+            out.dones.session.extend(self._keys)
+            out.dones.seq.extend(self._numbers)
+        self._open = ""
+        self._keys = []
+        self._numbers = []
+
+
+def take_effects(down: pb.Down) -> list[LinkEffect]:
+    """All effects of the message, in order; deliveries of one run share the object. Raises ProtocolViolation."""
+    effects: list[LinkEffect] = []
+    runs = [take_run(run) for run in down.runs]
+    try:
+        for effect in down.effects:
+            kind = effect.WhichOneof("kind")
+            if kind == "deliveries":
+                some = effect.deliveries
+                if any(not runs[index].ids for index in some.run):
+                    raise malformed("a delivery without ids")
+                effects += [
+                    Deliver(consumer, runs[index], cost)
+                    for consumer, index, cost in zip(some.consumer, some.run, some.cost, strict=True)
+                ]
+            elif kind == "dones":
+                effects += map(Done, effect.dones.session, effect.dones.seq)
+                if len(effect.dones.session) != len(effect.dones.seq):
+                    raise malformed("answers without sessions")
+            else:
+                effects.append(_rare(effect, kind))
+    except (IndexError, KeyError, ValueError) as error:
+        raise malformed(f"effects that contradict each other: {error}") from error
+    return effects
+
+
+def _rare(effect: pb.Effect, kind: str | None) -> LinkEffect:
+    if kind == "refused":
+        refused = effect.refused
+        # A newer owner may know codes that we do not.
+        return Refused(refused.session, refused.seq, CODES.get(refused.code, Code.INTERNAL), refused.detail)
+    if kind == "closed":
+        closed = effect.closed
+        return ConsumerClosed(closed.consumer, REASONS.get(closed.reason, Reason.INTERNAL), closed.detail)
+    if kind == "browse_end":
+        return BrowseEnd(effect.browse_end)
+    if kind == "slot":
+        return SlotState(check_slot(effect.slot.slot), effect.slot.epoch, effect.slot.state)
+    raise malformed("an unknown kind of effect")

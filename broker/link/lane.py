@@ -1,0 +1,132 @@
+"""One slot as an edge sees it: who leads it, what waits for an answer, who consumes from it.
+
+Rule: every command that somebody must hear of is in `kept`, in the order it was submitted, until it is answered; what a
+new owner (or a new stream) must be told is `replay()`, and nothing else. Must not know streams.
+"""
+
+from __future__ import annotations
+
+from broker.core.commands import Barrier, Command, Disconnect, Subscribe
+from broker.core.effects import Done, Effect, Refused
+
+from .bodies import BodyUp
+from .codec import SLOT_BITS, Open
+from .command_codec import LinkCommand
+from .mirror import Entry, Mirrored, size_of
+from .owner_link import OwnerLink
+
+
+class Lane:
+    """See the head of this file.
+
+    live         commands may be sent: the slot has a stream, and nobody said that it is led elsewhere.
+    opened       the owner has answered our Open: what comes from it is of this epoch.
+    down_since   monotonic time since when it is not open; refusing: it has been so for too long.
+    marked       a Barrier that tells when AUTO deliveries are settled is under way.
+    """
+
+    __slots__ = (
+        "consumers", "down_since", "epoch", "kept", "link", "live", "marked", "nbytes", "number", "opened", "refusing",
+        "sessions", "slot", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, slot: int, now: float) -> None:
+        self.slot = slot
+        self.epoch = 0
+        self.link: OwnerLink | None = None
+        self.live = False
+        self.opened = False
+        self.refusing = False
+        self.down_since = now
+        self.number = 0
+        self.nbytes = 0
+        self.kept: dict[int, Entry] = {}
+        self.consumers: dict[int, Mirrored] = {}
+        self.sessions: dict[int, dict[int, Mirrored]] = {}
+        self.marked: Entry | None = None
+        self.waiting: list[BodyUp] = []
+        """Large bodies that begin when it is open."""
+
+    def keep(self, command: Command, seq: int, nbytes: int) -> Entry:
+        """Numbers the command; it stays until it is answered."""
+        number = self.number = self.number + 1
+        entry = self.kept[number] = Entry(number, command, seq, nbytes)
+        self.nbytes += nbytes
+        if self.link is not None:
+            self.link.nbytes += nbytes
+        return entry
+
+    def seq(self, entry: Entry) -> int:
+        """The entry's number as it travels."""
+        return entry.number << SLOT_BITS | self.slot
+
+    def forget(self, entry: Entry) -> None:
+        """It is answered, or will never be."""
+        if self.kept.pop(entry.number, None) is None:
+            return
+        self.nbytes -= entry.nbytes
+        if self.link is not None:
+            self.link.nbytes -= entry.nbytes
+
+    def commands(self, entry: Entry) -> list[LinkCommand]:
+        """The entry as it is sent: the first time, and on a replay."""
+        command, seq = entry.command, self.seq(entry)
+        if isinstance(command, Disconnect):
+            return [command, Barrier(self.slot, command.session, seq)]
+        if entry.happened:
+            return [Barrier(self.slot, getattr(command, "session", 0), seq)]
+        return [command]
+
+    def replay(self) -> list[tuple[LinkCommand, int]]:
+        """All that the slot's owner must hear when it, or the stream to it, is a new one; with sizes."""
+        out: list[tuple[LinkCommand, int]] = [(Open(self.slot, self.epoch), 16)]
+        for entry in [entry for entry in self.kept.values() if entry.resume]:
+            del self.kept[entry.number]
+        unanswered = list(self.kept.values())
+        for consumer in self.consumers.values():
+            if consumer.subscribed and not consumer.ended:
+                out.append(self._again(consumer))
+        for entry in unanswered:
+            if entry.parked:
+                continue
+            if isinstance(entry.command, Subscribe) and entry.consumer is not None:
+                command = entry.consumer.again(self.seq(entry))
+                out.append((command, size_of(command)))
+            else:
+                out += [(command, entry.nbytes) for command in self.commands(entry)]
+        return out
+
+    def _again(self, consumer: Mirrored) -> tuple[LinkCommand, int]:
+        entry = self.keep(consumer.command, 0, 0)
+        entry.resume = True
+        entry.consumer = consumer
+        command = consumer.again(self.seq(entry))
+        assert command.resume is not None
+        return command, 256 + 12 * (len(command.resume.held) + len(command.resume.taken))
+
+    # ── consumers ──────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self, consumer: Mirrored) -> None:
+        self.consumers[consumer.number] = consumer
+        self.sessions.setdefault(consumer.command.session, {})[consumer.number] = consumer
+
+    def end(self, consumer: Mirrored) -> None:
+        """It is no more, here and at the owner."""
+        if self.consumers.pop(consumer.number, None) is None:
+            return
+        session = consumer.command.session
+        others = self.sessions[session]
+        del others[consumer.number]
+        if not others:
+            del self.sessions[session]
+
+    def of_session(self, session: int) -> list[Mirrored]:
+        return list(self.sessions.get(session, {}).values())
+
+
+def answer(entry: Entry, refused: Refused | None) -> Effect | None:
+    """What the edge is told, or None when it did not ask."""
+    session: int = getattr(entry.command, "session", 0)
+    if refused is not None:
+        return Refused(session, entry.seq, refused.code, refused.detail)
+    return Done(session, entry.seq) if entry.seq else None

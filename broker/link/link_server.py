@@ -1,0 +1,386 @@
+"""LinkServer: the owner's end of all edges' streams.
+
+Rule: a command reaches the shard only for a slot that is led here in the epoch the edge believes in; else it did not
+happen, and the edge is told. A peer that cannot be right (another cluster, another release, a second process of the
+same name, garbage) is refused by name. Must not know engines: commands go to `submit`, effects come as the shard's
+listener.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from broker.config.settings import Settings
+from broker.core.commands import Command
+from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Effect
+from broker.core.errors import Code, ProtocolViolation
+from broker.core.metrics import Metric
+from broker.rpc.v1 import link_pb2 as pb
+from broker.seams.clock import Clock
+from broker.seams.stream import Stream
+
+from .codec import PROTOCOL, SERVING, SlotState, decode_up, malformed
+from .command_codec import MAX_MESSAGE_BYTES
+from .edge_peer import EdgePeer, edge_of
+from .owner_bodies import NewBody, OpenBody
+from .owner_link import Later, Schedule
+from .stats import LinkStats
+
+log = logging.getLogger("stampede.link")
+
+FLOOD = 20
+FLOOD_S = 10.0
+"""More new streams than that of one edge, or greetings that fail from one address, in so many seconds: refused."""
+SWEEP_S = 1.0
+OF_CONSUMERS = (Deliver, ConsumerClosed, BrowseEnd)
+HEADROOM = 2 * 1024 * 1024
+"""What a message may take above its one largest command."""
+
+
+class InternalListener(Protocol):
+    """Who asks on behalf of this process itself (the coordinator of transactions): its sessions are below 2^40."""
+
+    def on_effects(self, effects: list[Effect]) -> None: ...
+
+
+class LinkServer:
+    """See the head of this file.
+
+    submit            the shard's.
+    new_body, open_body   files for large bodies of a slot (owner/bodies.py).
+    published(slot, dedup)   has this slot taken that number of that producer.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        submit: Callable[[list[Command]], bool],
+        clock: Clock,
+        schedule: Schedule,
+        later: Later,
+        new_body: NewBody,
+        open_body: OpenBody,
+        published: Callable[[int, tuple[int, int]], bool],
+    ) -> None:
+        self.stats = LinkStats()
+        self.served: dict[int, int] = {}
+        self.batch_bytes = settings.cluster.batch_bytes
+        self.new_body = new_body
+        self.open_body = open_body
+        self._published = published
+        self._cluster = settings.etcd.prefix
+        self._settings = settings.cluster
+        self._submit = submit
+        self._clock = clock
+        self._schedule = schedule
+        self._later = later
+        self._peers: dict[int, EdgePeer] = {}
+        self._by_edge: dict[str, EdgePeer] = {}
+        self._strangers: dict[EdgeStream, None] = {}
+        self._internal: InternalListener | None = None
+        self._floods: dict[str, deque[float]] = {}
+        self._congested = False
+        self._ticking = False
+        self._ticked = 0.0
+        self._sweeping = False
+        self._closed = ""
+
+    # ── the node ───────────────────────────────────────────────────────────────────────────────────
+
+    def serve(self, slot: int, epoch: int) -> None:
+        """The slot is led here from now on; edges that wait for that hear it."""
+        self.served[slot] = epoch
+        for peer in self._peers.values():
+            peer.other(SlotState(slot, epoch, SERVING))
+            self.flush_soon(peer)
+
+    def unserve(self, slot: int) -> None:
+        """The slot is not led here any more: its commands come back as moved, its deliveries do not leave."""
+        if self.served.pop(slot, None) is not None and not self._sweeping:
+            self._sweeping = True
+            self._later(SWEEP_S, self._sweep)
+
+    def edge_gone(self, edge: str, boot: str) -> None:
+        """That process is dead for sure (its lease is gone): its sessions end now."""
+        peer = self._by_edge.get(edge)
+        if peer is not None and peer.boot == boot:
+            stream = peer.stream
+            self._bury(peer)
+            if stream is not None:
+                stream.abort("the edge counts as dead")
+
+    def register_internal(self, listener: InternalListener) -> None:
+        """Gets the effects of sessions and consumers below 2^40."""
+        self._internal = listener
+
+    def close(self, why: str = "the owner is stopping") -> None:
+        """Ends all streams; edges look for the slots' next leaders."""
+        self._closed = why
+        for peer in list(self._peers.values()):
+            if peer.stream is not None:
+                peer.flush()
+                peer.stream.close(why)
+        for stranger in list(self._strangers):
+            stranger.stream.close(why)
+
+    def metrics(self) -> list[Metric]:
+        live = sum(peer.stream is not None for peer in self._peers.values())
+        return [
+            *self.stats.metrics("owner"),
+            Metric("stomp_link_edges", "gauge", "Edges with a stream to this owner.", [({}, float(live))]),
+            Metric("stomp_link_slots_served", "gauge", "Slots led here.", [({}, float(len(self.served)))]),
+        ]
+
+    # ── the shard ──────────────────────────────────────────────────────────────────────────────────
+
+    def on_effects(self, effects: list[Effect]) -> None:
+        peers = self._peers
+        touched: dict[EdgePeer, None] = {}
+        internal: list[Effect] = []
+        for effect in effects:
+            kind = type(effect)
+            number: int = effect.consumer if kind in OF_CONSUMERS else effect.session  # type: ignore[union-attr]
+            peer = peers.get(edge_of(number))
+            if peer is None:
+                if not edge_of(number):
+                    internal.append(effect)
+                continue
+            if kind is Deliver:
+                peer.deliver(effect)  # type: ignore[arg-type]
+            elif kind is Done:
+                peer.done(number, effect.seq)  # type: ignore[union-attr]
+            else:
+                peer.other(effect)
+            touched[peer] = None
+        for peer in touched:
+            if not peer.dirty:
+                peer.flush()
+        if internal and self._internal is not None:
+            self._internal.on_effects(internal)
+
+    def on_relief(self) -> None:
+        self._congested = False
+        for peer in self._peers.values():
+            peer.press(False)
+
+    def on_stopped(self, why: str) -> None:
+        self.close(f"the owner has stopped: {why}")
+
+    def published(self, slot: int, dedup: tuple[int, int]) -> bool:
+        return self._published(slot, dedup)
+
+    # ── streams ────────────────────────────────────────────────────────────────────────────────────
+
+    def accept(self, service: str, stream: Stream) -> EdgeStream:
+        """A stream of EDGE_SERVICE. It must say who it is before anything else."""
+        end = EdgeStream(self, stream, self._clock.monotonic())
+        self._strangers[end] = None
+        if self._closed:
+            self._schedule(partial(stream.close, self._closed))
+        elif self._flooded(f"from {_host(stream.peer)}", count=False):
+            self._schedule(partial(self._refuse, end, Code.COMPONENT_FLOOD, "greetings that fail; look at that host"))
+        self._tick_soon()
+        return end
+
+    def on_message(self, end: EdgeStream, data: bytes) -> None:
+        now = end.heard = self._clock.monotonic()
+        self.stats.batches_in += 1
+        self.stats.bytes_in += len(data)
+        peer = end.peer
+        if end.over or (peer is not None and peer.stream is not end.stream):
+            return
+        if peer is not None:
+            peer.heard = now
+        if len(data) > MAX_MESSAGE_BYTES + HEADROOM:
+            self._refuse(end, Code.COMPONENT_MESSAGE_TOO_LARGE, f"{len(data)} bytes in one message")
+            return
+        try:
+            up = decode_up(data)
+            if peer is None:
+                self._greet(end, up)
+                return
+            if up.HasField("hello"):
+                raise malformed("a second Hello")
+            commands = peer.take(up)
+        except ProtocolViolation as violation:
+            self._refuse(end, violation.code, violation.detail)
+            return
+        if commands and self._submit(commands) and not self._congested:
+            self._congested = True
+            for each in self._peers.values():
+                each.press(True)
+        self.flush_soon(peer)
+
+    def on_closed(self, end: EdgeStream, why: str) -> None:
+        self._strangers.pop(end, None)
+        peer = end.peer
+        if peer is None:
+            if not end.over:
+                self._flooded(f"from {_host(end.stream.peer)}")
+            return
+        if peer.stream is end.stream:
+            self._lost(peer, why)
+
+    def _greet(self, end: EdgeStream, up: pb.Up) -> None:
+        hello = up.hello
+        if not up.HasField("hello") or not hello.token or not hello.edge or not hello.boot or hello.token >> 63:
+            raise malformed("the first message is not a Hello")
+        if hello.version != PROTOCOL:
+            self._refuse(
+                end, Code.WRONG_RELEASE, f"it speaks link version {hello.version}, this owner {PROTOCOL}; upgrade one"
+            )
+        elif hello.cluster != self._cluster:
+            self._refuse(
+                end, Code.WRONG_CLUSTER, f"its keys are under '{hello.cluster[:100]}', this owner's under "
+                f"'{self._cluster}' (etcd.prefix)"
+            )  # fmt: skip
+        elif self._flooded(hello.edge):
+            self._refuse(
+                end, Code.COMPONENT_FLOOD, f"more than {FLOOD} new streams of '{hello.edge[:100]}' in {FLOOD_S:g} s"
+            )
+        else:
+            self._welcome(end, hello)
+
+    def _welcome(self, end: EdgeStream, hello: pb.Hello) -> None:
+        peer = self._by_edge.get(hello.edge)
+        if peer is not None and (peer.boot != hello.boot or peer.token != hello.token):
+            if peer.stream is not None:
+                self._refuse(
+                    end,
+                    Code.DUPLICATE_IDENTITY,
+                    f"'{hello.edge[:100]}' is connected from {peer.stream.peer}; give each process its own cluster.id",
+                )
+                return
+            self._bury(peer)
+            peer = None
+        if peer is None:
+            peer = self._by_edge[hello.edge] = self._peers[hello.token] = EdgePeer(hello, self)
+        self._strangers.pop(end, None)
+        old = peer.stream
+        peer.begin(end.stream)
+        peer.heard = end.heard
+        end.peer = peer
+        if old is not None:
+            old.abort("the edge has a newer stream")
+        if self._congested:
+            peer.press(True)
+
+    def _refuse(self, end: EdgeStream, code: Code, detail: str) -> None:
+        """Says why, and ends the stream."""
+        if end.over:
+            return
+        end.over = True
+        self.stats.refused += 1
+        log.error("%s refused: %s: %s", end.stream.peer, code.name, detail)
+        if end.peer is None:
+            self._flooded(f"from {_host(end.stream.peer)}")
+        elif end.peer.stream is end.stream:
+            self._lost(end.peer, code.name)
+        end.stream.send(pb.Down(refusal=pb.Refusal(code=code.number, detail=detail)).SerializeToString())
+        end.stream.close(f"{code.name}: {detail}")
+
+    def _flooded(self, who: str, count: bool = True) -> bool:
+        """Counts an event; True: there have been too many of late."""
+        now = self._clock.monotonic()
+        events = self._floods.get(who)
+        if events is None:
+            if not count:
+                return False
+            for name in [name for name, times in self._floods.items() if times[-1] < now - FLOOD_S]:
+                del self._floods[name]
+            events = self._floods[who] = deque(maxlen=FLOOD + 1)
+        if count:
+            events.append(now)
+        return len(events) > FLOOD and events[0] > now - FLOOD_S
+
+    def _lost(self, peer: EdgePeer, why: str) -> None:
+        """Its stream is over; it usually comes back, and its consumers wait for that."""
+        self.stats.lost += 1
+        log.info("edge %s lost: %s", peer.edge, why)
+        peer.end()
+        if not self._closed:
+            self._later(self._settings.edge_grace_s, partial(self._grace_over, peer, peer.streams))
+
+    def _grace_over(self, peer: EdgePeer, streams: int) -> None:
+        if peer.streams == streams and self._by_edge.get(peer.edge) is peer:
+            self._bury(peer)
+
+    def _bury(self, peer: EdgePeer) -> None:
+        log.info("edge %s is gone", peer.edge)
+        peer.end()
+        self._by_edge.pop(peer.edge, None)
+        self._peers.pop(peer.token, None)
+        ends: list[Command] = list(peer.farewell())
+        if ends:
+            self._submit(ends)
+
+    # ── time ───────────────────────────────────────────────────────────────────────────────────────
+
+    def flush_soon(self, peer: EdgePeer) -> None:
+        """Behind the shard's turn, which has been asked for already: one message tells what it brought."""
+        if not peer.dirty:
+            peer.dirty = True
+            self._schedule(peer.flush)
+
+    def _tick_soon(self) -> None:
+        if not self._ticking:
+            self._ticking = True
+            self._ticked = self._clock.monotonic()
+            self._later(self._settings.ping_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        """Every ping_ms while anybody is connected."""
+        self._ticking = False
+        now = self._clock.monotonic()
+        late, self._ticked = now - self._ticked, now
+        silent = now - self._settings.dead_after_ms / 1000
+        if late > 3 * self._settings.ping_ms / 1000:
+            silent -= late  # it was we who stood still: what they said meanwhile waits to be read
+        for stranger in [each for each in self._strangers if each.heard < silent]:
+            stranger.stream.abort("it has not said who it is")
+        for peer in list(self._peers.values()):
+            stream = peer.stream
+            if stream is None:
+                continue
+            if peer.heard < silent:
+                self._lost(peer, f"nothing heard for {self._settings.dead_after_ms} ms (dead_after_ms)")
+                stream.abort("nothing heard from the edge")
+                continue
+            if peer.quiet:
+                peer.send(pb.Down(ping=True))
+            peer.quiet = True
+        if self._strangers or any(peer.stream is not None for peer in self._peers.values()):
+            self._tick_soon()
+
+    def _sweep(self) -> None:
+        self._sweeping = False
+        for peer in self._peers.values():
+            peer.sweep()
+
+
+class EdgeStream:
+    """One stream from an edge, from its first message to its end."""
+
+    __slots__ = ("_server", "heard", "over", "peer", "stream")
+
+    def __init__(self, server: LinkServer, stream: Stream, now: float) -> None:
+        self._server = server
+        self.stream = stream
+        self.peer: EdgePeer | None = None
+        self.heard = now
+        self.over = False
+
+    def on_message(self, message: bytes) -> None:
+        self._server.on_message(self, message)
+
+    def on_closed(self, why: str) -> None:
+        self._server.on_closed(self, why)
+
+
+def _host(peer: str) -> str:
+    """Of "host:port": ports change with every stream."""
+    return peer.rpartition(":")[0] or peer

@@ -1,0 +1,226 @@
+"""What an edge knows of its consumers: enough to attach them to another owner as if nothing had happened.
+
+Rule: in the client ack modes every message that the client was given, and whose settlement nobody has answered yet, is
+in `ids` or in `aside`, in the order of delivery; in AckMode.AUTO what was delivered since an owner last said that
+everything is durable is in `spans`. Must not know links nor who leads a slot.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Sequence
+
+from broker.core.address import AckMode, Outcome
+from broker.core.commands import UNLIMITED, Command, Hold, Publish, Resume, Settle, Subscribe
+from broker.core.message import Run
+
+Span = tuple[int, int]
+
+
+class Entry:
+    """A command that waits for its answer. By identity; `number` is unique in its slot.
+
+    seq         what the edge called it; 0: nobody wants to hear of it (any more).
+    consumer    whose life it begins, changes or ends.
+    resume      it attaches a consumer again: made anew for each replay.
+    answered    a Hold that is kept until its transaction ends.
+    happened    its effect has been seen: on a replay only its answer is asked for.
+    holds       the Holds that end with it.
+    parked      a Transact that may not leave yet.
+    """
+
+    __slots__ = (
+        "answered", "command", "consumer", "happened", "holds", "nbytes", "number", "parked", "resume", "seq",
+    )  # fmt: skip
+
+    def __init__(self, number: int, command: Command, seq: int, nbytes: int) -> None:
+        self.number = number
+        self.command = command
+        self.seq = seq
+        self.nbytes = nbytes
+        self.consumer: Mirrored | None = None
+        self.resume = False
+        self.answered = False
+        self.happened = False
+        self.holds: list[Entry] = []
+        self.parked = False
+
+
+class Mirrored:
+    """One consumer.
+
+    subscribed    its Subscribe has been answered.
+    closing       its Unsubscribe or Disconnect is under way: it gets nothing any more.
+    outstanding   bytes delivered and not granted back.
+    aside         what unanswered Settles and open Holds cover, in the order of these commands.
+    backs         unanswered Settles that give messages back.
+    holds         id named by a Hold of an open transaction → that Hold.
+    old           spans that the Barrier under way covers.
+    """
+
+    __slots__ = (
+        "_removed", "aside", "backs", "closing", "command", "confirms", "ended", "holds", "ids", "number", "old",
+        "outstanding", "slot", "spans", "subscribed",
+    )  # fmt: skip
+
+    def __init__(self, command: Subscribe) -> None:
+        self.number = command.consumer
+        self.slot = command.slot
+        self.command = command
+        self.confirms = command.ack is AckMode.AUTO or command.browse
+        self.subscribed = False
+        self.closing = False
+        self.ended = False
+        self.outstanding = 0
+        self.ids: dict[int, None] = {}
+        self.aside: dict[Entry, list[int]] = {}
+        self.holds: dict[int, Entry] = {}
+        self.backs: dict[Entry, None] = {}
+        self.spans: list[Span] = []
+        self.old: list[Span] = []
+        self._removed = 0
+
+    # ── deliveries ─────────────────────────────────────────────────────────────────────────────────
+
+    def delivered(self, run: Run, cost: int) -> None:
+        """The client is about to be given the run."""
+        self.outstanding += cost
+        if self.confirms:
+            add_ids(self.spans, run.ids)
+            return
+        if self.backs:
+            self._came_back(run.ids)
+        if len(run.records) == 1:
+            self.ids[run.ids[0]] = None
+        else:
+            self.ids.update(dict.fromkeys(run.ids))
+
+    def unseen(self, run: Run) -> Run | None:
+        """A browser that began anew sees the queue from its head: what of the run it has not seen yet."""
+        seen = self.spans
+        fresh = [n for n, i in enumerate(run.ids) if not any(first <= i <= last for first, last in seen)]
+        if len(fresh) == len(run.records):
+            return run
+        if not fresh:
+            return None
+        cut = run.cut(slice(0, 0))
+        cut.ids = [run.ids[n] for n in fresh]
+        cut.records = [run.records[n] for n in fresh]
+        cut.nbytes = sum(run.size_of(n) for n in fresh)
+        return cut
+
+    def _came_back(self, ids: Iterable[int]) -> None:
+        """A message that a Settle gives back was delivered again: that Settle has happened, as a whole, and on a replay
+        it would take the new delivery away."""
+        again = set(ids)
+        for entry in list(self.backs):
+            mine = [entry, *(hold for hold in entry.holds if hold in self.aside)]
+            if not any(again.intersection(self.aside.get(each, ())) for each in mine):
+                continue
+            for each in mine:
+                each.happened = True
+                self.forget(each)
+
+    # ── settlements ────────────────────────────────────────────────────────────────────────────────
+
+    def set_aside(self, entry: Entry, ids: Sequence[int]) -> None:
+        """`ids` are settled by the entry, or held by it. What open Holds cover stays with them until it is answered."""
+        covered: list[int] = []
+        hold = isinstance(entry.command, Hold)
+        for i in ids:
+            held = self.holds.get(i)
+            if held is not None and not hold:
+                entry.holds.append(held)
+                del self.holds[i]
+            elif i in self.ids:
+                self._take(i, covered)
+                if hold:
+                    self.holds[i] = entry
+        if covered:
+            self.aside[entry] = covered
+        if isinstance(entry.command, Settle) and entry.command.outcome is not Outcome.ACK:
+            self.backs[entry] = None
+
+    def _take(self, i: int, covered: list[int]) -> None:
+        ids = self.ids
+        if self.command.ack is AckMode.INDIVIDUAL:
+            del ids[i]
+            covered.append(i)
+            return
+        if i == next(reversed(ids)):
+            covered += ids
+            self.ids = {}
+            self._removed = 0
+            return
+        before = len(covered)
+        for j in ids:
+            covered.append(j)
+            if j == i:
+                break
+        for j in covered[before:]:
+            del ids[j]
+        self._removed += len(covered) - before
+        if self._removed > len(ids):
+            # A dict emptied from its front scans the dead places again and again: rebuild it in time.
+            self.ids = dict(ids.items())
+            self._removed = 0
+
+    def forget(self, entry: Entry) -> None:
+        """The entry is answered, or (a Hold) its transaction has ended: what it covers is no longer ours."""
+        self.aside.pop(entry, None)
+        self.backs.pop(entry, None)
+        if self.holds:
+            self.holds = {i: hold for i, hold in self.holds.items() if hold is not entry}
+
+    def mark(self) -> None:
+        """A Barrier is on its way behind what the owner has been told of the deliveries so far."""
+        self.old += self.spans
+        self.spans = []
+
+    def settled(self) -> None:
+        """Everything delivered before the Barrier that was just answered is settled for good."""
+        self.old = []
+
+    # ── again ──────────────────────────────────────────────────────────────────────────────────────
+
+    def again(self, seq: int) -> Subscribe:
+        """The command that attaches it to the slot's owner of now."""
+        command = copy.copy(self.command)
+        command.seq = seq
+        if command.room < UNLIMITED:
+            command.room -= self.outstanding
+        if self.closing:
+            command.room = 0
+        held: list[Span] = []
+        for covered in self.aside.values():
+            add_ids(held, covered)
+        add_ids(held, self.ids)
+        command.resume = Resume(held, [] if command.browse else self.old + self.spans)
+        return command
+
+
+def add_ids(spans: list[Span], ids: Iterable[int]) -> None:
+    """Appends ids in their order; neighbours join."""
+    if isinstance(ids, range):
+        first, last = ids[0], ids[-1]
+        if spans and spans[-1][1] + 1 == first:
+            first = spans.pop()[0]
+        spans.append((first, last))
+        return
+    for i in ids:
+        if spans and spans[-1][1] + 1 == i:
+            spans[-1] = (spans[-1][0], i)
+        else:
+            spans.append((i, i))
+
+
+def size_of(command: Command) -> int:
+    """Bytes on the wire, about, and what it takes of the memory for unanswered commands."""
+    kind = type(command)
+    if kind is Publish:
+        run: Run = command.run  # type: ignore[union-attr]
+        return 96 + run.nbytes - (run.blob.length if run.blob is not None else 0)
+    parts = getattr(command, "parts", None)
+    if parts is not None:
+        return 96 + sum(size_of(part) for part in parts)
+    return 96 + 6 * len(getattr(command, "ids", ()))

@@ -1,0 +1,210 @@
+"""Large bodies between an edge and this owner's files: the owner's half.
+
+Rule: one piece of a body that is read is under way at a time; what is written is counted back when it is in the file. A
+body that is complete but not published yet survives its stream, because its Publish may come again on the next one.
+Must not know commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Protocol
+
+from broker.core.message import Blob
+from broker.rpc.v1 import link_pb2 as pb
+
+from .bodies import CHUNK
+from .codec import malformed
+from .port import BodyReader, BodyWriter
+
+NewBody = Callable[[int, Callable[[], None]], BodyWriter]
+OpenBody = Callable[[int, Blob], BodyReader]
+REMEMBERED = 1024
+"""Published bodies whose ids are kept: a Publish that is sent again names one that was taken already."""
+
+
+class BodyTarget(Protocol):
+    """The way back to the edge."""
+
+    def send_body(self, body: pb.Body) -> None: ...
+    def leads(self, slot: int) -> bool:
+        """Has the edge opened this slot on its present stream, and is it led here."""
+        ...
+
+
+class Incoming:
+    """One body on its way to a file."""
+
+    __slots__ = ("_target", "_told", "finished", "id", "received", "writer")
+
+    def __init__(self, id: int, target: BodyTarget | None) -> None:
+        self.id = id
+        self.received = 0
+        self.finished = False
+        self.writer: BodyWriter | None = None
+        self._told = 0
+        self._target = target
+
+    def drained(self) -> None:
+        if self.writer is None or self._target is None:
+            return
+        done = self.received - self.writer.pending
+        if done > self._told:
+            self._target.send_body(pb.Body(id=self.id, written=done - self._told))
+            self._told = done
+
+    def orphan(self) -> None:
+        """Nobody hears of it any more."""
+        self._target = None
+
+
+class Outgoing:
+    """One body on its way from a file."""
+
+    __slots__ = ("_left", "_reader", "_target", "id")
+
+    def __init__(self, id: int, reader: BodyReader, target: BodyTarget) -> None:
+        self.id = id
+        self._reader = reader
+        self._target: BodyTarget | None = target
+        self._left = 0
+
+    def want(self, n: int) -> None:
+        self._left = n
+        self._next()
+
+    def close(self) -> None:
+        if self._target is not None:
+            self._target = None
+            self._reader.close()
+
+    def _next(self) -> None:
+        self._reader.read(min(CHUNK, self._left), self._arrived)
+
+    def _arrived(self, data: bytes | None, why: str) -> None:
+        target = self._target
+        if target is None:
+            return
+        if data is None:
+            target.send_body(pb.Body(id=self.id, failed=why))
+            self.close()
+            return
+        self._left -= len(data)
+        if data:
+            target.send_body(pb.Body(id=self.id, data=data))
+        if not data or self._left <= 0:
+            target.send_body(pb.Body(id=self.id, end=not data))
+        else:
+            self._next()
+
+
+class OwnerBodies:
+    """All bodies of one edge."""
+
+    def __init__(self, target: BodyTarget, new_body: NewBody, open_body: OpenBody) -> None:
+        self._target = target
+        self._new_body = new_body
+        self._open_body = open_body
+        self._incoming: dict[int, Incoming] = {}
+        self._outgoing: dict[int, Outgoing] = {}
+        self._stored: dict[int, Incoming] = {}
+        """Blob id → complete and not published."""
+        self._published: dict[int, None] = {}
+
+    def on_body(self, message: pb.Body) -> None:
+        """A step from the edge. Raises ProtocolViolation."""
+        kind = message.WhichOneof("kind")
+        if kind == "write":
+            self._begin(message.id, message.write)
+        elif kind == "read":
+            self._read(message)
+        elif kind == "close":
+            self._close(message.id)
+        elif kind == "want":
+            outgoing = self._outgoing.get(message.id)
+            if outgoing is not None:
+                outgoing.want(message.want)
+        elif kind == "data" or kind == "finish":
+            incoming = self._incoming.get(message.id)
+            if incoming is None or incoming.writer is None:
+                return  # refused, or failed: the edge hears it just now
+            if kind == "data":
+                incoming.received += len(message.data)
+                incoming.writer.write(message.data)
+            else:
+                incoming.writer.finish(message.finish, partial(self._finished, incoming))
+        else:
+            raise malformed("an unknown kind of step of a large body")
+
+    def publish(self, blob: Blob) -> bool:
+        """A Publish refers to this body. False: it was not given to us."""
+        stored = self._stored.pop(blob.id, None)
+        if stored is not None:
+            self._incoming.pop(stored.id, None)
+            self._published[blob.id] = None
+            if len(self._published) > REMEMBERED:
+                del self._published[next(iter(self._published))]
+            return True
+        return blob.id in self._published
+
+    def lost(self) -> None:
+        """The stream is over: what is not complete never will be."""
+        incoming, self._incoming = self._incoming, {}
+        for body in incoming.values():
+            body.orphan()
+            if body.writer is not None and not body.finished:
+                body.writer.abort()
+        outgoing, self._outgoing = self._outgoing, {}
+        for reading in outgoing.values():
+            reading.close()
+
+    def gone(self) -> None:
+        """The edge is no more: nobody will publish what is complete."""
+        self.lost()
+        stored, self._stored = self._stored, {}
+        for body in stored.values():
+            if body.writer is not None:
+                body.writer.abort()
+
+    def _begin(self, id: int, slot: int) -> None:
+        if not self._target.leads(slot):
+            self._target.send_body(pb.Body(id=id, failed="another owner serves this destination now"))
+            return
+        incoming = self._incoming[id] = Incoming(id, self._target)
+        incoming.writer = self._new_body(slot, incoming.drained)
+
+    def _finished(self, incoming: Incoming, blob: Blob | None, why: str) -> None:
+        if self._incoming.get(incoming.id) is not incoming:
+            # Closed, or its stream has ended meanwhile: nobody can publish it.
+            if blob is not None and incoming.writer is not None:
+                incoming.writer.abort()
+            return
+        incoming.drained()
+        incoming.finished = True
+        if blob is None:
+            del self._incoming[incoming.id]
+            self._target.send_body(pb.Body(id=incoming.id, failed=why))
+            return
+        self._stored[blob.id] = incoming
+        self._target.send_body(pb.Body(id=incoming.id, stored=pb.Blob(id=blob.id, length=blob.length)))
+
+    def _read(self, message: pb.Body) -> None:
+        if not self._target.leads(message.slot):
+            self._target.send_body(pb.Body(id=message.id, failed="another owner serves this destination now"))
+            return
+        blob = Blob(message.read.id, message.read.length)
+        self._outgoing[message.id] = Outgoing(message.id, self._open_body(message.slot, blob), self._target)
+
+    def _close(self, id: int) -> None:
+        incoming = self._incoming.pop(id, None)
+        if incoming is not None:
+            incoming.orphan()
+            for blob, stored in list(self._stored.items()):
+                if stored is incoming:
+                    del self._stored[blob]
+            if incoming.writer is not None:
+                incoming.writer.abort()
+        outgoing = self._outgoing.pop(id, None)
+        if outgoing is not None:
+            outgoing.close()

@@ -1,0 +1,39 @@
+"""Numbers of the link. Rule: plain ints, turned into metrics only when asked."""
+
+from __future__ import annotations
+
+from broker.core.metrics import Metric
+
+
+class LinkStats:
+    """Counted per batch or per event, never per message."""
+
+    __slots__ = (
+        "batches_in", "batches_out", "bytes_in", "bytes_out", "lost", "moved", "pauses", "refused", "replayed", "stale",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.batches_in = self.batches_out = self.bytes_in = self.bytes_out = 0
+        self.lost = self.moved = self.pauses = self.refused = self.replayed = self.stale = 0
+
+    def metrics(self, side: str) -> list[Metric]:
+        """`side`: "edge" or "owner": one process may have both."""
+        label = {"side": side}
+        return [
+            Metric(f"stomp_link_{name}_total", "counter", text, [(label, float(getattr(self, name)))])
+            for name, text in COUNTERS.items()
+        ]
+
+
+COUNTERS = {
+    "batches_in": "Messages taken from other components.",
+    "batches_out": "Messages sent to other components.",
+    "bytes_in": "Bytes taken from other components.",
+    "bytes_out": "Bytes sent to other components.",
+    "lost": "Streams between edge and owner that ended.",
+    "moved": "Times a slot was not led where the edge took it to be.",
+    "pauses": "Times producers were paused for an owner.",
+    "refused": "Peers refused by name, or messages that did not decode.",
+    "replayed": "Commands sent again to a new owner or on a new stream.",
+    "stale": "Effects dropped because they came from a stream or epoch that is over.",
+}

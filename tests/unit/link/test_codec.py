@@ -1,0 +1,215 @@
+"""Commands and effects survive the wire; what is not one is refused as a whole."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from broker.core.address import AckMode, Outcome, Routing
+from broker.core.commands import (
+    Barrier,
+    Decide,
+    Disconnect,
+    Grant,
+    Hold,
+    Inquire,
+    Prepare,
+    Publish,
+    Resume,
+    Settle,
+    Subscribe,
+    Transact,
+    Unsubscribe,
+)
+from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Refused
+from broker.core.errors import Code, ProtocolViolation
+from broker.core.message import BLOB, DURABLE, Blob, Run
+from broker.core.reasons import Reason
+from broker.link.codec import Open, SlotState, decode_down, decode_up
+from broker.link.command_codec import put_command, take_commands
+from broker.link.effect_codec import DownBuilder, take_effects
+from broker.rpc.v1 import link_pb2 as pb
+from tests.unit.link.world import run_of
+
+TOKEN = 0x1234_5678_9ABC_DEF0 >> 1
+
+
+def fields(value):
+    """What an object holds, as plain data."""
+    if isinstance(value, list | tuple):
+        return [fields(each) for each in value]
+    if isinstance(value, range):
+        return list(value)
+    if hasattr(value, "__slots__"):
+        return {name: fields(getattr(value, name)) for name in value.__slots__ if name not in ("parts", "position")}
+    return value
+
+
+def there(command):
+    up = pb.Up()
+    put_command(command, up)
+    (back,) = take_commands(decode_up(up.SerializeToString()), TOKEN)
+    return back
+
+
+def at_owner(number):
+    return TOKEN << 40 | number
+
+
+def commands():
+    run = run_of(b"one", b"two", lines=b"a:b\n", flags=DURABLE, priority=7, expires=5)
+    subscribe = Subscribe(
+        3, 9, 5 << 8 | 3, 4, "a", Routing.MULTICAST, AckMode.INDIVIDUAL, queue="q", durable=True, selector="x>1",
+        credit_messages=10, credit_bytes=20, room=30, overhead=40, priority=-5, create=False,
+    )  # fmt: skip
+    resumed = Subscribe(3, 9, 5 << 8 | 3, 4, "a", Routing.ANYCAST, AckMode.AUTO)
+    resumed.confirm = True
+    resumed.room = -4
+    resumed.resume = Resume([(5, 9), (1, 1)], [(10, 20)])
+    return [
+        Publish(3, 9, 5 << 8 | 3, "addr", Routing.ANYCAST, run, "q", False, (TOKEN, 5)),
+        subscribe,
+        resumed,
+        Unsubscribe(3, 9, 1 << 8 | 3, 4, "a", "queue"),
+        Settle(3, 9, 1 << 8 | 3, 4, [7, 1 << 62, 6], Outcome.NACK, 250),
+        Settle(3, 9, 1 << 8 | 3, 4, [7], Outcome.REJECT),
+        Hold(3, 9, 1 << 8 | 3, 4, [7, 8]),
+        Barrier(3, 9, 1 << 8 | 3),
+        Grant(3, 4, 100),
+        Disconnect(3, 9),
+        Decide(3, 9, 1 << 8 | 3, "tx", True),
+        Inquire(3, 9, 1 << 8 | 3, "tx"),
+    ]
+
+
+@pytest.mark.parametrize("command", commands(), ids=lambda command: type(command).__name__)
+def test_a_command_arrives_as_it_was_in_the_name_space_of_its_edge(command):
+    expected = fields(command)
+    for name in ("session", "consumer"):
+        if name in expected:
+            expected[name] = at_owner(expected[name])
+    if "run" in expected:
+        expected["run"]["ids"] = []
+    assert fields(there(command)) == expected
+
+
+def test_parts_of_a_transaction_keep_the_edge_they_come_from():
+    mine = Settle(3, 9, 0, 4, [7], Outcome.ACK)
+    publish = Publish(8, 9, 0, "addr", Routing.ANYCAST, run_of(b"x"))
+    transact = there(Transact(3, 9, 6 << 8 | 3, [publish, mine]))
+    assert transact.dedup == (TOKEN, 6)
+    assert [type(part) for part in transact.parts] == [Publish, Settle]
+    assert [part.session for part in transact.parts] == [at_owner(9)] * 2
+    assert transact.parts[1].consumer == at_owner(4)
+    # The coordinator passes on what another edge asked: sessions stay that edge's, at every owner.
+    other = TOKEN - 1
+    passed = Settle(8, other << 40 | 9, 0, other << 40 | 4, [7], Outcome.ACK)
+    prepare = there(Prepare(8, 1, 2 << 8 | 8, "tx", 3, [passed]))
+    assert (prepare.session, prepare.coordinator) == (at_owner(1), 3)
+    assert (prepare.parts[0].session, prepare.parts[0].consumer) == (other << 40 | 9, other << 40 | 4)
+
+
+def test_a_large_message_names_its_body():
+    run = Run(range(0), b"", [b"\n"], 1 + 1000 + 1, BLOB, blob=Blob(77, 1000))
+    back = there(Publish(3, 9, 5 << 8 | 3, "addr", Routing.ANYCAST, run)).run
+    assert (back.blob.id, back.blob.length, back.nbytes) == (77, 1000, 1002)
+
+
+def test_open_is_for_the_link_alone():
+    back = there(Open(200, 17))
+    assert (type(back), back.slot, back.epoch) == (Open, 200, 17)
+
+
+def test_effects_arrive_in_their_order_and_a_shared_run_once():
+    shared = run_of(b"x" * 5000, b"y" * 5000, ids=range(10, 12))
+    other = run_of(b"z", ids=[5])
+    builder = DownBuilder()
+    builder.done(at_owner(1), 256)
+    for consumer in (1, 2, 3):
+        builder.deliver(at_owner(consumer), other, 10)
+        builder.deliver(at_owner(consumer), shared, 20)
+    builder.other(Refused(at_owner(4), 512, Code.DISK_FULL, "why"))
+    builder.other(ConsumerClosed(at_owner(5), Reason.QUEUE_DELETED, "gone"))
+    builder.other(BrowseEnd(at_owner(6)))
+    builder.other(SlotState(9, 4, 1))
+    builder.done(at_owner(7), 768)
+    data = builder.finish().SerializeToString()
+    assert len(data) < 11_000
+    effects = take_effects(decode_down(data))
+    assert [type(effect) for effect in effects] == (
+        [Done] + [Deliver] * 6 + [Refused, ConsumerClosed, BrowseEnd, SlotState, Done]
+    )
+    deliveries = effects[1:7]
+    assert [each.consumer for each in deliveries] == [1, 1, 2, 2, 3, 3]
+    assert [each.cost for each in deliveries] == [10, 20] * 3
+    assert deliveries[1].run is deliveries[3].run is deliveries[5].run
+    assert [list(each.run.ids) for each in deliveries[:2]] == [[5], [10, 11]]
+    assert (effects[7].session, effects[7].seq, effects[7].code, effects[7].detail) == (4, 512, Code.DISK_FULL, "why")
+    assert (effects[8].consumer, effects[8].reason) == (5, Reason.QUEUE_DELETED)
+    assert effects[9].consumer == 6
+
+
+def bad_ups():
+    no_run = pb.Up()
+    no_run.commands.add().publish.slot = 1
+    slot = pb.Up()
+    slot.commands.add().barrier.slot = 256
+    nothing = pb.Up()
+    nothing.commands.add()
+    routing = pb.Up()
+    publish = routing.commands.add().publish
+    publish.routing = 9
+    publish.run.records.append(b"x")
+    outcome = pb.Up()
+    outcome.commands.add().settle.outcome = 77
+    number = pb.Up()
+    number.commands.add().disconnect.session = 1 << 40
+    ids = pb.Up()
+    run = ids.commands.add().publish.run
+    run.records.append(b"x")
+    run.ids.extend([1, 2])
+    blob = pb.Up()
+    run = blob.commands.add().publish.run
+    run.records.append(b"x")
+    run.flags = BLOB
+    span = pb.Up()
+    span.commands.add().subscribe.resume.held.add(first=5, last=4)
+    return [no_run, slot, nothing, routing, outcome, number, ids, blob, span]
+
+
+@pytest.mark.parametrize("up", bad_ups(), ids=lambda up: str(up)[:30].replace("\n", " "))
+def test_what_contradicts_itself_is_refused(up):
+    with pytest.raises(ProtocolViolation) as error:
+        take_commands(decode_up(up.SerializeToString()), TOKEN)
+    assert error.value.code is Code.BAD_COMPONENT_MESSAGE
+
+
+def test_garbage_is_refused_and_nothing_else_happens():
+    seed = random.Random(5)
+    up = pb.Up()
+    for command in commands():
+        put_command(command, up)
+    good = up.SerializeToString()
+    refused = 0
+    for _ in range(2000):
+        data = bytearray(good[: seed.randrange(len(good))] if seed.random() < 0.3 else good)
+        for _ in range(seed.randrange(1, 4)):
+            if data:
+                data[seed.randrange(len(data))] = seed.randrange(256)
+        try:
+            take_commands(decode_up(bytes(data)), TOKEN)
+        except ProtocolViolation:
+            refused += 1
+    assert refused > 300
+
+
+def test_deliveries_that_name_no_run_are_refused():
+    for consumer, run, cost in (([1], [0], [1]), ([1, 2], [0], [1, 1]), ([1], [0], [])):
+        down = pb.Down()
+        deliveries = down.effects.add().deliveries
+        deliveries.consumer.extend(consumer)
+        deliveries.run.extend(run)
+        deliveries.cost.extend(cost)
+        with pytest.raises(ProtocolViolation):
+            take_effects(decode_down(down.SerializeToString()))
