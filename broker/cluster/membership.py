@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from broker.config.settings import ClusterSettings
@@ -95,8 +95,9 @@ class Membership:
         return self._lease.id if self._lease is not None and self.up else 0
 
     @property
-    def all(self) -> Mapping[str, Member]:
-        return {**self.owners, **self.edges}
+    def on_probation(self) -> bool:
+        """Declared dead a moment ago: perhaps it is we who cannot be reached, so we accuse nobody for a while."""
+        return self._losses > 0 and self._clock.monotonic() - self.up_since < self._settings.lease_s
 
     async def start(self) -> None:
         """Watches, applies the disk rule, registers. Waits while the store gives no answer.

@@ -30,16 +30,16 @@ class Tasks:
     __slots__ = ("_tasks",)
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # ordered: a simulation must repeat itself
 
     def spawn(self, work: Coroutine[Any, Any, None], what: str) -> None:
         """Runs `work` in the background."""
         task = asyncio.get_running_loop().create_task(work, name=what)
-        self._tasks.add(task)
+        self._tasks[task] = None
         task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+        self._tasks.pop(task, None)
         error = None if task.cancelled() else task.exception()
         if error is not None:
             report(error, task.get_name())

@@ -24,9 +24,9 @@ def check(settings: Settings) -> None:
     _sizes(settings)
     _rates(settings.edge)
     _copies(settings.cluster)
-    _address(settings.engine.address, "engine.address")
+    check_address(settings.engine.address, "engine.address")
     for pattern, table in settings.engine.addresses.items():
-        _address(replace(settings.engine.address, **table), f'engine.addresses."{pattern}"')
+        check_address(replace(settings.engine.address, **table), f'engine.addresses."{pattern}"')
 
 
 def _ports(settings: Settings) -> None:
@@ -91,7 +91,8 @@ def _copies(cluster: ClusterSettings) -> None:
         )
 
 
-def _address(address: AddressSettings, where: str) -> None:
+def check_address(address: AddressSettings, where: str) -> None:
+    """Raises ConfigError for the first contradiction; `where` names the address or pattern."""
     if 0 < address.max_redelivery_delay_ms < address.redelivery_delay_ms:
         raise ConfigError(
             f"{where}: max_redelivery_delay_ms ({address.max_redelivery_delay_ms}) is below redelivery_delay_ms "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -18,8 +19,8 @@ from broker.core.errors import ConfigError
 from broker.seams.files import read_whole
 
 from .catalogue import address_leaves, leaves
-from .checks import check
-from .settings import Settings
+from .checks import check, check_address
+from .settings import AddressSettings, Settings
 from .values import coerce
 
 PREFIX = "STAMPEDE_"
@@ -55,6 +56,18 @@ def load(config_file: str | None, env: Mapping[str, str], overrides: Mapping[str
     settings = msgspec.convert(tree, Settings)
     check(settings)
     return settings
+
+
+def address_table(match: str, table: Mapping[str, Any], base: AddressSettings, where: str) -> dict[str, Any]:
+    """The settings of one address or pattern, typed and checked as those of a config file. `base`: what they are laid
+    over. Raises ConfigError."""
+    tables: dict[str, dict[str, Any]] = {match: {}}
+    for name, raw in table.items():
+        if name not in address_leaves():
+            _unknown(name, where, list(address_leaves()), "settings of an address: " + ", ".join(address_leaves()))
+        _address_setting(tables, f"{_ADDRESSES}.{match}.{name}", raw, where)
+    check_address(replace(base, **tables[match]), f'{where}, address "{match}"')
+    return tables[match]
 
 
 def _entries(

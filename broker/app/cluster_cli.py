@@ -1,0 +1,377 @@
+"""`stampede cluster …`: look at a cluster and change it, straight in etcd.
+
+Rule: parse, ask cluster/operate.py, say. Passcodes come from a prompt or stdin; hashes are never printed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from broker.core.errors import BrokerError
+
+from .options import Failure, Misuse, settings_of, source_options
+
+if TYPE_CHECKING:
+    from broker.cluster.keys import Keys
+    from broker.cluster.operate import Picture
+    from broker.config.settings import Settings
+    from broker.metadata.port import Metadata
+
+Answer = TypeVar("Answer")
+
+POLL_S = 0.2
+"""How often a move that is waited for is looked at."""
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
+
+
+def connect(settings: Settings) -> Metadata:
+    """The cluster's metadata store."""
+    from broker.metadata.etcd import EtcdMetadata
+
+    return EtcdMetadata(settings.etcd)
+
+
+def _with(options: dict[str, Any], work: Callable[[Metadata, Keys, Settings], Awaitable[Answer]]) -> Answer:
+    """Runs `work` with a connection. Errors we raise on purpose become one line and exit status 1."""
+    from broker.cluster.keys import Keys
+
+    settings = settings_of(**options)
+
+    async def run() -> Answer:
+        metadata = connect(settings)
+        try:
+            return await work(metadata, Keys(settings.etcd.prefix), settings)
+        finally:
+            await metadata.close()
+
+    try:
+        return asyncio.run(run())
+    except BrokerError as error:
+        raise Failure(str(error)) from None
+
+
+def _picture(options: dict[str, Any]) -> Picture:
+    from broker.cluster.operate import look
+    from broker.cluster.view import Policy
+
+    return _with(options, lambda metadata, keys, settings: look(metadata, keys, Policy.of(settings.cluster)))
+
+
+def _say(value: Any) -> None:
+    click.echo(json.dumps(value, ensure_ascii=False))
+
+
+@click.group()
+def cluster() -> None:
+    """Look at a cluster and change it."""
+
+
+@cluster.command()
+@json_option
+@source_options
+def status(as_json: bool, **options: Any) -> None:
+    """Who is there, who leads what, and what is left to move. Exit status 1 when a slot is offline."""
+    from broker.cluster.placement import left_to_move
+    from broker.cluster.view import health
+
+    picture = _picture(options)
+    now = health(picture.view)
+    left = {kind.value: count for kind, count in left_to_move(picture.view).items()}
+    if as_json:
+        _say({
+            "controller": picture.controller, "slots": now._asdict(), "left_to_move": left,
+            "owners": _owner_rows(picture), "edges": _edge_rows(picture),
+        })  # fmt: skip
+    else:
+        click.echo(_table(_owner_rows(picture)) or "No owners.")
+        click.echo("\n" + (_table(_edge_rows(picture)) or "No edges."))
+        click.echo(f"\nController: {picture.controller or 'none'}")
+        click.echo(
+            f"Slots: {now.slots}, online {now.online}, offline {now.offline}, stalled {now.stalled}, "
+            f"under-replicated {now.under_replicated}"
+        )
+        click.echo(f"Moving: {now.seeding} replicas being seeded, {now.transfers} leaders handing over")
+        ahead = ", ".join(f"{count} × {kind}" for kind, count in sorted(left.items()))
+        click.echo(f"Left to do: {ahead or 'nothing'}")
+    raise SystemExit(1 if now.offline else 0)
+
+
+def _owner_rows(picture: Picture) -> list[dict[str, Any]]:
+    view = picture.view
+    records = view.records.values()
+    leads = Counter(record.leader for record in records)
+    replicas = Counter(one for record in records for one in record.replicas)
+    in_sync = Counter(one for record in records for one in record.isr)
+    rows = []
+    for name in sorted({*view.owners, *replicas, *view.cordoned}):
+        member = view.owners.get(name)
+        state = "dead" if member is None else "leaving" if member.leaving else "up"
+        if name in view.cordoned:
+            state += ", drained" if not replicas[name] else ", draining"
+        rows.append({
+            "owner": name, "state": state, "leads": leads[name], "replicas": replicas[name], "in sync": in_sync[name],
+            "zone": member.zone if member else "", "address": member.address if member else "",
+            "applied": picture.applied.get(name, 0),
+        })  # fmt: skip
+    return rows
+
+
+def _edge_rows(picture: Picture) -> list[dict[str, Any]]:
+    return [
+        {
+            "edge": name, "state": "leaving" if member.leaving else "up", "zone": member.zone,
+            "address": member.address, "applied": picture.applied.get(name, 0),
+        }
+        for name, member in sorted(picture.edges.items())
+    ]  # fmt: skip
+
+
+def _table(rows: list[dict[str, Any]]) -> str:
+    """Columns as wide as they must be; numbers to the right."""
+    if not rows:
+        return ""
+    cells = [list(rows[0]), *([str(value) for value in row.values()] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    numeric = [isinstance(value, int) for value in rows[0].values()]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if number else cell.ljust(width)
+            for cell, width, number in zip(line, widths, numeric, strict=True)
+        ).rstrip()
+        for line in cells
+    )
+
+
+@cluster.command()
+@json_option
+@source_options
+def plan(as_json: bool, **options: Any) -> None:
+    """What the controller would do from here on, one line per step. Changes nothing."""
+    from broker.cluster.placement import foretold
+
+    steps = foretold(_picture(options).view)
+    if as_json:
+        _say([{"kind": step.kind.value, "slot": step.new.slot, "owner": step.owner} for step in steps])
+        return
+    for step in steps:
+        click.echo(step.text())
+    click.echo(f"{len(steps)} steps." if steps else "Nothing to do.", err=True)
+
+
+@cluster.command()
+@click.argument("slot", type=int)
+@click.argument("owner")
+@click.option(
+    "--wait", "wait_s", type=float, default=60.0, show_default=True, help="Seconds to wait for it; 0: do not."
+)
+@source_options
+def move(slot: int, owner: str, wait_s: float, **options: Any) -> None:
+    """Make OWNER the leader of SLOT; it is seeded first if it has no replica. No message is lost.
+
+    The controller keeps loads even, so it may move another slot the other way."""
+    from broker.cluster.operate import ask_to_lead
+
+    async def work(metadata: Metadata, keys: Keys, _: Settings) -> str:
+        waited, last = 0.0, ""
+        while (state := await ask_to_lead(metadata, keys, slot, owner)) != "done" and waited < wait_s:
+            if state != last:
+                click.echo(f"slot {slot}: {state}", err=True)
+            last = state
+            await asyncio.sleep(POLL_S)
+            waited += POLL_S
+        return state
+
+    state = _with(options, work)
+    if state == "done":
+        click.echo(f"{owner} leads slot {slot}.")
+    elif wait_s:
+        raise Failure(f"slot {slot} is still {state} after {wait_s:g} s; it goes on, see `stampede cluster status`")
+
+
+@cluster.command()
+@click.argument("owner")
+@source_options
+def drain(owner: str, **options: Any) -> None:
+    """Move everything away from OWNER, for good. `status` shows how far it is; restarts need no drain."""
+    from broker.cluster.operate import set_cordon
+
+    changed = _with(options, lambda metadata, keys, _: set_cordon(metadata, keys, owner, True))
+    click.echo(f"{owner} is being drained." if changed else f"{owner} already is being drained.")
+
+
+@cluster.command()
+@click.argument("owner")
+@source_options
+def undrain(owner: str, **options: Any) -> None:
+    """Let OWNER have slots again."""
+    from broker.cluster.operate import set_cordon
+
+    changed = _with(options, lambda metadata, keys, _: set_cordon(metadata, keys, owner, False))
+    click.echo(f"{owner} may have slots again." if changed else f"{owner} was not drained.")
+
+
+@cluster.command()
+@click.argument("slot", type=int)
+@click.argument("owner")
+@click.option("--accept-data-loss", is_flag=True, help="Yes, what only the lost replicas had may be gone.")
+@source_options
+def force(slot: int, owner: str, accept_data_loss: bool, **options: Any) -> None:
+    """Make OWNER the leader of SLOT although no in-sync replica lives: confirmed messages may be lost."""
+    if not accept_data_loss:
+        raise Misuse(
+            f"Messages of slot {slot} that were confirmed may be lost. If a dead in-sync replica can be brought back, "
+            "do that instead; else say --accept-data-loss."
+        )
+    from broker.cluster.operate import force as force_leader
+
+    record = _with(options, lambda metadata, keys, _: force_leader(metadata, keys, slot, owner))
+    click.echo(f"{owner} leads slot {slot} in epoch {record.epoch}.")
+
+
+@cluster.command()
+@source_options
+def dump(**options: Any) -> None:
+    """Print every key of the cluster as one line of JSON. Hashes of passcodes are left out."""
+
+    async def work(metadata: Metadata, keys: Keys, _: Settings) -> None:
+        items, _revision = await metadata.range(keys.root)
+        for item in items:
+            text = item.value.decode(errors="replace")
+            try:
+                value: Any = json.loads(text)
+            except ValueError:
+                value = text
+            if item.key.startswith(keys.config_users):
+                value = {**value, "hash": "…"} if isinstance(value, dict) else "…"
+            _say({"key": item.key, "value": value, "revision": item.revision, "lease": item.lease})
+
+    _with(options, work)
+
+
+@cluster.group()
+def settings() -> None:
+    """Settings of addresses that all edges and owners apply at once, without a restart."""
+
+
+@settings.command("get")
+@click.argument("match", default="")
+@source_options
+def settings_get(match: str, **options: Any) -> None:
+    """Print the settings of MATCH (an address or pattern), or all of them, as JSON."""
+    _say(_with(options, lambda metadata, keys, _: _tables(metadata, keys.config_settings, match)))
+
+
+@settings.command("set")
+@click.argument("match")
+@click.argument("values", nargs=-1, required=True, metavar="NAME=VALUE…")
+@source_options
+def settings_set(match: str, values: tuple[str, ...], **options: Any) -> None:
+    """Change settings of MATCH: an address, or a pattern like orders.# (`*` one word, `#` the rest).
+
+    NAME= without a value takes a setting back."""
+    _say(_change(options, lambda keys: keys.setting(match), match, values))
+
+
+@cluster.group()
+def addresses() -> None:
+    """Addresses that are declared: their own settings, such as partitions."""
+
+
+@addresses.command("get")
+@click.argument("name", default="")
+@source_options
+def addresses_get(name: str, **options: Any) -> None:
+    """Print the address NAME, or all of them, as JSON."""
+    _say(_with(options, lambda metadata, keys, _: _tables(metadata, keys.config_addresses, name)))
+
+
+@addresses.command("set")
+@click.argument("name")
+@click.argument("values", nargs=-1, required=True, metavar="NAME=VALUE…")
+@source_options
+def addresses_set(name: str, values: tuple[str, ...], **options: Any) -> None:
+    """Change settings of exactly the address NAME; a setting without a value is taken back."""
+    _say(_change(options, lambda keys: keys.address(name), name, values))
+
+
+async def _tables(metadata: Metadata, prefix: str, name: str) -> dict[str, Any]:
+    from broker.cluster.keys import last_part
+
+    items, _ = await metadata.range(prefix)
+    tables = {last_part(item.key): json.loads(item.value) for item in items}
+    return tables.get(name, {}) if name else tables
+
+
+def _change(options: dict[str, Any], key: Callable[[Keys], str], match: str, values: tuple[str, ...]) -> dict[str, Any]:
+    """Checks NAME=VALUE… as a config file would be, and writes them."""
+    from broker.cluster.operate import edit_table
+    from broker.config.load import address_table
+
+    changes: dict[str, Any] = {}
+    for text in values:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise Misuse(f"{text!r} must be NAME=VALUE.")
+        changes[name.strip()] = value.strip() or None
+
+    async def work(metadata: Metadata, keys: Keys, settings: Settings) -> dict[str, Any]:
+        given = {name: value for name, value in changes.items() if value is not None}
+        checked = address_table(match, given, settings.engine.address, "on the command line")
+        return await edit_table(metadata, key(keys), {**changes, **checked})
+
+    return _with(options, work)
+
+
+@cluster.group()
+def users() -> None:
+    """Users who may log in at every edge."""
+
+
+@users.command("list")
+@source_options
+def users_list(**options: Any) -> None:
+    """Names, one per line."""
+    for name in sorted(_with(options, lambda metadata, keys, _: _tables(metadata, keys.config_users, ""))):
+        click.echo(name)
+
+
+@users.command("set")
+@click.argument("name")
+@click.option("--passcode-stdin", is_flag=True, help="Read the passcode from standard input instead of asking.")
+@source_options
+def users_set(name: str, passcode_stdin: bool, **options: Any) -> None:
+    """Add user NAME, or change the passcode."""
+    from broker.cluster.operate import edit_table
+    from broker.edge.users import check_name, hash_passcode
+
+    try:
+        check_name(name)
+    except BrokerError as error:
+        raise Misuse(str(error)) from None
+    if passcode_stdin:
+        passcode = sys.stdin.readline().rstrip("\r\n")
+    else:
+        passcode = click.prompt(f"Passcode for {name}", hide_input=True, confirmation_prompt="Again", err=True)
+    if not passcode:
+        raise Misuse("The passcode is empty.")
+    hashed = hash_passcode(passcode)
+    _with(options, lambda metadata, keys, _: edit_table(metadata, keys.user(name), {"hash": hashed}))
+    click.echo(f"User {name} may log in at every edge.")
+
+
+@users.command("remove")
+@click.argument("name")
+@source_options
+def users_remove(name: str, **options: Any) -> None:
+    """Remove user NAME."""
+    if not _with(options, lambda metadata, keys, _: metadata.delete(keys.user(name))):
+        raise Failure(f"There is no user {name}.")
+    click.echo(f"Removed {name}.")

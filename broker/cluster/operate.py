@@ -1,0 +1,142 @@
+"""What an operator may look at and change, straight in the metadata store: no component needs to be asked.
+
+Rule: every change is a compare-and-swap or concerns a key of its own, so it can be made while the controller works.
+What would lose data needs to be said in so many words. Must not know terminals: values in, values out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from broker.core.errors import BrokerError
+from broker.core.ids import SLOTS
+from broker.core.slots import Member, SlotRecord
+from broker.metadata.port import Delete, KeyValue, Metadata, Put
+
+from .applied import Applied
+from .keys import Keys, last_part
+from .office import holder_of
+from .view import Policy, View
+
+ATTEMPTS = 20
+"""Compare-and-swaps that somebody else may win before we give up."""
+
+
+class Refusal(BrokerError):
+    """The cluster is not in a state in which this can be done; the text says why and what would help."""
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """The cluster at one moment. controller: id of the owner that plans, "" = nobody."""
+
+    view: View
+    edges: Mapping[str, Member]
+    controller: str
+    applied: Mapping[str, int]
+
+
+async def look(metadata: Metadata, keys: Keys, default: Policy) -> Picture:
+    """default: the policy to show plans by while there is no controller. Raises MetadataUnavailable, Refused."""
+    owners = {last_part(item.key): Member.decode(item.value) for item in (await metadata.range(keys.owners))[0]}
+    edges = {last_part(item.key): Member.decode(item.value) for item in (await metadata.range(keys.edges))[0]}
+    records = {}
+    for item in (await metadata.range(keys.slots))[0]:
+        record = _record(item)
+        records[record.slot] = record
+    cordoned = frozenset(last_part(item.key) for item in (await metadata.range(keys.cordons))[0])
+    applied = {
+        last_part(item.key): msgspec.json.decode(item.value, type=Applied).revision
+        for item in (await metadata.range(keys.applied))[0]
+    }
+    holder = holder_of(await metadata.get(keys.controller))
+    view = View(owners, records, holder.policy if holder else default, cordoned)
+    return Picture(view, edges, holder.id if holder else "", applied)
+
+
+async def set_cordon(metadata: Metadata, keys: Keys, owner: str, on: bool) -> bool:
+    """Leaders and replicas leave a cordoned owner, for good. Returns False if it already was so."""
+    if not on:
+        return await metadata.delete(keys.cordon(owner))
+    return bool(await metadata.commit([(keys.cordon(owner), 0)], [Put(keys.cordon(owner), b"")]))
+
+
+async def ask_to_lead(metadata: Metadata, keys: Keys, slot: int, owner: str) -> str:
+    """One step towards `owner` leading `slot`: "done", "handing over", or "seeding" (it becomes a replica first).
+    To be repeated until it is "done". Raises Refusal."""
+    for _ in range(ATTEMPTS):
+        record = await _read(metadata, keys, slot)
+        if record.leader == owner:
+            return "done"
+        if await metadata.get(keys.member("owner", owner)) is None:
+            raise Refusal(f"There is no live owner {owner!r}; `stampede cluster status` lists them.")
+        if await metadata.get(keys.cordon(owner)) is not None:
+            raise Refusal(f"{owner} is being drained; `stampede cluster undrain {owner}` ends that.")
+        if record.target == owner:
+            return "handing over"
+        if owner in record.isr:
+            new, state = replace(record, target=owner), "handing over"
+        elif owner in record.replicas:
+            return "seeding"
+        else:
+            new, state = replace(record, replicas=(*record.replicas, owner)), "seeding"
+        if await _swap(metadata, keys, record, new):
+            return state
+    raise Refusal(f"Slot {slot} changes all the time; try again when the cluster is calm.")
+
+
+async def force(metadata: Metadata, keys: Keys, slot: int, owner: str) -> SlotRecord:
+    """Makes `owner` lead with whatever it has: messages that only others had are lost. Raises Refusal when a member of
+    the isr lives, because then nothing needs to be lost."""
+    for _ in range(ATTEMPTS):
+        record = await _read(metadata, keys, slot)
+        if await metadata.get(keys.member("owner", owner)) is None:
+            raise Refusal(f"There is no live owner {owner!r}; `stampede cluster status` lists them.")
+        for one in record.isr:
+            if await metadata.get(keys.member("owner", one)) is not None:
+                raise Refusal(
+                    f"Slot {slot} has a live in-sync replica on {one}, nothing needs to be lost; "
+                    f"`stampede cluster move {slot} {owner}` makes another owner its leader."
+                )
+        new = replace(record, epoch=record.epoch + 1, leader=owner, replicas=(owner,), isr=(owner,), target="")
+        if await _swap(metadata, keys, record, new):
+            return new
+    raise Refusal(f"Slot {slot} changes all the time; try again when the cluster is calm.")
+
+
+async def edit_table(metadata: Metadata, key: str, changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Lays `changes` over the JSON object at `key` (a value None takes an entry out; an empty object goes).
+    Returns the object as it is now. The values must have been checked."""
+    for _ in range(ATTEMPTS):
+        item = await metadata.get(key)
+        table: dict[str, Any] = msgspec.json.decode(item.value) if item is not None else {}
+        table = {name: value for name, value in {**table, **changes}.items() if value is not None}
+        action = Put(key, msgspec.json.encode(table)) if table else Delete(key)
+        if await metadata.commit([(key, item.revision if item else 0)], [action]):
+            return table
+    raise Refusal(f"{key} changes all the time; try again.")
+
+
+async def _read(metadata: Metadata, keys: Keys, slot: int) -> SlotRecord:
+    if not 0 <= slot < SLOTS:
+        raise Refusal(f"There is no slot {slot}; slots are 0 to {SLOTS - 1}.")
+    item = await metadata.get(keys.slot(slot))
+    if item is None:
+        raise Refusal(f"Slot {slot} has no record yet: no owner has ever been started in this cluster.")
+    return _record(item)
+
+
+def _record(item: KeyValue) -> SlotRecord:
+    try:
+        return SlotRecord.decode(int(last_part(item.key)), item.value, item.revision)
+    except ValueError as error:
+        raise Refusal(f"{item.key}: {error}") from None
+
+
+async def _swap(metadata: Metadata, keys: Keys, record: SlotRecord, new: SlotRecord) -> bool:
+    key = keys.slot(record.slot)
+    return bool(await metadata.commit([(key, record.revision)], [Put(key, new.encode())]))

@@ -1,0 +1,171 @@
+"""Early revocation: an owner that its peers cannot reach is declared dead before its lease runs out.
+
+Whoever cannot talk to an owner writes a suspicion of exactly that registration (boot and lease). Any owner that sees
+fresh ones of a majority of the other live owners revokes the lease; the controller may be the dead one, so it is
+not left to it. Being wrong is safe: epochs fence, promises forbid overlap (docs/adr/0004).
+
+Rule: edges may not suspect, because a broken way between edges and owners says nothing about an owner. An owner that
+was itself declared dead a moment ago may not either. Must not know how silence is measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import msgspec
+
+from broker.metadata.port import Change, Metadata, MetadataRefused, MetadataUnavailable
+from broker.seams.clock import Clock
+
+from .keys import Keys
+from .membership import Membership
+from .tasks import Tasks
+from .watched import RETRY_S, Watched
+
+log = logging.getLogger("stampede.cluster")
+
+FRESH_S = 3.0
+"""A suspicion counts for so long, by the clock of whoever reads it, from when it was seen."""
+REPEAT_S = FRESH_S / 2
+"""A suspicion that goes on is written no more often than this."""
+
+
+class Suspicion(msgspec.Struct, frozen=True):
+    """boot, lease: the registration it is about; a newer one of the same name is not concerned."""
+
+    boot: str
+    lease: int
+    why: str
+
+
+class Suspicions:
+    """report() and clear() may be called as often as one likes, from the hot path: they write nothing themselves."""
+
+    def __init__(self, metadata: Metadata, keys: Keys, membership: Membership, clock: Clock) -> None:
+        self._metadata = metadata
+        self._keys = keys
+        self._membership = membership
+        self._clock = clock
+        self._watched = Watched(metadata, keys.suspects, self._apply)
+        self._theirs: dict[tuple[str, str], tuple[Suspicion, float]] = {}  # (suspect, reporter) → (what, seen at)
+        self._mine: dict[str, tuple[Suspicion, float]] = {}  # suspect → (what, last reported at)
+        self._written: dict[str, tuple[Suspicion, float]] = {}  # the same as it stands in the store
+        self._revoking: set[int] = set()
+        self._dirty = asyncio.Event()
+        self._tasks = Tasks()
+        membership.listen(self._judge)
+
+    async def start(self) -> None:
+        """After the membership has started. Raises MetadataRefused."""
+        await self._watched.start()
+        self._tasks.spawn(self._run(), "suspicions")
+
+    async def stop(self) -> None:
+        await self._tasks.close()
+        await self._watched.stop()
+
+    def report(self, owner: str, boot: str, lease: int, why: str) -> None:
+        """We cannot reach this registration of `owner`. Ignored when it is not the present one any more."""
+        member = self._membership.owners.get(owner)
+        if member is None or (member.boot, member.lease) != (boot, lease):
+            return
+        if owner == self._membership.me.id or not self._membership.up or self._membership.on_probation:
+            return
+        if owner not in self._mine:
+            log.warning("%s cannot be reached: %s", owner, why)
+        self._mine[owner] = (Suspicion(boot, lease, why), self._clock.monotonic())
+        written = self._written.get(owner)
+        if written is None or self._mine[owner][1] - written[1] >= REPEAT_S or written[0].lease != lease:
+            self._dirty.set()
+
+    def clear(self, owner: str) -> None:
+        """It talks to us again."""
+        if self._mine.pop(owner, None) is not None:
+            log.info("%s can be reached again", owner)
+            self._dirty.set()
+
+    # -- ours --------------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(FRESH_S / 4 if self._mine or self._written else None):
+                    await self._dirty.wait()
+            except TimeoutError:
+                pass
+            self._dirty.clear()
+            self._forget_old()
+            try:
+                await self._write()
+            except MetadataUnavailable as error:
+                log.debug("suspicions wait for the metadata store: %s", error)
+                self._dirty.set()
+                await asyncio.sleep(RETRY_S)
+            except MetadataRefused as error:  # our own lease is gone: who is dead are we
+                log.warning("suspicions are not written: %s", error)
+                self._mine.clear()
+
+    def _forget_old(self) -> None:
+        now = self._clock.monotonic()
+        for owner, (suspicion, at) in list(self._mine.items()):
+            member = self._membership.owners.get(owner)
+            if now - at >= FRESH_S or member is None or member.lease != suspicion.lease:
+                del self._mine[owner]
+
+    async def _write(self) -> None:
+        lease = self._membership.lease
+        for owner in sorted({*self._mine, *self._written}):
+            key = self._keys.suspicion(owner, self._membership.me.id)
+            if owner not in self._mine:
+                await self._metadata.delete(key)
+                del self._written[owner]
+                continue
+            suspicion, at = self._mine[owner]
+            written = self._written.get(owner)
+            if lease and (written is None or at - written[1] >= REPEAT_S or written[0].lease != suspicion.lease):
+                await self._metadata.put(key, msgspec.json.encode(suspicion), lease)
+                self._written[owner] = (suspicion, at)
+
+    # -- everybody's -------------------------------------------------------------------------------------------------
+
+    def _apply(self, changes: list[Change]) -> None:
+        now = self._clock.monotonic()
+        for change in changes:
+            try:
+                who = self._keys.suspicion_of(change.key)
+                if change.value is None:
+                    self._theirs.pop(who, None)
+                else:
+                    self._theirs[who] = (msgspec.json.decode(change.value, type=Suspicion), now)
+            except (ValueError, msgspec.DecodeError) as error:
+                log.error("%s: %s", change.key, error)
+        self._judge()
+
+    def _judge(self) -> None:
+        for suspect in sorted({suspect for suspect, _ in self._theirs}):
+            self._judge_one(suspect)
+
+    def _judge_one(self, suspect: str) -> None:
+        owners, now = self._membership.owners, self._clock.monotonic()
+        member = owners.get(suspect)
+        if member is None or not member.lease or not self._membership.up or member.lease in self._revoking:
+            return
+        votes = sorted(
+            reporter
+            for (about, reporter), (suspicion, at) in self._theirs.items()
+            if about == suspect and reporter != suspect and reporter in owners and now - at < FRESH_S
+            and (suspicion.boot, suspicion.lease) == (member.boot, member.lease)
+        )  # fmt: skip
+        if len(votes) > (len(owners) - 1) // 2:
+            log.warning("%s is declared dead: %s cannot reach it", suspect, ", ".join(votes))
+            self._revoking.add(member.lease)
+            self._tasks.spawn(self._revoke(suspect, member.lease), f"revocation of {suspect}")
+
+    async def _revoke(self, suspect: str, lease: int) -> None:
+        try:
+            await self._metadata.revoke(lease)
+        except (MetadataUnavailable, MetadataRefused) as error:
+            log.warning("%s could not be declared dead: %s", suspect, error)
+        finally:
+            self._revoking.discard(lease)
