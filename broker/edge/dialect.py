@@ -67,6 +67,23 @@ def check_no_wildcard(target: Target) -> None:
         )
 
 
+def check_wildcard(target: Target) -> bool:
+    """Does a SUBSCRIBE stand for several addresses. Raises RefusedError(BAD_DESTINATION) where it may not."""
+    address = target.address
+    if not is_pattern(address):
+        return False
+    if "#" in address.split(".")[:-1]:
+        raise RefusedError(
+            Code.BAD_DESTINATION, f"'{address[:100]}': # stands for the rest, so it must be the last word"
+        )
+    if target.routing is not Routing.MULTICAST or target.queue is not None:
+        raise RefusedError(
+            Code.BAD_DESTINATION,
+            f"'{address[:100]}': only topics have wildcards (/topic/{address[:100]}); consume from queues one by one",
+        )
+    return True
+
+
 def durable_name(headers: Mapping[str, str]) -> str | None:
     """Name of the durable subscription that the frame is about, or None."""
     for name in DURABLE_NAMES:

@@ -3,7 +3,8 @@
 To its client it is one subscription. Every part has a handle of its own, so an acknowledgement finds its part by the
 message-id alone; only two things need to know of the others, and only for them is there an Order:
   - ACK in `client` mode covers everything this subscription delivered before, whichever part delivered it;
-  - a window of fewer messages than there are parts cannot be divided, so what comes beyond it waits here.
+  - a window of messages that is not divided among the parts (there are more parts than messages, or most of them will
+    never have any: wildcards) may be exceeded by what they deliver together; what is too much waits here.
 
 Rule: nothing here is used for a subscription with one part. Must not know slots, queues or frames.
 """
@@ -53,8 +54,8 @@ class Fan:
 class Order:
     """What the client has of a subscription with several parts and has not acknowledged, in the order it got it.
 
-    `free`: messages it may still get. More than that wait (their parts' own windows are one message each, so at most
-    one per part). What waits when the subscription ends goes back to its queue as redelivered."""
+    `free`: messages it may still get; what waits is bounded by the parts' windows and rooms, which are given back when
+    it is shown. What waits when the subscription ends goes back to its queue as redelivered."""
 
     __slots__ = ("_cumulative", "_session", "_shown", "_waiting", "free")
 
@@ -67,10 +68,22 @@ class Order:
         self.free = limit
 
     def deliver(self, sub: Subscription, effect: Deliver) -> None:
-        if self.free < len(effect.run):
-            self._waiting.append((sub, effect))
-        else:
+        rest = self._show_some(sub, effect)
+        if rest is not None:
+            self._waiting.append((sub, rest))
+
+    def _show_some(self, sub: Subscription, effect: Deliver) -> Deliver | None:
+        """As much as the client may get now; returns the rest."""
+        run, free = effect.run, self.free
+        if free >= len(run):
             self._show(sub, effect)
+            return None
+        if free <= 0:
+            return effect
+        first, rest = run.cut(slice(free)), run.cut(slice(free, None))
+        cost = first.nbytes + free * sub.overhead
+        self._show(sub, Deliver(effect.consumer, first, cost))
+        return Deliver(effect.consumer, rest, effect.cost - cost)
 
     def _show(self, sub: Subscription, effect: Deliver) -> None:
         run = effect.run
@@ -117,17 +130,22 @@ class Order:
         waiting = self._waiting
         if not waiting:
             return
-        while waiting and self.free >= len(waiting[0][1].run):
-            self._show(*waiting.popleft())
+        while waiting and self.free > 0:
+            rest = self._show_some(*waiting[0])
+            if rest is None:
+                waiting.popleft()
+            else:
+                waiting[0] = (waiting[0][0], rest)
         # Nothing else might come from the owners that would give their room back.
         self._session.edge.submit_grants()
 
 
-def order_for(session: Session, ack: AckMode, window: int, parts: int) -> Order | None:
-    """The Order a subscription of so many parts needs, if any. `window`: messages it may hold unacknowledged."""
+def order_for(session: Session, ack: AckMode, window: int, together: int) -> Order | None:
+    """The Order a subscription with several parts needs, if any. `window`: messages it may hold unacknowledged;
+    `together`: how many its parts' own windows allow."""
     if ack is AckMode.AUTO:
         return None
-    scarce = window < parts
+    scarce = window < UNLIMITED and window < together
     if not scarce and ack is not AckMode.CLIENT:
         return None
     return Order(session, window if scarce else UNLIMITED, ack is AckMode.CLIENT)

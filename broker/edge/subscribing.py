@@ -2,8 +2,7 @@
 
 Most destinations have one slot. A split address has one part per partition, a wildcard one in every slot of the
 broker. The client's window and the room of its socket are divided among the parts, so that together they are what it
-asked for: messages exactly (fan.Order sees to windows smaller than the number of parts), bytes up to one message per
-part more.
+asked for: messages exactly (fan.Order sees to windows that cannot be divided), bytes up to one message per part more.
 
 Rule: a request to several slots is several requests to the owners, of which the last carries the receipt: answers
 leave in order, so it comes when all have answered. Whatever part is refused, the connection's ERROR ends them all.
@@ -19,10 +18,12 @@ from broker.config.settings import EdgeSettings
 from broker.core.address import AckMode, Routing
 from broker.core.commands import UNLIMITED, Subscribe, Unsubscribe
 from broker.core.errors import Code, RefusedError
+from broker.core.ids import SLOTS
+from broker.engine.matching import is_pattern
 from broker.wire.events import Frame
 
 from .asking import ask
-from .dialect import durable_name, resolve, whole_number, yes
+from .dialect import check_wildcard, durable_name, resolve, whole_number, yes
 from .directory import Done
 from .fan import Fan, order_for, share
 from .subscription import Subscription
@@ -41,7 +42,7 @@ class Wish:
 
     __slots__ = (
         "ack", "address", "browse", "durable", "key", "messages", "nbytes", "priority", "queue", "room", "routing",
-        "slots",
+        "slots", "wildcard",
     )  # fmt: skip
 
     def __init__(self, session: Session, frame: Frame) -> None:
@@ -58,6 +59,7 @@ class Wish:
                 Code.SUBSCRIPTION_LIMIT, f"{settings.max_subscriptions} subscriptions are open (max_subscriptions)"
             )
         target = resolve(headers["destination"], headers.get("subscription-type"), "subscription-type")
+        self.wildcard = check_wildcard(target)
         self.ack = ACK_MODES[headers.get("ack", "auto")]
         self.address = target.address
         self.queue, self.routing = target.queue, target.routing
@@ -65,11 +67,16 @@ class Wish:
         self.durable = durable is not None and target.queue is None and target.routing is not Routing.ANYCAST
         if durable is not None and self.durable:
             self.queue, self.routing = owned_name(session, durable, "own"), Routing.MULTICAST
-        self.slots = session.edge.routes.slots(target.address)
+        self.slots = EVERYWHERE if self.wildcard else session.edge.routes.slots(target.address)
         self.room = _room(settings, len(session.subscriptions) + 1)
         self.messages, self.nbytes = _window(session, headers, self.ack)
         self.browse = yes(headers, "browser")
         self.priority = whole_number(headers, "consumer-priority", -(1 << 31), (1 << 31) - 1) or 0
+
+
+EVERYWHERE = tuple(range(SLOTS))
+BUSY_PARTS = 16
+"""Parts of a wildcard that are taken to be busy at a time: each may have so much of the room under way."""
 
 
 def subscribe(session: Session, frame: Frame) -> None:
@@ -95,7 +102,10 @@ def _attach(session: Session, frame: Frame, wish: Wish) -> None:
         return
     parts = len(wish.slots)
     room, messages, nbytes = share(wish.room, parts), share(wish.messages, parts), share(wish.nbytes, parts)
-    fan, order = Fan(), order_for(session, wish.ack, wish.messages, parts)
+    if wish.wildcard:
+        # Its queues are its own: what waits here for the client to acknowledge is kept from nobody.
+        room, messages = share(wish.room, BUSY_PARTS), wish.messages
+    fan, order = Fan(), order_for(session, wish.ack, wish.messages, messages * parts)
     seqs = session.ask_parts(None if frame.receipt is None else [frame.receipt], parts)
     for slot, seq in zip(wish.slots, seqs, strict=True):
         sub = _part(session, frame, wish, slot, room)
@@ -180,8 +190,8 @@ def unsubscribe(session: Session, frame: Frame) -> None:
         address = sub.address
         ends = [(part.slot, part.consumer) for part in session.remove_subscription(key, sub)]
     else:
-        address = _named(headers, key)
-        ends = [(slot, 0) for slot in session.edge.routes.slots(address)]
+        address, slots = _named(session, headers, key)
+        ends = [(slot, 0) for slot in slots]
     receipts = None if frame.receipt is None else [frame.receipt]
     seqs = session.ask_parts(receipts, len(ends)) if queue is None else _deleting(session, queue, receipts, len(ends))
     for (slot, consumer), seq in zip(ends, seqs, strict=True):
@@ -209,8 +219,8 @@ def _deleting(session: Session, queue: str, receipts: list[bytes] | None, parts:
     return seqs
 
 
-def _named(headers: dict[str, str], key: str) -> str:
-    """The address of a durable subscription that nobody consumes here."""
+def _named(session: Session, headers: dict[str, str], key: str) -> tuple[str, tuple[int, ...]]:
+    """The address of a durable subscription that nobody consumes here, and its slots."""
     destination = headers.get("destination")
     if destination is None:
         raise RefusedError(
@@ -218,4 +228,5 @@ def _named(headers: dict[str, str], key: str) -> str:
             f"'{key[:100]}' is not subscribed on this connection; "
             "name its destination to delete a durable subscription that nobody consumes",
         )
-    return resolve(destination, None, "subscription-type").address
+    address = resolve(destination, None, "subscription-type").address
+    return address, EVERYWHERE if is_pattern(address) else session.edge.routes.slots(address)

@@ -13,6 +13,9 @@ from broker.core.errors import Code, RefusedError
 from broker.core.reasons import Reason
 from broker.core.records import MetaRecord, SettleRecord
 
+from .consumer import Consumer
+from .matching import is_pattern
+from .patterns import Patterns
 from .queue import Queue
 from .slot import Address, Slot
 
@@ -24,7 +27,7 @@ def default_routing(slot: Slot, address: str) -> Routing:
 
 def may_create(slot: Slot, address: str, asked: bool) -> bool:
     """May a command that `asked` for it create things at this address."""
-    return asked and slot.match(address).auto_create
+    return asked and (slot.match(address).auto_create or is_pattern(address))
 
 
 def check_publish(slot: Slot, command: Publish) -> None:
@@ -146,8 +149,7 @@ def subscribed_queue(slot: Slot, command: Subscribe, turn: Turn) -> Queue:
         check_budget(slot)
         return create(slot, command.address, command.queue, Routing.MULTICAST, turn, subscription=True)
     check_budget(slot)
-    name = f"{command.address}::{command.consumer}"
-    return create(slot, command.address, name, Routing.MULTICAST, turn, durable=False, tied=True)
+    return create(slot, command.address, own_name(command), Routing.MULTICAST, turn, durable=False, tied=True)
 
 
 def create(
@@ -188,6 +190,38 @@ def bind(slot: Slot, queue: Queue) -> None:
     (address.anycast if queue.routing is Routing.ANYCAST else address.multicast).append(queue)
     if queue.subscription:
         slot.subscriptions[queue.name] = queue
+    if queue.routing is Routing.MULTICAST and is_pattern(queue.address):
+        if slot.patterns is None:
+            slot.patterns = Patterns()
+        slot.patterns.bind(queue)
+
+
+def fall_asleep(slot: Slot, command: Subscribe) -> None:
+    """A wildcard consumer that needs no queue yet. Raises RefusedError."""
+    resolve(slot, command)
+    check_budget(slot)
+    if slot.patterns is None:
+        slot.patterns = Patterns()
+    slot.patterns.sleep(command)
+
+
+def awaken(slot: Slot, command: Publish, turn: Turn) -> list[Queue]:
+    """The wildcard queues that get this message; sleeping consumers get theirs now."""
+    patterns = slot.patterns
+    if patterns is None:
+        return []
+    for asleep in patterns.sleepers(command.address):
+        queue = create(slot, asleep.address, own_name(asleep), Routing.MULTICAST, turn, durable=False, tied=True)
+        consumer = Consumer(asleep, queue.id)
+        slot.consumers[consumer.id] = consumer
+        slot.sessions.setdefault(consumer.session, []).append(consumer.id)
+        queue.consumers.append(consumer)
+    return patterns.queues(command.address)
+
+
+def own_name(command: Subscribe) -> str:
+    """Of the queue that dies with its only consumer."""
+    return f"{command.address}::{command.consumer}"
 
 
 def described(queue: Queue) -> dict[str, object]:
@@ -214,6 +248,9 @@ def unbind(slot: Slot, queue: Queue) -> None:
         del slot.addresses[queue.address]
     if queue.subscription:
         del slot.subscriptions[queue.name]
+    if slot.patterns is not None and queue.routing is Routing.MULTICAST and is_pattern(queue.address):
+        slot.patterns.unbind(queue)
+        slot.patterns = slot.patterns or None
 
 
 def delete(slot: Slot, queue: Queue, turn: Turn) -> None:

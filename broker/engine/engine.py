@@ -39,6 +39,7 @@ from . import addresses, paging, prepared, redelivery, resume, settle, state
 from .browser import Browser
 from .consumer import Consumer, Ledger
 from .dispatch import dispatch, sweep
+from .patterns import may_sleep
 from .publish import publish
 from .queue import Queue
 from .runs import Span
@@ -161,6 +162,10 @@ class Engine:
         if command.selector is not None:
             raise RefusedError(Code.BAD_SELECTOR, "this broker does not support selectors yet; remove the header")
         before = progress(turn)
+        if command.consumer not in slot.consumers and may_sleep(command):
+            addresses.fall_asleep(slot, command)
+            slot.answer(command.session, command.seq, turn, before)
+            return
         queue, held = self._attached_queue(command, turn)
         consumer = Consumer(command, queue.id)
         slot.consumers[consumer.id] = consumer
@@ -200,6 +205,7 @@ class Engine:
         slot = self._slot
         before = progress(turn)
         consumer = slot.consumers.get(command.consumer)
+        asleep = slot.patterns is not None and slot.patterns.forget(command.consumer, command.session)
         doomed: Queue | None = None
         if command.delete_queue is not None:
             doomed = slot.subscriptions.get(command.delete_queue)
@@ -207,18 +213,20 @@ class Engine:
                 raise RefusedError(Code.SUBSCRIPTION_CONFLICT, f"'{command.delete_queue}' belongs to another address")
             if doomed is not None and any(other is not consumer for other in doomed.consumers):
                 raise RefusedError(Code.SUBSCRIPTION_IN_USE, f"'{command.delete_queue}' has other consumers")
-        if command.consumer and (consumer is None or consumer.session != command.session):
+        if command.consumer and not asleep and (consumer is None or consumer.session != command.session):
             raise RefusedError(Code.NO_SUCH_SUBSCRIPTION, "it has ended already")
         if consumer is not None:
             settle.end_consumer(slot, consumer, turn)
         if doomed is not None:
             addresses.delete(slot, doomed, turn)
-        elif command.delete_queue is not None and consumer is None:
+        elif command.delete_queue is not None and consumer is None and not asleep:
             raise RefusedError(Code.NO_SUCH_SUBSCRIPTION, f"there is no durable subscription '{command.delete_queue}'")
         slot.answer(command.session, command.seq, turn, before)
 
     def _disconnect(self, command: Disconnect, turn: Turn) -> None:
         slot = self._slot
+        if slot.patterns is not None:
+            slot.patterns.forget_session(command.session)
         for number in list(slot.sessions.get(command.session, ())):
             settle.end_consumer(slot, slot.consumers[number], turn)
 

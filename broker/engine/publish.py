@@ -12,7 +12,7 @@ from broker.core.effects import Done, Turn
 from broker.core.message import BLOB, DURABLE, TRANSIENT, WAS_DURABLE, Run
 from broker.core.records import RunRecord
 
-from .addresses import anycast_queue, check_publish, default_routing, named_queue
+from .addresses import anycast_queue, awaken, check_publish, default_routing, named_queue
 from .dispatch import dispatch
 from .queue import Queue
 from .runs import copy
@@ -23,6 +23,8 @@ def publish(slot: Slot, command: Publish, turn: Turn, checked: bool = False) -> 
     """Raises RefusedError if the destination does not take it; `checked`: that was asked when it was prepared."""
     run = command.run
     queues = _queues(slot, command, turn, checked)
+    if slot.patterns is not None and command.queue is None and command.routing is not Routing.ANYCAST:
+        queues = _with_wildcards(slot, command, queues, turn)
     slot.counters.accepted += len(run.records)
     done = Done(command.session, command.seq) if command.seq else None
     if len(queues) == 1 and len(queues[0]) > 0:
@@ -59,6 +61,15 @@ def _queues(slot: Slot, command: Publish, turn: Turn, checked: bool) -> list[lis
             return [address.anycast + address.multicast]
         return [*([queue] for queue in address.anycast), address.multicast]
     return [[queue] for queue in address.anycast]
+
+
+def _with_wildcards(slot: Slot, command: Publish, groups: list[list[Queue]], turn: Turn) -> list[list[Queue]]:
+    """A wildcard's queue gets what a multicast queue of the address would get."""
+    last = groups[-1] if groups else []
+    if command.routing is Routing.UNSET and last and last[-1].routing is Routing.ANYCAST:
+        return groups
+    more = awaken(slot, command, turn)
+    return [*groups[:-1], [*last, *more]] if more else groups
 
 
 def _share(slot: Slot, command: Publish, groups: list[list[Queue]], turn: Turn, done: Done | None) -> bool:

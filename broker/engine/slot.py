@@ -18,6 +18,7 @@ from broker.core.records import GroupRecord, LogRecord, MetaRecord, RunRecord, S
 from .consumer import Consumer, Ledger
 from .decisions import Decisions
 from .matching import Matcher
+from .patterns import Patterns
 from .producers import Producers
 from .queue import Queue
 from .runs import Span, spans_of, spans_of_runs
@@ -102,8 +103,8 @@ class Slot:
 
     __slots__ = (
         "addresses", "approved", "budget", "consumers", "counters", "crashed_at", "decisions", "due", "limit",
-        "mark_messages", "match", "next_id", "next_queue", "number", "page_bytes", "pending", "prepared", "producers",
-        "queues", "reserved", "sessions", "subscriptions", "timed", "touched",
+        "mark_messages", "match", "next_id", "next_queue", "number", "page_bytes", "patterns", "pending", "prepared",
+        "producers", "queues", "reserved", "sessions", "subscriptions", "timed", "touched",
     )  # fmt: skip
 
     def __init__(self, number: int, settings: EngineSettings, budget: Budget, first_id: int) -> None:
@@ -119,6 +120,7 @@ class Slot:
         self.subscriptions: dict[str, Queue] = {}
         self.consumers: dict[int, Consumer] = {}
         self.sessions: dict[int, list[int]] = {}
+        self.patterns: Patterns | None = None
         self.pending: deque[Held] = deque()
         self.touched: dict[Queue, None] = {}
         self.timed: set[Queue] = set()
