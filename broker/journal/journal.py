@@ -237,7 +237,7 @@ class Journal:
 
     def tail(self, slot: int, after_lsn: int) -> list[Item] | None:
         """The items behind `after_lsn`, as far as kept in memory; None: not all of them."""
-        return self._appender.tail.since(slot, after_lsn, self._logs.next[slot] - 1)
+        return self._appender.tail.since(slot, after_lsn, max(self._logs.next[slot] - 1, 0))
 
     def reset_slot(self, slot: int) -> None:
         """Forgets all of the slot but its highest epoch; logged. What follows is a copy: append_seed, end_seed.
@@ -261,7 +261,8 @@ class Journal:
         return Survey(slot, self._store, self._books, self._appender)
 
     def settled(self, record: RunRecord) -> Settled | None:
-        """What has left its queues of this run (queue → spans of its ids); None: nothing of it lives."""
+        """What has left its queues of this run (queue → spans of its ids), wherever compaction has put the rest;
+        None: nothing of it lives."""
         return settled_of(self._books, record)
 
     # ── reading ────────────────────────────────────────────────────────────────────────────────────
