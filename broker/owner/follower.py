@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
+from broker.config.settings import ClusterSettings
 from broker.core.errors import Code
 from broker.core.metrics import Metric
 from broker.core.records import MetaRecord, RunRecord
@@ -53,12 +54,14 @@ class FollowerHome:
 
     durable     Shard.durable.    new_shadow  an empty one.
     deposed     (slot, epoch): somebody leads the slot in this epoch, which may be news.
-    lost        (owner id, why): a leader's stream broke or fell silent."""
+    lost        (owner id, why): a leader's stream broke or fell silent.
+    released    its leader has resigned the slot: `promised_until` does not lie ahead any more."""
 
     durable: Callable[[Callable[[], None]], None]
     new_shadow: Callable[[int], Shadow]
     deposed: Callable[[int, int], None]
     lost: Callable[[str, str], None]
+    released: Callable[[int], None]
 
 
 class Followers:
@@ -71,8 +74,7 @@ class Followers:
         clock: Clock,
         later: Callable[[float, Callable[[], None]], Any],
         body_io: Io,
-        ping_ms: int,
-        dead_after_ms: int,
+        settings: ClusterSettings,
     ) -> None:
         """`body_io`: where large bodies are written."""
         self.identity = identity
@@ -82,8 +84,10 @@ class Followers:
         self.home: FollowerHome
         self.seeded = 0
         self._later = later
-        self._tick_s = ping_ms / 1000
-        self._dead_after_s = dead_after_ms / 1000
+        self._tick_s = settings.ping_ms / 1000
+        self._dead_after_s = settings.dead_after_ms / 1000
+        self._born = clock.monotonic() + settings.promise_ms / 1000
+        """What an earlier life of this process promised has run out by then."""
         self._streams: dict[str, Following] = {}
         """Leader's id → its stream."""
         self._shadows: dict[int, Shadow] = {}
@@ -94,6 +98,8 @@ class Followers:
         self._known: dict[int, int] = {}
         """Slot → epoch the node knows of."""
         self._promised: dict[int, float] = {}
+        self._led_in: dict[int, tuple[str, str, int]] = {}
+        """Slot → (leader, its boot id, epoch) that the last promise was given to."""
         self._partial: set[int] = set()
         """Slots of which a copy was begun and not ended."""
         self._stopped = False
@@ -137,12 +143,12 @@ class Followers:
     def promised_until(self, slot: int) -> float:
         """Monotonic time before which no higher epoch of the slot may be activated here."""
         source = self._sources.get(slot)
-        kept = self._promised.get(slot, 0.0)
+        kept = max(self._born, self._promised.get(slot, 0.0))
         return kept if source is None else max(kept, source.promised)
 
-    def following(self, slot: int) -> bool:
-        """Does a leader's stream count for the slot now."""
-        return slot in self._sources
+    def known(self, slot: int) -> bool:
+        """Was follow() called for it (and not unfollow())."""
+        return slot in self._shadows
 
     def snapshot(self) -> list[MetaRecord]:
         """Small state of all slots followed, for the head of a new segment."""
@@ -192,6 +198,7 @@ class Followers:
             self.journal.begin_epoch(slot, epoch)
         self._known[slot] = epoch
         self._sources[slot] = stream
+        self._led_in[slot] = (stream.owner, stream.boot, epoch)
         return True
 
     def _forget(self, slot: int) -> None:
@@ -209,18 +216,24 @@ class Followers:
         source.slots.pop(slot, None)
         self._promised[slot] = max(self._promised.get(slot, 0.0), source.promised)
 
-    def drop_source(self, slot: int, source: Following, keep_promise: bool) -> None:
-        """Items of this stream count no more for the slot."""
+    def drop_source(self, slot: int, source: Following) -> None:
+        """Items of this stream count no more for the slot; what was promised stays."""
         if self._sources.get(slot) is source:
             del self._sources[slot]
             self._detach(slot, source)
-            if not keep_promise:
-                self._promised.pop(slot, None)
+
+    def resigned(self, slot: int, source: Following, epoch: int) -> None:
+        """The leader of this epoch will not dispatch the slot any more. Nor will those before it: they needed the
+        promise of this leader, who waited for its end."""
+        if self._led_in.get(slot) == (source.owner, source.boot, epoch):
+            self.drop_source(slot, source)
+            self._promised.pop(slot, None)
+            self.home.released(slot)
 
     def gone(self, stream: Following) -> None:
         """The stream is over."""
         for slot in list(stream.slots):
-            self.drop_source(slot, stream, keep_promise=True)
+            self.drop_source(slot, stream)
         for slot in [slot for slot, (asked, _) in self._asked.items() if asked is stream]:
             del self._asked[slot]
 

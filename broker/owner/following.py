@@ -69,8 +69,7 @@ class Following:
             chunk = message.chunk
             self._bodies.chunk(chunk.id, chunk.data, chunk.first, chunk.length)
         elif what == "resign":
-            if self.slots.get(message.resign.slot) == message.resign.epoch:
-                self._user.drop_source(message.resign.slot, self, keep_promise=False)
+            self._user.resigned(message.resign.slot, self, message.resign.epoch)
         else:
             self._close(refusal(Code.BAD_COMPONENT_MESSAGE))
 
@@ -173,7 +172,7 @@ class Following:
 
     def _broken(self, slot: int, why: str) -> None:
         log.error("slot %d: what %s sent cannot be used: %s", slot, self.owner, why)
-        self._user.drop_source(slot, self, keep_promise=True)
+        self._user.drop_source(slot, self)
         self.send(pb.ToLeader(broken=pb.Broken(slot=slot, why=why)))
 
     def _acknowledge(self, seq: int) -> None:

@@ -1,0 +1,254 @@
+"""Replication among three owners: what counts, who takes over, how one catches up."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.owner.repl_world import World
+
+SLOT = 7
+
+
+def ready_world(**more) -> World:
+    world = World(**more)
+    world.create(SLOT, "o0")
+    world.until(lambda: world.leader(SLOT) is not None, what="a leader")
+    return world
+
+
+def told(world: World) -> int:
+    return len(world.told.get(SLOT, {}))
+
+
+def same_everywhere(world: World) -> bool:
+    """I5: whoever reports the same end of the log has the same live messages."""
+    up = [o for o in world.owners.values() if o.up]
+    return len({(o.journal.last(SLOT), tuple(o.live(SLOT))) for o in up}) == 1
+
+
+def in_sync(world: World, *owners: str) -> bool:
+    return set(world.records[SLOT].isr) == set(owners)
+
+
+def test_a_message_counts_when_every_in_sync_follower_has_it():
+    world = ready_world()
+    leader = world.leader(SLOT)
+    for _ in range(20):
+        leader.send(SLOT)
+        world.run(0.001)
+    world.until(lambda: told(world) == 20)
+    world.until(lambda: same_everywhere(world))
+    assert leader.leaders.backlog == 0
+
+
+def test_a_silent_follower_is_dropped_first_and_only_then_do_messages_count():
+    world = ready_world()
+    leader = world.leader(SLOT)
+    world.owners["o2"].crash()
+    leader.send(SLOT)
+    world.run(0.2)
+    assert told(world) == 0, "counted without an in-sync follower"
+    world.until(lambda: told(world) == 1)
+    assert in_sync(world, "o0", "o1")
+    assert ("o2", "") not in leader.lost and leader.lost[-1][0] == "o2"
+
+
+def test_never_below_min_in_sync():
+    world = ready_world()
+    leader = world.leader(SLOT)
+    world.owners["o1"].crash()
+    world.owners["o2"].crash()
+    leader.send(SLOT)
+    world.run(5)
+    assert told(world) == 0
+    assert len(world.records[SLOT].isr) >= 2
+    world.owners["o1"].start()
+    world.until(lambda: told(world) == 1)
+
+
+def test_one_that_comes_back_gets_the_tail_and_is_in_sync_again():
+    world = ready_world()
+    leader = world.leader(SLOT)
+    world.owners["o2"].crash()
+    world.until(lambda: in_sync(world, "o0", "o1"))
+    for _ in range(10):
+        leader.send(SLOT)
+    world.until(lambda: told(world) == 10)
+    world.owners["o2"].start()
+    world.until(lambda: in_sync(world, "o0", "o1", "o2"))
+    world.until(lambda: same_everywhere(world))
+    assert leader.leaders._catch_up.seeds == 0
+
+
+@pytest.mark.parametrize("wipe", [True, False])
+def test_one_without_a_usable_log_is_seeded_while_traffic_goes_on(wipe):
+    world = ready_world(tail_bytes=2000)
+    leader = world.leader(SLOT)
+    world.owners["o2"].crash(wipe=wipe)
+    world.until(lambda: in_sync(world, "o0", "o1"))
+    ids = [leader.send(SLOT, 200) for _ in range(60)]
+    world.until(lambda: told(world) == 60)
+    for first in ids[::2]:
+        leader.settle(SLOT, first, group=first % 4 == 0)
+    world.owners["o2"].start()
+    for _ in range(10):
+        world.run(0.02)
+        leader.send(SLOT, 20)
+    world.until(lambda: in_sync(world, "o0", "o1", "o2"))
+    world.until(lambda: same_everywhere(world) and told(world) == 70)
+    assert leader.leaders._catch_up.seeds >= 1
+    assert world.owners["o2"].followers.seeded >= 1
+
+
+def test_the_next_leader_has_everything_and_the_old_one_comes_back_as_follower():
+    world = ready_world()
+    leader = world.leader(SLOT)
+    for _ in range(10):
+        leader.send(SLOT)
+        world.run(0.002)
+    leader.crash()
+    world.run(0.05)
+    before = told(world)
+    world.fail_over(SLOT)
+    world.until(lambda: world.leader(SLOT) is not None)
+    assert world.leader(SLOT) is not leader
+    world.leader(SLOT).send(SLOT)
+    world.until(lambda: told(world) > before)
+    leader.start()
+    world.until(lambda: in_sync(world, "o0", "o1", "o2"))
+    world.until(lambda: same_everywhere(world))
+
+
+def test_a_new_leader_that_has_less_gives_way():
+    world = ready_world()
+    leader = world.leader(SLOT)
+    world.run(0.1)
+    world.blocked.add(frozenset(("o0", "o1")))
+    for _ in range(5):
+        leader.send(SLOT)
+    world.run(0.05)  # o2 has them, o1 has not, nobody was told
+    leader.crash()
+    world.blocked.clear()
+    ends = {o: world.owners[o].journal.last(SLOT)[1] for o in ("o1", "o2")}
+    assert ends["o2"] > ends["o1"] and told(world) == 0
+    record = world.records[SLOT]
+    world.write(type(record)(SLOT, record.epoch + 1, "o1", record.replicas, ("o1", "o2")))
+    world.until(lambda: world.leader(SLOT) is world.owners["o2"])
+    assert world.owners["o2"].followers.seeded == 0
+    world.until(lambda: same_everywhere(world))
+
+
+def test_a_leader_cut_off_stops_dispatching_before_another_begins():
+    world = ready_world()
+    leader = world.leader(SLOT)
+    world.until(lambda: leader.leaders.may_dispatch(SLOT))
+    world.blocked |= {frozenset(("o0", "o1")), frozenset(("o0", "o2"))}
+    record = world.records[SLOT]
+    leader.known[SLOT] = record  # cut off from the slot table as well
+    leader.on_record = lambda record: None
+    world.write(type(record)(SLOT, record.epoch + 1, "o1", record.replicas, ("o1", "o2")))
+    world.until(lambda: world.owners["o1"].leaders.may_dispatch(SLOT))  # World.run checks that never two may
+    assert not leader.leaders.may_dispatch(SLOT)
+
+
+def test_resigning_lets_the_next_leader_dispatch_at_once():
+    world = ready_world(promise_ms=5000)
+    leader = world.leader(SLOT)
+    world.until(lambda: leader.leaders.may_dispatch(SLOT))
+    record, begin = world.records[SLOT], world.now
+    world.write(type(record)(SLOT, record.epoch + 1, "o1", record.replicas, record.isr))
+    leader.on_record(world.records[SLOT])
+    world.until(lambda: world.owners["o1"].leaders.may_dispatch(SLOT))
+    assert world.now - begin < 1.0
+
+
+def test_large_bodies_are_there_before_their_messages():
+    world = ready_world()
+    leader = world.leader(SLOT)
+    body = world.random.randbytes(300_000)
+    leader.send(SLOT, body=body)
+    leader.send(SLOT)
+    world.until(lambda: told(world) == 2)
+    (id,) = world.bodies
+    for owner in world.owners.values():
+        assert owner.journal.blobs.read(id, 0, len(body)) == body
+    leader.crash()
+    world.fail_over(SLOT)
+    world.until(lambda: world.leader(SLOT) is not None)
+
+
+def test_large_bodies_go_with_seeds():
+    world = ready_world(tail_bytes=0)
+    leader = world.leader(SLOT)
+    world.owners["o2"].crash(wipe=True)
+    world.until(lambda: in_sync(world, "o0", "o1"))
+    body = world.random.randbytes(100_000)
+    leader.send(SLOT, body=body)
+    world.until(lambda: told(world) == 1)
+    world.owners["o2"].start()
+    world.until(lambda: in_sync(world, "o0", "o1", "o2"))
+    assert world.owners["o2"].journal.blobs.read(next(iter(world.bodies)), 0, len(body)) == body
+
+
+def test_maximal_isr_a_joining_member_counts_before_it_is_known_to_have_joined():
+    world = ready_world()
+    leader = world.leader(SLOT)
+    world.owners["o2"].crash()
+    world.until(lambda: in_sync(world, "o0", "o1"))
+    world.lose_answers = 1.0
+    leader.on_record = lambda record: None  # it hears of nothing
+    world.owners["o2"].start()
+    world.until(lambda: in_sync(world, "o0", "o1", "o2"))
+    world.blocked.add(frozenset(("o0", "o2")))
+    leader.send(SLOT)
+    world.run(0.25)
+    assert told(world) == 0, "o2 may be elected and does not have it"
+
+
+def test_an_unknown_outcome_is_settled_when_the_store_answers_again():
+    world = ready_world()
+    leader = world.leader(SLOT)
+    world.store_up = False
+    world.owners["o2"].crash()
+    leader.send(SLOT)
+    world.run(3)
+    assert told(world) == 0
+    world.store_up = True
+    world.until(lambda: told(world) == 1)
+    world.owners["o2"].start()
+    world.until(lambda: in_sync(world, "o0", "o1", "o2"))
+
+
+def test_without_the_store_traffic_goes_on():
+    world = ready_world()
+    leader = world.leader(SLOT)
+    world.store_up = False
+    for _ in range(5):
+        leader.send(SLOT)
+        world.run(0.3)
+        assert leader.leaders.may_dispatch(SLOT)
+    world.until(lambda: told(world) == 5)
+
+
+def test_memory_of_a_shadow_follows_what_is_alive():
+    world = ready_world()
+    leader = world.leader(SLOT)
+    for round in range(40):
+        ids = [leader.send(SLOT, 5) for _ in range(100)]
+        world.run(0.05)
+        for first in ids:
+            leader.settle(SLOT, first)
+        world.run(0.01 if round % 2 else 0.05)
+    world.run(0.5)
+    assert told(world) == 4000
+    sizes = [s.size for o in world.owners.values() for s in o.followers._shadows.values()]
+    assert len(sizes) == 2 and max(sizes) < 1500
+
+
+def test_metrics_are_there():
+    world = ready_world()
+    world.leader(SLOT).send(SLOT)
+    world.until(lambda: told(world) == 1)
+    owners = world.owners.values()
+    found = {m.name: m for o in owners for m in (*o.leaders.metrics(), *o.followers.metrics()) if m.samples}
+    assert {"stomp_led_slots", "stomp_replication_unacked_bytes", "stomp_isr_shrinks_total"} <= set(found)
