@@ -84,6 +84,10 @@ class BlobReader:
         with self._store.store.guard("read a large body"):
             return read_all(self._file, n, offset)
 
+    def size(self) -> int:
+        with self._store.store.guard("read a large body"):
+            return self._file.size()
+
     def close(self) -> None:
         self._file.close()
 
@@ -134,6 +138,14 @@ class BlobStore:
             raise CorruptJournal(f"large body {id:016x} is missing") from None
         except OSError as error:
             raise JournalError(f"large body {id:016x} cannot be opened: {error.strerror}") from error
+
+    def length(self, id: int) -> int:
+        """Bytes of the body. Raises like open()."""
+        reader = self.open(id)
+        try:
+            return reader.size()
+        finally:
+            reader.close()
 
     def read(self, id: int, offset: int, n: int) -> bytes:
         reader = self.open(id)

@@ -186,10 +186,11 @@ def dump(files: Files, folder: str, bodies: bool = False) -> Iterator[dict[str, 
 
 
 def _content(data: bytes, at: int, size: int, kind: int, flags: int, slot: int, bodies: bool) -> dict[str, Any]:
+    row: dict[str, Any]
     if kind == f.RUN:
         record = f.read_run(data, at, flags, slot, bodies)
         run = record.run
-        row: dict[str, Any] = {
+        row = {
             "address": record.address, "queues": list(record.queues), "ids": [run.ids[0], run.ids[-1]],
             "count": len(run.ids), "nbytes": run.nbytes, "flags": run.flags, "priority": run.priority,
             "time": run.time, "expires": run.expires, "dispatched": record.dispatched, "copy": bool(flags & f.COPY),
@@ -207,7 +208,11 @@ def _content(data: bytes, at: int, size: int, kind: int, flags: int, slot: int, 
             return {"snapshot": "begin" if flags & f.SNAPSHOT_BEGIN else "end"}
         meta = f.read_meta(data, at, size, slot)
         return {"meta": meta.kind, "data": meta.data}
-    if kind in (f.EPOCH, f.SEGMENTS):
+    if kind in (f.EPOCH, f.SEEDED):
+        pairs = f.read_pairs(data, at, size)
+        row = {} if kind == f.SEEDED else {"void_before": pairs.pop(0)[0], "seeding": bool(flags & f.SEEDING)}
+        return row | {"lineage": pairs}
+    if kind == f.SEGMENTS:
         return {"pairs": f.read_pairs(data, at, size)}
     return {}
 

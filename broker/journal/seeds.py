@@ -1,7 +1,7 @@
 """Reading all that lives in one slot, while the log goes on: copies for new replicas, and surveys for shadows.
 
 Rule: what is read is what lived at the moment of the call, whatever is settled or moved meanwhile: the books of
-the slot are copied and the segments pinned. Made and closed in the loop's thread, read in one other thread.
+the slot are copied and the segments pinned. Made in the loop's thread, read in one other thread.
 Must not know streams.
 
 Memory: the copied ranges (24 bytes each), 16 bytes per live run, and one batch. The segments that hold something
@@ -51,20 +51,24 @@ class _Reader:
         self._floor = appender.logs.floors.get(slot, 0)
         self._end = appender.segment << 32 | appender.offset
         self._closed = False
-        for number in self._numbers:
-            books.segments[number].pins += 1
-        books.blob_pins += 1
+        self._pinned = [books.segments[number] for number in self._numbers]
+        with store.lock:
+            for book in self._pinned:
+                book.pins += 1
+            books.blob_pins += 1
 
     @property
     def durable(self) -> bool:
         return self._store.durable >= self._end
 
     def close(self) -> None:
-        """Lets the segments go. Loop thread, when no read() is under way."""
-        if not self._closed:
+        """Lets the segments go. Any thread, when no read() is under way."""
+        with self._store.lock:
+            if self._closed:
+                return
             self._closed = True
-            for number in self._numbers:
-                self._books.segments[number].pins -= 1
+            for book in self._pinned:
+                book.pins -= 1
             self._books.blob_pins -= 1
 
     def _found(self, checked: bool) -> Iterator[tuple[RunRecord, Settled]]:
