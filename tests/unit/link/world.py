@@ -106,7 +106,7 @@ class Pipe:
             self.world.ready.append(lambda message=message: self.other.arrive(message))
 
     def arrive(self, message):
-        if not self.closed and not self.lost:
+        if self.end is not None and not self.closed and not self.lost:
             self.end.on_message(message)
 
     def close(self, why):

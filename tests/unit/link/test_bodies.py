@@ -1,0 +1,324 @@
+"""Large bodies cross the link in pieces, beside everything else."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.address import Routing
+from broker.core.commands import Publish
+from broker.core.effects import Done, Refused
+from broker.core.errors import Code
+from broker.core.message import BLOB, Blob, Run
+from broker.link.bodies import CHUNK, WINDOW
+from broker.rpc.v1 import link_pb2 as pb
+from tests.unit.link.world import Edge, Owner, World, make_settings, run_of
+
+SLOT = 5
+
+
+class Files:
+    """Bodies in memory; `slow`: nothing is written until release()."""
+
+    def __init__(self, world):
+        self.world = world
+        self.stored = {}
+        self.writers = []
+        self.slow = False
+        self.opened = 0
+        self.fails = ""
+
+    def new_body(self, slot, on_drain):
+        self.writers.append(Writer(self, on_drain))
+        return self.writers[-1]
+
+    def open_body(self, slot, blob):
+        self.opened += 1
+        return Reader(self, blob)
+
+    def release(self):
+        self.slow = False
+        for writer in self.writers:
+            writer.drain()
+
+
+class Writer:
+    def __init__(self, files, on_drain):
+        self.files = files
+        self.on_drain = on_drain
+        self.pending = 0
+        self.data = b""
+        self.aborted = False
+
+    def write(self, data):
+        self.data += data
+        self.pending += len(data)
+        if not self.files.slow:
+            self.files.world.schedule(self.drain)
+
+    def drain(self):
+        self.pending = 0
+        self.on_drain()
+
+    def finish(self, sync, done):
+        self.sync = sync
+        if self.files.fails:
+            self.files.world.schedule(lambda: done(None, self.files.fails))
+            return
+        blob = Blob(len(self.files.stored) + 100, len(self.data))
+        self.files.stored[blob.id] = self.data
+        self.files.world.schedule(lambda: done(blob, ""))
+
+    def abort(self):
+        self.aborted = True
+
+
+class Reader:
+    def __init__(self, files, blob):
+        self.files = files
+        self.blob = blob
+        self.offset = 0
+        self.closed = False
+        self.sizes = []
+        files.last_reader = self
+
+    def read(self, n, done):
+        self.sizes.append(n)
+        data = self.files.stored[self.blob.id][self.offset : self.offset + n]
+        self.offset += len(data)
+        self.files.world.schedule(lambda: done(data, ""))
+
+    def close(self):
+        self.closed = True
+
+
+class Place:
+    def __init__(self):
+        self.world = World()
+        self.files = Files(self.world)
+        settings = make_settings()
+        bodies = {"new_body": self.files.new_body, "open_body": self.files.open_body}
+        self.a = Owner(self.world, "a", settings, **bodies)
+        self.b = Owner(self.world, "b", settings, **bodies)
+        self.edge = Edge(self.world, settings)
+        self.port = self.edge.port
+        self.a.server.serve(SLOT, 1)
+        self.port.route(SLOT, 1, "a", "a:1")
+        self.world.run()
+        self.drains = 0
+        self.done = []
+
+    def write(self):
+        def drained():
+            self.drains += 1
+
+        return self.port.write_body(SLOT, drained)
+
+    def finish(self, writer, sync=True):
+        writer.finish(sync, lambda blob, why: self.done.append((blob, why)))
+
+
+@pytest.fixture
+def place():
+    return Place()
+
+
+BODY = bytes(range(256)) * 12_000  # 3 MB
+
+
+def test_a_body_arrives_whole_and_counts_down_what_is_pending(place):
+    writer = place.write()
+    for at in range(0, len(BODY), 100_000):
+        writer.write(BODY[at : at + 100_000])
+    assert writer.pending == len(BODY)
+    place.finish(writer)
+    place.world.run()
+    ((blob, why),) = place.done
+    assert why == "" and blob.length == len(BODY) and place.files.stored[blob.id] == BODY
+    assert writer.pending == 0 and place.drains > 1 and place.files.writers[0].sync
+
+
+def test_at_most_a_window_is_under_way_and_pieces_are_small(place):
+    place.files.slow = True
+    writers = [place.write(), place.write()]
+    for writer in writers:
+        writer.write(BODY)
+    place.world.run()
+    assert [len(writer.data) for writer in place.files.writers] == [WINDOW, 0]
+    place.files.writers[0].drain()
+    place.world.run()
+    got = [len(writer.data) for writer in place.files.writers]
+    assert got == [WINDOW + WINDOW // 2, WINDOW // 2], "both have their turn"
+    ups = [pb.Up.FromString(data) for data in place.world.pairs[-1][0].sent]
+    assert max(len(body.data) for up in ups for body in up.bodies) <= CHUNK
+    for writer in writers:
+        place.finish(writer)
+    place.files.release()
+    place.world.run()
+    assert [blob.length for blob, _ in place.done] == [len(BODY)] * 2
+
+
+def test_commands_do_not_wait_for_a_body(place):
+    place.files.slow = True
+    writer = place.write()
+    writer.write(BODY)
+    place.port.submit([Publish(SLOT, 1, 3, "a", Routing.ANYCAST, run_of(b"x"))])
+    place.world.run()
+    assert len(place.edge.of(Done)) == 1
+
+
+def large(blob, seq=3):
+    run = Run(range(0), b"", [b"\n"], blob.length + 2, BLOB, blob=blob)
+    return Publish(SLOT, 1, seq, "a", Routing.ANYCAST, run)
+
+
+def stored(place):
+    writer = place.write()
+    writer.write(b"x" * 1000)
+    place.finish(writer)
+    place.world.run()
+    return place.done[-1][0]
+
+
+def test_a_publish_of_a_body_is_taken_where_the_body_is(place):
+    place.port.submit([large(stored(place))])
+    place.world.run()
+    assert len(place.edge.of(Done)) == 1
+    assert not place.files.writers[0].aborted
+
+
+def test_and_again_on_a_new_stream_of_the_same_owner(place):
+    blob = stored(place)
+    place.a.shard.answers = False
+    place.port.submit([large(blob)])
+    place.world.run()
+    place.world.cut()
+    place.a.shard.answers = True
+    place.world.pass_time(0.5)
+    assert len(place.edge.of(Done)) == 1 and len(place.a.shard.of(Publish)) == 2
+
+
+def test_but_not_by_another_owner_unless_it_had_been_taken(place):
+    for known, expected in ((False, [Refused]), (True, [Refused, Done])):
+        place.b.server._published = lambda slot, dedup, known=known: known
+        place.a.shard.answers = False
+        place.port.submit([large(stored(place))])
+        place.world.run()
+        place.a.server.unserve(SLOT)
+        epoch = 2 + 2 * known
+        place.b.server.serve(SLOT, epoch)
+        place.port.route(SLOT, epoch, "b", "b:1")
+        place.world.run()
+        assert [type(each) for each in place.edge.effects] == expected
+        place.b.server.unserve(SLOT)
+        place.a.server.serve(SLOT, epoch + 1)
+        place.port.route(SLOT, epoch + 1, "a", "a:1")
+        place.world.run()
+    assert place.edge.of(Refused)[0].code is Code.OWNER_MOVED
+
+
+def test_a_broken_stream_fails_the_body(place):
+    writer = place.write()
+    writer.write(b"x" * 1000)
+    place.world.run()
+    place.world.cut()
+    place.world.run()
+    assert place.files.writers[0].aborted and writer.pending == 0
+    writer.write(b"more")
+    place.finish(writer)
+    assert place.done == [], "never from within the call"
+    place.world.run()
+    ((blob, why),) = place.done
+    assert blob is None and "lost" in why
+
+
+def test_a_body_that_cannot_be_stored_says_why(place):
+    place.files.fails = "no space"
+    writer = place.write()
+    writer.write(b"x")
+    place.finish(writer)
+    place.world.run()
+    assert place.done == [(None, "no space")]
+
+
+def test_a_body_waits_for_an_owner(place):
+    place.a.server.unserve(SLOT)
+    place.port.offline(SLOT)
+    writer = place.write()
+    writer.write(b"x" * 1000)
+    place.finish(writer)
+    place.world.pass_time(1)
+    place.b.server.serve(SLOT, 2)
+    place.port.route(SLOT, 2, "b", "b:1")
+    place.world.run()
+    assert place.done[0][0].length == 1000
+
+
+def test_or_is_refused_when_none_comes(place):
+    place.port.offline(SLOT)
+    writer = place.write()
+    place.finish(writer)
+    place.world.pass_time(40)
+    assert place.done[0][0] is None and "unavailable_after_s" in place.done[0][1]
+
+
+def test_an_aborted_body_goes_also_when_it_was_complete(place):
+    first, second = place.write(), place.write()
+    first.write(b"x")
+    second.write(b"y")
+    place.finish(second)
+    first.abort()
+    second.abort()
+    place.world.run()
+    assert [writer.aborted for writer in place.files.writers] == [True, True]
+    assert place.done == []
+
+
+def test_what_nobody_published_goes_with_the_edge(place):
+    stored(place)
+    place.a.server.edge_gone("edge-0", "b")
+    assert place.files.writers[0].aborted
+
+
+def read_all(place, reader, n=256 * 1024):
+    pieces = []
+
+    def arrived(data, why):
+        if data:
+            pieces.append(data)
+            reader.read(n, arrived)
+        else:
+            place.done.append((data, why))
+
+    reader.read(n, arrived)
+    place.world.run()
+    return b"".join(pieces)
+
+
+def test_a_body_is_read_in_pieces(place):
+    place.files.stored[9] = BODY
+    reader = place.port.read_body(SLOT, Blob(9, len(BODY)))
+    assert read_all(place, reader) == BODY
+    assert place.done == [(b"", "")]
+    assert max(place.files.last_reader.sizes) <= CHUNK
+    reader.close()
+    place.world.run()
+    assert place.files.last_reader.closed
+
+
+def test_a_broken_stream_ends_a_reading(place):
+    place.files.stored[9] = BODY
+    reader = place.port.read_body(SLOT, Blob(9, len(BODY)))
+    place.world.run()
+    place.world.cut()
+    place.world.run()
+    assert place.files.last_reader.closed
+    reader.read(10, lambda data, why: place.done.append((data, why)))
+    place.world.run()
+    assert place.done[0][0] is None and "lost" in place.done[0][1]
+
+
+def test_a_reading_opens_the_file_before_the_delivery_is_confirmed(place):
+    """Confirming settles the message and removes the file."""
+    place.port.read_body(SLOT, Blob(9, 10))
+    place.world.run()
+    assert place.files.opened == 1
