@@ -162,6 +162,16 @@ class Edge:
             if session.connected and session.principal in users:
                 session.fail(Code.NOT_ALLOWED, "this user has been removed")
 
+    def configure(self, settings: EngineSettings) -> None:
+        """Address settings have changed. Messages follow a new number of partitions at once; a subscription that has
+        no part in one of them would miss what goes there, so its connection ends and the client comes back."""
+        self.routes.replace(partitions(settings))
+        for session in list(self.sessions.values()):
+            for sub in session.subscriptions.values():
+                if not sub.complete(self.routes.slots(sub.address)):
+                    session.fail(Code.REPARTITIONED, f"connect again to consume all of '{sub.address[:100]}'")
+                    break
+
     def next_consumer(self) -> int:
         self._consumer += 1
         return self._consumer

@@ -17,6 +17,8 @@ _NAME = b"JMSXGroupID:"
 
 def group_of(lines: bytes) -> bytes | None:
     """The raw value of JMSXGroupID in header lines (they may end with the empty line and the body), or None."""
+    if lines.startswith(b"\n"):
+        return None
     if lines.startswith(_NAME):
         start = len(_NAME)
     else:
@@ -34,6 +36,6 @@ def by_slot(event: Sends, split: Split) -> list[tuple[int | None, list[bytes]]]:
         return [(None if group is None else split.of(group), event.records)]
     parts: dict[int | None, list[bytes]] = {}
     for record in event.records:
-        group = None if record.startswith(b"\n") else group_of(record)
+        group = group_of(record)
         parts.setdefault(None if group is None else split.of(group), []).append(record)
     return list(parts.items())

@@ -124,6 +124,11 @@ class Subscription:
         """What an acknowledgement of these messages settles: ids by part. Raises RefusedError(NO_SUCH_DELIVERY)."""
         return [(self, numbers)] if self.order is None else self.order.settle(self, numbers)
 
+    def complete(self, slots: Sequence[int]) -> bool:
+        """Has the subscription a part in all of these slots."""
+        parts = [self] if self.fan is None else self.fan.parts
+        return {part.slot for part in parts}.issuperset(slots)
+
     def owe(self, effect: Deliver) -> bool:
         """Books a delivery; True when it is time to grant the room back."""
         self.owed += effect.cost
