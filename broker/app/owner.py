@@ -161,6 +161,7 @@ class OwnerProcess(ClusterProcess):
                 new_shadow=lambda slot: Shadow(self.shard.new_engine(slot)),
                 deposed=self.node.deposed,
                 lost=self._lost,
+                released=self.node.released,
             )
         )
         self.table.listen(self._on_slot)

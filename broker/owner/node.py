@@ -74,13 +74,14 @@ STEPPING_DOWN = "stepping down"
 
 
 class _Role:
-    """What this owner is to one slot now. `epoch`: of the record it is about."""
+    """What this owner is to one slot now. `epoch`: of the record it is about. `fenced`: it stands in the journal."""
 
-    __slots__ = ("epoch", "shadow", "state")
+    __slots__ = ("epoch", "fenced", "shadow", "state")
 
     def __init__(self, state: str, epoch: int, shadow: Shadow | None = None) -> None:
         self.state = state
         self.epoch = epoch
+        self.fenced = False
         self.shadow = shadow
 
 
@@ -240,9 +241,9 @@ class Node:
         wait = self._followers.promised_until(slot) - self._clock.monotonic()
         role.shadow = self._shadow(slot)
         if wait > 0:
-            self._later(wait, partial(self._take_over, record, role))
+            self._later(wait, partial(self._take_over, slot, role))
         else:
-            self._take_over(record, role)
+            self._take_over(slot, role)
 
     def _claim(self, record: SlotRecord) -> None:
         """Ask for a new epoch of a slot that is ours already."""
@@ -309,12 +310,18 @@ class Node:
     def _current(self, slot: int, role: _Role, state: str) -> bool:
         return self._roles.get(slot) is role and role.state == state and not self._ending
 
-    def _take_over(self, record: SlotRecord, role: _Role) -> None:
+    def released(self, slot: int) -> None:
+        """The old leader has resigned: no promise stands in our way any more."""
+        role = self._roles.get(slot)
+        if role is not None and role.state == TAKING_OVER:
+            self._take_over(slot, role)
+
+    def _take_over(self, slot: int, role: _Role) -> None:
         """The promise has run out: fence, then reach everybody in isr."""
-        slot = record.slot
-        if not self._current(slot, role, TAKING_OVER):
+        if not self._current(slot, role, TAKING_OVER) or role.fenced:
             return
-        self._journal.begin_epoch(slot, record.epoch)
+        role.fenced = True
+        self._journal.begin_epoch(slot, role.epoch)
         self._journal.replicated.add(slot)
         self._leaders.lead(self._records[slot])
         self._shard.when_ready(slot, partial(self._activate, slot, role))

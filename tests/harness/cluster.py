@@ -209,6 +209,16 @@ class Cluster:
             found[slot] = json.loads(base64.b64decode(pair["value"]))
         return found
 
+    def revoke(self, owner: str) -> None:
+        """Takes that owner's lease away, as its peers would."""
+        etcdctl = ["etcdctl", f"--endpoints={HOST}:{self.etcd_port}"]
+        env = {**os.environ, "ETCDCTL_API": "3"}
+        key = f"/stampede/test/owners/{owner}"
+        line = [*etcdctl, "get", key, "--print-value-only"]
+        found = subprocess.run(line, capture_output=True, text=True, timeout=30, env=env, check=True).stdout
+        lease = f"{json.loads(found)['lease']:x}"
+        subprocess.run([*etcdctl, "lease", "revoke", lease], capture_output=True, timeout=30, env=env, check=True)
+
     def leaders(self) -> dict[str, int]:
         """Owner → number of slots it leads."""
         found: dict[str, int] = {}
