@@ -38,12 +38,14 @@ class _Desk:
         "_transfers",
         "_view",
         "_want",
+        "_zone",
     )
 
     def __init__(self, view: View) -> None:
         self._view = view
         self._homes = view.homes()
         self._eligible = set(view.eligible())
+        self._zone = {one: view.zone(one) for one in {*self._homes, *self._eligible}}
         self._want = min(view.policy.replicas, len(self._homes))
         self._leads = leaders(view)
         self._steps: dict[int, Step] = {}
@@ -76,9 +78,9 @@ class _Desk:
 
     def _surplus(self, record: SlotRecord, kept: Sequence[str]) -> str:
         """Which of more than enough replicas goes: not the newest, that is what the others are dropped for."""
-        zones = Counter(map(self._view.zone, kept))
+        zones = Counter(self._zone[one] for one in kept)
         olds = kept[:-1]
-        return min(olds, key=lambda o: (zones[self._view.zone(o)] == 1, -self._loads[o], o == record.leader, o))
+        return min(olds, key=lambda o: (zones[self._zone[o]] == 1, -self._loads[o], o == record.leader, o))
 
     # -- leaders that must go, replicas that may go ------------------------------------------------------------------
 
@@ -137,10 +139,10 @@ class _Desk:
         short = [slot for slot, kept in self._future.items() if len(kept) < self._want and self._free(slot)]
         short.sort(key=lambda slot: (len(self._view.in_sync(self._view.records[slot])), slot))
         for slot in short:
-            zones = set(map(self._view.zone, self._future[slot]))
+            zones = {self._zone[one] for one in self._future[slot]}
             hosts = self._eligible.difference(self._view.records[slot].replicas)
             if hosts and self._free(slot):
-                self._add(slot, min(hosts, key=lambda o: (self._view.zone(o) in zones, self._loads[o], o)))
+                self._add(slot, min(hosts, key=lambda o: (self._zone[o] in zones, self._loads[o], o)))
 
     def _settled(self, slot: int) -> bool:
         """All of its replicas are where they belong and in sync, so it may be moved."""
@@ -153,16 +155,16 @@ class _Desk:
         self._add(slot, owner)
 
     def _spread_zones(self) -> None:
-        zone = self._view.zone
-        possible = min(self._want, len(set(map(zone, self._homes))))
+        zone = self._zone
+        possible = min(self._want, len({zone[one] for one in self._homes}))
         for slot, kept in self._future.items():
-            zones = Counter(map(zone, kept))
-            if len(zones) >= possible or not self._settled(slot):
+            if len({zone[one] for one in kept}) >= possible or not self._settled(slot):
                 continue
-            hosts = [one for one in self._eligible if zone(one) not in zones]
+            zones = Counter(zone[one] for one in kept)
+            hosts = [one for one in self._eligible if zone[one] not in zones]
             if hosts:
                 leader = self._view.records[slot].leader
-                doubled = [one for one in kept if zones[zone(one)] > 1]
+                doubled = [one for one in kept if zones[zone[one]] > 1]
                 source = min(doubled, key=lambda o: (-self._loads[o], o == leader, o))
                 self._move(slot, source, min(hosts, key=lambda o: (self._loads[o], o)))
 
@@ -189,11 +191,11 @@ class _Desk:
         return None
 
     def _may_move(self, slot: int, full: str, empty: str) -> bool:
-        kept, zone = self._future[slot], self._view.zone
+        kept, zone = self._future[slot], self._zone
         if full not in kept or empty in kept:
             return False
-        others = {zone(one) for one in kept if one != full}
-        return zone(empty) not in others or zone(full) in others
+        others = {zone[one] for one in kept if one != full}
+        return zone[empty] not in others or zone[full] in others
 
     # -- leaders -----------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
 from broker.core.errors import ConfigError
@@ -99,8 +100,26 @@ async def settle_disk(metadata: Metadata, keys: Keys, me: Member) -> int:
 async def _settle(metadata: Metadata, keys: Keys, me: Member) -> int:
     known = await metadata.get(keys.disk(me.id))
     before = known.value.decode(errors="replace") if known else ""
+    struck = 0
+    if before != me.disk:
+        struck = await _change_all(metadata, keys, lambda record: without(record, me.id, before))
+        await metadata.put(keys.disk(me.id), me.disk.encode())
+        if struck:
+            log.warning("%s has another disk than before: struck out of %d slots, to be seeded anew", me.id, struck)
+    back = await _change_all(metadata, keys, lambda record: revived(record, me.id, me.disk))
+    if back:
+        log.warning("%s is back with the disk that has the last copy of %d slots", me.id, back)
+    return struck + back
+
+
+async def _change_all(metadata: Metadata, keys: Keys, change: Callable[[SlotRecord], SlotRecord | None]) -> int:
+    """Repeats until `change` finds nothing more to change, whoever else writes meanwhile. How many it were."""
     changed = 0
-    while todo := _changes(await _records(metadata, keys), me, before):
+    while True:
+        pairs = [(record, change(record)) for record in await _records(metadata, keys)]
+        todo = [(record, new) for record, new in pairs if new is not None]
+        if not todo:
+            return changed
         for start in range(0, len(todo), BATCH):
             some = todo[start : start + BATCH]
             done = await metadata.commit(
@@ -108,21 +127,6 @@ async def _settle(metadata: Metadata, keys: Keys, me: Member) -> int:
                 [Put(keys.slot(new.slot), new.encode()) for _, new in some],
             )
             changed += len(some) if done else 0
-    if before != me.disk:
-        await metadata.put(keys.disk(me.id), me.disk.encode())
-        if changed:
-            log.warning("%s has another disk than before: struck out of %d slots, to be seeded anew", me.id, changed)
-    return changed
-
-
-def _changes(records: list[SlotRecord], me: Member, before: str) -> list[tuple[SlotRecord, SlotRecord]]:
-    found = []
-    for record in records:
-        new = without(record, me.id, before) if before != me.disk else None
-        new = revived(new or record, me.id, me.disk) or new
-        if new is not None and new != record:
-            found.append((record, new))
-    return found
 
 
 async def _records(metadata: Metadata, keys: Keys) -> list[SlotRecord]:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from broker.metadata.lease import KeptLease
@@ -102,7 +104,8 @@ class MemoryStore:
     def changes(self, prefix: str, revision: int) -> list[Change]:
         if revision < self.compacted:
             raise Compacted(f"the history before revision {self.compacted} is gone")
-        return [c for c in self.history if c.revision >= revision and c.key.startswith(prefix)]
+        start = bisect_left(self.history, revision, key=lambda change: change.revision)
+        return [change for change in islice(self.history, start, None) if change.key.startswith(prefix)]
 
     def grant(self, ttl_s: float) -> tuple[int, float]:
         self._last_lease += 1

@@ -64,7 +64,7 @@ def test_a_suspected_owner_is_replaced_within_a_tenth_of_a_second(seed):
         assert all(dead.me.id in record.replicas for record in world.records().values()), "it may come back"
         world.owner(dead.me.id).begin()
         await world.until(lambda: world.led_by("a", "b", "c"))
-        assert all(len(record.isr) == 3 for record in world.records().values())
+        await world.until(lambda: all(len(record.isr) == 3 for record in world.records().values()))
 
     check_history(simulate(scenario, seed))
 

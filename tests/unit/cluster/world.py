@@ -41,6 +41,7 @@ class World:
         )
         self.settings = ClusterSettings()
         self.owners: dict[str, Owner] = {}
+        self._read = -1
 
     @property
     def now(self) -> float:
@@ -69,13 +70,12 @@ class World:
 
     def records(self) -> dict[int, SlotRecord]:
         """As they stand in the store."""
-        found, _ = self.store.range(KEYS.slots)
-        return {
-            int(item.key.rpartition("/")[2]): SlotRecord.decode(
-                int(item.key.rpartition("/")[2]), item.value, item.revision
-            )
-            for item in found
-        }
+        if self._read != self.store.revision:
+            self._read, self._records = self.store.revision, {}
+            for item in self.store.range(KEYS.slots)[0]:
+                slot = int(item.key.rpartition("/")[2])
+                self._records[slot] = SlotRecord.decode(slot, item.value, item.revision)
+        return self._records
 
     def led_by(self, *names: str) -> bool:
         """All slots have a leader, and everyone's is one of these."""
@@ -96,6 +96,7 @@ class Owner:
         self.lost: list[str] = []
         self.refused: list[BrokerError] = []
         self.changes: list[SlotRecord | None] = []
+        self.dirty = asyncio.Event()
 
     def begin(self) -> Owner:
         self.running = self.place.spawn(self.run())
@@ -111,14 +112,17 @@ class Owner:
             on_registered=lambda: None, on_refused=self.refused.append,
         )  # fmt: skip
         self.slots = SlotTable(self.metadata, KEYS)
-        self.slots.listen(lambda slot, record: self.changes.append(record))
+        self.slots.listen(self.on_record)
         self.controller = Controller(self.metadata, KEYS, settings, self.membership, self.slots, self.clock)
         self.suspicions = Suspicions(self.metadata, KEYS, self.membership, self.clock)
         await self.membership.start()
         await self.slots.start()
         await self.controller.start()
         await self.suspicions.start()
+        self.membership.listen(self.dirty.set)
         while True:
+            await self.dirty.wait()
+            self.dirty.clear()
             await asyncio.sleep(0.01)
             for record in list(self.slots.records.values()):
                 new = self.duty(record)
@@ -126,7 +130,11 @@ class Owner:
                     try:
                         await self.slots.cas(record, new)
                     except MetadataUnavailable:
-                        pass
+                        self.dirty.set()
+
+    def on_record(self, slot: int, record: SlotRecord | None) -> None:
+        self.changes.append(record)
+        self.dirty.set()
 
     def duty(self, record: SlotRecord) -> SlotRecord | None:
         """What its leader makes of a record."""
