@@ -29,6 +29,8 @@ log = logging.getLogger("stampede.owner")
 PROTOCOL: Final = 1
 BROKEN_S: Final = 0.3
 """A follower whose stream broke and that could not be dialled for so long is lost."""
+ANSWER_S: Final = 1.5
+"""A stream on which nothing came for so long since it was dialled is given up."""
 STUCK_S: Final = 2.0
 """A follower that acknowledges nothing for so long holds up nobody any more."""
 DIAL_AGAIN_S: Final = (0.0, 0.02, 0.05, 0.1, 0.1, 0.2, 0.5, 1.0)
@@ -83,9 +85,9 @@ class Peer:
     lost      why it counts as lost, "" = it does not."""
 
     __slots__ = (
-        "_again", "_attempt", "_clock", "_dialer", "_down_since", "_flight", "_gathered", "_gathered_bytes", "_heard",
-        "_identity", "_later", "_leads", "_leads_due", "_over", "_pings", "_promise_s", "_seq", "_stream", "_up",
-        "_user", "address", "dead_after_s", "id", "lost", "pongs", "promise", "unacked",
+        "_again", "_attempt", "_clock", "_dialer", "_dialled", "_down_since", "_flight", "_gathered",
+        "_gathered_bytes", "_heard", "_identity", "_later", "_leads", "_leads_due", "_over", "_pings", "_promise_s",
+        "_seq", "_stream", "_up", "_user", "address", "dead_after_s", "id", "lost", "pongs", "promise", "unacked",
     )  # fmt: skip
 
     def __init__(
@@ -117,6 +119,7 @@ class Peer:
         self._stream: Stream | None = None
         self._up: _Link | None = None
         self._heard = 0.0
+        self._dialled = 0.0
         self._down_since = clock.monotonic()
         self._attempt = 0
         self._again = False
@@ -157,6 +160,7 @@ class Peer:
             return
         self._up = link = _Link(self)
         self._heard = 0.0
+        self._dialled = self._clock.monotonic()
         self.pongs = 0
         self._stream = self._dialer.dial(self.address, REPLICA_SERVICE, link)
         me = self._identity
@@ -216,6 +220,8 @@ class Peer:
         elif self._heard and now - self._heard > self.dead_after_s:
             self._mark(f"silent for {now - self._heard:.3f} s")
             self._stream.abort("silent")
+        elif not self._heard and now - self._dialled > ANSWER_S:
+            self._stream.abort("no answer")
         else:
             self.ping()
         if not self._heard and not self.lost and now - self._down_since >= BROKEN_S:

@@ -133,7 +133,7 @@ class Near:
         self.world, self.owner, self.peer, self.life = world, owner, peer, owner.life
         self.end = None
         self.other: Near | None = None
-        self.over = False
+        self.over = self.mute = False
         self.last = 0.0
         self.pending = 0
 
@@ -146,7 +146,12 @@ class Near:
         self.world.at(self.last - self.world.now, what)
 
     def arrive(self, message: bytes) -> None:
-        if self.over or self.blocked() or not self.owner.up or self.owner.life != self.life:
+        if self.over or self.mute or not self.owner.up or self.owner.life != self.life:
+            return
+        if self.blocked():
+            # Nothing is ever left out: the stream is dead, and its ends find out some time.
+            self.mute = True
+            self.world.at(self.world.random.uniform(0.1, 2.0), partial(self._end, "no answer"))
             return
         self.end.on_message(message)
 
