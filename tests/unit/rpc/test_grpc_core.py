@@ -14,8 +14,7 @@ from tests.harness.broker import ROOT
 SOURCE = """
 import os, {room}
 import grpc
-channel = grpc.insecure_channel("127.0.0.1:1")
-channel.get_state(try_to_connect=True)
+grpc.insecure_channel("127.0.0.1:1").close()
 print(os.environ["GRPC_EXPERIMENTS"], os.environ["GRPC_VERBOSITY"])
 """
 
