@@ -245,3 +245,14 @@ def test_parked_messages_do_not_expire_and_can_be_had_by_nobody():
     assert world.engine.counters()["expired"] == 0
     decide(world)
     assert drained(world) == [] and world.engine.counters()["expired"] == 1
+
+
+def test_what_could_be_made_at_the_prepare_can_be_made_at_the_commit():
+    world = World()
+    prepare(world, send(b"a", create=False), tx="t0")
+    assert refused(world.effects) == [Code.NO_SUCH_DESTINATION]
+    prepare(world, send(b"a"))
+    world.engine.configure(World(auto_create=False).settings)
+    decide(world)
+    world.settle_down()
+    assert world.queue()["ready"] == 1

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from broker.core.address import Outcome
-from broker.core.commands import Hold, Settle
+from broker.core.commands import Disconnect, Hold, Resume, Settle, Subscribe
 from broker.core.errors import Code
 from broker.core.message import TRANSIENT
 from broker.core.records import MetaRecord, SettleRecord
 
-from .world import AUTO, CLIENT, INDIVIDUAL, MULTICAST, World, again, done, got, ids, refused
+from .world import ANYCAST, AUTO, CLIENT, INDIVIDUAL, MULTICAST, World, again, done, got, ids, refused
 
 EPOCH = 1 << 40
 
@@ -287,4 +287,29 @@ def test_a_refused_resume_leaves_the_old_attachment():
     world.subscribe(5, "t", routing=MULTICAST, queue="c.s", durable=True)
     effects = world.attach(1, spans(i), ack=INDIVIDUAL, address="other", queue="c.s", durable=True, routing=MULTICAST)
     assert refused(effects) == [Code.SUBSCRIPTION_CONFLICT]
+    assert refused(world.settle(1, *i)) == []
+
+
+def test_pages_already_served_to_others_are_not_looked_for_again():
+    world, i = loaded(12, page_bytes=9, queue_memory_bytes=9)
+    fail_over(world)
+    world.effects.clear()
+    world.subscribe(2, ack=INDIVIDUAL, credit_messages=4)
+    world.settle_down()
+    assert got(world.effects) == bodies(4)
+    world.attach(1, [(i[0], i[2])], ack=INDIVIDUAL, credit_messages=3)
+    world.appended.clear()
+    assert refused(world.settle(1, i[0], i[1], i[2])) == [] and settled(world) == []
+    world.settle(2, *i[:4])
+    world.subscribe(3)
+    world.settle_down()
+    assert sorted(got(world.effects)[4:]) == bodies(12)[4:]
+
+
+def test_what_came_back_in_the_same_turn_is_found():
+    world, i = loaded(3)
+    back = Subscribe(7, 1, 0, 1, "q", ANYCAST, INDIVIDUAL)
+    back.resume = Resume([(i[1], i[1])], [])
+    effects = world.do(Disconnect(7, 1), back)
+    assert [body for body, *_ in again(effects)] == [b"000", b"002"]
     assert refused(world.settle(1, *i)) == []
