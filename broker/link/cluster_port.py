@@ -28,7 +28,6 @@ from broker.core.commands import (
 )
 from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Effect, Refused
 from broker.core.errors import Code
-from broker.core.ids import SLOTS
 from broker.core.message import Blob
 from broker.core.metrics import Metric
 from broker.rpc.v1 import link_pb2 as pb
@@ -36,7 +35,7 @@ from broker.seams.clock import Clock
 from broker.seams.stream import Dialer
 
 from .bodies import BodyDown, BodyUp
-from .codec import MOVED, OPENED, PROTOCOL, SERVING, SLOT_BITS, SlotState
+from .codec import PROTOCOL, SLOT_BITS, SlotState
 from .command_codec import MAX_MESSAGE_BYTES, LinkCommand
 from .effect_codec import LinkEffect
 from .lane import Lane, answer
@@ -44,7 +43,9 @@ from .mirror import Entry, Mirrored, size_of
 from .owner_link import Later, OwnerLink, Schedule
 from .parking import Parking
 from .port import BodyReader, BodyWriter, EffectListener
+from .routes import Routes
 from .stats import LinkStats
+from .telling import Telling
 
 log = logging.getLogger("stampede.link")
 
@@ -81,64 +82,31 @@ class ClusterPort:
         self._later = later
         self._token = token
         self._hello = pb.Hello(cluster=settings.etcd.prefix, version=PROTOCOL, edge=id, boot=boot, token=token)
-        self._listener: EffectListener | None = None
-        self._lanes: dict[int, Lane] = {}
-        self._links: dict[tuple[str, str], OwnerLink] = {}
+        self._telling = Telling(self._settings.edge_pending_bytes, schedule, self.stats)
+        self._routes = Routes(clock, self._telling, self.stats, self._make_link, self._watch)
+        self._lanes = self._routes.lanes
         self._consumers: dict[int, Mirrored] = {}
         self._parking = Parking()
-        self._stranded: dict[int, set[int]] = {}
-        """Slot without a link → sessions paused for it."""
-        self._untold: list[Effect] = []
-        self._relieved: set[int] = set()
-        self._telling = False
         self._watching = False
         self._marking: dict[Lane, None] = {}
         self._mark_timer = False
-        self._closed = False
 
     # ── the cluster ────────────────────────────────────────────────────────────────────────────────
 
     def route(self, slot: int, epoch: int, leader_id: str, address: str) -> None:
         """The slot is led there now. Told again with the same values: nothing happens."""
-        lane = self._lane(slot)
-        link = self._links.get((leader_id, address))
-        if self._closed or (link is not None and lane.link is link and lane.epoch == epoch) or epoch < lane.epoch:
-            return
-        old = lane.link
-        self._down(lane)
-        lane.epoch = epoch
-        if link is None:
-            link = self._links[leader_id, address] = OwnerLink(
-                leader_id, address, self._hello, self._settings, self._dialer, self._clock, self._schedule,
-                self._later, self, self.stats,
-            )  # fmt: skip
-        if old is not link:
-            self._leave(lane)
-            lane.link = link
-            link.slots.add(slot)
-            link.nbytes += lane.nbytes
-            self._relieve(self._stranded.pop(slot, set()))
-            if len(link.slots) == 1:
-                link.start()
-                return
-        if link.up:
-            self._open(lane)
+        self._routes.route(slot, epoch, leader_id, address)
 
     def offline(self, slot: int) -> None:
         """Nobody leads the slot now."""
-        lane = self._lane(slot)
-        self._down(lane)
-        self._leave(lane)
+        self._routes.offline(slot)
 
     def close(self, why: str = "the edge is stopping") -> None:
         """Ends all links."""
-        self._closed = True
-        links, self._links = self._links, {}
-        for link in links.values():
-            link.close(why)
+        self._routes.close(why)
 
     def attach(self, listener: EffectListener) -> None:
-        self._listener = listener
+        self._telling.listener = listener
 
     # ── the edge ───────────────────────────────────────────────────────────────────────────────────
 
@@ -154,7 +122,7 @@ class ClusterPort:
         return pressed
 
     def write_body(self, slot: int, on_drain: Callable[[], None]) -> BodyWriter:
-        lane = self._lane(slot)
+        lane = self._routes.lane(slot)
         body = BodyUp(slot, on_drain, self._schedule)
         if lane.opened and lane.link is not None:
             body.start(lane.link.bodies)
@@ -166,7 +134,7 @@ class ClusterPort:
         return body
 
     def read_body(self, slot: int, blob: Blob) -> BodyReader:
-        lane = self._lane(slot)
+        lane = self._routes.lane(slot)
         body = BodyDown(self._schedule)
         if lane.opened and lane.link is not None:
             lane.link.bodies.open(body, slot, blob)
@@ -190,7 +158,7 @@ class ClusterPort:
     # ── commands ───────────────────────────────────────────────────────────────────────────────────
 
     def _take(self, command: Command) -> bool:
-        lane = self._lanes.get(command.slot) or self._lane(command.slot)
+        lane = self._lanes.get(command.slot) or self._routes.lane(command.slot)
         if lane.refusing and self._refuse_at_once(lane, command):
             return False
         kind = type(command)
@@ -208,24 +176,11 @@ class ClusterPort:
 
     def _send(self, lane: Lane, command: LinkCommand, nbytes: int) -> bool:
         """A kept command leaves. True: its owner holds too much already."""
-        link = lane.link
-        if link is None:
+        if lane.live and lane.link is not None:
+            lane.link.add(lane.slot, command, nbytes)
+        if not lane.opened:
             self._watch()
-            if lane.nbytes <= self._settings.edge_pending_bytes:
-                return False
-            paused = self._stranded.setdefault(lane.slot, set())
-        else:
-            if lane.live:
-                link.add(lane.slot, command, nbytes)
-            if not lane.opened:
-                self._watch()
-            if not link.congested and link.nbytes <= self._settings.edge_pending_bytes:
-                return False
-            paused = link.paused
-        if not paused:
-            self.stats.pauses += 1
-        paused.add(getattr(command, "session", 0))
-        return True
+        return self._telling.presses(lane, getattr(command, "session", 0))
 
     def _grant(self, lane: Lane, command: Grant) -> None:
         consumer = self._consumers.get(command.consumer)
@@ -240,11 +195,11 @@ class ClusterPort:
         session: int = getattr(command, "session", 0)
         if nbytes > MAX_MESSAGE_BYTES:
             why = f"it takes {nbytes} bytes; send it in several transactions of at most {MAX_MESSAGE_BYTES}"
-            self._tell(Refused(session, seq, Code.TRANSACTION_LIMIT, why))
+            self._telling.tell(Refused(session, seq, Code.TRANSACTION_LIMIT, why))
             return False
         parts = command.parts if isinstance(command, Transact | Prepare) else [command]
         if any(isinstance(part, Settle | Hold) and any(not 0 <= i <= MAX_ID for i in part.ids) for part in parts):
-            self._tell(Refused(session, seq, Code.NO_SUCH_DELIVERY, "no message has that number"))
+            self._telling.tell(Refused(session, seq, Code.NO_SUCH_DELIVERY, "no message has that number"))
             return False
         if isinstance(command, Disconnect) and not lane.of_session(session):
             return False  # every consumer it had here has been refused or closed
@@ -280,7 +235,7 @@ class ClusterPort:
             if consumer is not None:
                 consumer.closing = True
         elif isinstance(command, Disconnect):
-            for consumer in self._lane(command.slot).of_session(command.session):
+            for consumer in self._routes.lane(command.slot).of_session(command.session):
                 consumer.closing = True
 
     def _transact(self, lane: Lane, entry: Entry, command: Transact) -> bool:
@@ -303,7 +258,7 @@ class ClusterPort:
         if isinstance(command, Disconnect | Grant):
             return False
         session: int = getattr(command, "session", 0)
-        self._tell(Refused(session, getattr(command, "seq", 0), Code.OWNER_UNAVAILABLE, self._unavailable()))
+        self._telling.tell(Refused(session, getattr(command, "seq", 0), Code.OWNER_UNAVAILABLE, self._unavailable()))
         return True
 
     # ── answers ────────────────────────────────────────────────────────────────────────────────────
@@ -319,26 +274,18 @@ class ClusterPort:
             elif kind is Refused:
                 self._answered(link, effect.seq, effect, out)  # type: ignore[union-attr,arg-type]
             elif kind is SlotState:
-                self._slot_state(link, effect)  # type: ignore[arg-type]
+                self._routes.said(link, effect)  # type: ignore[arg-type]
             else:
                 self._consumer_end(link, effect, out)  # type: ignore[arg-type]
-        if out and self._listener is not None:
-            self._listener.on_effects(out)
-
-    def _current(self, link: OwnerLink, slot: int) -> Lane | None:
-        """The lane, if this link is where its effects come from now."""
-        lane = self._lanes.get(slot)
-        if lane is None or lane.link is not link or not lane.opened:
-            self.stats.stale += 1
-            return None
-        return lane
+        if out and self._telling.listener is not None:
+            self._telling.listener.on_effects(out)
 
     def _deliver(self, link: OwnerLink, effect: Deliver, out: list[Effect]) -> None:
         consumer = self._consumers.get(effect.consumer)
         if consumer is None or consumer.closing:
             link.gone(effect.consumer)
             return
-        lane = self._current(link, consumer.slot)
+        lane = self._routes.current(link, consumer.slot)
         if lane is None:
             return
         if consumer.command.browse and consumer.spans:
@@ -361,7 +308,7 @@ class ClusterPort:
         effect.cost = cost
 
     def _answered(self, link: OwnerLink, seq: int, refused: Refused | None, out: list[Effect]) -> None:
-        lane = self._current(link, seq & SLOT_MASK)
+        lane = self._routes.current(link, seq & SLOT_MASK)
         if lane is None:
             return
         entry = lane.kept.get(seq >> SLOT_BITS)
@@ -462,19 +409,19 @@ class ClusterPort:
             if hold.consumer is not None:
                 hold.consumer.forget(hold)
             if hold.answered:
-                self._forget(self._lane(hold.command.slot), hold)
+                self._forget(self._routes.lane(hold.command.slot), hold)
         entry.holds = []
 
     def _forget(self, lane: Lane, entry: Entry) -> None:
         lane.forget(entry)
         if lane.link is not None and lane.link.paused:
-            self.on_pressure(lane.link)
+            self._telling.eased(lane.link)
 
     def _consumer_end(self, link: OwnerLink, effect: ConsumerClosed | BrowseEnd, out: list[Effect]) -> None:
         consumer = self._consumers.get(effect.consumer)
         if consumer is None:
             return
-        lane = self._current(link, consumer.slot)
+        lane = self._routes.current(link, consumer.slot)
         if lane is None:
             return
         if isinstance(effect, BrowseEnd):
@@ -495,118 +442,32 @@ class ClusterPort:
         if commands is None:
             return
         self.submit(commands)
-        self._relieve({session})
+        self._telling.relieve({session})
 
-    # ── slots come and go ──────────────────────────────────────────────────────────────────────────
+    # ── links ──────────────────────────────────────────────────────────────────────────────────────
 
-    def _lane(self, slot: int) -> Lane:
-        lane = self._lanes.get(slot)
-        if lane is None:
-            assert 0 <= slot < SLOTS
-            lane = self._lanes[slot] = Lane(slot, self._clock.monotonic())
-        return lane
-
-    def _open(self, lane: Lane) -> None:
-        """Tells the slot's owner, on a stream that lives, all it must know."""
-        link = lane.link
-        assert link is not None
-        link.drop(lane.slot)
-        lane.live = True
-        lane.opened = False
-        for command, nbytes in lane.replay():
-            link.add(lane.slot, command, nbytes)
-            self.stats.replayed += 1
-
-    def _down(self, lane: Lane) -> None:
-        """Nobody hears what we send for the slot."""
-        if lane.opened:
-            lane.down_since = self._clock.monotonic()
-        lane.live = lane.opened = False
-        if lane.link is not None:
-            lane.link.drop(lane.slot)
-        if lane.kept:
-            self._watch()
-
-    def _leave(self, lane: Lane) -> None:
-        """The slot is not its link's any more."""
-        link, lane.link = lane.link, None
-        if link is None:
-            return
-        link.slots.discard(lane.slot)
-        link.nbytes -= lane.nbytes
-        self.on_pressure(link)
-        if not link.slots:
-            self._links.pop((link.owner, link.address), None)
-            link.close("no slot of this edge is led here")
-            self._relieve(link.paused)
+    def _make_link(self, owner: str, address: str) -> OwnerLink:
+        return OwnerLink(
+            owner, address, self._hello, self._settings, self._dialer, self._clock, self._schedule, self._later, self,
+            self.stats,
+        )  # fmt: skip
 
     def on_dialed(self, link: OwnerLink) -> None:
-        for slot in sorted(link.slots):
-            self._open(self._lane(slot))
+        self._routes.dialed(link)
 
     def on_broken(self, link: OwnerLink) -> None:
-        for slot in sorted(link.slots):
-            self._down(self._lane(slot))
-
-    def _slot_state(self, link: OwnerLink, effect: SlotState) -> None:
-        lane = self._lanes.get(effect.slot)
-        if lane is None or lane.link is not link:
-            return
-        if effect.state == OPENED and effect.epoch == lane.epoch and lane.live:
-            lane.opened = True
-            lane.refusing = False
-            waiting, lane.waiting = lane.waiting, []
-            for body in waiting:
-                body.start(link.bodies)
-        elif effect.state == MOVED and lane.live:
-            # It will say SERVING when it leads the slot, or the metadata will name another owner.
-            self.stats.moved += 1
-            self._down(lane)
-            if effect.epoch == lane.epoch:
-                self._open(lane)
-        elif effect.state == SERVING and effect.epoch == lane.epoch and not lane.live:
-            self._open(lane)
-
-    # ── pressure ───────────────────────────────────────────────────────────────────────────────────
+        self._routes.broken(link)
 
     def on_pressure(self, link: OwnerLink) -> None:
-        if link.paused and not link.congested and link.nbytes < self._settings.edge_pending_bytes // 2:
-            paused, link.paused = link.paused, set()
-            self._relieve(paused)
-
-    def _relieve(self, sessions: set[int]) -> None:
-        if sessions:
-            self._relieved |= sessions
-            self._tell_soon()
-
-    def _tell(self, effect: Effect) -> None:
-        """An answer of our own; never from within the edge's call."""
-        self._untold.append(effect)
-        self._tell_soon()
-
-    def _tell_soon(self) -> None:
-        if not self._telling:
-            self._telling = True
-            self._schedule(self._tell_now)
-
-    def _tell_now(self) -> None:
-        self._telling = False
-        untold, self._untold = self._untold, []
-        relieved, self._relieved = self._relieved, set()
-        if self._listener is None:
-            return
-        if untold:
-            self._listener.on_effects(untold)
-        if relieved:
-            self._listener.on_relief(relieved)
+        self._telling.eased(link)
 
     def on_unsendable(self, command: LinkCommand, why: str) -> None:
         log.error("a %s does not fit into a message: %s", type(command).__name__, why)
-        lane = self._lane(command.slot)
+        lane = self._routes.lane(command.slot)
         entry = lane.kept.get(getattr(command, "seq", 0) >> SLOT_BITS)
         if entry is not None:
-            self._finish(lane, entry, Refused(0, 0, Code.INTERNAL), self._untold)
-            self._tell_soon()
+            self._finish(lane, entry, Refused(0, 0, Code.INTERNAL), self._telling.untold)
+            self._telling.soon()
 
     # ── time ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -624,7 +485,7 @@ class ClusterPort:
 
     def _check_down(self) -> None:
         self._watching = False
-        if self._closed:
+        if self._routes.closed:
             return
         limit = self._clock.monotonic() - self._settings.unavailable_after_s
         for lane in list(self._lanes.values()):
@@ -650,11 +511,11 @@ class ClusterPort:
             if entry.number in lane.kept:
                 session: int = getattr(entry.command, "session", 0)
                 refused = Refused(session, entry.seq, Code.OWNER_UNAVAILABLE, self._unavailable())
-                self._finish(lane, entry, refused, self._untold)
+                self._finish(lane, entry, refused, self._telling.untold)
         if lane.live:
-            self._open(lane)
-        self._relieve(self._stranded.pop(lane.slot, set()))
-        self._tell_soon()
+            self._routes.open(lane)
+        self._telling.landed(lane.slot)
+        self._telling.soon()
 
     def _mark(self, lane: Lane) -> None:
         """AUTO consumers of the slot were given something."""

@@ -181,8 +181,6 @@ class LinkServer:
         self._strangers[end] = None
         if self._closed:
             self._schedule(partial(stream.close, self._closed))
-        elif self._flooded(f"from {_host(stream.peer)}", count=False):
-            self._schedule(partial(self._refuse, end, Code.COMPONENT_FLOOD, "greetings that fail; look at that host"))
         self._tick_soon()
         return end
 
@@ -218,11 +216,7 @@ class LinkServer:
     def on_closed(self, end: EdgeStream, why: str) -> None:
         self._strangers.pop(end, None)
         peer = end.peer
-        if peer is None:
-            if not end.over:
-                self._flooded(f"from {_host(end.stream.peer)}")
-            return
-        if peer.stream is end.stream:
+        if peer is not None and peer.stream is end.stream:
             self._lost(peer, why)
 
     def _greet(self, end: EdgeStream, up: pb.Up) -> None:
@@ -238,11 +232,12 @@ class LinkServer:
                 end, Code.WRONG_CLUSTER, f"its keys are under '{hello.cluster[:100]}', this owner's under "
                 f"'{self._cluster}' (etcd.prefix)"
             )  # fmt: skip
-        elif self._flooded(hello.edge):
+        elif self._flooded(hello.edge, count=False):
             self._refuse(
                 end, Code.COMPONENT_FLOOD, f"more than {FLOOD} new streams of '{hello.edge[:100]}' in {FLOOD_S:g} s"
             )
         else:
+            self._flooded(hello.edge)
             self._welcome(end, hello)
 
     def _welcome(self, end: EdgeStream, hello: pb.Hello) -> None:
@@ -277,24 +272,22 @@ class LinkServer:
         self.stats.refused += 1
         log.error("%s refused: %s: %s", end.stream.peer, code.name, detail)
         if end.peer is None:
-            self._flooded(f"from {_host(end.stream.peer)}")
+            if code is not Code.COMPONENT_FLOOD:  # else a flood would never end while somebody knocks
+                self._flooded(f"from {_host(end.stream.peer)}")
         elif end.peer.stream is end.stream:
             self._lost(end.peer, code.name)
         end.stream.send(pb.Down(refusal=pb.Refusal(code=code.number, detail=detail)).SerializeToString())
         end.stream.close(f"{code.name}: {detail}")
 
-    def _flooded(self, who: str, count: bool = True) -> bool:
+    def _flooded(self, who: str) -> bool:
         """Counts an event; True: there have been too many of late."""
         now = self._clock.monotonic()
         events = self._floods.get(who)
         if events is None:
-            if not count:
-                return False
             for name in [name for name, times in self._floods.items() if times[-1] < now - FLOOD_S]:
                 del self._floods[name]
             events = self._floods[who] = deque(maxlen=FLOOD + 1)
-        if count:
-            events.append(now)
+        events.append(now)
         return len(events) > FLOOD and events[0] > now - FLOOD_S
 
     def _lost(self, peer: EdgePeer, why: str) -> None:

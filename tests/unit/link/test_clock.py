@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from broker.core.address import AckMode, Routing
@@ -161,9 +163,7 @@ def test_a_turn_with_more_than_a_batch_is_split(one):
     )
     one.world.run()
     sent = len(one.down.sent)
-    one.owner.effects(
-        *[Deliver(TOKEN << 40 | c, run_of(b"x" * 20_000, ids=[c]), 1) for c in range(1, 41)]
-    )
+    one.owner.effects(*[Deliver(TOKEN << 40 | c, run_of(b"x" * 20_000, ids=[c]), 1) for c in range(1, 41)])
     one.world.run()
     assert max(map(len, one.down.sent[sent:])) < 300_000
     assert [each.consumer for each in one.edge.of(Deliver)] == list(range(1, 41))
@@ -201,7 +201,7 @@ def test_a_dead_address_is_dialed_ever_more_seldom(one):
     dial, one.world.dial = one.world.dial, lambda *args: dials.append(one.world.now) or dial(*args)
     one.port._dialer.dial = one.world.dial
     one.world.pass_time(10)
-    gaps = [b - a for a, b in zip(dials, dials[1:], strict=False)]
+    gaps = [b - a for a, b in pairwise(dials)]
     assert gaps[0] < 0.05 and max(gaps) <= 1.0 and 10 <= len(dials) <= 20
     one.owner.start()
     for slot in range(10):

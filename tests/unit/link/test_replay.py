@@ -121,7 +121,7 @@ def test_answers_of_a_leader_that_is_not_one_any_more_are_not_heard(two):
     two.submit(publish(1))
     (command,) = two.a.shard.of(Publish)
     two.a.server.served.clear()
-    ours, theirs = two.world.pairs[0]
+    _, theirs = two.world.pairs[0]
     theirs.held = []
     two.a.effects(Done(command.session, command.seq))
     two.world.run()

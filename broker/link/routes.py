@@ -1,0 +1,157 @@
+"""Which owner each slot is asked of now, and the streams to the owners.
+
+Rule: one link per owner that leads anything; a slot is live on the link of its leader of the newest epoch, or nowhere.
+Whenever that changes, the slot's owner hears all it must know first. Must not know what commands mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.core.ids import SLOTS
+from broker.seams.clock import Clock
+
+from .codec import MOVED, OPENED, SERVING, SlotState
+from .lane import Lane
+from .owner_link import OwnerLink
+from .stats import LinkStats
+from .telling import Telling
+
+
+class Routes:
+    """See the head of this file.
+
+    make_link   a link to (owner id, address).    unserved   called when somebody waits for a slot that is not open.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        telling: Telling,
+        stats: LinkStats,
+        make_link: Callable[[str, str], OwnerLink],
+        unserved: Callable[[], None],
+    ) -> None:
+        self.lanes: dict[int, Lane] = {}
+        self.links: dict[tuple[str, str], OwnerLink] = {}
+        self.closed = False
+        self._clock = clock
+        self._telling = telling
+        self._stats = stats
+        self._make_link = make_link
+        self._unserved = unserved
+
+    def lane(self, slot: int) -> Lane:
+        """The slot's, made when first needed."""
+        lane = self.lanes.get(slot)
+        if lane is None:
+            assert 0 <= slot < SLOTS
+            lane = self.lanes[slot] = Lane(slot, self._clock.monotonic())
+        return lane
+
+    # ── from the cluster ───────────────────────────────────────────────────────────────────────────
+
+    def route(self, slot: int, epoch: int, leader: str, address: str) -> None:
+        lane = self.lane(slot)
+        link = self.links.get((leader, address))
+        if self.closed or (link is not None and lane.link is link and lane.epoch == epoch) or epoch < lane.epoch:
+            return
+        self._down(lane)
+        lane.epoch = epoch
+        if link is None:
+            link = self.links[leader, address] = self._make_link(leader, address)
+        if lane.link is not link:
+            self._leave(lane)
+            lane.link = link
+            link.slots.add(slot)
+            link.nbytes += lane.nbytes
+            self._telling.landed(slot)
+        if link.up:
+            self.open(lane)
+        else:
+            link.start()
+
+    def offline(self, slot: int) -> None:
+        lane = self.lane(slot)
+        self._down(lane)
+        self._leave(lane)
+
+    def close(self, why: str) -> None:
+        self.closed = True
+        links, self.links = self.links, {}
+        for link in links.values():
+            link.close(why)
+
+    # ── from the links ─────────────────────────────────────────────────────────────────────────────
+
+    def dialed(self, link: OwnerLink) -> None:
+        for slot in sorted(link.slots):
+            self.open(self.lane(slot))
+
+    def broken(self, link: OwnerLink) -> None:
+        for slot in sorted(link.slots):
+            self._down(self.lane(slot))
+
+    def said(self, link: OwnerLink, effect: SlotState) -> None:
+        """What an owner says of a slot."""
+        lane = self.lanes.get(effect.slot)
+        if lane is None or lane.link is not link:
+            return
+        if effect.state == OPENED and effect.epoch == lane.epoch and lane.live:
+            lane.opened = True
+            lane.refusing = False
+            waiting, lane.waiting = lane.waiting, []
+            for body in waiting:
+                body.start(link.bodies)
+        elif effect.state == MOVED and lane.live:
+            # It will say SERVING when it leads the slot, or the metadata will name another owner.
+            self._stats.moved += 1
+            self._down(lane)
+            if effect.epoch == lane.epoch:
+                self.open(lane)
+        elif effect.state == SERVING and effect.epoch == lane.epoch and not lane.live:
+            self.open(lane)
+
+    # ── a slot ─────────────────────────────────────────────────────────────────────────────────────
+
+    def current(self, link: OwnerLink, slot: int) -> Lane | None:
+        """The slot's lane, if this link is where its effects come from now."""
+        lane = self.lanes.get(slot)
+        if lane is None or lane.link is not link or not lane.opened:
+            self._stats.stale += 1
+            return None
+        return lane
+
+    def open(self, lane: Lane) -> None:
+        """Tells the slot's owner, on the stream there is, all it must know."""
+        link = lane.link
+        assert link is not None
+        link.drop(lane.slot)
+        lane.live = True
+        lane.opened = False
+        for command, nbytes in lane.replay():
+            link.add(lane.slot, command, nbytes)
+            self._stats.replayed += 1
+
+    def _down(self, lane: Lane) -> None:
+        """Nobody hears what we send for the slot."""
+        if lane.opened:
+            lane.down_since = self._clock.monotonic()
+        lane.live = lane.opened = False
+        if lane.link is not None:
+            lane.link.drop(lane.slot)
+        if lane.kept:
+            self._unserved()
+
+    def _leave(self, lane: Lane) -> None:
+        """The slot is not its link's any more."""
+        link, lane.link = lane.link, None
+        if link is None:
+            return
+        link.slots.discard(lane.slot)
+        link.nbytes -= lane.nbytes
+        self._telling.eased(link)
+        if not link.slots:
+            self.links.pop((link.owner, link.address), None)
+            link.close("no slot that this process uses is led here")
+            self._telling.relieve(link.paused)
