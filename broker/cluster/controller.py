@@ -151,7 +151,7 @@ class Controller:
     def _look(self) -> None:
         """Who has gone, since when; the zones of everybody seen."""
         now, alive = self._clock.monotonic(), self._membership.owners
-        named = set().union(*(record.replicas for record in self._slots.records.values()))
+        named = {one for record in self._slots.records.values() for one in record.replicas}
         self._gone = {one: self._gone.get(one, now) for one in sorted(named) if one not in alive}
         self._zones.update({one: member.zone for one, member in alive.items()})
 

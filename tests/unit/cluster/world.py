@@ -41,7 +41,7 @@ class World:
         )
         self.settings = ClusterSettings()
         self.owners: dict[str, Owner] = {}
-        self._read = -1
+        self._read, self._records = -1, {}
 
     @property
     def now(self) -> float:
@@ -71,10 +71,13 @@ class World:
     def records(self) -> dict[int, SlotRecord]:
         """As they stand in the store."""
         if self._read != self.store.revision:
-            self._read, self._records = self.store.revision, {}
+            self._read, old, self._records = self.store.revision, self._records, {}
             for item in self.store.range(KEYS.slots)[0]:
                 slot = int(item.key.rpartition("/")[2])
-                self._records[slot] = SlotRecord.decode(slot, item.value, item.revision)
+                known = old.get(slot)
+                if known is None or known.revision != item.revision:
+                    known = SlotRecord.decode(slot, item.value, item.revision)
+                self._records[slot] = known
         return self._records
 
     def led_by(self, *names: str) -> bool:

@@ -1,0 +1,187 @@
+"""Live configuration and the names of durable subscriptions."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import timeit
+
+import pytest
+
+from broker.cluster.applied import AppliedNote
+from broker.cluster.config import ConfigWatch, UserEntry
+from broker.cluster.keys import Keys, escape, last_part
+from broker.cluster.subscriptions import SubscriptionDirectory
+from broker.config.settings import EngineSettings
+from broker.engine.matching import Matcher
+from broker.metadata.port import Delete, MetadataUnavailable, Put
+
+from .world import KEYS, World, simulate
+
+HASH = "$argon2id$v=19$m=19456,t=2,p=1$abc$def"
+
+
+def put(world: World, key: str, value: object) -> int:
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return world.store.commit([], [Put(key, data)])
+
+
+class Told:
+    """A ConfigWatch and what it said."""
+
+    def __init__(self, world: World, base: EngineSettings | None = None) -> None:
+        self.engine: list[EngineSettings] = []
+        self.users: list[dict[str, UserEntry]] = []
+        self.addresses: list[dict] = []
+        self.applied: list[int] = []
+        self.watch = ConfigWatch(
+            world.client(), KEYS, base or EngineSettings(), on_engine_settings=self.engine.append,
+            on_users=self.users.append, on_addresses=self.addresses.append, on_applied=self.applied.append,
+        )  # fmt: skip
+
+
+def test_settings_reach_the_engine_typed_and_laid_over_the_config_file():
+    async def scenario(world: World) -> None:
+        put(world, KEYS.setting("orders.#"), {"max_delivery_attempts": 3, "redelivery_delay_ms": "500"})
+        put(world, KEYS.address("orders.eu"), {"partitions": 4})
+        base = EngineSettings(addresses={"orders.#": {"max_delivery_attempts": 7, "auto_create": False}})
+        told = Told(world, base)
+        await told.watch.start()
+        settings = Matcher(told.engine[-1])("orders.eu")
+        assert (settings.max_delivery_attempts, settings.redelivery_delay_ms) == (3, 500)
+        assert settings.partitions == 4 and not settings.auto_create
+        assert told.addresses == [{"orders.eu": {"partitions": 4}}]
+        world.store.commit([], [Delete(KEYS.setting("orders.#"))])
+        await asyncio.sleep(0.1)
+        assert Matcher(told.engine[-1])("orders.eu").max_delivery_attempts == 7
+        assert told.applied == sorted(told.applied) and told.applied[-1] == world.store.revision
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize(
+    "key, value, text",
+    [
+        (KEYS.setting("a.#"), {"max_delivery_attemps": 3}, "Unknown setting max_delivery_attemps"),
+        (KEYS.setting("a.#"), {"auto_create": "perhaps"}, "it must be yes or no"),
+        (KEYS.setting("a#"), {"auto_create": True}, "stand for whole words"),
+        (KEYS.setting("a.#"), b"max_delivery_attempts=3", "must be a JSON object"),
+        (KEYS.setting("a.#"), b"", "must be a JSON object"),
+        (KEYS.address("a"), {"redelivery_delay_ms": 9, "max_redelivery_delay_ms": 5}, "is below redelivery_delay_ms"),
+        (KEYS.user("ada"), {"hash": "plain"}, "cluster user ada has no argon2id hash"),
+        (KEYS.user("ada"), {"hash": HASH, "role": "x"}, "unknown entry 'role'"),
+        (KEYS.user("ada"), {"hash": HASH, "groups": "admins"}, "groups must be a list"),
+    ],
+)
+def test_a_bad_value_is_named_once_and_the_old_one_stays(key, value, text, caplog):
+    async def scenario(world: World) -> None:
+        put(world, KEYS.setting("a.#"), {"max_delivery_attempts": 5})
+        put(world, KEYS.user("ada"), {"hash": HASH})
+        told = Told(world)
+        await told.watch.start()
+        put(world, key, value)
+        put(world, KEYS.user("bob"), {"hash": HASH})
+        await asyncio.sleep(0.1)
+        assert told.watch.bad.keys() == {key} and text in told.watch.bad[key]
+        assert Matcher(told.engine[-1])("a.b").max_delivery_attempts == 5
+        assert told.users[-1] == {"ada": UserEntry(HASH), "bob": UserEntry(HASH)}
+        assert [record.getMessage() for record in caplog.records if text in record.getMessage()] != []
+        assert HASH not in caplog.text
+        world.store.commit([], [Delete(key)])
+        await asyncio.sleep(0.1)
+        assert told.watch.bad == {}
+
+    simulate(scenario)
+
+
+def test_users_come_and_go():
+    async def scenario(world: World) -> None:
+        told = Told(world)
+        await told.watch.start()
+        put(world, KEYS.user("ada"), {"hash": HASH, "groups": ["admins"]})
+        await asyncio.sleep(0.1)
+        assert told.users == [{"ada": UserEntry(HASH, ("admins",))}] and told.engine == []
+        world.store.commit([], [Delete(KEYS.user("ada"))])
+        await asyncio.sleep(0.1)
+        assert told.users[-1] == {}
+
+    simulate(scenario)
+
+
+def test_what_is_applied_is_told_at_most_once_a_second():
+    async def scenario(world: World) -> None:
+        owner = world.owner("a").begin()
+        await world.until(lambda: hasattr(owner, "membership") and owner.membership.up)
+        note = owner.place.run(AppliedNote, owner.metadata, KEYS, owner.membership)
+        owner.place.run(note.start)
+        for revision in range(1, 51):
+            owner.place.run(note.note, revision)
+            await asyncio.sleep(0.1)
+        writes = [change for change in world.store.history if change.key == KEYS.applied_by("a")]
+        assert 4 <= len(writes) <= 7
+        await asyncio.sleep(2)
+        item = world.store.keys[KEYS.applied_by("a")]
+        assert json.loads(item.value) == {"revision": 50} and item.lease
+
+    simulate(scenario)
+
+
+def test_a_name_belongs_to_one_address_in_the_whole_cluster():
+    async def scenario(world: World) -> None:
+        one, two = (SubscriptionDirectory(world.client(), KEYS) for _ in range(2))
+        await one.start()
+        await two.start()
+        answers = await asyncio.gather(one.claim("ada.news", "news"), two.claim("ada.news", "sport"))
+        winner = ["news", "sport"][answers.index(None)]
+        assert sorted(map(str, answers)) == sorted(["None", winner])
+        revision = world.store.revision
+        assert await one.claim("ada.news", winner) is None
+        assert await two.claim("ada.news", winner) is None
+        assert await two.claim("ada.news", "else") == winner
+        assert world.store.revision == revision, "known names need no write"
+        await one.release("ada.news")
+        await one.release("ada.news")
+        await asyncio.sleep(0.1)
+        assert await two.claim("ada.news", "else") is None
+        assert await one.claim("ada.news", "news") == "else"
+
+    simulate(scenario)
+
+
+def test_names_that_are_known_need_no_store():
+    async def scenario(world: World) -> None:
+        directory = SubscriptionDirectory(world.client(), KEYS)
+        await directory.start()
+        await directory.claim("a", "x")
+        world.store.stop()
+        assert await directory.claim("a", "x") is None
+        assert await directory.claim("a", "y") == "x"
+        with pytest.raises(MetadataUnavailable):
+            await directory.claim("b", "x")
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("name", ["a/b", "../owners/x", "a b", "ä→", "%2F", "a%", 'q"\\', "orders.#", "", "a\nb"])
+def test_names_are_one_part_of_a_key_and_come_back_as_they_were(name):
+    key = Keys("/x/").subscription(name)
+    assert key.startswith("/x/subs/") and "/" not in key.removeprefix("/x/subs/") and key.isascii()
+    assert last_part(key) == name
+    assert escape("orders.#") == "orders.#", "readable where it can be"
+    assert KEYS.suspicion_of(KEYS.suspicion(name, "b/c")) == (name, "b/c")
+
+
+def test_ten_thousand_addresses_and_twenty_thousand_subscriptions_are_read_at_once():
+    async def scenario(world: World) -> None:
+        for i in range(10_000):
+            put(world, KEYS.address(f"orders.{i}"), {"max_delivery_attempts": 3})
+            put(world, KEYS.subscription(f"ada.{i}"), b"x")
+            put(world, KEYS.subscription(f"bob.{i}"), b"x")
+        told, directory = Told(world), SubscriptionDirectory(world.client(), KEYS)
+        began = timeit.default_timer()
+        await told.watch.start()
+        await directory.start()
+        assert timeit.default_timer() - began < 3
+        assert len(told.addresses[-1]) == 10_000 and directory.address_of("bob.9999") == "x"
+
+    simulate(scenario)
