@@ -232,12 +232,12 @@ class LinkServer:
                 end, Code.WRONG_CLUSTER, f"its keys are under '{hello.cluster[:100]}', this owner's under "
                 f"'{self._cluster}' (etcd.prefix)"
             )  # fmt: skip
-        elif self._flooded(hello.edge, count=False):
+        elif self._flooded(hello.edge):
             self._refuse(
                 end, Code.COMPONENT_FLOOD, f"more than {FLOOD} new streams of '{hello.edge[:100]}' in {FLOOD_S:g} s"
             )
         else:
-            self._flooded(hello.edge)
+            self._count(hello.edge)
             self._welcome(end, hello)
 
     def _welcome(self, end: EdgeStream, hello: pb.Hello) -> None:
@@ -270,25 +270,33 @@ class LinkServer:
             return
         end.over = True
         self.stats.refused += 1
-        log.error("%s refused: %s: %s", end.stream.peer, code.name, detail)
-        if end.peer is None:
-            if code is not Code.COMPONENT_FLOOD:  # else a flood would never end while somebody knocks
-                self._flooded(f"from {_host(end.stream.peer)}")
-        elif end.peer.stream is end.stream:
+        host = f"host {_host(end.stream.peer)}"
+        if code is Code.BAD_COMPONENT_MESSAGE and end.peer is None and self._flooded(host):
+            # Not a line in the log for each. Who greets well from that host is not made to suffer for it.
+            code, detail = Code.COMPONENT_FLOOD, f"more than {FLOOD} greetings in {FLOOD_S:g} s that are none; {host}"
+        else:
+            if code is Code.BAD_COMPONENT_MESSAGE:
+                self._count(host)
+            log.error("%s refused: %s: %s", end.stream.peer, code.name, detail)
+        if end.peer is not None and end.peer.stream is end.stream:
             self._lost(end.peer, code.name)
         end.stream.send(pb.Down(refusal=pb.Refusal(code=code.number, detail=detail)).SerializeToString())
         end.stream.close(f"{code.name}: {detail}")
 
     def _flooded(self, who: str) -> bool:
-        """Counts an event; True: there have been too many of late."""
+        """Have there been too many events of late. What is refused for that is no event: a flood would never end."""
+        times = self._floods.get(who)
+        return times is not None and len(times) == FLOOD and times[0] > self._clock.monotonic() - FLOOD_S
+
+    def _count(self, who: str) -> None:
+        """An event."""
         now = self._clock.monotonic()
-        events = self._floods.get(who)
-        if events is None:
+        times = self._floods.get(who)
+        if times is None:
             for name in [name for name, times in self._floods.items() if times[-1] < now - FLOOD_S]:
                 del self._floods[name]
-            events = self._floods[who] = deque(maxlen=FLOOD + 1)
-        events.append(now)
-        return len(events) > FLOOD and events[0] > now - FLOOD_S
+            times = self._floods[who] = deque(maxlen=FLOOD)
+        times.append(now)
 
     def _lost(self, peer: EdgePeer, why: str) -> None:
         """Its stream is over; it usually comes back, and its consumers wait for that."""
