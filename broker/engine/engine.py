@@ -304,8 +304,12 @@ class Engine:
         turn.appends.append(MetaRecord(self._slot.number, "producers", data))
 
     def refuse(self, command: Publish | Transact, refused: RefusedError, turn: Turn) -> None:
-        """The owner refuses a command for reasons of its own: a replay of it is refused as well."""
+        """The owner refuses a command for reasons of its own: a replay of it is refused as well. One that was dealt
+        with before is answered as it was then."""
         if command.dedup is not None:
+            if self.duplicate(command.dedup):
+                self.again(command, turn)
+                return
             self._slot.producers.refuse(command.dedup, refused.code, refused.detail)
         turn.effects.append(Refused(command.session, command.seq, refused.code, refused.detail))
 

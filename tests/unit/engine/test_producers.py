@@ -146,6 +146,15 @@ def test_transactions_are_counted_by_the_owner():
     assert done(world.effects) == [4, 6]
 
 
+def test_an_owner_that_takes_nothing_more_does_not_refuse_what_was_taken():
+    world = World()
+    send(world, 1, b"a")
+    turn = world.turn()
+    replay = Publish(7, 1, 4, "q", ANYCAST, run_of(b"a", durable=True), dedup=(EDGE, 1))
+    world.engine.refuse(replay, RefusedError(Code.DISK_FULL, "later"), turn)
+    assert done(turn.effects) == [4] and refused(turn.effects) == []
+
+
 def test_what_the_journal_found_of_settled_runs_counts_too():
     world = World()
     world.engine.restore_producers({EDGE: 9})
