@@ -34,6 +34,7 @@ class _Desk:
         "_leads",
         "_loads",
         "_moves",
+        "_newest_stays",
         "_steps",
         "_transfers",
         "_view",
@@ -54,7 +55,11 @@ class _Desk:
             slot: [one for one in record.replicas if one in homes] for slot, record in sorted(view.records.items())
         }
         self._loads = Counter(one for kept in self._future.values() for one in kept)
-        for slot, kept in self._future.items():
+        surplus = [slot for slot, kept in self._future.items() if len(kept) > self._want]
+        # More than can be on the move: fewer replicas are wanted than before, and none of them is here to stay.
+        self._newest_stays = len(surplus) <= view.policy.max_moves
+        for slot in surplus:
+            kept = self._future[slot]
             while len(kept) > self._want:
                 gone = self._surplus(view.records[slot], kept)
                 kept.remove(gone)
@@ -77,9 +82,9 @@ class _Desk:
         return record.leader in live and any(one in live and one not in record.isr for one in record.replicas)
 
     def _surplus(self, record: SlotRecord, kept: Sequence[str]) -> str:
-        """Which of more than enough replicas goes: not the newest, that is what the others are dropped for."""
+        """Which of more than enough replicas goes: not the newest, if it came to take the place of another."""
         zones = Counter(self._zone[one] for one in kept)
-        olds = kept[:-1]
+        olds = kept[:-1] if self._newest_stays else kept
         return min(olds, key=lambda o: (zones[self._zone[o]] == 1, -self._loads[o], o == record.leader, o))
 
     # -- leaders that must go, replicas that may go ------------------------------------------------------------------

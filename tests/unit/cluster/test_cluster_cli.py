@@ -1,0 +1,167 @@
+"""`stampede cluster …` against a store in memory: what operators read and what they may break."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+from broker.app import cluster_cli
+from broker.cluster.keys import Keys
+from broker.core.slots import Member, SlotRecord
+from broker.metadata.port import Delete, Put
+from tests.harness.metadata import MemoryMetadata, MemoryStore
+
+KEYS = Keys("/stampede/default")
+
+
+@pytest.fixture
+def store(monkeypatch):
+    """Three owners at rest, one edge."""
+    store = MemoryStore()
+    monkeypatch.setattr(cluster_cli, "connect", lambda settings: MemoryMetadata(store))
+    for name in "abc":
+        register(store, name)
+    edge = Member("e0", "edge", "e0:1", "boot", zone="z")
+    store.commit([], [Put(KEYS.member("edge", "e0"), edge.encode())])
+    for slot in range(256):
+        put(store, SlotRecord(slot, 1, "abc"[slot % 3], ("a", "b", "c"), ("a", "b", "c")))
+    return store
+
+
+def register(store, name, **more):
+    member = Member(name, "owner", f"{name}:1", f"boot-{name}", **more)
+    store.commit([], [Put(KEYS.member("owner", name), member.encode())])
+
+
+def put(store, record):
+    store.commit([], [Put(KEYS.slot(record.slot), record.encode())])
+
+
+def read(store, slot):
+    item = store.keys[KEYS.slot(slot)]
+    return SlotRecord.decode(slot, item.value, item.revision)
+
+
+def run(*args, status=0, stdin=None):
+    """The command's stdout (stderr when it fails)."""
+    done = CliRunner().invoke(cluster_cli.cluster, args, input=stdin, catch_exceptions=False)
+    assert done.exit_code == status, done.output
+    return done.stdout if status == 0 else done.output
+
+
+def test_status_of_a_cluster_at_rest(store):
+    text = run("status")
+    assert "a      up        86       256      256" in text
+    assert "e0    up" in text and "Slots: 256, online 256, offline 0" in text and "Left to do: nothing" in text
+    seen = json.loads(run("status", "--json"))
+    assert seen["slots"]["online"] == 256 and seen["left_to_move"] == {}
+    assert [owner["leads"] for owner in seen["owners"]] == [86, 85, 85]
+
+
+def test_status_tells_of_trouble_and_fails_when_a_slot_is_offline(store):
+    put(store, SlotRecord(7, 3, "x", ("x",), ("x",)))
+    text = run("status", status=1)
+    assert "offline 1" in text and "x      dead" in text
+
+
+def test_status_shows_how_far_a_drain_is(store):
+    register(store, "d")
+    assert run("drain", "c") == "c is being drained.\n"
+    assert run("drain", "c") == "c already is being drained.\n"
+    text = run("status")
+    assert "c      up, draining" in text and "256 × add, 256 × drop" in text
+    steps = json.loads(run("plan", "--json"))
+    assert sum(step["kind"] == "drop" and step["owner"] == "c" for step in steps) == 256
+    assert "slot 0: add replica on d" in run("plan")
+    assert run("undrain", "c") == "c may have slots again.\n"
+    assert "c was not drained" in run("undrain", "c")
+
+
+def test_plan_uses_the_policy_of_the_controller(store):
+    holder = {"id": "a", "boot": "boot-a", "replicas": 2, "min_in_sync": 1, "max_moves": 8}
+    store.commit([], [Put(KEYS.controller, json.dumps(holder).encode())])
+    assert sum(step["kind"] == "drop" for step in json.loads(run("plan", "--json"))) in range(256, 265)
+
+
+def test_move_asks_the_leader_to_hand_over(store):
+    run("move", "0", "b", "--wait", "0")
+    assert read(store, 0).target == "b"
+    assert "still handing over" in run("move", "0", "b", "--wait", "0.3", status=1)
+    put(store, SlotRecord(0, 2, "b", ("a", "b", "c"), ("a", "b", "c")))
+    assert run("move", "0", "b") == "b leads slot 0.\n"
+
+
+def test_move_makes_a_replica_first(store):
+    register(store, "d")
+    run("move", "0", "d", "--wait", "0")
+    assert read(store, 0).replicas == ("a", "b", "c", "d") and read(store, 0).target == ""
+
+
+@pytest.mark.parametrize(
+    "args, text",
+    [
+        (("move", "0", "x"), "There is no live owner 'x'"),
+        (("move", "256", "a"), "slots are 0 to 255"),
+        (("force", "0", "a", "--accept-data-loss"), "has a live in-sync replica on a, nothing needs to be lost"),
+    ],
+)
+def test_refusals_say_what_would_help(store, args, text):
+    before = store.revision
+    assert text in run(*args, status=1)
+    assert store.revision == before
+
+
+def test_force_wants_to_hear_that_data_may_be_lost(store):
+    put(store, SlotRecord(7, 3, "x", ("x", "a"), ("x",)))
+    assert "say --accept-data-loss" in run("force", "7", "a", status=2)
+    assert run("force", "7", "a", "--accept-data-loss") == "a leads slot 7 in epoch 4.\n"
+    record = read(store, 7)
+    assert (record.leader, record.isr, record.replicas) == ("a", ("a",), ("a",))
+
+
+def test_settings_are_checked_before_they_are_written(store):
+    assert json.loads(run("settings", "set", "orders.#", "max_delivery_attempts=3", "auto_create=no")) == {
+        "max_delivery_attempts": 3, "auto_create": False
+    }  # fmt: skip
+    assert json.loads(run("settings", "set", "orders.#", "auto_create=")) == {"max_delivery_attempts": 3}
+    assert json.loads(run("settings", "get")) == {"orders.#": {"max_delivery_attempts": 3}}
+    before = store.revision
+    assert "Did you mean max_delivery_attempts" in run("settings", "set", "a", "max_delivery_attemps=3", status=1)
+    assert "it must be yes or no" in run("settings", "set", "a", "auto_create=perhaps", status=1)
+    assert "must be NAME=VALUE" in run("settings", "set", "a", "auto_create", status=2)
+    assert store.revision == before
+    run("settings", "set", "orders.#", "max_delivery_attempts=")
+    assert KEYS.setting("orders.#") not in store.keys
+
+
+def test_addresses(store):
+    run("addresses", "set", "orders", "partitions=4")
+    assert json.loads(run("addresses", "get", "orders")) == {"partitions": 4}
+
+
+def test_users_never_show_their_hashes(store):
+    run("users", "set", "ada", "--passcode-stdin", stdin="secret\n")
+    assert run("users", "list") == "ada\n"
+    assert "passcode is empty" in run("users", "set", "bob", "--passcode-stdin", stdin="\n", status=2)
+    assert "$argon2id$" in store.keys[KEYS.user("ada")].value.decode()
+    text = run("dump")
+    assert "argon2" not in text and len(text.splitlines()) == len(store.keys)
+    run("users", "remove", "ada")
+    assert "There is no user ada" in run("users", "remove", "ada", status=1)
+
+
+def test_a_store_that_cannot_be_asked_is_one_line(store, monkeypatch):
+    store.stop()
+    monkeypatch.setattr(cluster_cli, "connect", lambda settings: MemoryMetadata(store, timeout_s=0.05))
+    assert run("status", status=1) == "stampede: the metadata store does not answer\n"
+
+
+def test_an_empty_cluster(store):
+    store.commit([], [Delete(key) for key in [KEYS.member("owner", n) for n in "abc"]])
+    for slot in range(256):
+        store.commit([], [Delete(KEYS.slot(slot))])
+    store.commit([], [Delete(KEYS.member("edge", "e0"))])
+    assert "No owners." in run("status") and "Nothing to do" in CliRunner().invoke(cluster_cli.cluster, ["plan"]).output
+    assert "no owner has ever been started" in run("move", "0", "a", status=1)
