@@ -88,6 +88,7 @@ class GrpcDialer:
             del self._streams[stream]
             stream.finish(why)
             call.cancel()
+            await stream.written()
             await channel.close()
 
 

@@ -91,6 +91,7 @@ class GrpcServer:
         finally:
             self._streams.discard(stream)
             stream.finish(why)
+            await stream.written()
 
     async def _call(self, method: str, request: bytes, context: grpc.aio.ServicerContext) -> bytes:
         if self._control is None:

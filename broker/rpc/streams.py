@@ -117,14 +117,20 @@ class GrpcStream:
         self._cancel = bool
         if self._timer is not None:
             self._timer.cancel()
-        if self._writer is not None:
-            self._writer.cancel()
+        self._farewell = b""
+        self._rouse()
         if self._end is not None:
             end, self._end = self._end, None
             try:
                 end.on_closed(first)
             except Exception:
                 log.exception("the end of a stream to %s broke its handler", self.peer)
+
+    async def written(self) -> None:
+        """Call after finish(): the call must not end with a write under way, gRPC takes that for a fault of ours."""
+        if self._writer is not None:
+            await asyncio.wait((self._writer,), timeout=FAREWELL_S)
+            self._writer.cancel()
 
     # -- inside
 
@@ -146,6 +152,7 @@ class GrpcStream:
                     self._pending -= size
                 if self._farewell:
                     await write(self._farewell)
+                if self._over:
                     return
                 self._wake = self._loop.create_future()
                 await self._wake
