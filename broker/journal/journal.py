@@ -75,6 +75,8 @@ class Journal:
         scan = Scan(self._store, self._books, self._appender)
         scan.run(numbers)
         self.recovered = scan.recovered
+        if self._appender.tail.limit:
+            self._fill_tail(scan)
         for blob in self.blobs.recover(set(self._books.blobs)):
             self._appender.blob_seen(blob)
         if scan.torn is not None:
@@ -92,8 +94,6 @@ class Journal:
             # The copy was not complete and is forgotten: said once more, so that what follows is not part of it.
             self.reset_slot(slot)
             self.end_seed(slot, [], 0)
-        if self._appender.tail.limit:
-            self._fill_tail(scan)
         batch = self.seal()
         assert batch is not None
         self.write(batch)

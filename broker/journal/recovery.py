@@ -293,6 +293,8 @@ class Scan:
             self._void(slot, book.number << 32 | offset)
             logs.seeding.add(slot)
         elif kind == f.SEEDED:
+            if slot not in logs.seeding:
+                logs.holes.add(slot)  # `repair` has dropped the RESET: there is more than the copy
             logs.become(slot, f.read_pairs(data, at, length), lsn)
         else:
             (floor, _), *lineage = f.read_pairs(data, at, length)

@@ -10,6 +10,7 @@ from broker.config.settings import JournalSettings
 from broker.core.errors import BadItem, CorruptJournal, JournalError, StaleEpoch
 from broker.core.message import DURABLE, TRANSIENT, Run
 from broker.core.records import GroupRecord, MetaRecord, RunRecord, SettleRecord
+from broker.journal import compaction
 from broker.journal import format as f
 from broker.journal.inspect import dump, verify
 from broker.journal.journal import Journal
@@ -459,29 +460,31 @@ def test_a_slot_that_is_being_copied_takes_nothing_else():
         b.journal.end_seed(1, [(3, 2)], 1)
 
 
-def test_messages_settled_only_here_live_again_after_a_copy_and_stay_alive():
+@pytest.mark.parametrize("steps", range(0, 36, 3))
+def test_messages_settled_only_here_live_again_after_a_copy_and_stay_alive(monkeypatch, steps):
     """A deposed leader had settled what the others had not. None of its settles may reach what the copy brings back,
-    however often compaction takes settles along."""
+    wherever compaction was with taking settles along."""
+    monkeypatch.setattr(compaction, "STEP_BYTES", 1)
     a, b = Node(1).lead(), Node(2, compact_below=0.6)
-    b.follow(
-        a.put(*[sent(i, b"x" * 500) for i in range(1, 7)], *[sent(i, b"y" * 500, queues=[2]) for i in range(7, 20)])
-    )
+    b.follow(a.put(*[sent(i, b"x" * 500) for i in range(1, 7)]))
     b.lead(epoch=2)
-    b.put(settled(2, 2), *[sent(i, b"diverged" * 80, queues=[2]) for i in range(20, 26)])
-    b.put(settled(7, 25, queue=2))
+    b.put(*[sent(i, b"gone" * 150, slot=2) for i in range(1, 9)], settled(2, 3), settled(1, 8, slot=2))
+    b.put(*[sent(i, b"stay" * 150, slot=2) for i in range(9, 20)])
     a.lead(epoch=3)
-    b.put(*[sent(i, b"pin" * 300, slot=2) for i in range(1, 10)])
     assert (1, 2) not in content(b.journal)
-    b.journal.maintain()  # compaction has begun with a segment of settles
+    for _ in range(steps):
+        b.journal.maintain()
+        snapshot(b.journal)
+        commit(b.journal)
     b.journal.begin_epoch(1, 3)
     copy(a, b)
     for _ in range(3):
-        b.put(*[sent(i, b"z" * 800, slot=3) for i in range(1, 9)], settled(1, 8, slot=3))
         maintain(b.journal)
         assert content(b.journal) == content(a.journal)
         b.crash()
         assert content(b.journal) == content(a.journal)
         assert (b.journal.last(1), b.journal.lineage(1)) == (a.journal.last(1), a.journal.lineage(1))
+        b.put(*[sent(i, b"z" * 800, slot=3) for i in range(1, 9)], settled(1, 8, slot=3))
 
 
 def test_what_was_void_stays_void_when_the_segment_with_the_reset_is_compacted():
