@@ -353,18 +353,28 @@ def test_an_unsubscribe_that_an_earlier_leader_carried_out_counts(two):
 
 
 def test_deliveries_that_reach_nobody_are_not_confirmed(two):
-    """The client unsubscribed while they were on the way: they must go back to the queue, not be settled."""
+    """The client unsubscribed while they were on the way: they must go back to the queue, not be settled. The news waits
+    behind an untaken batch, and what was taken is told before it."""
     two.subscribe(3, AckMode.AUTO)
     two.subscribe(4, AckMode.AUTO)
-    ours, _ = two.world.pairs[0]
-    ours.held = []
-    two.submit(Unsubscribe(SLOT, 1, 4, 3, "a"))
+    two.world.pass_time(0.1)
+    _, theirs = two.world.pairs[0]
+    theirs.held = []
     two.deliver(two.a, 3, [1])
     two.deliver(two.a, 4, [2])
+    deliveries = list(theirs.held)
+    theirs.held = []
+    two.submit(publish())
+    two.submit(Unsubscribe(SLOT, 1, 4, 3, "a"))
+    for message in deliveries:
+        theirs.other.arrive(message)
     two.world.pass_time(0.1)
-    ours.release()
-    two.world.run()
+    assert two.a.shard.of(Unsubscribe) == []
     assert [confirm.consumer & 0xFF for confirm in two.a.shard.of(Confirm)] == [4]
+    assert [each.consumer for each in two.edge.of(Deliver)] == [4]
+    theirs.release()
+    two.world.run()
+    assert len(two.a.shard.of(Unsubscribe)) == 1
 
 
 def test_the_end_of_a_session_reaches_whoever_leads(two):
@@ -421,6 +431,9 @@ def test_a_transaction_over_slots_waits_for_its_holds_elsewhere_and_its_session_
     assert two.submit(publish(0, b"behind"), publish(0, b"there", slot=6))
     two.submit(publish(0, b"other", session=2))
     assert two.a.shard.of(Transact) == [] and bodies(two.a.shard) == [b"other"]
+    two.world.cut(0)
+    two.world.pass_time(0.1)
+    assert two.a.shard.of(Transact) == [], "also not on a new stream"
     (hold,) = two.b.shard.of(Hold)
     two.b.effects(Done(hold.session, hold.seq))
     two.world.run()
