@@ -14,7 +14,7 @@ from broker import __version__
 
 from .options import serve_options, settings_of
 
-_LAZY = {"user": "data_cli", "journal": "data_cli", "docs": "docs"}
+_LAZY = {"cluster": "cluster_cli", "user": "data_cli", "journal": "data_cli", "docs": "docs"}
 _CLIENT = "client_cli"
 
 

@@ -21,7 +21,7 @@ from broker.config.settings import EngineSettings, Settings
 from broker.core.slots import SlotRecord
 from broker.edge.auth import FileAuthenticator, TableAuthenticator
 from broker.edge.directory import AskedNames, Directory, LocalClientIds
-from broker.edge.edge import Edge, partitions
+from broker.edge.edge import Edge
 from broker.edge.listener import Listeners, listen_host
 from broker.edge.timers import Beats
 from broker.edge.users import User
@@ -55,7 +55,8 @@ class EdgeProcess(ClusterProcess):
         ) else None  # fmt: skip
         self.names = SubscriptionDirectory(self.metadata, self.keys)
         client_ids = self.shared.client_ids if self.shared is not None else None
-        directory = Directory(client_ids or LocalClientIds(settings.edge.client_id_in_use), AskedNames(self.names))
+        self._asked = AskedNames(self.names)
+        directory = Directory(client_ids or LocalClientIds(settings.edge.client_id_in_use), self._asked)
         self.beats = Beats(self.loop)
         self.port = ClusterPort(
             settings, self.dialer, self.clock, self.loop.call_soon, self.loop.call_later, self.id, self.boot, number(63)
@@ -117,6 +118,7 @@ class EdgeProcess(ClusterProcess):
             await self.listeners.close()
             await self.admin.stop()
         self.port.close()
+        await self._asked.close()
         await self.names.stop()
         await self.leave()
         if self.shared is not None:
@@ -146,7 +148,7 @@ class EdgeProcess(ClusterProcess):
     def on_engine_settings(self, settings: EngineSettings) -> None:
         self.settings = replace(self.settings, engine=settings)
         if self.edge is not None:
-            self.edge.routes.replace(partitions(settings))
+            self.edge.configure(settings)
 
     def on_users(self, users: Mapping[str, UserEntry]) -> None:
         if self.edge is not None and isinstance(self.auth, TableAuthenticator) and not (

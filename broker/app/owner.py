@@ -136,12 +136,15 @@ class OwnerProcess(ClusterProcess):
         self.port = ClusterPort(
             settings, self.dialer, self.clock, loop.call_soon, loop.call_later, f"{self.id}/tx", self.boot, number(63)
         )
-        self.coordinator = Coordinator(self.shard, self.port.submit, self.boot, self.clock.wall_ms, loop.call_later)
+        self.coordinator = Coordinator(
+            self.shard, self.port.submit, self.boot, self.clock.wall_ms, loop.call_later, open_body,
+            self.port.write_body,
+        )  # fmt: skip
         self.port.attach(self.coordinator)
         self.shard.crossing = self.coordinator
         self.node = Node(
             self.id, self.shard, self.journal, self.leaders, self.followers, self.server, self, self.coordinator,
-            self.clock, seeds, loop.call_later, settings.cluster.min_in_sync,
+            self.clock, seeds, loop.call_later, settings.cluster.min_in_sync, lambda: self._edges,
         )  # fmt: skip
         self.shard.others = self._small_state
         self.leaders.start(

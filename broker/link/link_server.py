@@ -104,6 +104,11 @@ class LinkServer:
             self._sweeping = True
             self._later(SWEEP_S, self._sweep)
 
+    def attached(self, slot: int) -> set[str]:
+        """Edges that have told this owner all about the slot, in the epoch it is led in."""
+        epoch = self.served.get(slot)
+        return {peer.edge for peer in self._peers.values() if epoch is not None and peer.opened.get(slot) == epoch}
+
     def edge_gone(self, edge: str, boot: str) -> None:
         """That process is dead for sure (its lease is gone): its sessions end now."""
         peer = self._by_edge.get(edge)

@@ -18,8 +18,10 @@ from broker.core.address import Routing
 from broker.core.commands import Command, Decide, Inquire, Prepare, Publish, Settle, Transact
 from broker.core.effects import Done, Effect, Move, Refused, Turn
 from broker.core.errors import Code, RefusedError
+from broker.core.message import Blob, Run
 from broker.engine.engine import Engine
 
+from .carry import Carry, Sink, Source
 from .transact import merge
 
 log = logging.getLogger("stampede.owner")
@@ -89,7 +91,12 @@ class Coordinator:
         boot: str,
         now_ms: Callable[[], int],
         later: Callable[[float, Callable[[], None]], Any],
+        open_body: Callable[[int, Blob], Source],
+        new_body: Callable[[int, Callable[[], None]], Sink],
     ) -> None:
+        """`open_body`: of this owner's; `new_body`: at the owner of a slot (the port's write_body)."""
+        self._open_body = open_body
+        self._new_body = new_body
         self._shard = shard
         self._submit = submit
         self._boot = boot
@@ -143,14 +150,33 @@ class Coordinator:
         except RefusedError as error:
             engine.refuse(command, error, turn)
             return
-        self._begin(engine, _Crossing(self._name(command.slot), command.slot, others, check, apply, done, refused, key))
+        self._begin(
+            engine, _Crossing(self._name(command.slot, key), command.slot, others, check, apply, done, refused, key)
+        )
 
     def move(self, move: Move, slot: int) -> None:
         """A dead letter for an address in `slot`."""
+        blob = move.run.blob
+        if blob is None:
+            self._move(move, slot, move.run)
+            return
+
+        def carried(there: Blob | None, why: str) -> None:
+            if there is None:
+                log.info("a large dead letter waits: %s", why)
+                self._later(RETRY_S, partial(self.move, move, slot))
+            else:
+                run = move.run.cut(slice(None))
+                run.blob = there
+                self._move(move, slot, run)
+
+        Carry(self._open_body(move.slot, blob), partial(self._new_body, slot), carried)
+
+    def _move(self, move: Move, slot: int, run: Run) -> None:
         engine = self._shard.engines.get(move.slot)
         if engine is None:
             return  # led elsewhere by now: the new leader finds the message where it was
-        publish = Publish(slot, SESSION, 0, move.address, Routing.UNSET, move.run)
+        publish = Publish(slot, SESSION, 0, move.address, Routing.UNSET, run)
 
         def refused(why: Refused) -> None:
             if why.code in PASSING:
@@ -182,7 +208,10 @@ class Coordinator:
 
     # ── first phase ────────────────────────────────────────────────────────────────────────────────
 
-    def _name(self, slot: int) -> str:
+    def _name(self, slot: int, key: tuple[int, int] | None = None) -> str:
+        """A COMMIT that is replayed to another leader finds its own prepared parts under the same name."""
+        if key is not None:
+            return f"{slot}.{key[0]:x}.{key[1]}"
         self._count += 1
         return f"{slot}.{self._boot}.{self._count}"
 

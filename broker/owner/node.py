@@ -8,7 +8,7 @@ every in-sync follower has everything. Must not know where records come from, no
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -29,6 +29,10 @@ EPOCH_SHIFT = 40
 """Ids of messages begin at (epoch - 1) << 40 in a new epoch: an id is never given twice, durable or not."""
 RETRY_S = 0.2
 """How soon a change of a record that was not answered is tried again."""
+GATHER_S = 0.2
+"""A new leader hands out nothing before every live edge has said what its clients hold, but waits no longer than this:
+what a slow edge's clients hold would be given to others, as redelivered."""
+LOOK_S = 0.01
 
 
 class Serving(Protocol):
@@ -36,6 +40,9 @@ class Serving(Protocol):
 
     def serve(self, slot: int, epoch: int) -> None: ...
     def unserve(self, slot: int) -> None: ...
+    def attached(self, slot: int) -> set[str]:
+        """Edges that have told everything about the slot, in this epoch."""
+        ...
 
 
 class Table(Protocol):
@@ -102,7 +109,9 @@ class Node:
         survey_io: Io,
         later: Callable[[float, Callable[[], None]], Any],
         min_in_sync: int,
+        edges: Callable[[], Collection[str]],
     ) -> None:
+        """`edges`: ids of those that live."""
         self.me = me
         self._shard = shard
         self._journal = journal
@@ -115,6 +124,9 @@ class Node:
         self._survey_io = survey_io
         self._later = later
         self._min_in_sync = min_in_sync
+        self._edges = edges
+        self._gathering: dict[int, float] = {}
+        """Slot → monotonic time until which edges are waited for."""
         self._roles: dict[int, _Role] = {}
         self._records: dict[int, SlotRecord] = {}
         self._recovered: dict[int, Shadow] = {}
@@ -340,11 +352,31 @@ class Node:
             self._crossings.resume(engine)
 
         self._shard.adopt(shadow.engine, begin)
+        self._gather(slot)
         self._serving.serve(slot, role.epoch)
         log.debug("slot %d: leading in epoch %d", slot, role.epoch)
         record = self._records[slot]
         if record.epoch == role.epoch and record.target and record.target != self.me:
             self._hand_over(record, role)
+
+    def _gather(self, slot: int) -> None:
+        """Nothing leaves before the edges are there."""
+        self._shard.pause(slot)
+        if not self._gathering:
+            self._later(LOOK_S, self._gathered)
+        self._gathering[slot] = self._clock.monotonic() + GATHER_S
+
+    def _gathered(self) -> None:
+        now, edges = self._clock.monotonic(), set(self._edges())
+        for slot, until in list(self._gathering.items()):
+            role = self._roles.get(slot)
+            if role is None or role.state != LEADING:
+                del self._gathering[slot]
+            elif until <= now or edges <= self._serving.attached(slot):
+                del self._gathering[slot]
+                self._shard.unpause(slot)
+        if self._gathering:
+            self._later(LOOK_S, self._gathered)
 
     # ── handing over ───────────────────────────────────────────────────────────────────────────────
 
@@ -357,6 +389,7 @@ class Node:
             log.info("slot %d: %s is not in sync: not handed over", slot, record.target)
             return
         role.state = HANDING_OVER
+        self._gathering.pop(slot, None)
         self._serving.unserve(slot)
         self._shard.pause(slot)
         self._shard.when_ready(slot, partial(self._pass_on, slot, role))

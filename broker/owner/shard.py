@@ -207,6 +207,7 @@ class Shard:
         self.settings = replace(self.settings, engine=settings)
         for engine in self.engines.values():
             engine.configure(settings)
+        self._set_alarm(dict.fromkeys(self.engines.values()))
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Calls back once nothing is under way (shutdown); at once when the owner has stopped."""

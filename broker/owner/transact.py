@@ -14,7 +14,7 @@ from broker.core.commands import Publish, Transact
 from broker.core.effects import Done, Move, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.ids import slot_of
-from broker.core.records import GroupRecord
+from broker.engine.slot import grouped
 
 if TYPE_CHECKING:
     from .shard import Shard, Touched
@@ -86,10 +86,8 @@ def move(shard: Shard, item: Move, turn: Turn, touched: Touched) -> None:
 
 def merge(group: Turn, turn: Turn) -> None:
     """What the group appended becomes one log record of the turn."""
-    if len(group.appends) > 1:
-        turn.appends.append(GroupRecord(group.appends[0].slot, group.appends))  # type: ignore[arg-type]
-    else:
-        turn.appends += group.appends
+    if group.appends:
+        turn.appends += grouped(group.appends[0].slot, group.appends)
     turn.effects += group.effects
     turn.fetches += group.fetches
     turn.moves += group.moves

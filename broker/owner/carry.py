@@ -1,0 +1,67 @@
+"""A large body from a file of this owner to a file of another one.
+
+Rule: one piece is read at a time and a bounded number is under way; `then` is called exactly once.
+Must not know why it travels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from broker.core.message import Blob
+
+PIECE: Final = 64 * 1024
+WINDOW: Final = 1024 * 1024
+
+Then = Callable[["Blob | None", str], None]
+"""then(the body there, "") or then(None, why)."""
+
+
+class Source(Protocol):
+    """bodies.FileBodyReader."""
+
+    def read(self, n: int, done: Callable[[bytes | None, str], None]) -> None: ...
+    def close(self) -> None: ...
+
+
+class Sink(Protocol):
+    """The port's BodyWriter."""
+
+    pending: int
+
+    def write(self, data: bytes) -> None: ...
+    def finish(self, sync: bool, done: Then) -> None: ...
+    def abort(self) -> None: ...
+
+
+class Carry:
+    """One of them under way; begins at once. `sink(on_drain)` makes the other end."""
+
+    def __init__(self, source: Source, sink: Callable[[Callable[[], None]], Sink], then: Then) -> None:
+        self._source = source
+        self._then = then
+        self._reading = False
+        self._over = False
+        self._sink = sink(self._go_on)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        if not self._reading and not self._over and self._sink.pending <= WINDOW:
+            self._reading = True
+            self._source.read(PIECE, self._arrived)
+
+    def _arrived(self, data: bytes | None, why: str) -> None:
+        self._reading = False
+        if data is None:
+            self._over = True
+            self._source.close()
+            self._sink.abort()
+            self._then(None, why)
+        elif data:
+            self._sink.write(data)
+            self._go_on()
+        else:
+            self._over = True
+            self._source.close()
+            self._sink.finish(True, self._then)
