@@ -353,8 +353,8 @@ def test_an_unsubscribe_that_an_earlier_leader_carried_out_counts(two):
 
 
 def test_deliveries_that_reach_nobody_are_not_confirmed(two):
-    """The client unsubscribed while they were on the way: they must go back to the queue, not be settled. The news waits
-    behind an untaken batch, and what was taken is told before it."""
+    """The client unsubscribed while they were on the way: they must go back to the queue, not be settled. The news
+    waits behind an untaken batch, and what was taken is told before it."""
     two.subscribe(3, AckMode.AUTO)
     two.subscribe(4, AckMode.AUTO)
     two.world.pass_time(0.1)
