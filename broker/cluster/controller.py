@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import Counter
 from collections.abc import Iterable
 
@@ -35,7 +36,7 @@ log = logging.getLogger("stampede.cluster")
 PAUSE_S = 0.05
 """Between two rounds that only arrange: changes come in crowds, one round answers them all."""
 MASS_S = 2.0
-"""How long more than half of the owners must be gone before their slots are failed over. They did not all die at
+"""How long to wait when more than half of the owners have gone, before slots are failed over. They did not all die at
 once: the store was unreachable, their leases ran out, and they are about to register again."""
 FIRST_S = 1.0
 """How long fewer owners than `cluster.replicas` are waited for before the first records are written."""
@@ -62,6 +63,7 @@ class Controller:
         self._office = Office(metadata, keys, membership, self._policy, self._dirty.set)
         self._cordons = Watched(metadata, keys.cordons, lambda _: self._dirty.set())
         self._gone: dict[str, float] = {}  # owner → when we first saw that it is not there
+        self._mass, self._mass_since = False, -math.inf  # more than half are gone; since when, or were at last
         self._zones: dict[str, str] = {}
         self._done: Counter[Kind] = Counter()
         self._tasks = Tasks()
@@ -153,6 +155,10 @@ class Controller:
         now, alive = self._clock.monotonic(), self._membership.owners
         named = {one for record in self._slots.records.values() for one in record.replicas}
         self._gone = {one: self._gone.get(one, now) for one in sorted(named) if one not in alive}
+        mass = 2 * len(self._gone) > len(set(alive) | set(self._gone))
+        if mass and not self._mass:
+            self._mass_since = now
+        self._mass = mass
         self._zones.update({one: member.zone for one, member in alive.items()})
 
     async def _round(self) -> float | None:
@@ -178,10 +184,8 @@ class Controller:
         if not view.records:
             short = len(view.eligible()) < self._policy.replicas
             return FIRST_S - (now - self._membership.up_since) if short else 0.0
-        fresh = [since for since in self._gone.values() if now - since < MASS_S]
-        if fresh and 2 * len(self._gone) > len(set(view.owners) | set(self._gone)):
-            return max(fresh) + MASS_S - now
-        return 0.0
+        # Also for those that are still missing when most have come back.
+        return self._mass_since + MASS_S - now if self._gone else 0.0
 
     def _next_loss(self) -> float | None:
         """Seconds until the next owner has been away for too long."""

@@ -6,20 +6,23 @@ grow: what listeners are told never goes back. Must not know what a change is fo
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from broker.core.slots import SlotRecord
-from broker.metadata.port import Change, Metadata, MetadataUnavailable, Put
+from broker.metadata.port import Change, Metadata, MetadataRefused, MetadataUnavailable, Put
 
+from .identity import BATCH
 from .keys import Keys, last_part
-from .tasks import shielded
+from .tasks import Tasks, shielded
 from .watched import Watched
 
 log = logging.getLogger("stampede.cluster")
 
 Listener = Callable[[int, "SlotRecord | None"], None]
+Done = Callable[["SlotRecord | None"], None]
 Swap = tuple["SlotRecord | None", SlotRecord]
 """(what we decided upon, None = no record yet; what it shall become)."""
 
@@ -27,13 +30,15 @@ Swap = tuple["SlotRecord | None", SlotRecord]
 class SlotTable:
     """All slot records. `records` is a plain dict: reading it costs nothing and never waits."""
 
-    __slots__ = ("_keys", "_listeners", "_metadata", "_watched", "records")
+    __slots__ = ("_asked", "_keys", "_listeners", "_metadata", "_tasks", "_watched", "records")
 
     def __init__(self, metadata: Metadata, keys: Keys) -> None:
         self._metadata = metadata
         self._keys = keys
         self._watched = Watched(metadata, keys.slots, self._apply)
         self._listeners: list[Listener] = []
+        self._asked: list[tuple[SlotRecord, SlotRecord, Done]] = []
+        self._tasks = Tasks()
         self.records: dict[int, SlotRecord] = {}
 
     def listen(self, listener: Listener) -> None:
@@ -45,6 +50,7 @@ class SlotTable:
         await self._watched.start()
 
     async def stop(self) -> None:
+        await self._tasks.close()
         await self._watched.stop()
 
     async def refresh(self) -> None:
@@ -65,6 +71,42 @@ class SlotTable:
         except MetadataUnavailable:
             pass  # the watch brings it
         return None
+
+    def change(self, record: SlotRecord, new: SlotRecord, done: Done) -> None:
+        """cas() for callers that do not wait: done(the new record, or None when it was not changed or nobody knows).
+
+        What is asked for while another change is under way goes out together: a leader that loses a follower shrinks
+        the isr of all its slots at once."""
+        self._asked.append((record, new, done))
+        if len(self._asked) == 1:
+            self._tasks.spawn(self._change_asked(), "changes of slot records")
+
+    async def _change_asked(self) -> None:
+        while self._asked:
+            slots: dict[int, tuple[SlotRecord, SlotRecord, Done]] = {}
+            for one in self._asked:
+                if len(slots) < BATCH:
+                    slots.setdefault(one[1].slot, one)
+            batch = list(slots.values())
+            results = await self._change_all([(record, new) for record, new, _ in batch])
+            # Only now, so that change() sees that somebody is at work.
+            self._asked = [one for one in self._asked if slots.get(one[1].slot) is not one]
+            for (_, _, done), result in zip(batch, results, strict=True):
+                shielded(done, result)
+
+    async def _change_all(self, swaps: list[tuple[SlotRecord, SlotRecord]]) -> list[SlotRecord | None]:
+        """In one transaction; if one of them comes too late, each on its own."""
+        try:
+            if len(swaps) > 1 and await self.swap(swaps):
+                return [self.records[new.slot] for _, new in swaps]
+        except (MetadataUnavailable, MetadataRefused) as error:
+            log.debug("%d slot records not changed: %s", len(swaps), error)
+            return [None] * len(swaps)
+        results = await asyncio.gather(*(self.cas(old, new) for old, new in swaps), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, (MetadataUnavailable, MetadataRefused)):
+                raise result
+        return [None if isinstance(result, BaseException) else result for result in results]
 
     async def swap(self, swaps: Sequence[Swap], guard: Sequence[tuple[str, int]] = ()) -> bool:
         """All of `swaps` in one transaction, or none. guard: further (key, revision) that must hold.

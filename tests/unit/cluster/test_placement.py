@@ -18,7 +18,7 @@ from broker.cluster.view import Kind, Policy, View, health
 from broker.core.ids import SLOTS
 from broker.core.slots import Member, SlotRecord
 
-FEW = settings(max_examples=8, deadline=None, phases=[Phase.explicit, Phase.generate])
+FEW = settings(max_examples=5, deadline=None, phases=[Phase.explicit, Phase.generate])
 
 
 def members(*names: str, zones: str = "", leaving: str = "") -> dict[str, Member]:
