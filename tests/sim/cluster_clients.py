@@ -7,7 +7,7 @@ durable subscriptions, transactions over any slots.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from random import Random
 from typing import Any
 
@@ -48,6 +48,7 @@ class Session:
         self.seq = 0
         self.holders: list[Holder] = []
         self.open: Open | None = None
+        self.paused = False
         self.loose: list[Request] = []
         """Requests nobody waits for."""
 
@@ -87,7 +88,6 @@ class Clients:
         self.random = work.random
         self.port = port
         self.alive = True
-        self.paused = False
         self.sessions: dict[int, Session] = {}
         self.known: dict[int, Session] = {}
         self.holders: dict[int, Holder] = {}
@@ -114,8 +114,10 @@ class Clients:
             self._fail(found)  # who called might take it for a fault of its own
             raise
 
-    def on_relief(self) -> None:
-        self.paused = False
+    def on_relief(self, sessions: Collection[int] | None = None) -> None:
+        for session in self.sessions.values():
+            if sessions is None or session.number in sessions:
+                session.paused = False
 
     def on_stopped(self, why: str) -> None:
         self._fail(Violation(f"{self.name}: stopped: {why}"))
@@ -204,8 +206,8 @@ class Clients:
     # ── sessions ───────────────────────────────────────────────────────────────────────────────────
 
     def submit(self, *commands: Any) -> None:
-        if self.port.submit(list(commands)):
-            self.paused = True
+        if self.port.submit(list(commands)) and (session := self.sessions.get(getattr(commands[0], "session", 0))):
+            session.paused = True
 
     def ask(self, session: Session, request: Request, often: float = 0.8) -> int:
         """A number for the request; 0: nobody waits."""
@@ -234,7 +236,7 @@ class Clients:
         """Somebody asks for something."""
         session, luck = self.session(), self.random.random()
         if luck < 0.35:
-            if not self.paused:
+            if not session.paused:
                 self.publish(session)
         elif luck < 0.50:
             self.subscribe(session)

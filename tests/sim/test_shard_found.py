@@ -14,9 +14,9 @@ from broker.core.errors import JournalFull
 from broker.core.message import DURABLE, Run
 from broker.core.records import MetaRecord
 from broker.engine.engine import Engine
-from broker.journal.compaction import Compactor
 from broker.journal.journal import Journal
 from broker.journal.reader import Moved
+from broker.journal.split import by_queues
 from broker.owner.bodies import FileBodyReader
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import SimIo
@@ -84,7 +84,7 @@ def test_compaction_never_interleaves_what_one_queue_holds():
     run = Run(range(1, 7), b"", [b"x"] * 6, 6)
     one, both, other = (1,), (1, 2), (3,)
     holders = {1: one, 2: both, 3: one, 4: other, 5: one, 6: other}
-    groups = Compactor._by_queues(run, holders)
+    groups = by_queues(run, holders)
     assert groups == [(one, [0]), (both, [1]), (one, [2, 4]), (other, [3, 5])]
 
 

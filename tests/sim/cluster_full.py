@@ -1,0 +1,107 @@
+"""A history of a whole cluster: three owners, some edges, the metadata store."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+
+from broker.cluster.keys import Keys
+from broker.metadata.port import Put
+from tests.sim.checker import Violation
+from tests.sim.cluster_checkers import Copy
+from tests.sim.cluster_history import History
+from tests.sim.cluster_probes import Probes
+from tests.sim.cluster_processes import FOLDER, PREFIX, SLOTS, EdgeLife, OwnerLife, seams, settings_of
+from tests.sim.cluster_world import Host
+
+KEYS = Keys(PREFIX)
+OWNERS = 3
+
+
+class ClusterHistory(History):
+    def build(self, stack: ExitStack) -> None:
+        seams(self.world, stack)
+        self.settings = settings_of(self.random)
+        for n in range(OWNERS):
+            name = f"owner-{n}"
+            self.world.host(name, "owner", partial(OwnerLife, self.named(name)))
+        for n in range(self.random.choice((1, 2, 2, 3))):
+            name = f"edge-{n}"
+            self.world.host(name, "edge", partial(EdgeLife, self.named(name), self.attach))
+        self.probes = Probes(self.world, FOLDER, self.settings.journal, KEYS.slots, self._found)
+        self.probes.install(stack)
+
+    def named(self, name: str):
+        cluster = replace(self.settings.cluster, id=name, advertise=f"{name}:61700")
+        return replace(self.settings, cluster=cluster)
+
+    # ── faults ─────────────────────────────────────────────────────────────────────────────────────
+
+    def spare(self, host: Host) -> bool:
+        return self.probes.spare(host.name)
+
+    def taken_out(self, host: Host) -> None:
+        self.probes.taken_out(host)
+
+    def transfer(self) -> None:
+        """An operator moves a leader."""
+        records = [record for record in self.probes.records.values() if len(record.isr) > 1 and record.leader]
+        if records:
+            record = self.random.choice(records)
+            target = self.random.choice([name for name in record.isr if name != record.leader])
+            moved = replace(record, target=target)
+            self.world.store.commit([(KEYS.slot(record.slot), record.revision)],
+                                    [Put(KEYS.slot(record.slot), moved.encode())])  # fmt: skip
+
+    def away(self, host: Host, seconds: float) -> None:
+        cluster = self.settings.cluster
+        long = seconds > 0.7 * min(cluster.edge_grace_s, cluster.lease_s)
+        if host.kind == "edge" and long and (clients := self.clients.get(host.name)) is not None:
+            clients.doubt()
+
+    def receipted(self, copies: list[Copy]) -> None:
+        self.probes.receipted(copies, self.settings.cluster.min_in_sync)
+
+    # ── at rest ────────────────────────────────────────────────────────────────────────────────────
+
+    def at_rest(self) -> bool:
+        owners = self.world.of("owner")
+        if not all(host.process is not None and host.process.started for host in self.world.hosts.values()):
+            return False
+        records = self.probes.records
+        if len(records) < SLOTS or any(len(r.isr) < OWNERS or not r.leader or r.target for r in records.values()):
+            return False
+        processes = {host.name: host.process.process for host in owners}
+        if sum(process.node.serving() for process in processes.values()) != SLOTS:
+            return False
+        if any(p.journal.inflight_bytes or p.shard.congested for p in processes.values()):
+            return False
+        return all(len({processes[name].journal.last(slot) for name in record.isr}) == 1
+                   for slot, record in records.items())  # fmt: skip
+
+    def check_rest(self) -> None:
+        self.probes.compare_replicas()
+
+    def drained(self) -> bool:
+        """Leaders hold nothing any more, whatever for."""
+        for host in self.world.of("owner"):
+            for engine in host.process.process.shard.engines.values():
+                for queue in engine.stats():
+                    if queue["ready"] or queue["paged"] or queue["delivering"] or queue["delayed"]:
+                        return False
+        return True
+
+    def stuck(self) -> str:
+        queues = []
+        for host in self.world.of("owner"):
+            if host.process is not None and host.process.started:
+                for slot, engine in host.process.process.shard.engines.items():
+                    queues += [(host.name, slot, q) for q in engine.stats() if q["ready"] or q["delivering"]]
+        return f"{super().stuck()}, queues {queues[:4]}, records {self.probes.records}"
+
+    def _drain(self) -> None:
+        super()._drain()
+        self.loop.run_for(1.0)
+        if left := self.probes.compare_replicas():
+            raise Violation(f"left on disk: {sorted(left)[:5]}, {len(left)} in all")

@@ -1,0 +1,177 @@
+"""Owners and edges on simulated hosts: the production processes, wiring and all, over simulated seams.
+
+Rule: nothing of the product is replaced but what talks to the system: files, threads, clocks, randomness, sockets and
+etcd. Of an edge the STOMP side is left out: virtual clients use its port.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+from broker.app.edge import EdgeProcess
+from broker.app.member import ClusterProcess
+from broker.app.owner import OwnerProcess
+from broker.config.settings import (
+    AddressSettings,
+    ClusterSettings,
+    EdgeSettings,
+    EngineSettings,
+    EtcdSettings,
+    JournalSettings,
+    Settings,
+)
+from broker.core.errors import BrokerError
+from broker.link.cluster_port import ClusterPort
+from broker.seams.entropy import number, token
+from tests.sim.cluster_checkers import DEAD
+from tests.sim.cluster_world import Host, SimDialer, World, everywhere
+from tests.sim.virtual_loop import HERE
+
+FOLDER = "/data/journal"
+PREFIX = "/sim"
+SLOTS = 4
+"""Fewer than the product has: each costs records, streams and epochs, and clients use few addresses."""
+
+
+class Dialer(SimDialer):
+    async def close(self) -> None:
+        """Streams end with the process."""
+
+
+class Server:
+    """rpc.server.GrpcServer."""
+
+    def __init__(self, host: Host, acceptor: Any) -> None:
+        self._host = host
+        self._acceptor = acceptor
+
+    async def start(self) -> int:
+        self._host.listen(self._acceptor)
+        return 61700
+
+    async def stop(self) -> None:
+        self._host.world.network.unlisten(self._host.address)
+
+
+class Admin:
+    """admin.server.AdminServer: nobody looks."""
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+
+
+def seams(world: World, stack: ExitStack) -> None:
+    """Puts the simulated seams under production code. What is made belongs to the host whose code makes it."""
+
+    def here() -> Host:
+        return world.hosts[HERE.get().name]
+
+    entropy = Random(world.seed)
+    replaced: dict[str, Callable[..., Any]] = {
+        "broker.app.member.SystemClock": lambda: here().clock(),
+        "broker.app.member.EtcdMetadata": lambda settings: here().metadata(settings.timeout_s),
+        "broker.app.member.GrpcDialer": lambda settings, loop: Dialer(world.network, HERE.get()),
+        "broker.app.owner.OsFiles": lambda: here().disk,
+        "broker.app.owner.IoThread": lambda loop, name: here().io(),
+        "broker.app.owner.GrpcServer": lambda settings, acceptor: Server(here(), acceptor),
+        "broker.app.owner.AdminServer": lambda *_: Admin(),
+    }
+    for name, replacement in replaced.items():
+        stack.enter_context(patch(name, replacement))
+    stack.enter_context(everywhere(token, lambda nbytes: f"{entropy.getrandbits(8 * nbytes):0{2 * nbytes}x}"))
+    stack.enter_context(everywhere(number, lambda bits: entropy.getrandbits(bits - 1) + 1))
+    stack.enter_context(everywhere("SLOTS", SLOTS))
+
+
+def settings_of(random: Random) -> Settings:
+    """Of all processes of a history; tiny bounds in half of them, so that rare paths are common."""
+    pick = random.choice
+    tiny = random.random() < 0.5
+    address = AddressSettings(
+        max_delivery_attempts=pick((-1, 3)), redelivery_delay_ms=pick((0, 0, 50)), dead_letter_address=DEAD
+    )
+    memory, page, mark = (300, 200, 2) if tiny else (pick((2000, 1 << 20)), 1000, pick((4, 16_384)))
+    return Settings(
+        data="/data",
+        edge=EdgeSettings(drain_timeout_s=1.0),
+        engine=EngineSettings(memory, page, mark, address, {DEAD: {"max_delivery_attempts": -1}}),
+        journal=JournalSettings(
+            segment_bytes=4096 if tiny else pick((8192, 32_768)), min_free_bytes=0,
+            max_inflight_bytes=pick((2000, 1 << 20)), compact_below=pick((0.25, 0.5)),
+        ),
+        cluster=ClusterSettings(
+            lease_s=2.0, ping_ms=pick((40, 80)), dead_after_ms=pick((200, 500)), promise_ms=pick((100, 250)),
+            tail_bytes=pick((0, 1000, 1 << 20)), seed_bytes_per_s=pick((20_000, 50_000_000)),
+            batch_bytes=pick((300, 256 * 1024)), edge_pending_bytes=pick((3000, 16 << 20)),
+            edge_grace_s=pick((1.0, 5.0)), unavailable_after_s=120.0, replace_after_s=60.0,
+        ),
+        etcd=EtcdSettings(prefix=PREFIX, timeout_s=0.5),
+    )  # fmt: skip
+
+
+class Life:
+    """A life of a production process on a host: starts it, and tells the host when it has ended by itself."""
+
+    def __init__(self, host: Host, process: ClusterProcess) -> None:
+        self.host = host
+        self.process = process
+        self.started = False
+        process.failed.add_done_callback(lambda failed: host.exit(failed.result()))
+        assert host.place
+        host.place.spawn(self._start())
+
+    async def _start(self) -> None:
+        try:
+            await self.process.start()
+        except BrokerError as error:
+            self.host.exit(f"{type(error).__name__}: {error}")
+        else:
+            self.started = True
+
+    async def stop(self) -> None:
+        await self.process.stop()
+
+
+class OwnerLife(Life):
+    process: OwnerProcess
+
+    def __init__(self, settings: Settings, host: Host) -> None:
+        super().__init__(host, OwnerProcess(settings))
+
+    @property
+    def journal(self) -> Any:
+        return self.process.journal
+
+
+class Edge(EdgeProcess):
+    """The cluster's side of an edge. `serve(port)` is called once clients may come."""
+
+    def __init__(self, settings: Settings, serve: Callable[[ClusterPort], object]) -> None:
+        super().__init__(settings)
+        self._serve = serve
+
+    async def start(self) -> None:
+        loop = self.loop
+        self.port = ClusterPort(
+            self.settings, self.dialer, self.clock, loop.call_soon, loop.call_later, self.id, self.boot, number(63)
+        )
+        self.table.listen(self._on_slot)
+        await self.join("", "")
+        self.membership.listen(self._on_members)
+        self._on_members()
+        self._serve(self.port)
+
+    async def stop(self) -> None:
+        self.port.close()
+        await self.leave()
+
+
+class EdgeLife(Life):
+    process: Edge
+
+    def __init__(self, settings: Settings, attach: Callable[[Host, ClusterPort], object], host: Host) -> None:
+        super().__init__(host, Edge(settings, lambda port: attach(host, port)))
