@@ -186,6 +186,14 @@ class Lead:
         self.renew_live()
         return track
 
+    def forget(self, member: str) -> Track:
+        """The follower is about to lose what it has. What it acknowledges of what was sent before speaks of that."""
+        answered = self.tracks[member].answered
+        track = self.restart(member)
+        track.answered = answered
+        track.floor = self.last
+        return track
+
     def renew_live(self) -> None:
         self.live = [track for track in self.tracks.values() if track.state is State.LIVE]
 

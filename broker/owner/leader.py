@@ -339,7 +339,7 @@ class Leaders:
             return
         for member, track in lead.tracks.items():
             if track.state in (State.UNFIT, State.AHEAD) and member not in lead.needed:
-                self._catch_up.seed(self._peers[member], lead, track)
+                self._catch_up.seed(self._peers[member], lead, lead.forget(member))
         if lead.busy:
             return
         ahead = [m for m in lead.record.isr if m in lead.tracks and lead.tracks[m].state is State.AHEAD]

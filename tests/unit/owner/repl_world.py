@@ -103,7 +103,7 @@ class World:
 
         def arrives() -> None:
             result = None
-            if self.store_up and self.records[record.slot].revision == record.revision:
+            if self.store_up and not owner.deaf and self.records[record.slot].revision == record.revision:
                 result = self.write(new)
             if self.random.random() < self.lose_answers:
                 result = None
@@ -220,6 +220,10 @@ class Owner:
         self.disk = SimDisk(world.random.getrandbits(32))
         self.clock = Clock(world)
         self.lost: list[tuple[str, str]] = []
+        self.on_disk: dict[int, int] = {}
+        """slot → last lsn that is certainly on the platter."""
+        self.deaf = False
+        """It is cut off from the slot table."""
         self.start()
 
     # a process's life
@@ -279,6 +283,7 @@ class Owner:
                 self.world.at(self.world.random.uniform(0.001, 0.01), partial(near.other._end, "reset"))
         if wipe:
             self.disk = SimDisk(self.world.random.getrandbits(32))
+            self.on_disk.clear()
 
     def call(self, life: int, callback) -> None:
         if self.up and self.life == life:
@@ -338,14 +343,17 @@ class Owner:
             return
         number, self.number, self.committing = self.number, self.number + 1, True
         self.leaders.sealed(number, [] if batch is None else batch.items)
+        ends = {slot: self.journal.last(slot)[1] for slot in self.world.records}
         self.world.at(
-            self.world.random.uniform(0.0002, 0.004), partial(self.call, self.life, partial(self.commit, batch, number))
+            self.world.random.uniform(0.0002, 0.004),
+            partial(self.call, self.life, partial(self.commit, batch, number, ends)),
         )
 
-    def commit(self, batch, number: int) -> None:
+    def commit(self, batch, number: int, ends: dict[int, int]) -> None:
         if batch is not None:
             self.journal.write(batch)
             self.journal.committed(batch)
+        self.on_disk.update(ends)
         self.committing, self.committed = False, number
         self.leaders.committed(number)
         for n in sorted(n for n in self.callbacks if n <= number):
@@ -384,7 +392,7 @@ class Owner:
 
     def on_record(self, record: SlotRecord) -> None:
         slot, known = record.slot, self.known.get(record.slot)
-        if not self.up or (known is not None and known.revision >= record.revision):
+        if not self.up or self.deaf or (known is not None and known.revision >= record.revision):
             return
         self.known[slot] = record
         self.apply(slot)
@@ -486,9 +494,10 @@ class Owner:
         )
         record = RunRecord(slot, "a", [QUEUE], run)
         self.append(record)
+        lsn = self.journal.last(slot)[1]
 
         def tell() -> None:
-            self.check_durable(record)
+            self.check_durable(slot, lsn)
             world.told.setdefault(slot, {})[first] = record
 
         self.when_ready(slot, tell)
@@ -516,12 +525,11 @@ class Owner:
                 result.append((first, last))
         return result
 
-    def check_durable(self, record: RunRecord) -> None:
-        """I3, as far as the processes know: those in sync have it, at least min_in_sync of them."""
-        isr = self.known[record.slot].isr
-        have = [o for o in self.world.owners.values() if o.up and o.holds(record)]
-        down = [m for m in isr if not self.world.owners[m].up]
-        assert len(have) + len(down) >= self.world.settings.min_in_sync, f"told of with {len(have)} copies"
+    def check_durable(self, slot: int, lsn: int) -> None:
+        """I3: on the disks of all that may be elected as the slot table stands now, and of enough of them."""
+        isr = self.world.records[slot].isr
+        have = [m for m in isr if self.world.owners[m].on_disk.get(slot, 0) >= lsn]
+        assert list(isr) == have and len(have) >= self.world.settings.min_in_sync, f"told of {lsn}: {have} of {isr}"
 
     def check_complete(self, slot: int) -> None:
         """I4: who leads has everything anybody was told of, and nothing that was settled."""

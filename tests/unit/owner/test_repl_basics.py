@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.owner.isr import UNKNOWN, State
 from tests.unit.owner.repl_world import World
 
 SLOT = 7
@@ -252,3 +253,16 @@ def test_metrics_are_there():
     owners = world.owners.values()
     found = {m.name: m for o in owners for m in (*o.leaders.metrics(), *o.followers.metrics()) if m.samples}
     assert {"stomp_led_slots", "stomp_replication_unacked_bytes", "stomp_isr_shrinks_total"} <= set(found)
+
+
+def test_what_was_acknowledged_of_one_copy_does_not_count_for_the_next():
+    world = ready_world(tail_bytes=0)
+    leader = world.leader(SLOT)
+    world.owners["o1"].crash(wipe=True)
+    world.until(lambda: in_sync(world, "o0", "o2"))
+    leader.send(SLOT)
+    world.until(lambda: told(world) == 1)
+    track = leader.leaders._leads[SLOT].tracks["o1"]
+    track.acked, track.state = 10**6, State.UNFIT
+    leader.leaders._consider(leader.leaders._leads[SLOT])
+    assert leader.leaders._leads[SLOT].tracks["o1"].acked == UNKNOWN

@@ -62,6 +62,10 @@ class History:
             world.store_up, world.lose_answers = True, random.choice((0.0, 0.0, 0.5))
         elif dice < 0.36:
             self.move(random.choice(SLOTS))
+        elif dice < 0.40:
+            self.isolate(random.choice(up))
+        elif dice < 0.42 and len(up) == len(world.owners):
+            self.crash_uneven(random.choice(up))
         if random.random() < 0.1:
             for slot in SLOTS:
                 if world.store_up:
@@ -78,6 +82,38 @@ class History:
                 isr = tuple(m for m in record.isr if m != owner.id)
                 epoch = record.epoch + (not leader)
                 world.write(type(record)(record.slot, epoch, leader or isr[0], record.replicas, isr))
+
+    def isolate(self, owner) -> None:
+        """It hears neither the others nor the slot table for a while, and somebody else is made leader."""
+        world, random = self.world, self.random
+        links = {frozenset((owner.id, other)) for other in world.owners if other != owner.id}
+        owner.deaf = True
+        if random.random() < 0.7:
+            world.blocked |= links
+        world.run(random.uniform(0.0, 0.1))
+        for slot in SLOTS:
+            if world.records[slot].leader == owner.id:
+                self.move(slot)
+        self.work()
+        world.run(random.uniform(0.05, 0.8))
+        self.hear(owner)
+        world.blocked -= links
+
+    def hear(self, owner) -> None:
+        owner.deaf = False
+        for slot in SLOTS:
+            owner.on_record(self.world.records[slot])
+
+    def crash_uneven(self, owner) -> None:
+        """The power fails when one follower has more than another."""
+        world = self.world
+        world.blocked.add(frozenset((owner.id, self.random.choice([o for o in world.owners if o != owner.id]))))
+        self.work()
+        world.run(self.random.uniform(0.001, 0.02))
+        owner.crash()
+        world.blocked.clear()
+        for slot in SLOTS:
+            world.fail_over(slot)
 
     def move(self, slot: int) -> None:
         """A leader that just goes, for another in sync: what deposes it comes without notice."""
