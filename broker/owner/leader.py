@@ -154,7 +154,7 @@ class Leaders:
         self.shrinks += len(set(before) - set(record.isr))
         self.grows += len(set(record.isr) - set(before))
         if before != record.isr:
-            log.info("slot %d: in sync: %s", record.slot, ", ".join(record.isr))
+            log.debug("slot %d: in sync: %s", record.slot, ", ".join(record.isr))
         for member, track in lead.tracks.items():
             if member not in known:
                 self._ask(lead, track)

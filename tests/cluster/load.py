@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,6 +27,9 @@ class Load:
 
     lost, duplicated, reordered, closed_early, errors and latency_us are in the result."""
 
+    begun: ClassVar[list[Load]] = []
+    """Those that may still run: a test that fails must not leave them behind."""
+
     def __init__(self, port: int, *arguments: str) -> None:
         self.process = subprocess.Popen(
             [str(generator()), "--port", str(port), *arguments],
@@ -34,12 +37,20 @@ class Load:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.begun.append(self)
 
     def result(self, seconds: float = 120.0) -> dict[str, Any]:
         out, err = self.process.communicate(timeout=seconds)
         assert out.strip(), err
         answer: dict[str, Any] = json.loads(out.strip().splitlines()[-1])
         return answer
+
+    @classmethod
+    def end_all(cls) -> None:
+        while cls.begun:
+            process = cls.begun.pop().process
+            process.kill()
+            process.communicate()
 
     def running(self) -> bool:
         return self.process.poll() is None

@@ -68,7 +68,7 @@ class Proxy:
         return self
 
     def stop(self) -> None:
-        self._run(self._close)
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
@@ -116,14 +116,17 @@ class Proxy:
     async def _listen(self) -> None:
         self._server = await asyncio.start_server(self._serve, HOST, self.port)
 
-    def _close(self) -> None:
+    async def _close(self) -> None:
         assert self._server is not None
         self._server.close()
         for link in list(self._links):
+            link.hole.set()
             link.abort()
-        for task in asyncio.all_tasks(self._loop):
-            if task is not asyncio.current_task(self._loop):
-                task.cancel()
+        tasks = [task for task in asyncio.all_tasks(self._loop) if task is not asyncio.current_task(self._loop)]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0.01)  # aborted transports close their sockets in the next turn
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         link = _Link(reader, writer)
@@ -136,7 +139,7 @@ class Proxy:
         try:
             up, down = await asyncio.open_connection(HOST, self.target)
             link.ends.append((up, down))
-            await asyncio.gather(self._pump(link, reader, down), self._pump(link, up, writer))
+            await asyncio.gather(self._pump(link, reader, down), self._pump(link, up, writer), return_exceptions=True)
         except OSError:
             pass
         except asyncio.CancelledError:
@@ -146,8 +149,10 @@ class Proxy:
             link.abort()
 
     async def _pump(self, link: _Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(1 << 18):
-            await link.hole.wait()
-            writer.write(data)
-            await writer.drain()
-        link.abort()
+        try:
+            while data := await reader.read(1 << 18):
+                await link.hole.wait()
+                writer.write(data)
+                await writer.drain()
+        finally:
+            link.abort()
