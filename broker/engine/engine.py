@@ -320,9 +320,10 @@ class Engine:
     # ── the owner's calls ──────────────────────────────────────────────────────────────────────────
 
     @property
-    def holding(self) -> bool:
-        """Does anything wait for a release."""
-        return bool(self._slot.pending)
+    def holding(self) -> int:
+        """Number of the turn whose release the latest of what waits needs; 0: nothing waits."""
+        pending = self._slot.pending
+        return pending[-1].number if pending else 0
 
     def moved(self, move: Move, turn: Turn) -> None:
         """The owner has published the run of `move` (or nobody takes it): the source is settled."""

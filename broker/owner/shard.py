@@ -321,7 +321,7 @@ class Shard:
         if turn.appends:
             self._append(turn.appends)
         for engine in touched:
-            if engine.holding:
+            if engine.holding == turn.number:  # what it held before waits under its own number
                 self._waiting.setdefault(self._open, {})[engine] = None
         self._commit()
         for fetch in turn.fetches:
