@@ -307,6 +307,7 @@ class Node:
         if self._journal.last(slot) != (0, 0):
             log.info("slot %d: not a replica any more, its log here goes", slot)
             self._journal.reset_slot(slot)
+            self._journal.end_seed(slot, [], 0)  # empty, not half a copy: it may be followed again
             self._shard.durable(_nothing)
 
     def _shadow(self, slot: int) -> Shadow:
