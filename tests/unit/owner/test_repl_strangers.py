@@ -1,0 +1,101 @@
+"""Streams that do not belong here are closed with a name for what is wrong, and change nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.rpc.v1 import replica_pb2 as pb
+from tests.unit.owner.repl_world import World
+
+SLOT = 7
+
+
+class Line:
+    """A stream that writes down what is done with it."""
+
+    peer = "stranger"
+    pending = 0
+
+    def __init__(self) -> None:
+        self.sent: list[pb.ToLeader] = []
+        self.closed = ""
+
+    def send(self, message: bytes) -> None:
+        self.sent.append(pb.ToLeader.FromString(message))
+
+    def close(self, why: str) -> None:
+        self.closed = why
+
+    abort = close
+
+
+def hello(**changes) -> bytes:
+    fields = {"cluster": "/test", "version": 1, "from": "o0", "boot": "b", "to": "o1", "checksum": 1, "promise_ms": 250}
+    return pb.ToFollower(hello=pb.Hello(**(fields | changes))).SerializeToString()
+
+
+def follower():
+    world = World()
+    line = Line()
+    followers = world.owners["o1"].followers
+    return world, followers, line, followers.accept("replica", line)
+
+
+@pytest.mark.parametrize(
+    ("first", "name"),
+    [
+        (hello(cluster="/other"), "WRONG_CLUSTER"),
+        (hello(version=2), "WRONG_RELEASE"),
+        (hello(to="o2"), "DUPLICATE_IDENTITY"),
+        (hello(**{"from": "o1"}), "DUPLICATE_IDENTITY"),
+        (hello(promise_ms=0), "BAD_COMPONENT_MESSAGE"),
+        (b"\xff\xff\xff", "BAD_COMPONENT_MESSAGE"),
+        (b"GET / HTTP/1.1", "BAD_COMPONENT_MESSAGE"),
+        (pb.ToFollower(ping=1).SerializeToString(), "BAD_COMPONENT_MESSAGE"),
+    ],
+)
+def test_who_is_not_meant_is_told_why(first, name):
+    _, _, line, end = follower()
+    end.on_message(first)
+    assert line.closed.startswith(name) and not line.sent
+    end.on_message(hello())
+    assert not line.sent
+
+
+def test_another_process_with_a_leaders_name_is_refused_while_that_one_lives():
+    world, followers, line, end = follower()
+    end.on_message(hello())
+    other = Line()
+    followers.accept("replica", other).on_message(hello(boot="c"))
+    assert other.closed.startswith("DUPLICATE_IDENTITY") and not line.closed
+    world.run(1.0)
+    third = Line()
+    followers.accept("replica", third).on_message(hello(boot="c"))
+    assert not third.closed
+
+
+def test_a_lower_epoch_is_stale_and_its_items_are_not_taken():
+    world, followers, line, end = follower()
+    owner = world.owners["o1"]
+    followers.follow(owner.new_shadow(SLOT), 5)
+    end.on_message(hello())
+    end.on_message(pb.ToFollower(leads=pb.Leads(leads=[pb.SlotEpoch(slot=SLOT, epoch=4)])).SerializeToString())
+    assert (line.sent[0].stale.slot, line.sent[0].stale.epoch) == (SLOT, 5)
+    end.on_message(pb.ToFollower(append=pb.Append(seq=1, slots=[SLOT], items=[b"rubbish"])).SerializeToString())
+    world.run(0.1)
+    assert owner.journal.epoch(SLOT) == 0 and owner.journal.last(SLOT) == (0, 0)
+
+
+def test_rubbish_as_an_item_is_named_before_it_is_acknowledged():
+    world, followers, line, end = follower()
+    owner = world.owners["o1"]
+    followers.follow(owner.new_shadow(SLOT), 1)
+    end.on_message(hello())
+    end.on_message(pb.ToFollower(leads=pb.Leads(leads=[pb.SlotEpoch(slot=SLOT, epoch=2)])).SerializeToString())
+    world.run(0.1)
+    for item in (b"", b"short", b"x" * 100, b"x" * 8 + b"\x04" + b"y" * 60):
+        end.on_message(pb.ToFollower(append=pb.Append(seq=1, slots=[SLOT], items=[item])).SerializeToString())
+        world.run(0.1)
+    kinds = [m.WhichOneof("what") for m in line.sent]
+    assert kinds[:3] == ["haves", "broken", "acked"] and not line.closed
+    assert owner.journal.last(SLOT) == (0, 0)
