@@ -66,7 +66,7 @@ class Process:
         with self.log_file.open("ab") as out:
             self.process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
 
-    def wait_ready(self, seconds: float = 20.0) -> None:
+    def wait_ready(self, seconds: float = 60.0) -> None:
         self.cluster.wait(self.ready, seconds, lambda: f"{self.id} is not ready:\n{self.log()[-3000:]}")
 
     def ready(self) -> bool:
@@ -226,7 +226,7 @@ class Cluster:
             found[record["leader"]] = found.get(record["leader"], 0) + 1
         return found
 
-    def wait_balanced(self, seconds: float = 30.0) -> None:
+    def wait_balanced(self, seconds: float = 90.0) -> None:
         """Every slot has a live leader, and all replicas are in sync."""
         alive = {owner.id for owner in self.owners if owner.running}
 

@@ -90,6 +90,8 @@ class Client:
         except BaseException:
             raw.close()
             raise
+        self.sync_queues: tuple[str, ...] = ("/queue/harness.sync",)
+        """Where sync() goes: in a cluster one queue of each owner."""
         self.eols = 0
         """Heart-beats (and other empty lines) seen so far."""
         self._buffer = bytearray()
@@ -167,13 +169,13 @@ class Client:
         self.settle("NACK", message, **headers)
 
     def sync(self) -> list[Frame]:
-        """Two round trips through owner and disk: whatever was due to this client has come. Returns it.
+        """Two round trips through every owner and disk: whatever was due to this client has come. Returns it.
 
         Durable, because a delivery may wait for a commit; the messages stay in a queue that nobody reads."""
         came: list[Frame] = []
-        for _ in range(2):
+        for queue in self.sync_queues * 2:
             receipt = f"sync-{next(self._numbers)}"
-            self.send("SEND", [("destination", "/queue/harness.sync"), ("persistent", "true"), ("receipt", receipt)])
+            self.send("SEND", [("destination", queue), ("persistent", "true"), ("receipt", receipt)])
             while (frame := self.read()).get("receipt-id") != receipt:
                 came.append(frame)
         return came
