@@ -119,8 +119,7 @@ class Process:
             (proxy.blackhole if blackhole else proxy.cut)()
 
     def close(self) -> None:
-        if self.running:
-            self.kill()
+        """Its process must have ended, and those of its peers."""
         self.inbound.stop()
         self.to_etcd.stop()
 
@@ -156,6 +155,9 @@ class Cluster:
         self.wait_balanced()
 
     def close(self) -> None:
+        for process in self.processes:
+            if process.running:
+                process.kill()
         for process in self.processes:
             process.close()
 

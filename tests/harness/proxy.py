@@ -119,14 +119,15 @@ class Proxy:
     async def _close(self) -> None:
         assert self._server is not None
         self._server.close()
-        for link in list(self._links):
-            link.hole.set()
-            link.abort()
-        tasks = [task for task in asyncio.all_tasks(self._loop) if task is not asyncio.current_task(self._loop)]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.sleep(0.01)  # aborted transports close their sockets in the next turn
+        for _ in range(3):  # connections that were just being accepted become tasks in the next turns
+            for link in list(self._links):
+                link.hole.set()
+                link.abort()
+            tasks = [task for task in asyncio.all_tasks(self._loop) if task is not asyncio.current_task(self._loop)]
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.sleep(0.01)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         link = _Link(reader, writer)
