@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import timeit
+import time
 
 import pytest
 
@@ -178,10 +178,10 @@ def test_ten_thousand_addresses_and_twenty_thousand_subscriptions_are_read_at_on
             put(world, KEYS.subscription(f"ada.{i}"), b"x")
             put(world, KEYS.subscription(f"bob.{i}"), b"x")
         told, directory = Told(world), SubscriptionDirectory(world.client(), KEYS)
-        began = timeit.default_timer()
+        began = time.process_time()
         await told.watch.start()
         await directory.start()
-        assert timeit.default_timer() - began < 3
+        assert time.process_time() - began < 3
         assert len(told.addresses[-1]) == 10_000 and directory.address_of("bob.9999") == "x"
 
     simulate(scenario)
