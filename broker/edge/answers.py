@@ -67,7 +67,8 @@ class Answers:
         """Request `seq` failed: when its turn comes, `then` is called in place of its receipts, and nothing behind
         it is answered any more. Its turn is told by done(seq), as ever. No error when it is not open."""
         if seq in self._open:
-            self._open[seq] = ([], then)
+            # The receipts stay: an ERROR for an earlier part of the same frame names them.
+            self._open[seq] = (self._open[seq][0], then)
             self._end = min(self._end, seq)
 
     def done(self, seq: int) -> tuple[list[bytes], list[Then]]:
@@ -78,6 +79,8 @@ class Answers:
             self._early.add(seq)
             return [], []
         receipts, then = self._open.pop(seq)
+        if seq == self._end:
+            receipts = []
         self._answered = seq
         if not self._early and then is None:
             return receipts, []
@@ -88,7 +91,8 @@ class Answers:
             self._answered += 1
             early.discard(self._answered)
             more, then = self._open.pop(self._answered)
-            out += more
+            if self._answered != self._end:
+                out += more
             if then is not None:
                 thens.append(then)
         return out, thens

@@ -210,6 +210,7 @@ def _deleting(session: Session, queue: str, receipts: list[bytes] | None, parts:
             session.done(released)
         else:
             session.refused(released, answer.code, answer.detail)
+        session.flush()  # nobody else does, when the answer came from afar
 
     def release() -> None:
         session.deleted(seqs)

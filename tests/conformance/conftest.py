@@ -1,19 +1,62 @@
-"""One broker with default settings for the whole folder; every test uses destinations of its own."""
+"""One broker with default settings for the whole folder; every test uses destinations of its own.
+
+Where it matters that edges and owners are apart, a test runs a second time against a cluster (targets.py), in one
+version of the protocol: the others differ in the edge only, which is the same code.
+"""
 
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.harness import Broker, Client
 
+from .targets import Target, cluster_target, meet
+
 _NUMBERS = itertools.count(1)
+
+BY_EDGES_ALONE = {"test_connect", "test_framing", "test_heartbeat"}
+"""What these test never reaches an owner, or does not depend on it."""
+STANDALONE_ONLY = {"test_a_restart_keeps_order_and_what_was_settled"}
+"""tests/cluster restarts owners."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Drops what a second run against the cluster would not tell."""
+    dropped = [item for item in items if _tells_nothing_new(item)]
+    config.hook.pytest_deselected(items=dropped)
+    items[:] = [item for item in items if item not in set(dropped)]
+
+
+def _tells_nothing_new(item: pytest.Item) -> bool:
+    given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    if "cluster" not in (given.get(name) for name in ("broker", "small", "split")):
+        return False
+    assert isinstance(item, pytest.Function)
+    return (
+        item.path.stem in BY_EDGES_ALONE
+        or item.originalname in STANDALONE_ONLY
+        or given.get("version", "1.2") != "1.2"
+        or given.get("bytewise") == "bytewise"
+    )
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    if shutil.which("etcdctl") is None:
+        pytest.skip("no etcdctl: slot records cannot be looked at")
+    with cluster_target(tmp_path_factory.mktemp("cluster")) as target:
+        yield target
+
+
+@pytest.fixture(scope="session", params=["standalone", "cluster"])
+def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    if request.param == "cluster":
+        yield request.getfixturevalue("cluster")
+        return
     with Broker(tmp_path_factory.mktemp("conformance")) as broker:
         yield broker
         assert "Traceback" not in broker.log()
@@ -26,12 +69,12 @@ def bytewise(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture
-def dial(broker: Broker, bytewise: bool) -> Iterator[Callable[..., Client]]:
+def dial(broker: Target, bytewise: bool) -> Iterator[Callable[..., Client]]:
     """Opens connections without CONNECT; closes them after the test."""
     with_closing: list[Client] = []
 
     def dial(version: str = "1.2", **options: object) -> Client:
-        client = Client(broker.port, version, bytewise=bytewise, **options)  # type: ignore[arg-type]
+        client = meet(Client(broker.port, version, bytewise=bytewise, **options), broker)  # type: ignore[arg-type]
         with_closing.append(client)
         return client
 

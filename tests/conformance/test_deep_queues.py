@@ -14,12 +14,17 @@ import pytest
 
 from tests.harness import Broker, Client, build
 
+from .targets import Target, meet
+
 COUNT, SIZE = 600, 1000
 KINDS = pytest.mark.parametrize("kind", ["durable", "transient", "mixed"])
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+@pytest.fixture(scope="module", params=["standalone", "cluster"])
+def small(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    if request.param == "cluster":
+        yield request.getfixturevalue("cluster")
+        return
     settings = {"engine.queue_memory_bytes": 65_536, "engine.page_bytes": 16_384, "journal.segment_bytes": 1 << 20}
     with Broker(tmp_path_factory.mktemp("deep"), settings) as broker:
         yield broker
@@ -31,7 +36,7 @@ def join(small) -> Iterator[object]:
     opened = []
 
     def join(version="1.2", **headers):
-        client = Client(small.port, version)
+        client = meet(Client(small.port, version), small)
         opened.append(client)
         client.connect(headers)
         return client

@@ -11,12 +11,16 @@ from broker.core.errors import Code
 from tests.harness import Broker, Client
 
 from .checks import error
+from .targets import Target, meet
 
 ACKS = pytest.mark.parametrize("ack", ["client", "client-individual"])
 
 
-@pytest.fixture(scope="module")
-def split(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+@pytest.fixture(scope="module", params=["standalone", "cluster"])
+def split(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    if request.param == "cluster":
+        yield request.getfixturevalue("cluster")
+        return
     settings = {"engine.addresses.split.#.partitions": 3, "wire.large_body_bytes": 20_000}
     with Broker(tmp_path_factory.mktemp("split"), settings) as broker:
         yield broker
@@ -24,11 +28,11 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def join(split: Broker) -> Iterator[object]:
+def join(split: Target) -> Iterator[object]:
     opened: list[Client] = []
 
     def join(version: str = "1.2", **headers: object) -> Client:
-        client = Client(split.port, version)
+        client = meet(Client(split.port, version), split)
         opened.append(client)
         client.connect(headers)
         return client

@@ -63,3 +63,15 @@ def test_what_failed_takes_its_turn_and_ends_the_answers():
     thens[0]()
     assert told == ["error"]
     assert answers.done(answers.ask([b"d"])) == ([], [])
+
+
+def test_every_part_that_is_refused_names_the_receipt_of_its_frame():
+    """In a cluster the parts' answers come in any order: the last part, which has the receipt, may be refused first."""
+    answers, named = Answers(), []
+    first, last = answers.ask([]), answers.ask([b"a"])
+    for seq in (last, first):
+        named.append(answers.first_receipt(seq))
+        answers.instead(seq, lambda: None)
+    assert named == [b"a", b"a"]
+    assert answers.done(last) == ([], [])
+    assert answers.done(first)[0] == []
