@@ -102,11 +102,13 @@ class Followers:
         """Slot → (leader, its boot id, epoch) that the last promise was given to."""
         self._partial: set[int] = set()
         """Slots of which a copy was begun and not ended."""
+        self._ticked = 0.0
         self._stopped = False
 
     def start(self, home: FollowerHome) -> None:
         """Before the first stream and the first follow()."""
         self.home = home
+        self._ticked = self.clock.monotonic()
         self._tick()
 
     def stop(self) -> None:
@@ -265,8 +267,11 @@ class Followers:
             return
         self._later(self._tick_s, self._tick)
         now = self.clock.monotonic()
+        late, self._ticked = now - self._ticked, now
+        # If it was us who stood still, what they said meanwhile waits to be read.
+        silence = self._dead_after_s + (late if late > 3 * self._tick_s else 0.0)
         for stream in list(self._streams.values()):
-            if now - stream.heard > self._dead_after_s:
+            if now - stream.heard > silence:
                 stream.stream.abort("silent")
         for slot, (asked, epoch) in list(self._asked.items()):
             if epoch < max(self.journal.epoch(slot), self._known.get(slot, 0)):

@@ -103,11 +103,13 @@ class Leaders:
         self._committed = 0
         self._stalled = False
         """Somebody asked whether it may dispatch, and may not."""
+        self._ticked = 0.0
         self._stopped = False
 
     def start(self, home: LeaderHome) -> None:
         """Before the first lead()."""
         self._home = home
+        self._ticked = self._clock.monotonic()
         self._catch_up = CatchUp(
             self._journal, self._seed_io, self._clock, self._later, self._settings.seed_bytes_per_s,
             home.snapshot, home.durable, self._consider,
@@ -388,10 +390,12 @@ class Leaders:
         if self._stopped:
             return
         self._later(self._settings.ping_ms / 1000, self._tick)
-        used = {member for lead in self._leads.values() for member in lead.tracks}
         now = self._clock.monotonic()
+        late, self._ticked = now - self._ticked, now
+        slept = late if late > 3 * self._settings.ping_ms / 1000 else 0.0
+        used = {member for lead in self._leads.values() for member in lead.tracks}
         for id, peer in list(self._peers.items()):
-            peer.tick()
+            peer.tick(slept)
             if id in used:
                 self._unused_since.pop(id, None)
             elif now - self._unused_since.setdefault(id, now) > LINGER_S:

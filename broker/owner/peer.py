@@ -29,6 +29,8 @@ log = logging.getLogger("stampede.owner")
 PROTOCOL: Final = 1
 BROKEN_S: Final = 0.3
 """A follower whose stream broke and that could not be dialled for so long is lost."""
+REFUSALS: Final = 3
+"""A follower whose stream broke and at whose address nobody listens, so many times in a row, is lost at once."""
 ANSWER_S: Final = 1.5
 """A stream on which nothing came for so long since it was dialled is given up."""
 STUCK_S: Final = 2.0
@@ -86,7 +88,7 @@ class Peer:
 
     __slots__ = (
         "_again", "_attempt", "_clock", "_dialer", "_dialled", "_down_since", "_flight", "_gathered",
-        "_gathered_bytes", "_heard", "_identity", "_later", "_leads", "_leads_due", "_over", "_pings", "_promise_s",
+        "_gathered_bytes", "_heard", "_identity", "_later", "_leads", "_leads_due", "_over", "_pings", "_promise_s", "_refused",
         "_seq", "_stream", "_up", "_user", "address", "dead_after_s", "id", "lost", "pongs", "promise", "unacked",
     )  # fmt: skip
 
@@ -123,6 +125,7 @@ class Peer:
         self._down_since = clock.monotonic()
         self._attempt = 0
         self._again = False
+        self._refused = 0
         self._seq = 0
         self._flight: deque[tuple[int, float, int, list[tuple[Track, int]]]] = deque()
         """(sequence number, when it was sent, bytes, tracks and lsns) of what is not acknowledged."""
@@ -181,6 +184,9 @@ class Peer:
             self._attempt = 0
         elif not why.startswith(("refused", "unreachable")):
             log.warning("follower %s does not take our stream: %s", self.id, why)
+        self._refused = self._refused + 1 if why.startswith("refused") else 0
+        if self._refused >= REFUSALS:
+            self._mark("nobody listens at its address")
         self._drop()
         self._user.on_down(self)
         self.dial()
@@ -212,9 +218,14 @@ class Peer:
             self._stream.abort("it has another address now")
         self.dial()
 
-    def tick(self) -> None:
-        """Every ping_ms: pings, and finds out whether it is lost."""
+    def tick(self, slept: float) -> None:
+        """Every ping_ms: pings, and finds out whether it is lost. `slept`: seconds that it was us who stood still; what
+        it said meanwhile waits to be read."""
         now = self._clock.monotonic()
+        self._down_since += slept
+        self._dialled += slept
+        if self._heard:
+            self._heard += slept
         if self._stream is None:
             self.dial()
         elif self._heard and now - self._heard > self.dead_after_s:
