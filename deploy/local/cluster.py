@@ -18,7 +18,7 @@ import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-HERE = Path(os.environ.get("STAMPEDE_CLUSTER", ROOT / ".cluster"))
+HERE = Path(os.environ.get("LOCAL_CLUSTER", ROOT / ".cluster"))
 HOST = "127.0.0.1"
 ETCD, ETCD_PEER, REDIS, BALANCER, BALANCER_WS = 62379, 62380, 62637, 61613, 61614
 OWNERS = [("owner-0", 61700, 61680), ("owner-1", 61701, 61681), ("owner-2", 61702, 61682)]

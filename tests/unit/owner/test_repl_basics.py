@@ -47,7 +47,7 @@ def test_a_silent_follower_is_dropped_first_and_only_then_do_messages_count():
     leader = world.leader(SLOT)
     world.owners["o2"].crash()
     leader.send(SLOT)
-    world.run(0.2)
+    world.run(0.02)
     assert told(world) == 0, "counted without an in-sync follower"
     world.until(lambda: told(world) == 1)
     assert in_sync(world, "o0", "o1")
