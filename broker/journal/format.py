@@ -215,7 +215,7 @@ def run_payload(item: RunRecord, copy: bool = False) -> tuple[int, list[bytes]]:
         flags |= BLOB_REF
         parts.append(PAIR.pack(run.blob.id, run.blob.length))
     parts.append(QUEUE.pack(queues[0]) if len(queues) == 1 else array("Q", queues).tobytes())
-    if type(ids) is not range and ids[-1] - ids[0] + 1 != count:
+    if (type(ids) is not range or ids.step != 1) and ids[-1] - ids[0] + 1 != count:
         flags |= IDS
         parts.append(array("Q", ids).tobytes())
     parts.append(array("I", map(len, records)).tobytes())

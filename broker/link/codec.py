@@ -98,7 +98,7 @@ def put_run(run: Run, out: pb.Run) -> None:
     if run.attempts:
         out.attempts = run.attempts
     ids = run.ids
-    if type(ids) is range:
+    if type(ids) is range and ids.step == 1:  # consumers that take turns get every second, third … id
         if ids:
             out.first = ids[0]
     elif ids:

@@ -201,7 +201,7 @@ class Mirrored:
 
 def add_ids(spans: list[Span], ids: Iterable[int]) -> None:
     """Appends ids in their order; neighbours join."""
-    if isinstance(ids, range):
+    if isinstance(ids, range) and ids.step == 1:
         first, last = ids[0], ids[-1]
         if spans and spans[-1][1] + 1 == first:
             first = spans.pop()[0]

@@ -150,6 +150,14 @@ def test_effects_arrive_in_their_order_and_a_shared_run_once():
     assert effects[9].consumer == 6
 
 
+def test_the_turns_of_a_consumer_keep_their_ids():
+    run = run_of(b"1", b"2", b"3", b"4", ids=range(10, 14))
+    builder = DownBuilder()
+    builder.deliver(at_owner(1), run.cut(slice(1, None, 2)), 10)
+    (effect,) = take_effects(decode_down(builder.finish().SerializeToString()))
+    assert list(effect.run.ids) == [11, 13]
+
+
 def bad_ups():
     no_run = pb.Up()
     no_run.commands.add().publish.slot = 1
