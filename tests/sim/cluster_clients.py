@@ -191,6 +191,7 @@ class Clients:
 
     def _end(self, holder: Holder) -> None:
         holder.ended = True
+        self.model.left.add(holder.queue)
         for copy in holder.ledger.values():
             copy.holder = None
         holder.ledger.clear()

@@ -18,6 +18,7 @@ from unittest.mock import patch
 
 from broker.config.settings import JournalSettings
 from broker.core.effects import Deliver, Turn
+from broker.core.records import RunRecord
 from broker.core.slots import SlotRecord
 from broker.engine.engine import Engine
 from broker.journal.journal import Journal
@@ -179,21 +180,20 @@ class Probes:
             copy.data, copy.synced = bytearray(inode.synced), bytearray(inode.synced)
         disk.durable_names = dict(disk.names)
         journal = Journal.open(disk, self._folder, self._settings)
-        content: dict[int, tuple[int, Content]] = {}
-        for slot, recovered in journal.recovered.slots.items():
-            content[slot] = (journal.last(slot)[1], self._content(journal, recovered.runs()))
+        content: dict[int, tuple[int, Content]] = {slot: (journal.last(slot)[1], {}) for slot in self.records}
+        for record, settled in journal.recovered.runs():
+            content[record.slot][1].update(self._alive(journal, record, settled))
         return content
 
     @staticmethod
-    def _content(journal: Journal, runs: Iterable[tuple[Any, Any]]) -> Content:
+    def _alive(journal: Journal, record: RunRecord, settled: dict[int, list[tuple[int, int]]]) -> Content:
+        bodies: dict[int, bytes] = {}
+        for run in journal.read([record.run.position], 1 << 30):
+            bodies |= {i: run.lines + body for i, body in zip(run.ids, run.records, strict=True)}
         content: Content = {}
-        for record, settled in runs:
-            bodies: dict[int, bytes] = {}
-            for run in journal.read([record.run.position], 1 << 30):
-                bodies |= {i: run.lines + body for i, body in zip(run.ids, run.records, strict=True)}
-            for queue in record.queues:
-                gone = settled.get(queue, [])
-                for i in record.run.ids:
-                    if not any(first <= i <= last for first, last in gone):
-                        content[queue, i] = bodies[i]
+        for queue in record.queues:
+            gone = settled.get(queue, [])
+            for i in record.run.ids:
+                if not any(first <= i <= last for first, last in gone):
+                    content[queue, i] = bodies[i]
         return content

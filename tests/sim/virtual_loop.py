@@ -19,7 +19,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
-SPIN = 50_000
+SPIN = 10_000
 """Callbacks without any time passing: somebody spins."""
 
 
