@@ -12,6 +12,8 @@ from broker.engine.consumer import Consumer
 from broker.engine.queue import PageIndex
 from broker.engine.slot import Slot
 from broker.journal.books import Books
+from broker.owner import shard as owner_shard
+from broker.owner import transact
 from broker.owner.shard import Shard
 from tests.sim.shard_history import History
 
@@ -41,6 +43,7 @@ def test_effects_told_before_the_commit(monkeypatch):
     def eager(self, batch, number):
         self._commit_io.submit(partial(self.journal.write, batch), partial(self._on_committed, batch, number))
         self._committed = number
+        self._replicas.committed(number)
         self._wake()
 
     monkeypatch.setattr(Shard, "_write", eager)
@@ -81,18 +84,25 @@ def test_held_run_lost_at_release(monkeypatch):
 
 
 def test_transaction_split(monkeypatch):
-    def loose(self, group, turn):
-        self.journal.append(group.appends[0]) if group.appends else None
-        batch = self.journal.seal() if not self._committing else None
-        if batch is not None:
-            self._committing = True
-            self._write(batch, self._open)
-            self._open += 1
-        for name in ("effects", "fetches", "moves"):
-            getattr(turn, name).extend(getattr(group, name))
-        turn.appends += group.appends[1:]
+    original = transact.transact
 
-    monkeypatch.setattr(Shard, "_merge", loose)
+    def splitting(shard, command, turn, touched):
+        def loose(group, turn):
+            if group.appends:
+                shard.journal.append(group.appends[0])
+            batch = shard.journal.seal() if not shard._committing else None
+            if batch is not None:
+                shard._committing = True
+                shard._write(batch, shard._open)
+                shard._open += 1
+            for name in ("effects", "fetches", "moves"):
+                getattr(turn, name).extend(getattr(group, name))
+            turn.appends += group.appends[1:]
+
+        monkeypatch.setattr(transact, "merge", loose)
+        original(shard, command, turn, touched)
+
+    monkeypatch.setattr(owner_shard, "transact", splitting)
     assert found_by() is not None
 
 
@@ -155,4 +165,4 @@ def test_large_body_removed_while_somebody_needs_it(monkeypatch):
 
 def test_a_commit_that_never_ends(monkeypatch):
     monkeypatch.setattr(Shard, "_release", lambda self, turn, touched: self._waiting.clear())
-    assert "never answered" in found_by()
+    assert found_by() is not None  # "never answered", or "something waits at rest"
