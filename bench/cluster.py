@@ -10,10 +10,12 @@ disconnected is counted, never hidden.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import os
 import shutil
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -200,12 +202,14 @@ PERSISTENT = ("--header", "persistent:true", "--receipt-every", "1", "--window",
               "--idle-timeout", "30")  # fmt: skip
 
 
-def chaos(act: Callable[[Cluster], Result | None], seconds: float, owners: int = 3) -> Callable[[Path], Result]:
+def chaos(
+    act: Callable[[Cluster], Result | None], seconds: float, owners: int = 3, **settings: object
+) -> Callable[[Path], Result]:
     """2,000 persistent messages/s with receipts over four queues while something happens; the longest stall is the
     largest latency."""
 
     def scenario(folder: Path) -> Result:
-        cluster = Cluster(folder, owners, 2)
+        cluster = Cluster(folder, owners, 2, **settings)
         more: Result = {}
         errors: list[BaseException] = []
 
@@ -229,6 +233,84 @@ def chaos(act: Callable[[Cluster], Result | None], seconds: float, owners: int =
             cluster.stop()
 
     return scenario
+
+
+def beside(*neighbour: str) -> Callable[[Path], Result]:
+    """1,000 small messages/s through an edge and an owner that have something else to do as well."""
+
+    def scenario(folder: Path) -> Result:
+        cluster = Cluster(folder, 1, 1, cluster__replicas=1, cluster__min_in_sync=1)
+        other = None
+        try:
+            cluster.start()
+            load(cluster, "--seconds", "1", "--max-lag", "2000", "--destination", "/queue/warm")
+            line = [str(generator()), "--port", str(cluster.edges[0].port), *neighbour]
+            other = subprocess.Popen(line, stdout=subprocess.PIPE, text=True)
+            time.sleep(1)
+            result = figures(load(cluster, "--seconds", str(SECONDS), "--verify", "--rate", "1000"))
+            out, _ = other.communicate(timeout=60)
+            told = json.loads(out.strip().splitlines()[-1])
+            return result | {"neighbour_per_s": told["sent_per_s"], "neighbour_errors": told["errors"]}
+        finally:
+            if other is not None and other.poll() is None:
+                other.kill()
+                other.communicate()
+            cluster.stop()
+
+    return scenario
+
+
+ADDRESSES, SUBSCRIPTIONS = 10_000, 20_000
+
+
+async def fill(port: int) -> None:
+    """Settings of many addresses, and names of many durable subscriptions."""
+    from broker.cluster.keys import Keys
+    from broker.config.settings import EtcdSettings
+    from broker.metadata.etcd import EtcdMetadata
+
+    store, keys = EtcdMetadata(EtcdSettings(endpoints=f"{HOST}:{port}")), Keys(PREFIX)
+    puts = [(keys.address(f"address.{n}"), b'{"max_delivery_attempts":5}') for n in range(ADDRESSES)]
+    puts += [(keys.subscription(f"c{n}.s"), b"address.%d" % (n % ADDRESSES)) for n in range(SUBSCRIPTIONS)]
+    for at in range(0, len(puts), 200):
+        await asyncio.gather(*(store.put(key, value) for key, value in puts[at : at + 200]))
+    await store.close()
+
+
+def revision(cluster: Cluster) -> int:
+    line = ["etcdctl", f"--endpoints={HOST}:{cluster.etcd_port}", "get", "x", "-w", "json"]
+    done = subprocess.run(line, capture_output=True, text=True, env={**os.environ, "ETCDCTL_API": "3"}, check=True)
+    return int(json.loads(done.stdout)["header"]["revision"])
+
+
+def many(folder: Path) -> Result:
+    """10,000 addresses and 20,000 durable subscriptions in the store: start of an edge, writes at rest."""
+    cluster = Cluster(folder, 3, 1)
+    try:
+        cluster.start()
+        asyncio.run(fill(cluster.etcd_port))
+        time.sleep(3)
+        before = revision(cluster)
+        time.sleep(10)
+        writes = (revision(cluster) - before) / 10
+        edge = Member(cluster, "edge", 1)
+        cluster.edges.append(edge)
+        began = time.monotonic()
+        edge.start()
+        wait(lambda: speaks(edge.port), "the second edge")
+        return {"etcd_writes_per_s": writes, "edge_start_s": round(time.monotonic() - began, 2)}
+    finally:
+        cluster.stop()
+
+
+def speaks(port: int) -> bool:
+    """Does a CONNECT get its CONNECTED."""
+    try:
+        with socket.create_connection((HOST, port), timeout=5) as connection:
+            connection.sendall(b"CONNECT\naccept-version:1.2\nhost:x\n\n\0")
+            return connection.recv(4096).lstrip().startswith(b"CONNECTED")
+    except OSError:
+        return False
 
 
 def leader_of(cluster: Cluster, address: str) -> Member:
@@ -305,11 +387,24 @@ SCENARIOS: dict[str, tuple[str, Callable[[Path], Result]]] = {
         "topic 1→10, one edge",
         flow("--topic", "--consumers", "10", "--destination", "/topic/t", "--max-lag", "2000"),
     ),
+    "beside-large": (
+        "1,000/s of 100 B beside 4 MB messages",
+        beside("--destination", "/queue/large", "--body", "4000000", "--seconds", "8", "--max-lag", "4"),
+    ),
+    "beside-flood": (
+        "1,000/s beside a flood into a queue that nobody consumes",
+        beside("--destination", "/queue/full", "--seconds", "8", "--produce-only"),
+    ),
+    "many": ("10,000 addresses, 20,000 durable subscriptions", many),
     "durable-1": ("persistent, 3 copies, window 1", durable(1)),
     "durable-100": ("persistent, 3 copies, window 100", durable(100)),
     "durable-1000": ("persistent, 3 copies, window 1,000", durable(1000)),
     "kill": ("owner SIGKILL at 2,000/s", chaos(kill, 8)),
     "freeze": ("owner SIGSTOP at 2,000/s", chaos(freeze, 14)),
+    "freeze-lease": (
+        "owner SIGSTOP at 2,000/s, found by its lease alone",
+        chaos(freeze, 18, cluster__dead_after_ms=60_000),
+    ),
     "rolling": ("rolling restart of all owners at 2,000/s", chaos(rolling, 60)),
     "scale": ("3 → 5 → 3 owners at 2,000/s", chaos(scale, 90)),
 }
