@@ -119,7 +119,7 @@ class Suspicions:
             key = self._keys.suspicion(owner, self._membership.me.id)
             if owner not in self._mine:
                 await self._metadata.delete(key)
-                del self._written[owner]
+                self._written.pop(owner, None)  # not written: cleared while we wrote of others
                 continue
             suspicion, at = self._mine[owner]
             written = self._written.get(owner)
