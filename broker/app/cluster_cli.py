@@ -256,6 +256,21 @@ def dump(**options: Any) -> None:
     _with(options, work)
 
 
+@cluster.command()
+@json_option
+@source_options
+def etcd(as_json: bool, **options: Any) -> None:
+    """How etcd itself is, endpoint by endpoint. Exit status 1 when one is not well."""
+    from .etcd_cli import rows
+
+    found = rows(settings_of(**options).etcd)
+    if as_json:
+        _say(found)
+    else:
+        click.echo(_table(found))
+    raise SystemExit(0 if all(row["state"] == "up" for row in found) else 1)
+
+
 @cluster.group()
 def settings() -> None:
     """Settings of addresses that all edges and owners apply at once, without a restart."""
