@@ -1,6 +1,6 @@
 """`stampede edge`: speaks STOMP, keeps nothing. Owners do the rest, wherever they are.
 
-Rule: only wiring and life cycle. Ready: registered, and every slot has a leader that is known. SIGTERM: not ready any
+Rule: only wiring and life cycle. Ready: listening, and the slot table names leaders. SIGTERM: not ready any
 more, stop accepting, finish what is in flight, tell clients, close within drain_timeout_s.
 """
 

@@ -197,10 +197,13 @@ class Membership:
             self._tasks.spawn(self._give_back(old), f"old lease of {self.me.id}")
         if self.up:
             log.warning("%s stays registered on a new lease: %s", self.me.id, why)
-            return
-        self.up, self.up_since = True, self._clock.monotonic()
-        log.info("%s %s is registered (boot %s)", self.me.kind, self.me.id, self.me.boot)
-        self._on_registered()
+        else:
+            self.up, self.up_since = True, self._clock.monotonic()
+            log.info("%s %s is registered (boot %s)", self.me.kind, self.me.id, self.me.boot)
+            self._on_registered()
+        # Whoever needs our lease (the office of the controller hangs on it) has been waiting for this.
+        for listener in self._listeners:
+            shielded(listener)
 
     async def _name_is_free(self) -> None:
         """Waits for another process of our name, perhaps our predecessor whose lease has yet to run out.
@@ -215,9 +218,10 @@ class Membership:
                     return
                 other = item[0]
                 if waited > self._settings.lease_s + 1:
+                    at = f" at {other.address}" if other.address else ""
                     raise RefusedError(
                         Code.DUPLICATE_IDENTITY,
-                        f"{self.me.kind} {self.me.id!r} is already running at {other.address} (boot {other.boot}); "
+                        f"{self.me.kind} {self.me.id!r} is already running{at} (boot {other.boot}); "
                         "give each process a cluster.id of its own",
                     )
                 if not waited:
