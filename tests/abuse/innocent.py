@@ -56,6 +56,12 @@ class Innocent:
         """Ends it; everything it sent must have come, once and in order, each round within `slowest` seconds."""
         self._stop.set()
         self._thread.join(30)
+        try:
+            self._verdict(slowest)
+        finally:
+            self._client.close()
+
+    def _verdict(self, slowest: float) -> None:
         assert not self._thread.is_alive(), "the innocent client hangs"
         assert self._failure is None, f"the innocent client failed: {self._failure!r}"
         assert self._got == self._receipts == list(range(self._sent))
@@ -63,4 +69,3 @@ class Innocent:
         assert self._slowest < slowest, f"a round trip took {self._slowest:.2f} s"
         self._client.nothing()
         self._client.ask("DISCONNECT")
-        self._client.close()

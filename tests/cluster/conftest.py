@@ -1,4 +1,4 @@
-"""A cluster of processes for every test of this folder; skipped where etcd or a C compiler cannot be had."""
+"""Clusters of processes for the tests of this folder; skipped where etcd or a C compiler cannot be had."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from tests.harness.cluster import Cluster
-from tests.harness.servers import Server
-
-from .load import Load
+from tests.harness.servers import Server, running
 
 MakeCluster = Callable[..., Cluster]
 
@@ -22,8 +20,7 @@ def cluster_of(own_etcd: Server, tmp_path: Path) -> Iterator[MakeCluster]:
     """cluster_of(owners=3, edges=2, **settings): one that runs."""
     if shutil.which("cc") is None:
         pytest.skip("no C compiler: the load generator cannot be built")
-    if shutil.which("etcdctl") is None:
-        pytest.skip("no etcdctl: slot records cannot be looked at")
+    _needs_etcdctl()
     made: list[Cluster] = []
 
     def make(owners: int = 3, edges: int = 2, settings: dict[str, Any] | None = None) -> Cluster:
@@ -32,6 +29,23 @@ def cluster_of(own_etcd: Server, tmp_path: Path) -> Iterator[MakeCluster]:
         return made[-1]
 
     yield make
-    Load.end_all()
     for cluster in made:
         cluster.close()
+
+
+@pytest.fixture(scope="module")
+def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """One cluster for all tests of a module, with the settings in its SETTINGS: three owners, two edges. Everything
+    runs when a test begins, and must again when it ends; at the end no log has a traceback."""
+    _needs_etcdctl()
+    folder = tmp_path_factory.mktemp("cluster")
+    settings = getattr(request.module, "SETTINGS", None)
+    with running("etcd", folder / "etcd", ours=True) as etcd, Cluster(folder, etcd.port, settings=settings) as cluster:
+        yield cluster
+        for process in cluster.processes:
+            assert "Traceback" not in process.log(), f"{process.id}:\n{process.log()[-5000:]}"
+
+
+def _needs_etcdctl() -> None:
+    if shutil.which("etcdctl") is None:
+        pytest.skip("no etcdctl: slot records cannot be looked at")

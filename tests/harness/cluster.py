@@ -5,6 +5,7 @@ Rule: only what an operator could do (flags, signals, files, etcd); imports noth
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import shutil
@@ -133,6 +134,8 @@ class Cluster:
         self.folder = folder
         self.etcd_port = etcd_port
         self.settings = dict(settings or {})
+        self.etcdctl = ["etcdctl", f"--endpoints={HOST}:{etcd_port}"]
+        """To be extended where etcd asks for more."""
         self.owners = [Process(self, "owner", f"owner-{n}") for n in range(owners)]
         self.edges = [Process(self, "edge", f"edge-{n}") for n in range(edges)]
 
@@ -175,51 +178,37 @@ class Cluster:
 
     def status(self) -> dict[str, Any]:
         """`stampede cluster status --json`."""
-        line = [sys.executable, "-m", "broker.app.cli", "cluster", "status", "--json"]
-        line += ["--set", f"etcd.endpoints={HOST}:{self.etcd_port}", "--set", "etcd.prefix=/stampede/test"]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=30)
-        assert done.returncode == 0, done.stderr
-        answer: dict[str, Any] = json.loads(done.stdout)
+        answer: dict[str, Any] = json.loads(self.cluster("status", "--json"))
         return answer
 
-    def cluster(self, *arguments: str) -> str:
+    def cluster(self, *arguments: str, stdin: str = "") -> str:
         """`stampede cluster …`; its output."""
         line = [sys.executable, "-m", "broker.app.cli", "cluster", *arguments]
         line += ["--set", f"etcd.endpoints={HOST}:{self.etcd_port}", "--set", "etcd.prefix=/stampede/test"]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=60)
+        for name, value in self.settings.items():
+            line += ["--set", f"{name}={value}"] if name.startswith("etcd.") else []
+        done = subprocess.run(line, input=stdin, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
     def records(self) -> dict[int, dict[str, Any]]:
         """The slot records as they stand in etcd."""
-        line = [
-            "etcdctl",
-            f"--endpoints={HOST}:{self.etcd_port}",
-            "get",
-            "--prefix",
-            "/stampede/test/slots/",
-            "-w",
-            "json",
-        ]
-        done = subprocess.run(line, capture_output=True, text=True, timeout=30, env={**os.environ, "ETCDCTL_API": "3"})
-        assert done.returncode == 0, done.stderr
-        import base64
-
         found = {}
-        for pair in json.loads(done.stdout).get("kvs", []):
+        for pair in json.loads(self._ask("get", "--prefix", "/stampede/test/slots/", "-w", "json")).get("kvs", []):
             slot = int(base64.b64decode(pair["key"]).rpartition(b"/")[2])
             found[slot] = json.loads(base64.b64decode(pair["value"]))
         return found
 
     def revoke(self, owner: str) -> None:
         """Takes that owner's lease away, as its peers would."""
-        etcdctl = ["etcdctl", f"--endpoints={HOST}:{self.etcd_port}"]
+        found = self._ask("get", f"/stampede/test/owners/{owner}", "--print-value-only")
+        self._ask("lease", "revoke", f"{json.loads(found)['lease']:x}")
+
+    def _ask(self, *arguments: str) -> str:
         env = {**os.environ, "ETCDCTL_API": "3"}
-        key = f"/stampede/test/owners/{owner}"
-        line = [*etcdctl, "get", key, "--print-value-only"]
-        found = subprocess.run(line, capture_output=True, text=True, timeout=30, env=env, check=True).stdout
-        lease = f"{json.loads(found)['lease']:x}"
-        subprocess.run([*etcdctl, "lease", "revoke", lease], capture_output=True, timeout=30, env=env, check=True)
+        done = subprocess.run([*self.etcdctl, *arguments], capture_output=True, text=True, timeout=30, env=env)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def leaders(self) -> dict[str, int]:
         """Owner → number of slots it leads."""
