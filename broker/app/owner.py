@@ -45,6 +45,7 @@ from .alarm import Alarm
 
 log = logging.getLogger("stampede.owner")
 
+LOOK_S = 0.02
 MAINTAIN_S = 1.0
 """How often the journal may free space when nothing forces it to."""
 
@@ -194,8 +195,11 @@ class OwnerProcess(ClusterProcess):
             limit = self.settings.edge.drain_timeout_s
             with suppress(TimeoutError):
                 async with asyncio.timeout(limit):
+                    self.node.leave()
                     await self.membership.set_leaving()
                     await self._leads_nothing()
+                    while self.node.needed():  # noqa: ASYNC110 - ends with the last of many records
+                        await asyncio.sleep(LOOK_S)
             if left := len(self.node.led()):
                 log.warning("%d slots could not be handed over within %g s; they fail over", left, limit)
         await self._close()
@@ -280,6 +284,7 @@ class OwnerProcess(ClusterProcess):
         for owner in owners.values():
             if owner.id != self.id:
                 self.leaders.reach(owner.id, owner.address)
+        self.leaders.leaving(frozenset(owner.id for owner in owners.values() if owner.leaving and owner.id != self.id))
         for slot, record in self.table.records.items():
             if (leader := owners.get(record.leader)) is not None:
                 self.port.route(slot, record.epoch, leader.id, leader.address)

@@ -103,6 +103,7 @@ class Leaders:
         self._committed = 0
         self._stalled = False
         """Somebody asked whether it may dispatch, and may not."""
+        self._leaving: frozenset[str] = frozenset()
         self._ticked = 0.0
         self._stopped = False
 
@@ -128,6 +129,13 @@ class Leaders:
         peer = self._peers.get(owner)
         if peer is not None:
             peer.moved(address)
+
+    def leaving(self, owners: frozenset[str]) -> None:
+        """These are about to end: they are let go before anybody has to wait for them, where others suffice."""
+        if owners != self._leaving:
+            self._leaving = owners
+            for lead in list(self._leads.values()):
+                self._consider(lead)
 
     # ── for the node ───────────────────────────────────────────────────────────────────────────────
 
@@ -358,7 +366,7 @@ class Leaders:
         be reading a long log)."""
         peer = self._peers[track.member]
         silent = track.state is State.ASKED and now - track.asked > peer.dead_after_s
-        return bool(peer.lost) or silent or peer.stuck(now)
+        return bool(peer.lost) or silent or peer.stuck(now) or track.member in self._leaving
 
     def _proposed(self, lead: Lead, isr: tuple[str, ...], record: SlotRecord | None) -> None:
         lead.busy = False

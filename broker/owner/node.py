@@ -81,14 +81,18 @@ STEPPING_DOWN = "stepping down"
 
 
 class _Role:
-    """What this owner is to one slot now. `epoch`: of the record it is about. `fenced`: it stands in the journal."""
+    """What this owner is to one slot now.
 
-    __slots__ = ("epoch", "fenced", "shadow", "state")
+    epoch    of the record it is about.    fenced  it stands in the journal.
+    metas    small state while stepping down, for the head of a new segment."""
+
+    __slots__ = ("epoch", "fenced", "metas", "shadow", "state")
 
     def __init__(self, state: str, epoch: int, shadow: Shadow | None = None) -> None:
         self.state = state
         self.epoch = epoch
         self.fenced = False
+        self.metas: list[MetaRecord] = []
         self.shadow = shadow
 
 
@@ -132,6 +136,7 @@ class Node:
         self._recovered: dict[int, Shadow] = {}
         self._claiming: set[int] = set()
         self._ending = False
+        self._leaving = False
         self.when_free: Callable[[], None] | None = None
         """Called when nothing is led here any more."""
         self._suspended = True
@@ -185,7 +190,8 @@ class Node:
         """Small state of slots neither led nor followed yet, for the head of a segment."""
         shadows = [*self._recovered.values()]
         shadows += [r.shadow for r in self._roles.values() if r.state == TAKING_OVER and r.shadow is not None]
-        return [meta for shadow in shadows for meta in shadow.snapshot()]
+        metas = [meta for shadow in shadows for meta in shadow.snapshot()]
+        return metas + [meta for role in self._roles.values() for meta in role.metas]
 
     def deposed(self, slot: int, epoch: int) -> None:
         """A follower has seen a higher epoch: whatever the record we know says, we lead no more."""
@@ -194,6 +200,15 @@ class Node:
             return
         log.warning("slot %d: epoch %d exists, ours is %d: stepping down", slot, epoch, role.epoch)
         self._step_down(slot, role, epoch)
+
+    def leave(self) -> None:
+        """The process is about to end: slots that are handed over are not followed any more."""
+        self._leaving = True
+
+    def needed(self) -> list[int]:
+        """Slots whose in-sync replica this is, where others suffice: their leaders are about to let it go."""
+        enough = self._min_in_sync
+        return [slot for slot, r in self._records.items() if self.me in r.isr and len(r.isr) > enough]
 
     def suspend(self) -> None:
         """This process was declared dead: lead nothing until go_on()."""
@@ -409,7 +424,12 @@ class Node:
             elif self._current(slot, role, HANDING_OVER):
                 self._later(RETRY_S, partial(self._pass_on, slot, role))
 
-        self._table.change(record, replace(record, epoch=record.epoch + 1, leader=record.target, target=""), done)
+        # The next leader need not wait for us: our log has to be read first, or we are about to end. Nothing is told
+        # here any more, and whatever was told is with the others.
+        others = tuple(member for member in record.isr if member != self.me)
+        isr = others if len(others) >= self._min_in_sync else record.isr
+        new = replace(record, epoch=record.epoch + 1, leader=record.target, target="", isr=isr)
+        self._table.change(record, new, done)
 
     def _go_on(self, slot: int, role: _Role) -> None:
         """The transfer was called off."""
@@ -437,6 +457,9 @@ class Node:
         producers = engine.producers()
         engine.discard()
         stepping = self._roles[slot] = _Role(STEPPING_DOWN, epoch)
+        stepping.metas = metas
+        if self._leaving:
+            return  # what is on the disk is read at the next start
         survey = self._journal.survey(slot)
 
         def read() -> list[tuple[RunRecord, Settled]]:
