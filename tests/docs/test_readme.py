@@ -7,9 +7,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from broker.link.stats import LinkStats
+from broker.owner.lag import lag_metrics
 from tests.harness import Broker
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -66,9 +69,17 @@ def test_the_tour_names_files_that_exist():
     assert named - found == set()
 
 
+def cluster_families() -> set[str]:
+    """Metrics that owners and edges have and one broker alone has not."""
+    totals, copies = SimpleNamespace(backlog=0, shrinks=0, grows=0), SimpleNamespace(seeds=0, seed_bytes=0)
+    made = [*LinkStats().metrics("edge"), *lag_metrics(totals, [], [], copies)]
+    planned = (ROOT / "broker" / "cluster" / "controller.py").read_text()
+    return {metric.name for metric in made} | set(re.findall(r'Metric\("(\w+)"', planned))
+
+
 def test_metrics_named_in_the_docs_exist(broker):
     _, text = broker.http("/metrics")  # waits for the admin port, which opens after the others
-    families = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE))
+    families = set(re.findall(r"^# TYPE (\S+)", text, re.MULTILINE)) | cluster_families()
     named = set(re.findall(r"`((?:stomp|process)_\w+)", (ROOT / "docs" / "operations.md").read_text()))
     assert len(named) > 5
     assert named - families == {"stomp_tls_certificate_expiry_seconds"}, "that one is there with TLS only"
