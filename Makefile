@@ -4,6 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ARGS   ?=
+COMPUTING := tests/unit tests/sim tests/fuzz
 
 .DEFAULT_GOAL := help
 .PHONY: help run cluster cluster-down test check fmt bench torture docs proto clean
@@ -30,8 +31,14 @@ cluster: $(VENV)/.installed
 cluster-down:
 	$(BIN)/python deploy/local/cluster.py down $(ARGS)
 
+# What only computes runs on two cores at once; whatever starts brokers has the machine to itself.
 test: check
+ifeq ($(ARGS),)
+	$(BIN)/python -m pytest -n 2 $(COMPUTING)
+	$(BIN)/python -m pytest $(addprefix --ignore=,$(COMPUTING) tests/architecture)
+else
 	$(BIN)/python -m pytest $(ARGS)
+endif
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

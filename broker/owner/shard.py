@@ -32,6 +32,9 @@ from .transact import Crossing, move, transact
 
 log = logging.getLogger("stampede.owner")
 
+LAZY_S = 0.005
+LAZY_BYTES = 64 * 1024
+"""So long, and so much, may be kept back that nobody waits for."""
 FULL_RETRY_S = 0.5
 """How soon a commit that found no space is tried again."""
 
@@ -95,7 +98,7 @@ class Shard:
         self._alarm_at = 0
         self._listener: Listener | None = None
         self._inbox: list[Command] = []
-        self._fetched: list[tuple[Fetch, list[Run]]] = []
+        self._fetched: list[tuple[Engine, Fetch, list[Run]]] = []
         self._steps: list[tuple[int, Callable[[Engine, Turn], None]]] = []
         self._paused: set[int] = set()
         self._watchers: list[tuple[int, int, Callable[[], None]]] = []
@@ -103,6 +106,7 @@ class Shard:
         self._open = 1
         """Number of the commit that gathers now."""
         self._committing = False
+        self._lazy = False
         self._committed = 0
         self._waiting: dict[int, Touched] = {}
         """Commit number → engines that may have something to release."""
@@ -157,8 +161,13 @@ class Shard:
 
     def adopt(self, engine: Engine, begin: Callable[[Turn], None]) -> None:
         """This process leads the slot from now on. `begin` fills the first turn (restore_end)."""
+
+        def first(led: Engine, turn: Turn) -> None:
+            led.configure(self.settings.engine)  # it was made when the slot began to be followed
+            begin(turn)
+
         self.engines[engine.number] = engine
-        self.in_turn(engine.number, lambda _, turn: begin(turn))
+        self.in_turn(engine.number, first)
 
     def drop(self, slot: int) -> Engine | None:
         """This process does not lead the slot any more: nothing of it is told, dispatched or released from now on."""
@@ -249,9 +258,8 @@ class Shard:
         self._release(turn, touched)
         if self._fetched:
             fetched, self._fetched = self._fetched, []
-            for fetch, runs in fetched:
-                reader = self.engines.get(fetch.slot)
-                if reader is not None:
+            for reader, fetch, runs in fetched:
+                if self.engines.get(fetch.slot) is reader:
                     reader.fetched(fetch.queue, runs, turn)
                     touched[reader] = None
         if self._steps:
@@ -363,12 +371,17 @@ class Shard:
 
     # ── the disk ───────────────────────────────────────────────────────────────────────────────────
 
-    def _commit(self) -> None:
+    def _commit(self, now: bool = False) -> None:
         if self._committing:
             self._check_pressure()
             return
         if self.journal.wants_snapshot:  # a follower's items have begun a segment
             self._snapshot()
+        if not now and self._nobody_waits():
+            if not self._lazy:
+                self._lazy = True
+                self._later(LAZY_S, self._commit_lazily)
+            return
         batch = self.journal.seal()
         if batch is None:
             if self._open in self._waiting or self._open in self._after:
@@ -389,6 +402,22 @@ class Shard:
         self._write(batch, number)
         self._replicas.sealed(number, batch.items)
         self._check_pressure()
+
+    def _nobody_waits(self) -> bool:
+        """Something is to be written that nobody wants to hear of, as after deliveries in ack mode auto: it may go
+        with what comes next, and cost no commit (nor any message to followers) of its own."""
+        number = self._open
+        return (
+            0 < self.journal.inflight_bytes < LAZY_BYTES
+            and number not in self._waiting
+            and number not in self._after
+            and self._idle is None
+        )
+
+    def _commit_lazily(self) -> None:
+        self._lazy = False
+        if not self.stopped:
+            self._commit(now=True)
 
     def _write(self, batch: Batch, number: int) -> None:
         self._commit_io.submit(partial(self.journal.write, batch), partial(self._on_committed, batch, number))
@@ -447,13 +476,16 @@ class Shard:
 
     def _fetch(self, fetch: Fetch) -> None:
         budget = self.settings.engine.page_bytes
-        self._read_io.submit(partial(self.journal.read, fetch.positions, budget), partial(self._on_fetched, fetch))
+        answer = partial(self._on_fetched, self.engines[fetch.slot], fetch)
+        self._read_io.submit(partial(self.journal.read, fetch.positions, budget), answer)
 
-    def _on_fetched(self, fetch: Fetch, runs: list[Run] | None, error: BaseException | None) -> None:
+    def _on_fetched(self, reader: Engine, fetch: Fetch, runs: list[Run] | None, error: BaseException | None) -> None:
+        if self.engines.get(fetch.slot) is not reader:
+            return  # dropped meanwhile: its log may be void by now, and the slot's next engine has asked for nothing
         if error is not None or runs is None:
             self._stop(f"journal cannot be read back: {error}")
             return
-        self._fetched.append((fetch, runs))
+        self._fetched.append((reader, fetch, runs))
         self._wake()
 
     def maintain(self) -> bool:
@@ -468,7 +500,7 @@ class Shard:
         self._prepare()
         if self.journal.wants_snapshot:
             self._snapshot()
-        self._commit()
+        self._commit(now=True)
         return more
 
     # ── time and failure ───────────────────────────────────────────────────────────────────────────
