@@ -1,0 +1,146 @@
+"""A cluster whose components show each other certificates, on an etcd that wants a certificate and a password: it
+works, and a component without a certificate of this authority is not let in."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from broker.core.errors import Code
+from tests.abuse.certificates import authority, issued
+from tests.harness import Client
+from tests.harness.cluster import HOST, Cluster, Process
+from tests.harness.servers import LocalServer, local_etcd
+
+pytestmark = pytest.mark.timeout(150)
+
+USER, PASSWORD = "stampede", "open-sesame"
+Files = dict[str, tuple[Path, Path]]
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed: no certificates for this test")
+    folder = tmp_path_factory.mktemp("pki")
+    ca, other = authority(folder, "ca"), authority(folder, "other-ca")
+    return {"ca": ca, "ours": issued(folder, "ours", ca), "other": other, "theirs": issued(folder, "theirs", other)}
+
+
+@pytest.fixture(scope="module")
+def locked_etcd(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+    """Wants a certificate of ours and a password; the user may touch the keys of this cluster only."""
+    if shutil.which("etcdctl") is None:
+        pytest.skip("no etcdctl: users cannot be made")
+    cert, key = files["ours"]
+    tls = ["--cert-file", cert, "--key-file", key, "--trusted-ca-file", files["ca"][0], "--client-cert-auth"]
+    (server,) = local_etcd(tmp_path_factory.mktemp("etcd"), 1, *tls, scheme="https")
+    server.start()
+    try:
+        for arguments in (
+            ["user", "add", "root:root"], ["role", "add", "root"], ["user", "grant-role", "root", "root"],
+            ["user", "add", f"{USER}:{PASSWORD}"], ["role", "add", "cluster"],
+            ["role", "grant-permission", "cluster", "--prefix=true", "readwrite", "/stampede/test"],
+            ["user", "grant-role", USER, "cluster"], ["auth", "enable"],
+        ):  # fmt: skip
+            line = [*etcdctl(server, files), *arguments]
+            env = {**os.environ, "ETCDCTL_API": "3"}
+            subprocess.run(line, check=True, capture_output=True, timeout=30, env=env)
+        yield server
+    finally:
+        server.stop()
+
+
+def etcdctl(server: LocalServer, files: Files) -> list[str]:
+    cert, key = files["ours"]
+    line = ["etcdctl", f"--endpoints=https://{server.address}", "--cacert", files["ca"][0], "--cert", cert]
+    return [str(part) for part in [*line, "--key", key]]
+
+
+def component(files: Files, ca: str, own: str) -> dict[str, object]:
+    """Settings of a component that trusts `ca` and shows `own`."""
+    cert, key = files[own]
+    return {"cluster.ca_file": files[ca][0], "cluster.cert_file": cert, "cluster.key_file": key}
+
+
+@pytest.fixture(scope="module")
+def cluster(files: Files, locked_etcd: LocalServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("cluster")
+    (folder / "password").write_text(PASSWORD + "\n")
+    cert, key = files["ours"]
+    settings = {
+        **component(files, "ca", "ours"), "cluster.unavailable_after_s": 3, "etcd.user": USER,
+        "etcd.password_file": folder / "password", "etcd.ca_file": files["ca"][0], "etcd.cert_file": cert,
+        "etcd.key_file": key,
+    }  # fmt: skip
+    cluster = Cluster(folder, locked_etcd.port, settings=settings)
+    cluster.etcdctl = [*etcdctl(locked_etcd, files), "--user", f"{USER}:{PASSWORD}"]
+    with cluster:
+        yield cluster
+        for process in cluster.processes:
+            assert "Traceback" not in process.log(), f"{process.id}:\n{process.log()[-5000:]}"
+
+
+def test_messages_cross_and_survive_an_owner(cluster):
+    """From one edge to the other over every owner, a large one among them; then without one of the owners."""
+    queues = [f"/queue/tls.{number}" for number in range(12)]
+    with Client(cluster.edges[0].port, timeout=30) as writer, Client(cluster.edges[1].port, timeout=30) as reader:
+        writer.connect()
+        reader.connect()
+        for number, queue in enumerate(queues):
+            reader.subscribe(queue, id=str(number))
+        for round in range(2):
+            for queue in queues:
+                writer.publish(queue, b"x" * (300_000 if queue == queues[0] else 10), persistent="true")
+            got = reader.messages(len(queues), timeout=30)
+            assert sorted(frame["destination"] for frame in got) == sorted(queues)
+            assert max(len(frame.body) for frame in got) == 300_000
+            if not round:
+                cluster.owners[1].kill()
+    cluster.owners[1].start()
+    cluster.owners[1].wait_ready()
+
+
+@pytest.mark.parametrize("who", ["nobody", "somebody else's"])
+def test_a_caller_without_a_certificate_of_ours_is_not_let_in(cluster, files, who):
+    owner = cluster.owners[0]
+    ca = files["ca"][0].read_bytes()
+    cert, key = (files["theirs"][0].read_bytes(), files["theirs"][1].read_bytes()) if who != "nobody" else (None, None)
+    for credentials in (grpc.ssl_channel_credentials(ca, key, cert), None):
+        where = f"{HOST}:{owner.component_port}"
+        channel = grpc.insecure_channel(where) if credentials is None else grpc.secure_channel(where, credentials)
+        with channel, pytest.raises(grpc.RpcError) as error:
+            next(channel.stream_stream("/stampede.v1.Link/Edge")(iter([b"x"]), timeout=10))
+        assert error.value.code() is grpc.StatusCode.UNAVAILABLE
+    owner.wait_ready()
+
+
+@pytest.mark.parametrize("own", ["nothing", "theirs"])
+def test_an_edge_without_a_certificate_of_ours_serves_nobody(cluster, files, own):
+    """Its clients are told that no owner can be reached, in a bounded time; its log says what it could not do."""
+    edge = Process(cluster, "edge", f"edge-{own}")
+    before = dict(cluster.settings)
+    try:
+        cluster.settings |= (
+            {name: "" for name in component(files, "ca", "ours")}
+            if own == "nothing"
+            else component(files, "ca", "theirs")
+        )
+        edge.start()
+        cluster.settings = before
+        Cluster.wait(lambda: "registered" in edge.log(), 30, lambda: edge.log()[-3000:])
+        with Client(edge.port, timeout=30) as client:
+            client.connect()
+            client.send("SEND", {"destination": "/queue/tls.x", "persistent": "true", "receipt": "r"}, b"x")
+            assert client.expect("ERROR", timeout=30)["error-code"] == str(Code.OWNER_UNAVAILABLE.number)
+        assert "link to owner-" in edge.log()
+    finally:
+        cluster.settings = before
+        edge.kill()
+        edge.close()
