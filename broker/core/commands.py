@@ -246,7 +246,8 @@ class Disconnect:
 class Transact:
     """COMMIT: all parts happen or none. Parts are Publish and Settle commands, of any slots, in frame order.
 
-    `slot` is the slot of the first part (the coordinator). dedup: as in Publish, counted in that slot."""
+    `slot` is the slot of the first part (the coordinator). dedup: as in Publish, counted in that slot. One that reaches
+    into other slots takes its time, and others overtake it: it is numbered in a sequence in which it is alone."""
 
     __slots__ = ("dedup", "parts", "seq", "session", "slot")
 
@@ -301,7 +302,7 @@ class Decide:
 
 class Inquire:
     """Asks the coordinator slot what became of `tx`. Done: committed. Refused(NO_SUCH_TRANSACTION): aborted, or never
-    decided, and from now on it never will be. No answer while it is being decided: ask again."""
+    decided, and from now on it never will be. Refused(OWNER_UNAVAILABLE): it is being decided, ask again."""
 
     __slots__ = ("seq", "session", "slot", "tx")
 

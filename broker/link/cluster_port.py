@@ -242,7 +242,6 @@ class ClusterPort:
         """True: it must wait. One that reaches into other slots leaves when the Holds there are answered (else it might
         overtake them), and what its session asks for afterwards waits until it is answered (else that might be seen
         before it)."""
-        command.dedup = (self._token, entry.number)
         foreign = False
         for part in command.parts:
             foreign |= part.slot != lane.slot
@@ -250,6 +249,7 @@ class ClusterPort:
                 consumer = self._consumers.get(part.consumer)
                 if consumer is not None:
                     consumer.set_aside(entry, part.ids)
+        command.dedup = lane.turn(entry) if foreign else (0, entry.number)
         if not foreign:
             return False
         return self._parking.begin(command.session, lane, entry)

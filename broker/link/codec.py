@@ -21,8 +21,14 @@ PROTOCOL: Final = 1
 NUMBER_BITS: Final = 40
 """Sessions and consumers of one edge; above them an owner puts the edge's token."""
 NUMBER_MASK: Final = (1 << NUMBER_BITS) - 1
+_GOLDEN: Final = 0x1E3779B97F4A7C15
 SLOT_BITS: Final = 8
 """A request's number on the link is `number << SLOT_BITS | slot`: its answer tells where it comes from."""
+
+
+def sequence(token: int, turn: int) -> int:
+    """Producer token of an edge's sequence `turn` of numbers; 0: the one of its commands in order."""
+    return (token + turn * _GOLDEN) % (1 << 63)
 
 
 class Open:

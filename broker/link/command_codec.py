@@ -28,7 +28,7 @@ from broker.core.commands import (
 )
 from broker.rpc.v1 import link_pb2 as pb
 
-from .codec import NUMBER_BITS, NUMBER_MASK, SLOT_BITS, Open, check_slot, malformed, put_run, take_run
+from .codec import NUMBER_BITS, NUMBER_MASK, SLOT_BITS, Open, check_slot, malformed, put_run, sequence, take_run
 
 LinkCommand = Command | Open
 
@@ -139,8 +139,11 @@ def _put_parts(parts: Sequence[Publish | Settle], out: Any) -> None:
 
 
 def _put_transact(command: Transact, out: pb.Command) -> None:
+    """Of its `dedup` the sequence's number travels; the owner knows the edge's token."""
     for name in ("slot", "session", "seq"):
         setattr(out.transact, name, getattr(command, name))
+    if command.dedup is not None:
+        out.transact.turn, out.transact.number = command.dedup
     _put_parts(command.parts, out.transact.parts)
 
 
@@ -315,7 +318,7 @@ def _transact(message: pb.Transact, token: int) -> Transact:
         _number(message.session, token),
         message.seq,
         _parts(message.parts, token),
-        (token, message.seq >> SLOT_BITS),
+        (sequence(token, message.turn), message.number),
     )
 
 

@@ -23,11 +23,12 @@ class Lane:
     opened       the owner has answered our Open: what comes from it is of this epoch.
     down_since   monotonic time since when it is not open; refusing: it has been so for too long.
     marked       a Barrier that tells when AUTO deliveries are settled is under way.
+    turns        last numbers of the sequences 1, 2 … for what others may overtake; idle: those nobody is in.
     """
 
     __slots__ = (
-        "consumers", "down_since", "epoch", "kept", "link", "live", "marked", "nbytes", "number", "opened", "refusing",
-        "sessions", "slot", "waiting",
+        "consumers", "down_since", "epoch", "idle", "kept", "link", "live", "marked", "nbytes", "number", "opened",
+        "refusing", "sessions", "slot", "turns", "waiting",
     )  # fmt: skip
 
     def __init__(self, slot: int, now: float) -> None:
@@ -44,6 +45,8 @@ class Lane:
         self.consumers: dict[int, Mirrored] = {}
         self.sessions: dict[int, dict[int, Mirrored]] = {}
         self.marked: Entry | None = None
+        self.turns: list[int] = []
+        self.idle: list[int] = []
         self.waiting: list[BodyUp] = []
         """Large bodies that begin when it is open."""
 
@@ -56,6 +59,16 @@ class Lane:
             self.link.nbytes += nbytes
         return entry
 
+    def turn(self, entry: Entry) -> tuple[int, int]:
+        """A number for what others may overtake, in a sequence in which it is alone until it is answered: an owner
+        takes any number that is not above the last one for a replay."""
+        if not self.idle:
+            self.turns.append(0)
+            self.idle.append(len(self.turns))
+        entry.turn = self.idle.pop()
+        self.turns[entry.turn - 1] += 1
+        return entry.turn, self.turns[entry.turn - 1]
+
     def seq(self, entry: Entry) -> int:
         """The entry's number as it travels."""
         return entry.number << SLOT_BITS | self.slot
@@ -64,6 +77,8 @@ class Lane:
         """It is answered, or will never be."""
         if self.kept.pop(entry.number, None) is None:
             return
+        if entry.turn:
+            self.idle.append(entry.turn)
         self.nbytes -= entry.nbytes
         if self.link is not None:
             self.link.nbytes -= entry.nbytes

@@ -27,10 +27,12 @@ class Entry:
     happened    its effect has been seen: on a replay only its answer is asked for.
     holds       the Holds that end with it.
     parked      a Transact that may not leave yet.
+    turn        the sequence it is numbered in, alone; 0: that of the lane.
     """
 
     __slots__ = (
         "answered", "command", "consumer", "happened", "holds", "nbytes", "number", "parked", "resume", "seq",
+        "turn",
     )  # fmt: skip
 
     def __init__(self, number: int, command: Command, seq: int, nbytes: int) -> None:
@@ -44,6 +46,7 @@ class Entry:
         self.happened = False
         self.holds: list[Entry] = []
         self.parked = False
+        self.turn = 0
 
 
 class Mirrored:

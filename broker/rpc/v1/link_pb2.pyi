@@ -283,16 +283,20 @@ class Part(_message.Message):
     def __init__(self, publish: _Optional[_Union[Publish, _Mapping]] = ..., settle: _Optional[_Union[Settle, _Mapping]] = ..., edge: _Optional[int] = ...) -> None: ...
 
 class Transact(_message.Message):
-    __slots__ = ("slot", "session", "seq", "parts")
+    __slots__ = ("slot", "session", "seq", "parts", "turn", "number")
     SLOT_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
+    TURN_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
     slot: int
     session: int
     seq: int
     parts: _containers.RepeatedCompositeFieldContainer[Part]
-    def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ...) -> None: ...
+    turn: int
+    number: int
+    def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., turn: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
 
 class Prepare(_message.Message):
     __slots__ = ("slot", "session", "seq", "tx", "coordinator", "parts")

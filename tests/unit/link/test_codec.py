@@ -26,7 +26,7 @@ from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Refuse
 from broker.core.errors import Code, ProtocolViolation
 from broker.core.message import BLOB, DURABLE, Blob, Run
 from broker.core.reasons import Reason
-from broker.link.codec import Open, SlotState, decode_down, decode_up
+from broker.link.codec import Open, SlotState, decode_down, decode_up, sequence
 from broker.link.command_codec import put_command, take_commands
 from broker.link.effect_codec import DownBuilder, take_effects
 from broker.rpc.v1 import link_pb2 as pb
@@ -97,8 +97,9 @@ def test_a_command_arrives_as_it_was_in_the_name_space_of_its_edge(command):
 def test_parts_of_a_transaction_keep_the_edge_they_come_from():
     mine = Settle(3, 9, 0, 4, [7], Outcome.ACK)
     publish = Publish(8, 9, 0, "addr", Routing.ANYCAST, run_of(b"x"))
-    transact = there(Transact(3, 9, 6 << 8 | 3, [publish, mine]))
+    transact = there(Transact(3, 9, 6 << 8 | 3, [publish, mine], (0, 6)))
     assert transact.dedup == (TOKEN, 6)
+    assert there(Transact(3, 9, 6 << 8 | 3, [publish, mine], (2, 1))).dedup == (sequence(TOKEN, 2), 1)
     assert [type(part) for part in transact.parts] == [Publish, Settle]
     assert [part.session for part in transact.parts] == [at_owner(9)] * 2
     assert transact.parts[1].consumer == at_owner(4)
