@@ -10,6 +10,8 @@ from broker.core.errors import Code, RefusedError
 
 _REMEMBERED_MS = 3_600_000
 """So long an abort is remembered: nobody prepares for longer, nor asks later."""
+_MOST = 65_536
+"""So many are remembered, whatever clients do."""
 
 
 class Decisions:
@@ -32,5 +34,6 @@ class Decisions:
     def abort(self, tx: str, now: int) -> None:
         """It will never be decided."""
         self.aborted[tx] = now
-        while self.aborted[next(iter(self.aborted))] < now - _REMEMBERED_MS:
-            del self.aborted[next(iter(self.aborted))]
+        aborted = self.aborted
+        while aborted[oldest := next(iter(aborted))] < now - _REMEMBERED_MS or len(aborted) > _MOST:
+            del aborted[oldest]

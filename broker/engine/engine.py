@@ -243,10 +243,10 @@ class Engine:
         decisions = slot.decisions
         if tx in decisions.decided:
             slot.barrier(Done(command.session, command.seq), turn)
-        elif tx not in decisions.deciding:
-            if tx not in decisions.aborted:
-                decisions.abort(tx, turn.now)
-                turn.appends.append(MetaRecord(slot.number, "aborted", {"tx": tx, "at": turn.now}))
+        elif tx in decisions.deciding:
+            turn.effects.append(Refused(command.session, command.seq, Code.OWNER_UNAVAILABLE, "it is being decided"))
+        else:
+            self.abort(tx, turn)
             refused = Refused(command.session, command.seq, Code.NO_SUCH_TRANSACTION, "it was never committed")
             slot.barrier(refused, turn)
 
@@ -259,12 +259,20 @@ class Engine:
         ]
 
     def deciding(self, tx: str) -> None:
-        """This slot coordinates `tx`; call before anybody prepares it. Ended by decide() or abandon()."""
+        """This slot coordinates `tx`; call before anybody prepares it. Ended by decide(), abort() or abandon()."""
         self._slot.decisions.deciding.add(tx)
 
     def abandon(self, tx: str) -> None:
-        """It will not be committed."""
+        """Nobody asks for its decision under this name again."""
         self._slot.decisions.deciding.discard(tx)
+
+    def abort(self, tx: str, turn: Turn) -> None:
+        """It will never be committed, whoever leads this slot: participants may be told so when that is durable."""
+        decisions = self._slot.decisions
+        decisions.deciding.discard(tx)
+        if tx not in decisions.aborted:
+            decisions.abort(tx, turn.now)
+            turn.appends.append(MetaRecord(self._slot.number, "aborted", {"tx": tx, "at": turn.now}))
 
     def decide(self, tx: str, participants: list[int], turn: Turn) -> None:
         """`tx` is committed; `participants`: the other slots, to be told when it is durable. Goes into the group of

@@ -3,7 +3,11 @@
 The coordinator slot's log holds the decision, in the same group as its own part. Before it is durable there nobody acts
 on it; after that it is told to the others until each has answered.
 
+A COMMIT that is replayed to another leader of its slot goes on under the same name, with what is prepared already. So a
+"no" must bind that leader too: it is in the log of the coordinator slot, and counts there, before anybody hears of it.
+
 Rule: what is unknown is asked for, never guessed: a participant that hears nothing inquires, and no decision means no.
+What one engine began no other engine of the slot (led again in a later epoch) goes on with.
 Must not know the network: commands go to a port that reaches every slot and repeats itself over fail-over.
 """
 
@@ -37,29 +41,41 @@ Parts = list[Publish | Settle]
 Then = Callable[[Refused | None], None]
 
 
+class Space(Protocol):
+    """What it needs of the journal."""
+
+    @property
+    def full(self) -> bool: ...
+
+
 class Turns(Protocol):
     """What it needs of the shard."""
 
     engines: dict[int, Engine]
 
+    @property
+    def journal(self) -> Space: ...
     def in_turn(self, slot: int, step: Callable[[Engine, Turn], None]) -> None: ...
     def when_ready(self, slot: int, callback: Callable[[], None]) -> None: ...
     def engine(self, slot: int) -> Engine: ...
 
 
 class _Crossing:
-    """One of them under way.
+    """One of them under way, for as long as `engine` leads the slot here.
 
     check     raises RefusedError if this slot's part cannot be done (any more).    own   does it, in a group.
     done      tells that it has happened (in the turn that logs it).
-    refused   tells that it has not."""
+    refused   tells that it has not.
+    holding   participants that may have prepared it."""
 
-    __slots__ = ("check", "done", "failed", "key", "others", "own", "refused", "slot", "tx", "waiting")
+    __slots__ = (
+        "check", "done", "engine", "failed", "holding", "key", "others", "own", "refused", "slot", "tx", "waiting",
+    )  # fmt: skip
 
     def __init__(
         self,
         tx: str,
-        slot: int,
+        engine: Engine,
         others: dict[int, Parts],
         check: Callable[[Engine], None],
         own: Callable[[Engine, Turn], None],
@@ -68,7 +84,8 @@ class _Crossing:
         key: object = None,
     ) -> None:
         self.tx = tx
-        self.slot = slot
+        self.engine = engine
+        self.slot = engine.number
         self.others = others
         self.check = check
         self.own = own
@@ -76,6 +93,7 @@ class _Crossing:
         self.refused = refused
         self.key = key
         self.waiting = len(others)
+        self.holding: list[int] = []
         self.failed: Refused | None = None
 
 
@@ -105,7 +123,8 @@ class Coordinator:
         self._count = 0
         self._seq = 0
         self._asked: dict[int, Then] = {}
-        self._active: set[object] = set()
+        self._active: dict[object, _Crossing] = {}
+        """Producer's number → its COMMIT."""
         self._inquiring: set[tuple[int, str]] = set()
 
     # ── what the shard hands over ──────────────────────────────────────────────────────────────────
@@ -115,7 +134,8 @@ class Coordinator:
         key = command.dedup
         engine = self._shard.engine(command.slot)
         if key is not None:
-            if key in self._active:
+            active = self._active.get(key)
+            if active is not None and active.engine is engine:
                 return
             if engine.duplicate(key):
                 engine.again(command, turn)
@@ -127,6 +147,8 @@ class Coordinator:
                 others.setdefault(part.slot, []).append(part)
 
         def check(led: Engine) -> None:
+            if self._shard.journal.full and any(isinstance(part, Publish) for part in own):
+                raise RefusedError(Code.DISK_FULL, "retry when consumers have freed space")
             for part in own:
                 led.check(part)
 
@@ -143,53 +165,55 @@ class Coordinator:
 
         def refused(why: Refused) -> None:
             error = RefusedError(why.code, why.detail)
-            self._shard.in_turn(command.slot, lambda led, turn: led.refuse(command, error, turn))
+            self._in_turn(engine, lambda turn: engine.refuse(command, error, turn))
 
         try:
             check(engine)
         except RefusedError as error:
             engine.refuse(command, error, turn)
             return
-        self._begin(
-            engine, _Crossing(self._name(command.slot, key), command.slot, others, check, apply, done, refused, key)
-        )
+        self._begin(_Crossing(self._name(command.slot, key), engine, others, check, apply, done, refused, key))
 
     def move(self, move: Move, slot: int) -> None:
         """A dead letter for an address in `slot`."""
+        self._carry(self._shard.engine(move.slot), move, slot)
+
+    def _carry(self, engine: Engine, move: Move, slot: int) -> None:
+        """Its large body first."""
+        if not self._leads(engine):
+            return  # the next leader finds the message where it was
         blob = move.run.blob
         if blob is None:
-            self._move(move, slot, move.run)
+            self._move(engine, move, slot, move.run)
             return
 
         def carried(there: Blob | None, why: str) -> None:
             if there is None:
                 log.info("a large dead letter waits: %s", why)
-                self._later(RETRY_S, partial(self.move, move, slot))
+                self._later(RETRY_S, partial(self._carry, engine, move, slot))
             else:
                 run = move.run.cut(slice(None))
                 run.blob = there
-                self._move(move, slot, run)
+                self._move(engine, move, slot, run)
 
         Carry(self._open_body(move.slot, blob), partial(self._new_body, slot), carried)
 
-    def _move(self, move: Move, slot: int, run: Run) -> None:
-        engine = self._shard.engines.get(move.slot)
-        if engine is None:
-            return  # led elsewhere by now: the new leader finds the message where it was
+    def _move(self, engine: Engine, move: Move, slot: int, run: Run) -> None:
+        if not self._leads(engine):
+            return
         publish = Publish(slot, SESSION, 0, move.address, Routing.UNSET, run)
 
         def refused(why: Refused) -> None:
             if why.code in PASSING:
-                self._later(RETRY_S, partial(self.move, move, slot))
+                self._later(RETRY_S, partial(self._carry, engine, move, slot))
                 return
             log.warning("message dropped: %s takes no dead letters (%s)", move.address, why.detail or why.code.text)
-            self._shard.in_turn(move.slot, lambda led, turn: led.moved(move, turn))
+            self._in_turn(engine, lambda turn: engine.moved(move, turn))
 
         def own(led: Engine, group: Turn) -> None:
             led.moved(move, group)
 
-        crossing = _Crossing(self._name(move.slot), move.slot, {slot: [publish]}, _fine, own, _nothing, refused)
-        self._begin(engine, crossing)
+        self._begin(_Crossing(self._name(move.slot), engine, {slot: [publish]}, _fine, own, _nothing, refused))
 
     def resume(self, engine: Engine) -> None:
         """The slot is led here from now on: what its log has decided is told to the others again."""
@@ -199,12 +223,20 @@ class Coordinator:
     def poll(self) -> None:
         """Looks for prepared transactions whose coordinator has been silent. Call every RETRY_S."""
         now = self._now_ms()
+        self._active = {key: crossing for key, crossing in self._active.items() if self._leads(crossing.engine)}
         for engine in list(self._shard.engines.values()):
             for tx, coordinator in engine.in_doubt(now):
                 what = (engine.number, tx)
                 if what not in self._inquiring:
                     self._inquiring.add(what)
                     self._ask(partial(self._inquire, coordinator, tx), partial(self._verdict, engine.number, tx))
+
+    def _leads(self, engine: Engine) -> bool:
+        return self._shard.engines.get(engine.number) is engine
+
+    def _in_turn(self, engine: Engine, step: Callable[[Turn], None]) -> None:
+        """In a turn of this very engine, or not at all."""
+        self._shard.in_turn(engine.number, lambda led, turn: step(turn) if led is engine else None)
 
     # ── first phase ────────────────────────────────────────────────────────────────────────────────
 
@@ -215,44 +247,47 @@ class Coordinator:
         self._count += 1
         return f"{slot}.{self._boot}.{self._count}"
 
-    def _begin(self, engine: Engine, crossing: _Crossing) -> None:
+    def _begin(self, crossing: _Crossing) -> None:
         if crossing.key is not None:
-            self._active.add(crossing.key)
-        engine.deciding(crossing.tx)
+            self._active[crossing.key] = crossing
+        crossing.engine.deciding(crossing.tx)
         for slot, parts in crossing.others.items():
-            self._ask(partial(self._prepare, crossing, slot, parts), partial(self._prepared, crossing))
+            self._ask(partial(self._prepare, crossing, slot, parts), partial(self._prepared, crossing, slot))
 
     @staticmethod
     def _prepare(crossing: _Crossing, slot: int, parts: Parts, seq: int) -> Command:
         return Prepare(slot, SESSION, seq, crossing.tx, crossing.slot, parts)
 
-    def _prepared(self, crossing: _Crossing, refused: Refused | None) -> None:
+    def _prepared(self, crossing: _Crossing, slot: int, refused: Refused | None) -> None:
         crossing.waiting -= 1
         if refused is not None:
             crossing.failed = refused
+        if refused is None or refused.code in PASSING:  # whoever did not answer may have heard it
+            crossing.holding.append(slot)
         if crossing.waiting:
             return
         if crossing.failed is not None:
-            self._abort(crossing, crossing.failed)
+            self._in_turn(crossing.engine, partial(self._abort, crossing, crossing.failed))
         else:
-            self._shard.in_turn(crossing.slot, partial(self._decide, crossing))
+            self._in_turn(crossing.engine, partial(self._decide, crossing))
 
     # ── second phase ───────────────────────────────────────────────────────────────────────────────
 
-    def _decide(self, crossing: _Crossing, engine: Engine, turn: Turn) -> None:
+    def _decide(self, crossing: _Crossing, turn: Turn) -> None:
         """Everybody can: this slot's part and the decision become one log record."""
+        engine = crossing.engine
         group = Turn(turn.now, turn.number)
         participants = list(crossing.others)
         try:
             crossing.check(engine)
             engine.decide(crossing.tx, participants, group)
         except RefusedError as error:
-            self._abort(crossing, Refused(0, 0, error.code, error.detail))
+            self._abort(crossing, Refused(0, 0, error.code, error.detail), turn)
             return
         crossing.own(engine, group)
         merge(group, turn)
         crossing.done(engine, turn)
-        self._active.discard(crossing.key)
+        self._active.pop(crossing.key, None)
         self._shard.when_ready(crossing.slot, partial(self._tell, crossing.slot, crossing.tx, participants))
 
     def _tell(self, slot: int, tx: str, participants: list[int]) -> None:
@@ -272,15 +307,20 @@ class Coordinator:
         for participant in participants:
             tell(participant)
 
-    def _abort(self, crossing: _Crossing, why: Refused) -> None:
-        self._active.discard(crossing.key)
-        engine = self._shard.engines.get(crossing.slot)
-        if engine is not None:
-            engine.abandon(crossing.tx)
-        for slot in crossing.others:
-            # Nobody waits for it: who misses it inquires, and hears the same.
-            self._ask(partial(self._decision, slot, crossing.tx, False), _ignore)
+    def _abort(self, crossing: _Crossing, why: Refused, turn: Turn) -> None:
+        self._active.pop(crossing.key, None)
+        if crossing.key is not None and crossing.holding:
+            crossing.engine.abort(crossing.tx, turn)
+            self._shard.when_ready(crossing.slot, partial(self._tell_aborted, crossing))
+        else:  # nobody holds anything of it, or nobody else will ever use its name
+            crossing.engine.abandon(crossing.tx)
+            self._tell_aborted(crossing)
         crossing.refused(why)
+
+    def _tell_aborted(self, crossing: _Crossing) -> None:
+        """Nobody waits for it: who misses it inquires, and hears the same."""
+        for slot in crossing.holding:
+            self._ask(partial(self._decision, slot, crossing.tx, False), _ignore)
 
     @staticmethod
     def _decision(slot: int, tx: str, commit: bool, seq: int) -> Command:

@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from broker.config.settings import EngineSettings, Settings
-from broker.core.commands import Command, Confirm, Disconnect, Grant, Publish, Transact
+from broker.core.commands import Command, Confirm, Disconnect, Grant, Prepare, Publish, Transact
 from broker.core.effects import Effect, Fetch, Refused, Turn
 from broker.core.errors import Code, JournalError, JournalFull, RefusedError
 from broker.core.message import DURABLE, Blob, Run
@@ -287,6 +287,10 @@ class Shard:
                         continue
                 elif kind is Transact:
                     transact(self, command, turn, touched)  # type: ignore[arg-type]
+                    continue
+                elif full and kind is Prepare and any(type(part) is Publish for part in command.parts):  # type: ignore[union-attr]
+                    refused = Refused(command.session, command.seq, Code.DISK_FULL)  # type: ignore[union-attr]
+                    turn.effects.append(refused)
                     continue
                 engine.handle(command, turn)
                 touched[engine] = None

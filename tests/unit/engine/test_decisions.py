@@ -30,10 +30,10 @@ def crash(world, snapshot):
     world.restart(first_id=1 << 40)
 
 
-def test_no_answer_while_it_is_being_decided():
+def test_who_asks_while_it_is_being_decided_has_to_ask_again():
     world = World()
     world.engine.deciding("t")
-    assert inquire(world) == []
+    assert refused(inquire(world)) == [Code.OWNER_UNAVAILABLE]
     decide(world)
     inquire(world)
     assert done(world.effects) == [1]
@@ -91,3 +91,21 @@ def test_aborts_are_forgotten_after_an_hour():
     world.engine.forget("never", turn)
     assert turn.appends == []
     assert [r.data["tx"] for _, r in world.log if isinstance(r, MetaRecord)] == ["old", "new"]
+
+
+def test_an_abort_binds_whoever_leads_next():
+    world = World()
+    world.engine.deciding("t")
+    turn = world.turn()
+    world.engine.abort("t", turn)
+    world.finish(turn)
+    crash(world, snapshot=False)
+    with pytest.raises(RefusedError, match="rolled back"):
+        world.engine.decide("t", [3], world.turn())
+
+
+def test_so_many_aborts_are_remembered():
+    world = World()
+    for n in range(65_540):
+        world.engine.abort(f"t{n}", world.turn())
+    assert len(world.engine.snapshot()) == 65_536

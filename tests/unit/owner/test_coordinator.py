@@ -1,0 +1,330 @@
+"""Two phases from the coordinator's side: decided once, told until heard, and nobody acts for a leader that is gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.config.settings import AddressSettings, EngineSettings
+from broker.core.address import AckMode, Routing
+from broker.core.commands import Decide, Inquire, Prepare, Publish, Subscribe, Transact
+from broker.core.effects import Done, Move, Refused, Turn
+from broker.core.errors import Code
+from broker.core.message import DURABLE, Blob, Run
+from broker.core.records import GroupRecord, MetaRecord
+from broker.engine.engine import Engine
+from broker.owner.coordinator import RETRY_S, SESSION, Coordinator
+from tests.unit.engine.world import run_of
+
+HERE, THERE, ELSEWHERE = 7, 8, 9
+CLIENT = 50
+SETTINGS = EngineSettings(address=AddressSettings(max_delivery_attempts=1))
+
+
+class Body:
+    """A large body of this owner; the other end takes it, or not."""
+
+    def __init__(self, world):
+        self.world = world
+        self.pending = 0
+        self.left = [b"x" * 100]
+
+    def read(self, n, done):
+        self.world.later.append((0, lambda: done(self.left.pop() if self.left else b"", "")))
+
+    def close(self): ...
+    def abort(self): ...
+    def write(self, data): ...
+
+    def finish(self, sync, done):
+        there = self.world.body_there
+        self.world.later.append((0, lambda: done(there, "" if there else "nobody there")))
+
+
+class World:
+    """Shard, port and clock: turns are run by hand, commits count at once unless `held`."""
+
+    def __init__(self):
+        self.engines = {HERE: Engine(HERE, SETTINGS)}
+        self.full = False
+        self.journal = self
+        self.held = False
+        self.now = 1_000_000
+        self.steps, self.watchers, self.sent, self.later = [], [], [], []
+        self.effects, self.log, self.number = [], [], 1
+        self.body_there = None
+        self.coordinator = Coordinator(
+            self, self._submit, "boot", lambda: self.now, lambda s, then: self.later.append((s, then)),
+            lambda slot, blob: Body(self), lambda slot, on_drain: Body(self),
+        )  # fmt: skip
+
+    def _submit(self, commands):
+        self.sent += commands
+        return False
+
+    def in_turn(self, slot, step):
+        self.steps.append((slot, step))
+
+    def when_ready(self, slot, callback):
+        self.watchers.append((slot, callback))
+
+    def engine(self, slot):
+        return self.engines[slot]
+
+    # ── the crank ──────────────────────────────────────────────────────────────────────────────────
+
+    def run(self):
+        """Turns until nothing is left to do."""
+        while self.steps or (self.watchers and not self.held):
+            steps, self.steps = self.steps, []
+            for slot, step in steps:
+                if slot in self.engines:
+                    self.turn(lambda turn, slot=slot, step=step: step(self.engines[slot], turn), slot)
+            if not self.held:
+                watchers, self.watchers = self.watchers, []
+                for slot, callback in watchers:
+                    if slot in self.engines:
+                        callback()
+
+    def turn(self, act, slot=HERE):
+        turn = Turn(self.now, self.number)
+        act(turn)
+        engine = self.engines[slot]
+        engine.flush(turn)
+        for record in turn.appends:
+            self.log += record.records if isinstance(record, GroupRecord) else [record]
+        self.effects += turn.effects
+        if not self.held:
+            after = Turn(self.now, self.number)
+            engine.release(self.number, after)
+            engine.flush(after)
+            self.effects += after.effects
+        self.number += 1
+
+    def wait(self):
+        later, self.later = self.later, []
+        for _, then in later:
+            then()
+        self.run()
+
+    def fail_over(self, back=True):
+        """The slot is led elsewhere for a while, and here again."""
+        self.engines.pop(HERE)
+        self.watchers = [each for each in self.watchers if each[0] != HERE]
+        self.run()
+        if back:
+            self.engines[HERE] = Engine(HERE, SETTINGS, first_id=1 << 40)
+
+    def commit(self, *slots, key=(5, 1), seq=3):
+        parts = [Publish(slot, CLIENT, 0, f"a{slot}", Routing.ANYCAST, run_of(b"m", durable=True)) for slot in slots]
+        command = Transact(HERE, CLIENT, seq, parts, key)
+        self.turn(lambda turn: self.coordinator.transact(command, turn))
+        self.run()
+
+    def answer(self, kind, slot=None, code=None):
+        """The oldest command of this kind is answered; what it was."""
+        command = next(c for c in self.sent if type(c) is kind and slot in (None, c.slot))
+        self.sent.remove(command)
+        effect = Done(SESSION, command.seq) if code is None else Refused(SESSION, command.seq, code)
+        self.coordinator.on_effects([effect])
+        self.run()
+        return command
+
+    def asked(self, kind):
+        return [(c.slot, getattr(c, "commit", None)) for c in self.sent if type(c) is kind]
+
+    def kinds(self):
+        return [record.kind for record in self.log if isinstance(record, MetaRecord)]
+
+    def told(self):
+        return [e.code if isinstance(e, Refused) else e.seq for e in self.effects if getattr(e, "session", 0) == CLIENT]
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+# ── commit ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_it_is_decided_when_all_are_prepared_told_when_durable_and_forgotten_when_all_have_heard(world):
+    world.commit(HERE, THERE, ELSEWHERE)
+    assert world.asked(Prepare) == [(THERE, None), (ELSEWHERE, None)] and world.told() == []
+    world.answer(Prepare)
+    assert "decided" not in world.kinds()
+    world.held = True
+    world.answer(Prepare)
+    assert "decided" in world.kinds() and world.told() == [] and world.asked(Decide) == []
+    world.held = False
+    world.turn(lambda turn: None)
+    world.run()
+    assert world.told() == [3] and world.asked(Decide) == [(THERE, True), (ELSEWHERE, True)]
+    world.answer(Decide)
+    assert "told" not in world.kinds()
+    world.answer(Decide, code=Code.OWNER_UNAVAILABLE)
+    world.wait()
+    world.answer(Decide, ELSEWHERE)
+    assert world.kinds()[-1] == "told" and world.engines[HERE].undecided() == []
+
+
+def test_a_replay_while_it_is_under_way_is_answered_once(world):
+    world.commit(HERE, THERE)
+    world.commit(HERE, THERE)
+    world.answer(Prepare)
+    assert world.told() == [3] and world.asked(Prepare) == []
+    world.commit(HERE, THERE)
+    assert world.told() == [3, 3] and world.asked(Prepare) == []
+
+
+def test_a_new_leader_tells_what_the_log_has_decided(world):
+    world.commit(HERE, THERE)
+    world.answer(Prepare)
+    world.sent.clear()
+    old = world.engines[HERE].snapshot()
+    world.fail_over()
+    for meta in old:
+        world.engines[HERE].restore_meta(meta)
+    world.engines[HERE].restore_end(False, Turn(1, 1))
+    world.coordinator.resume(world.engines[HERE])
+    assert world.asked(Decide) == [(THERE, True)]
+
+
+# ── rollback ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_no_is_in_the_log_before_a_participant_hears_it(world):
+    """Else the slot's next leader, to whom the COMMIT is replayed, finds it prepared, and commits what is undone
+    a moment later."""
+    world.commit(HERE, THERE, ELSEWHERE)
+    world.answer(Prepare, THERE)
+    world.held = True
+    world.answer(Prepare, ELSEWHERE, Code.NO_SUCH_DELIVERY)
+    assert world.told() == [Code.NO_SUCH_DELIVERY] and world.asked(Decide) == [] and world.kinds()[-1] == "aborted"
+    world.held = False
+    world.run()
+    assert world.asked(Decide) == [(THERE, False)]
+
+
+def test_a_leader_that_is_gone_says_nothing_to_participants(world):
+    world.commit(HERE, THERE, ELSEWHERE)
+    world.answer(Prepare, THERE)
+    world.fail_over(back=False)
+    world.answer(Prepare, ELSEWHERE, Code.OWNER_UNAVAILABLE)
+    assert world.asked(Decide) == [] and world.told() == []
+
+
+def test_when_nobody_holds_anything_nothing_is_logged(world):
+    world.commit(HERE, THERE)
+    world.answer(Prepare, code=Code.NO_SUCH_DELIVERY)
+    assert world.told() == [Code.NO_SUCH_DELIVERY] and world.log == [] and world.asked(Decide) == []
+
+
+def test_what_was_inquired_meanwhile_is_refused(world):
+    world.commit(HERE, THERE)
+    tx = world.sent[0].tx
+    engine = world.engines[HERE]
+    world.turn(lambda turn: engine.abandon(tx))
+    world.turn(lambda turn: engine.handle(Inquire(HERE, 9, 9, tx), turn))
+    world.answer(Prepare)
+    assert world.told() == [Code.NO_SUCH_TRANSACTION] and world.asked(Decide) == [(THERE, False)]
+
+
+def test_a_full_disk_takes_no_commit(world):
+    world.full = True
+    world.commit(HERE, THERE)
+    assert world.told() == [Code.DISK_FULL] and world.sent == []
+
+
+# ── led again ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_replay_to_a_leader_that_led_the_slot_before_is_carried_out(world):
+    """It was taken for the one of long ago, and never answered."""
+    world.commit(HERE, THERE)
+    world.fail_over()
+    world.commit(HERE, THERE)
+    first, second = world.sent
+    assert (first.slot, first.tx) == (second.slot, second.tx)
+    world.answer(Prepare)
+    assert world.told() == []
+    world.answer(Prepare)
+    assert world.told() == [3]
+
+
+def test_what_an_engine_began_goes_with_it(world):
+    world.commit(HERE, THERE)
+    world.fail_over()
+    world.answer(Prepare)
+    assert world.told() == [] and world.log == []
+    world.coordinator.poll()
+    assert world.coordinator._active == {}
+
+
+# ── dead letters ───────────────────────────────────────────────────────────────────────────────────
+
+
+def dead_letter(world, blob=None):
+    """A message of queue 1 on its way to another slot."""
+    run = Run(range(1, 2), b"", [b"m"], 1, DURABLE, blob=blob)
+    move = Move(HERE, 1, range(1, 2), "DLQ", run)
+    world.coordinator.move(move, THERE)
+    return move
+
+
+def test_a_dead_letter_is_tried_again_while_nobody_serves_its_address(world):
+    dead_letter(world)
+    world.answer(Prepare, code=Code.OWNER_UNAVAILABLE)
+    assert world.asked(Decide) == [(THERE, False)] and [s for s, _ in world.later] == [RETRY_S] and world.log == []
+    world.wait()
+    world.answer(Prepare)
+    assert "decided" in world.kinds()
+
+
+def test_a_dead_letter_of_an_earlier_leadership_is_not_tried_again(world):
+    """The engine of now has the message in its queue, and its own idea of it."""
+    dead_letter(world)
+    world.answer(Prepare, code=Code.OWNER_UNAVAILABLE)
+    world.fail_over()
+    world.wait()
+    assert world.asked(Prepare) == [] and world.log == []
+
+
+def test_a_large_dead_letter_goes_ahead_of_its_message(world):
+    dead_letter(world, Blob(1, 100))
+    while world.later and world.later[0][0] == 0:
+        world.wait()
+    assert world.sent == [] and [s for s, _ in world.later] == [RETRY_S]
+    world.body_there = Blob(33, 100)
+    while world.later:
+        world.wait()
+    (prepare,) = world.sent
+    assert prepare.parts[0].run.blob.id == 33
+
+
+# ── in doubt ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def prepared(world):
+    part = Publish(HERE, 0, 0, "a", Routing.ANYCAST, run_of(b"m", durable=True))
+    world.turn(lambda turn: world.engines[HERE].handle(Prepare(HERE, 9, 0, "8.x.1", THERE, [part]), turn))
+    world.now += 2000
+    world.coordinator.poll()
+
+
+@pytest.mark.parametrize(("code", "left"), [(None, 1), (Code.NO_SUCH_TRANSACTION, 0)])
+def test_who_hears_nothing_asks(world, code, left):
+    prepared(world)
+    world.coordinator.poll()
+    assert world.asked(Inquire) == [(THERE, None)]
+    world.answer(Inquire, code=code)
+    engine = world.engines[HERE]
+    world.turn(lambda turn: engine.handle(Subscribe(HERE, 1, 1, 1, "a", Routing.ANYCAST, AckMode.AUTO), turn))
+    assert world.kinds()[-1] != "prepared" and engine.in_doubt(1 << 50) == []
+    assert engine.counters()["delivered"] == left
+
+
+def test_who_is_told_that_it_is_being_decided_asks_again(world):
+    prepared(world)
+    world.answer(Inquire, code=Code.OWNER_UNAVAILABLE)
+    world.coordinator.poll()
+    assert world.asked(Inquire) == [(THERE, None)]
