@@ -10,9 +10,10 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol
 
-from broker.core.commands import Command, Confirm, Disconnect, Publish, Subscribe, Unsubscribe
+from broker.core.commands import Command, Confirm, Disconnect, Prepare, Publish, Subscribe, Unsubscribe
 from broker.core.effects import ConsumerClosed, Deliver, Effect, Refused
 from broker.core.errors import Code
+from broker.core.message import Blob
 from broker.rpc.v1 import link_pb2 as pb
 from broker.seams.stream import Stream
 
@@ -156,7 +157,11 @@ class EdgePeer:
         kind = type(command)
         if kind is Publish:
             blob = command.run.blob  # type: ignore[union-attr]
-            return blob is None or self._admit_body(command)  # type: ignore[arg-type]
+            return blob is None or self._admit_body(command, blob, command.dedup)  # type: ignore[arg-type,union-attr]
+        if isinstance(command, Prepare):
+            # One that an earlier leader has prepared is refused as well: no decision is possible then but "no".
+            blobs = [part.run.blob for part in command.parts if isinstance(part, Publish)]
+            return all([blob is None or self._admit_body(command, blob, None) for blob in blobs])
         if isinstance(command, Subscribe):
             self.consumers[command.consumer] = Attached(
                 command.slot, self.opened[command.slot], command.session, command.confirm
@@ -170,12 +175,11 @@ class EdgePeer:
                 del self.consumers[number]
         return True
 
-    def _admit_body(self, command: Publish) -> bool:
+    def _admit_body(self, command: Publish | Prepare, blob: Blob, dedup: tuple[int, int] | None) -> bool:
         """Its body must be here: an id that an earlier owner gave says nothing to our journal."""
-        assert command.run.blob is not None
-        if self.bodies.publish(command.run.blob):
+        if self.bodies.publish(blob):
             return True
-        if command.dedup is not None and self._user.published(command.slot, command.dedup):
+        if dedup is not None and self._user.published(command.slot, dedup):
             return True  # it has been taken, by whoever led the slot then: the engine will say so
         self._builder.other(
             Refused(

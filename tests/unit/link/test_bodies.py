@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.address import Routing
-from broker.core.commands import Publish
+from broker.core.commands import Prepare, Publish
 from broker.core.effects import Done, Refused
 from broker.core.errors import Code
 from broker.core.message import BLOB, Blob, Run
@@ -214,6 +214,21 @@ def test_but_not_by_another_owner_unless_it_had_been_taken(place):
         place.port.route(SLOT, epoch + 1, "a", "a:1")
         place.world.run()
     assert place.edge.of(Refused)[0].code is Code.OWNER_MOVED
+
+
+def test_a_large_part_of_a_transaction_is_not_prepared_where_its_body_is_not(place):
+    """A dead letter whose new home has failed over between its body and its Prepare: it must be carried again."""
+    prepare = Prepare(SLOT, 1, 1, "tx", 3, [large(stored(place))])
+    place.a.shard.answers = False
+    place.port.submit([prepare])
+    place.world.run()
+    assert len(place.a.shard.of(Prepare)) == 1
+    place.a.server.unserve(SLOT)
+    place.b.server.serve(SLOT, 2)
+    place.port.route(SLOT, 2, "b", "b:1")
+    place.world.run()
+    assert place.b.shard.of(Prepare) == []
+    assert [each.code for each in place.edge.of(Refused)] == [Code.OWNER_MOVED]
 
 
 def test_a_broken_stream_fails_the_body(place):
