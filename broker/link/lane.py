@@ -97,6 +97,8 @@ class Lane:
         out: list[tuple[LinkCommand, int]] = [(Open(self.slot, self.epoch), 16)]
         for entry in [entry for entry in self.kept.values() if entry.resume]:
             del self.kept[entry.number]
+        for consumer in self.consumers.values():
+            consumer.let_go()
         unanswered = list(self.kept.values())
         for consumer in self.consumers.values():
             if consumer.subscribed and not consumer.ended:

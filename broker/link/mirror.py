@@ -1,8 +1,8 @@
 """What an edge knows of its consumers: enough to attach them to another owner as if nothing had happened.
 
 Rule: in the client ack modes every message that the client was given, and whose settlement nobody has answered yet, is
-in `ids` or in `aside`, in the order of delivery; in AckMode.AUTO what was delivered since an owner last said that
-everything is durable is in `spans`. Must not know links nor who leads a slot.
+in `ids` or in `aside`, in the order of delivery, until it is given back; in AckMode.AUTO what was delivered since an
+owner last said that everything is durable is in `spans`. Must not know links nor who leads a slot.
 """
 
 from __future__ import annotations
@@ -118,11 +118,21 @@ class Mirrored:
         again = set(ids)
         for entry in list(self.backs):
             mine = [entry, *(hold for hold in entry.holds if hold in self.aside)]
-            if not any(again.intersection(self.aside.get(each, ())) for each in mine):
-                continue
-            for each in mine:
-                each.happened = True
-                self.forget(each)
+            if any(again.intersection(self.aside.get(each, ())) for each in mine):
+                self._happened(entry)
+
+    def _happened(self, entry: Entry) -> None:
+        for each in [entry, *(hold for hold in entry.holds if hold in self.aside)]:
+            each.happened = True
+            self.forget(each)
+
+    def let_go(self) -> None:
+        """Another owner (or stream) begins. What unanswered Settles give back may have reached another consumer, of any
+        edge, and is that one's then. So it is not claimed again: if nobody has it, it is in the queue, and that is all
+        they were about (but for a delay). A REJECT is repeated: its messages go to nobody but the dead letters."""
+        for entry in list(self.backs):
+            if getattr(entry.command, "outcome", None) is not Outcome.REJECT:
+                self._happened(entry)
 
     # ── settlements ────────────────────────────────────────────────────────────────────────────────
 
@@ -197,7 +207,8 @@ class Mirrored:
         held: list[Span] = []
         for covered in self.aside.values():
             add_ids(held, covered)
-        add_ids(held, self.ids)
+        if not self.closing:  # else its end gives them back, and may have done so already
+            add_ids(held, self.ids)
         command.resume = Resume(held, [] if command.browse else self.old + self.spans)
         return command
 

@@ -318,6 +318,44 @@ def test_a_nack_that_was_seen_to_happen_is_not_repeated(two):
     assert [done.seq for done in two.edge.of(Done)] == [9]
 
 
+def test_what_was_given_back_is_not_claimed_again(two):
+    """Somebody else may have it: two claims on one message, and the loser's ACK would be lost."""
+    two.subscribe(3, AckMode.INDIVIDUAL)
+    two.subscribe(4, AckMode.INDIVIDUAL)
+    two.deliver(two.a, 3, [1, 2])
+    two.a.shard.answers = False
+    two.submit(Settle(SLOT, 1, 9, 3, [1], Outcome.NACK), Settle(SLOT, 1, 10, 3, [2], Outcome.REJECT))
+    two.deliver(two.a, 4, [1])
+    two.fail_over()
+    assert held(two.b) == [[(2, 2)], [(1, 1)]]
+    assert [list(command.ids) for command in two.b.shard.of(Settle)] == [[2]]
+    assert [done.seq for done in two.edge.of(Done)] == [9, 10]
+
+
+def test_a_consumer_that_ends_claims_nothing_any_more(two):
+    two.subscribe(3, AckMode.INDIVIDUAL)
+    two.deliver(two.a, 3, [1, 2])
+    two.a.shard.answers = False
+    two.submit(Settle(SLOT, 1, 9, 3, [1]), Unsubscribe(SLOT, 1, 10, 3, "a"))
+    two.fail_over()
+    assert held(two.b) == [[(1, 1)]]
+
+
+def test_two_transactions_over_slots_are_numbered_apart(two):
+    """One that comes late must not pass for a replay of what has overtaken it."""
+    two.a.shard.answers = False
+    for session in (1, 2):
+        two.submit(Transact(SLOT, session, 5, [publish(session=session), publish(session=session, slot=6)]))
+    two.submit(Transact(SLOT, 3, 5, [publish(session=3)]))
+    first, second, inside = two.a.shard.of(Transact)
+    assert len({first.dedup[0], second.dedup[0], TOKEN}) == 3 and first.dedup[1] == second.dedup[1] == 1
+    assert inside.dedup == (TOKEN, 3)
+    two.a.effects(Done(second.session, second.seq))
+    two.world.run()
+    two.submit(Transact(SLOT, 2, 6, [publish(session=2), publish(session=2, slot=6)]))
+    assert two.a.shard.of(Transact)[-1].dedup == (second.dedup[0], 2)
+
+
 def test_a_subscription_that_was_never_answered_begins_at_the_new_leader(two):
     two.a.shard.answers = False
     two.submit(publish(1, b"before"))
