@@ -169,7 +169,8 @@ class Model:
         copy = self._identify(holder, run.lines + run.records[at])
         if copy.message.durable or self.calm:
             self._check_again(copy, run, holder)
-        self._order(holder, copy)
+        if not (run.attempts or run.flags & REDELIVERED):
+            self._order(holder, copy)
         if copy.gone == ASKED and copy.settled_in is not None:
             copy.settled_in.no.append(f"{copy} came back")
             copy.settled_in = None

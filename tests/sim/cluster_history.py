@@ -28,11 +28,11 @@ class Habits:
                  "compact", "stop", "transfer")  # fmt: skip
         count = random.choice((0, 1, 1, 2, 3, 5, len(kinds)))
         self.faults = sorted(random.sample(kinds, count))
-        self.seconds = random.choice((1.0, 2.0, 4.0))
+        self.seconds = random.choice((1.0, 1.5, 2.5))
         """How long the safety phase lasts."""
         self.pause = random.choice((0.1, 0.3, 0.8))
         """Between two faults."""
-        self.pace = random.choice((0.002, 0.01, 0.01, 0.03))
+        self.pace = random.choice((0.004, 0.01, 0.02, 0.04))
         """Between two acts of the clients of one edge."""
         self.most_down = 1
         """Owners that are harmed at a time: what the replication promises to bear."""
@@ -309,6 +309,9 @@ class History:
         self._wait("not at rest", self.at_rest, started)
         self.check_rest()
         for name, clients in self.clients.items():
+            self.in_place(name, lambda clients=clients: self._tidy(clients))
+        self.loop.run_for(0.1)
+        for name, clients in list(self.clients.items())[:1]:
             self.in_place(name, lambda clients=clients: self._last_session(clients))
         while True:
             for name, clients in self.clients.items():
@@ -338,15 +341,16 @@ class History:
         pending = {name: sorted(clients.pending) for name, clients in self.clients.items()}
         return f"pending {pending}, missing {self.model.missing()[:5]} of {len(self.model.missing())}"
 
-    def _last_session(self, clients: Clients) -> None:
-        """A fresh session on the first edge drains what nobody is there for."""
+    def _tidy(self, clients: Clients) -> None:
         for session in list(clients.sessions.values()):
             if session.open is not None or self.random.random() < 0.5:
                 clients.disconnect(session)
-        if clients is next(iter(self.clients.values())):
-            session = clients.session()
-            for queue in (*self.work.queues, *self.work.subs, DEAD):
-                clients.subscribe(session, queue, generous=True)
+
+    def _last_session(self, clients: Clients) -> None:
+        """Drains what nobody is there for."""
+        session = clients.session()
+        for queue in (*self.work.queues, *self.work.subs, DEAD):
+            clients.subscribe(session, queue, generous=True)
 
     @staticmethod
     def _accept(clients: Clients) -> None:
