@@ -34,8 +34,8 @@ RETRY_S = 1.0
 """How soon what could not be asked is asked again, and how often prepared transactions are looked at."""
 SESSION = 1
 """This process asks under this number at its own port."""
-PASSING = (Code.OWNER_UNAVAILABLE, Code.OWNER_STOPPED, Code.DISK_FULL)
-"""Refusals that time may heal."""
+PASSING = (Code.OWNER_UNAVAILABLE, Code.OWNER_STOPPED, Code.OWNER_MOVED, Code.DISK_FULL)
+"""Refusals that time may heal. OWNER_MOVED: a large body that was carried is with an owner that leads no more."""
 
 Parts = list[Publish | Settle]
 Then = Callable[[Refused | None], None]
