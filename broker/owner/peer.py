@@ -87,7 +87,7 @@ class Peer:
     lost      why it counts as lost, "" = it does not."""
 
     __slots__ = (
-        "_again", "_attempt", "_clock", "_dialer", "_dialled", "_down_since", "_flight", "_gathered",
+        "_again", "_append_seq", "_attempt", "_clock", "_dialer", "_dialled", "_down_since", "_flight", "_gathered",
         "_gathered_bytes", "_heard", "_identity", "_later", "_leads", "_leads_due", "_over", "_pings", "_promise_s",
         "_refused", "_seq", "_stream", "_up", "_user", "address", "dead_after_s", "id", "lost", "pongs", "promise",
         "unacked",
@@ -127,6 +127,8 @@ class Peer:
         self._attempt = 0
         self._again = False
         self._refused = 0
+        self._append_seq = 0
+        """Number of the last Append, while it is not acknowledged."""
         self._seq = 0
         self._flight: deque[tuple[int, float, int, list[tuple[Track, int]]]] = deque()
         """(sequence number, when it was sent, bytes, tracks and lsns) of what is not acknowledged."""
@@ -196,6 +198,7 @@ class Peer:
         self._stream = self._up = None
         self._heard = 0.0
         self._flight.clear()
+        self._append_seq = 0
         self._pings.clear()
         self._gathered.clear()
         self._leads.clear()
@@ -285,12 +288,18 @@ class Peer:
     def put(self, track: Track, lsn: int, data: bytes) -> None:
         """An item for the next Append; `flush` sends it."""
         if self._gathered and self._gathered_bytes + len(data) > MESSAGE_BYTES:
-            self.flush()
+            self._send_gathered()
         self._gathered.append((track, lsn, data))
         self._gathered_bytes += len(data)
         track.sent = lsn
 
     def flush(self) -> None:
+        """Sends what has gathered, unless an Append is on its way: then it goes when that one is acknowledged, with
+        whatever comes meanwhile. A message costs far more than what is in it, and so does the follower's commit."""
+        if self._append_seq == 0:
+            self._send_gathered()
+
+    def _send_gathered(self) -> None:
         gathered = self._gathered
         if not gathered:
             return
@@ -303,12 +312,12 @@ class Peer:
             covered[track] = lsn
             slots.append(track.slot)
             items.append(data)
-        seq = self._flown(nbytes, list(covered.items()))
+        seq = self._append_seq = self._flown(nbytes, list(covered.items()))
         self._send(pb.ToFollower(append=pb.Append(seq=seq, slots=slots, items=items)))
 
     def seed(self, seed: pb.Seed, nbytes: int, tracks: list[tuple[Track, int]]) -> None:
         """A piece of a seed; `tracks`: what is acknowledged with it."""
-        self.flush()
+        self._send_gathered()
         seed.seq = self._flown(nbytes, tracks)
         self._send(pb.ToFollower(seed=seed))
 
@@ -364,7 +373,10 @@ class Peer:
             _, _, nbytes, covered = flight.popleft()
             self.unacked -= nbytes
             tracks += covered
+        if self._append_seq <= seq:
+            self._append_seq = 0
         self._user.on_acked(self, tracks)
+        self.flush()
 
     def _pong(self, number: int) -> None:
         sent = self._pings.pop(number, None)
