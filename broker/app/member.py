@@ -8,16 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from broker.cluster.applied import AppliedNote
 from broker.cluster.config import ConfigWatch, UserEntry
 from broker.cluster.keys import Keys
 from broker.cluster.membership import Membership
 from broker.cluster.slots import SlotTable
-from broker.cluster.tasks import Tasks
 from broker.config.settings import EngineSettings, Settings
 from broker.core.errors import BrokerError
 from broker.core.slots import Member
@@ -50,7 +48,6 @@ class ClusterProcess:
         self.metadata: Metadata = EtcdMetadata(settings.etcd)
         self.dialer = GrpcDialer(settings.cluster, self.loop)
         self.table = SlotTable(self.metadata, self.keys)
-        self.tasks = Tasks()
         self.membership: Membership
         self.config: ConfigWatch
         self._applied: AppliedNote
@@ -75,7 +72,6 @@ class ClusterProcess:
 
     async def leave(self) -> None:
         """The opposite. What was never begun does not mind."""
-        await self.tasks.close()
         if hasattr(self, "membership"):
             await self._applied.stop()
             await self.membership.withdraw()
@@ -83,9 +79,6 @@ class ClusterProcess:
             await self.table.stop()
         await self.dialer.close()
         await self.metadata.close()
-
-    def spawn(self, work: Coroutine[Any, Any, None], what: str) -> None:
-        self.tasks.spawn(work, what)
 
     def fail(self, why: str) -> None:
         if not self.failed.done():
@@ -118,12 +111,3 @@ def advertised(settings: Settings, port: int) -> str:
         return cluster.advertise
     host = f"[{cluster.host}]" if ":" in cluster.host and cluster.host[0] != "[" else cluster.host
     return f"{host}:{port}"
-
-
-async def within(seconds: float, wait: Callable[[], Coroutine[Any, Any, None]]) -> bool:
-    """Was it done in time."""
-    try:
-        await asyncio.wait_for(wait(), seconds)
-    except TimeoutError:
-        return False
-    return True

@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from broker import __version__
 from broker.admin.server import AdminServer
@@ -26,7 +27,6 @@ from broker.journal.format import PREFERRED
 from broker.journal.journal import Journal
 from broker.link.cluster_port import ClusterPort
 from broker.link.link_server import LinkServer
-from broker.metadata.port import MetadataRefused, MetadataUnavailable
 from broker.owner.bodies import FileBodyReader, FileBodyWriter
 from broker.owner.coordinator import RETRY_S, Coordinator
 from broker.owner.follower import FollowerHome, Followers
@@ -50,6 +50,20 @@ MAINTAIN_S = 1.0
 """How often the journal may free space when nothing forces it to."""
 
 
+class _Listener:
+    """The shard's: edges hear what it does, and when it has failed the process ends at once."""
+
+    def __init__(self, server: LinkServer, failed: Callable[[str], None]) -> None:
+        self.on_effects = server.on_effects
+        self.on_relief = server.on_relief
+        self._server = server
+        self._failed = failed
+
+    def on_stopped(self, why: str) -> None:
+        self._server.on_stopped(why)
+        self._failed(why)
+
+
 class OwnerProcess(ClusterProcess):
     """One owner in this process and loop."""
 
@@ -71,20 +85,25 @@ class OwnerProcess(ClusterProcess):
         """Recovers, joins and serves, or leaves nothing behind. Raises BrokerError."""
         settings = self.settings
         folder = os.path.join(settings.data, "journal")
-        self.journal = await asyncio.to_thread(
-            Journal.open, OsFiles(), folder, settings.journal, settings.cluster.tail_bytes
-        )
         try:
-            self._make()
+            self.journal = await asyncio.to_thread(
+                Journal.open, OsFiles(), folder, settings.journal, settings.cluster.tail_bytes
+            )
+        except BaseException:
+            await self.leave()
+            raise
+        self._make()
+        try:
             self._recover()
+        except BaseException as error:
+            self.shard.fail(f"the journal cannot be used: {error}")  # nothing is written any more
+            await self._close()
+            raise
+        try:
             self.rpc = GrpcServer(settings.cluster, self)
             port = await self.rpc.start()
-        except BaseException:
-            self.journal.close(clean=False)
-            raise
-        self._every("maintain", MAINTAIN_S, self._maintain)
-        self._every("poll", RETRY_S, self.coordinator.poll)
-        try:
+            self._every("maintain", MAINTAIN_S, self._maintain)
+            self._every("poll", RETRY_S, self.coordinator.poll)
             admin = f"{settings.admin.host}:{settings.admin.port}" if settings.admin.port > 0 else ""
             await self.join(advertised(settings, port), admin, self.journal.disk_id)
             self.membership.listen(self._on_members)
@@ -110,14 +129,12 @@ class OwnerProcess(ClusterProcess):
         settings, loop = self.settings, self.loop
         commit, page_in, bodies, prepare, seeds = self._threads
         identity = Identity(settings.etcd.prefix, self.id, self.boot, PREFERRED)
-        self.leaders = Leaders(
-            identity, settings.cluster, self.journal, self.dialer, self.clock, loop.call_later, seeds
-        )
+        self.leaders = Leaders(identity, settings.cluster, self.journal, self.dialer, self.clock, self._later, seeds)
         self.shard = Shard(
             settings, self.journal, self.clock, commit, page_in, prepare, loop.call_soon, self._alarm.set,
-            loop.call_later, self.leaders,
+            self._later, self.leaders,
         )  # fmt: skip
-        self.followers = Followers(identity, self.journal, self.clock, loop.call_later, bodies, settings.cluster)
+        self.followers = Followers(identity, self.journal, self.clock, self._later, bodies, settings.cluster)
         blobs = self.journal.blobs
 
         def new_body(slot: int, on_drain: Callable[[], None]) -> FileBodyWriter:
@@ -131,21 +148,21 @@ class OwnerProcess(ClusterProcess):
             return engine is not None and engine.duplicate(dedup)
 
         self.server = LinkServer(
-            settings, self.shard.submit, self.clock, loop.call_soon, loop.call_later, new_body, open_body, published
+            settings, self.shard.submit, self.clock, loop.call_soon, self._later, new_body, open_body, published
         )
-        self.shard.listen(self.server)
+        self.shard.listen(_Listener(self.server, self.fail))
         self.port = ClusterPort(
-            settings, self.dialer, self.clock, loop.call_soon, loop.call_later, f"{self.id}/tx", self.boot, number(63)
+            settings, self.dialer, self.clock, loop.call_soon, self._later, f"{self.id}/tx", self.boot, number(63)
         )
         self.coordinator = Coordinator(
-            self.shard, self.port.submit, self.boot, self.clock.wall_ms, loop.call_later, open_body,
+            self.shard, self.port.submit, self.boot, self.clock.wall_ms, self._later, open_body,
             self.port.write_body,
         )  # fmt: skip
         self.port.attach(self.coordinator)
         self.shard.crossing = self.coordinator
         self.node = Node(
-            self.id, self.shard, self.journal, self.leaders, self.followers, self.server, self, self.coordinator,
-            self.clock, seeds, loop.call_later, settings.cluster.min_in_sync, lambda: self._edges,
+            self.id, self.shard, self.journal, self.leaders, self.followers, self.server, self.table, self.coordinator,
+            self.clock, seeds, self._later, settings.cluster.min_in_sync, lambda: self._edges,
         )  # fmt: skip
         self.shard.others = self._small_state
         self.leaders.start(
@@ -153,7 +170,7 @@ class OwnerProcess(ClusterProcess):
                 durable=self.shard.durable,
                 progress=self.shard.on_progress,
                 snapshot=self.node.state_of,
-                change=self.change,
+                change=self.table.change,
                 on_record=self.node.on_record,
                 deposed=self.node.deposed,
                 lost=self._lost,
@@ -220,6 +237,7 @@ class OwnerProcess(ClusterProcess):
             timer.cancel()
         if hasattr(self, "controller"):
             await self.controller.stop()
+        if hasattr(self, "suspicions"):
             await self.suspicions.stop()
         self.server.close()
         self.leaders.stop()
@@ -232,26 +250,38 @@ class OwnerProcess(ClusterProcess):
             log.warning("stopping with a commit under way; the journal will be recovered at the next start")
         self.port.close()
         await self.leave()
-        await self.rpc.stop()
+        if hasattr(self, "rpc"):
+            await self.rpc.stop()
         if hasattr(self, "admin"):
             await self.admin.stop()
         for thread in self._threads:
             await asyncio.to_thread(thread.stop)
         self.journal.close(clean=not self.shard.stopped and idle.is_set())
 
+    # ── time ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _later(self, seconds: float, callback: Callable[[], object]) -> asyncio.TimerHandle:
+        return self.loop.call_later(seconds, self._guarded, callback)
+
+    def _guarded(self, callback: Callable[[], object]) -> None:
+        """What goes on by timers would end in silence with the first error nobody expected: so does the process, and
+        others lead what it led."""
+        try:
+            callback()
+        except Exception as error:
+            log.critical("owner failed; restart replays the journal", exc_info=error)
+            self.shard.fail(f"internal error: {type(error).__name__}")
+
     def _every(self, name: str, seconds: float, act: Callable[[], object]) -> None:
         def again() -> None:
             more = act()
             if not self._closing:
-                self._timers[name] = self.loop.call_later(0.02 if more is True else seconds, again)
+                self._timers[name] = self._later(0.02 if more is True else seconds, again)
 
-        self._timers[name] = self.loop.call_later(seconds, again)
+        self._timers[name] = self._later(seconds, again)
 
     def _maintain(self) -> bool:
-        more = self.shard.maintain()
-        if self.shard.stopped:
-            self.fail(self.shard.stopped)
-        return more
+        return self.shard.maintain()
 
     # ── streams, records, members ──────────────────────────────────────────────────────────────────
 
@@ -259,20 +289,8 @@ class OwnerProcess(ClusterProcess):
         """For the component port."""
         return (self.server if service == EDGE_SERVICE else self.followers).accept(service, stream)
 
-    def change(self, record: SlotRecord, new: SlotRecord, done: Callable[[SlotRecord | None], None]) -> None:
-        """owner.node.Table over the slot table."""
-        self.spawn(self._change(record, new, done), f"change of slot {record.slot}")
-
-    async def _change(self, record: SlotRecord, new: SlotRecord, done: Callable[[SlotRecord | None], None]) -> None:
-        try:
-            result = await self.table.cas(record, new)
-        except (MetadataUnavailable, MetadataRefused) as error:
-            log.debug("slot %d: %s", record.slot, error)
-            result = None
-        done(result)
-
     def _on_slot(self, slot: int, record: SlotRecord | None) -> None:
-        self.node.on_record(slot, record)
+        self._guarded(partial(self.node.on_record, slot, record))
         if record is None or not hasattr(self, "membership"):
             return
         leader = self.membership.owners.get(record.leader)

@@ -51,7 +51,8 @@ async def _serve(make: Callable[[Settings], Process], settings: Settings) -> int
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await process.start()
+    if not await _started(process, stop):
+        return 0
     try:
         for line in process.banner():
             sys.stderr.write(line + "\n")
@@ -69,6 +70,21 @@ async def _serve(make: Callable[[Settings], Process], settings: Settings) -> int
         log.info("stopping")
         await process.stop()
     return 1 if process.failed.done() else 0
+
+
+async def _started(process: Process, stop: asyncio.Event) -> bool:
+    """False: asked to stop before it was ready (it may wait for etcd for hours); nothing is left behind then."""
+    starting, stopping = asyncio.ensure_future(process.start()), asyncio.ensure_future(stop.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        log.info("stopping before it was ready")
+        starting.cancel()
+    try:
+        await starting
+    except asyncio.CancelledError:
+        return False
+    return True
 
 
 def within(files: int, settings: Settings) -> Settings:

@@ -181,11 +181,6 @@ class Leaders:
             for member in lead.tracks:
                 self._peers[member].resign(lead.record)
 
-    def whole(self, slot: int) -> bool:
-        """Has everybody in sync had everything we began with."""
-        lead = self._leads.get(slot)
-        return lead is not None and lead.whole
-
     # ── replicas.Replicas ──────────────────────────────────────────────────────────────────────────
 
     def sealed(self, number: int, items: list[Item]) -> None:

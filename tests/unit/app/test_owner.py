@@ -1,0 +1,95 @@
+"""Life cycle of an owner: whatever it waits for, it can be stopped, and leaves its folder in order."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from broker.app.edge import EdgeProcess
+from broker.app.owner import OwnerProcess
+from broker.app.process import _started
+from broker.config.settings import (
+    AdminSettings,
+    ClusterSettings,
+    EdgeSettings,
+    EtcdSettings,
+    JournalSettings,
+    Settings,
+)
+from broker.core.errors import BrokerError
+from broker.journal.journal import Journal
+from broker.seams.files import OsFiles
+
+JOURNAL = JournalSettings(segment_bytes=256 * 1024, min_free_bytes=0)
+
+
+def settings(folder: Path, port: int = 0) -> Settings:
+    """There is no etcd."""
+    return Settings(
+        data=str(folder),
+        edge=EdgeSettings(host="127.0.0.1", port=0, ws_port=-1, drain_timeout_s=2.0),
+        journal=JOURNAL,
+        admin=AdminSettings(port=-1),
+        cluster=ClusterSettings(id="o1", port=port),
+        etcd=EtcdSettings(endpoints="127.0.0.1:1", timeout_s=0.2),
+    )
+
+
+def nobody_holds(folder: Path) -> bool:
+    Journal.open(OsFiles(), os.path.join(folder, "journal"), JOURNAL).close(clean=True)
+    return True
+
+
+async def others() -> list[str]:
+    """Tasks that are left."""
+    await asyncio.sleep(0)
+    return [task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+
+
+@pytest.mark.parametrize("kind", [OwnerProcess, EdgeProcess])
+async def test_what_waits_for_etcd_can_be_stopped(
+    tmp_path: Path, kind: type[OwnerProcess] | type[EdgeProcess]
+) -> None:
+    process, stop = kind(settings(tmp_path)), asyncio.Event()
+    asyncio.get_running_loop().call_later(0.5, stop.set)
+    assert not await asyncio.wait_for(_started(process, stop), 5)
+    assert await others() == []
+    assert nobody_holds(tmp_path)
+
+
+async def test_a_component_port_in_use_leaves_nothing_behind(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        process = OwnerProcess(settings(tmp_path, taken.getsockname()[1]))
+        with pytest.raises(BrokerError):
+            await process.start()
+    assert await others() == []
+    assert nobody_holds(tmp_path)
+
+
+async def test_a_journal_that_somebody_holds_leaves_nothing_behind(tmp_path: Path) -> None:
+    journal = Journal.open(OsFiles(), os.path.join(tmp_path, "journal"), JOURNAL)
+    with pytest.raises(BrokerError):
+        await OwnerProcess(settings(tmp_path)).start()
+    journal.close(clean=True)
+    assert await others() == []
+
+
+async def test_an_error_in_what_goes_on_by_timers_ends_the_process(tmp_path: Path) -> None:
+    """Else nobody would ever ask again what became of a prepared transaction."""
+    process, stop = OwnerProcess(settings(tmp_path)), asyncio.Event()
+    starting = asyncio.ensure_future(_started(process, stop))
+    while not hasattr(process, "rpc"):
+        await asyncio.sleep(0.01)
+
+    def broken() -> None:
+        raise RuntimeError("planted")
+
+    process._every("poll", 0.01, broken)
+    assert "RuntimeError" in await asyncio.wait_for(asyncio.shield(process.failed), 5)
+    assert process.shard.stopped
+    stop.set()
+    assert not await asyncio.wait_for(starting, 5)
