@@ -32,13 +32,16 @@ def sequence(token: int, turn: int) -> int:
 
 
 class Open:
-    """Before any other command for a slot on a stream: the edge takes the slot to be led here in this epoch."""
+    """Before any other command for a slot on a stream: the edge takes the slot to be led here in this epoch.
 
-    __slots__ = ("epoch", "slot")
+    told   said once more, behind all that an earlier owner knew of the edge."""
 
-    def __init__(self, slot: int, epoch: int) -> None:
+    __slots__ = ("epoch", "slot", "told")
+
+    def __init__(self, slot: int, epoch: int, told: bool = False) -> None:
         self.slot = slot
         self.epoch = epoch
+        self.told = told
 
 
 class SlotState:

@@ -166,6 +166,7 @@ def _put_inquire(command: Inquire, out: pb.Command) -> None:
 def _put_open(command: Open, out: pb.Command) -> None:
     out.open.slot = command.slot
     out.open.epoch = command.epoch
+    out.open.told = command.told
 
 
 PUT: dict[type, Callable[[Any, pb.Command], None]] = {
@@ -342,7 +343,7 @@ def _inquire(message: pb.Inquire, token: int) -> Inquire:
 
 
 def _open(message: pb.Open, token: int) -> Open:
-    return Open(check_slot(message.slot), message.epoch)
+    return Open(check_slot(message.slot), message.epoch, message.told)
 
 
 TAKE: dict[str, Callable[[Any, int], LinkCommand]] = {

@@ -59,6 +59,8 @@ class EdgePeer:
         self.token: int = hello.token
         self.stream: Stream | None = None
         self.opened: dict[int, int] = {}
+        self.told: dict[int, int] = {}
+        """Slot → epoch in which it has said all it knows of earlier ones."""
         """Slot → epoch, on the present stream."""
         self.consumers: dict[int, Attached] = {}
         self.bodies = OwnerBodies(self, user.new_body, user.open_body)
@@ -92,6 +94,7 @@ class EdgePeer:
     def end(self) -> None:
         self.stream = None
         self.opened = {}
+        self.told = {}
         self.bodies.lost()
         self._reset()
 
@@ -141,7 +144,10 @@ class EdgePeer:
 
     def _open(self, command: Open) -> None:
         epoch = self._user.served.get(command.slot)
-        if epoch == command.epoch:
+        if command.told:
+            if self.leads(command.slot) and epoch == command.epoch:
+                self.told[command.slot] = epoch
+        elif epoch == command.epoch:
             self.opened[command.slot] = epoch
             self._builder.other(SlotState(command.slot, epoch, OPENED))
         else:

@@ -111,6 +111,7 @@ class Lane:
                 out.append((command, size_of(command)))
             else:
                 out += [(command, entry.nbytes) for command in self.commands(entry)]
+        out.append((Open(self.slot, self.epoch, told=True), 16))
         return out
 
     def _again(self, consumer: Mirrored) -> tuple[LinkCommand, int]:

@@ -107,7 +107,7 @@ class LinkServer:
     def attached(self, slot: int) -> set[str]:
         """Edges that have told this owner all about the slot, in the epoch it is led in."""
         epoch = self.served.get(slot)
-        return {peer.edge for peer in self._peers.values() if epoch is not None and peer.opened.get(slot) == epoch}
+        return {peer.edge for peer in self._peers.values() if epoch is not None and peer.told.get(slot) == epoch}
 
     def edge_gone(self, edge: str, boot: str) -> None:
         """That process is dead for sure (its lease is gone): its sessions end now."""

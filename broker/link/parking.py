@@ -19,13 +19,14 @@ class Parking:
 
     def __init__(self) -> None:
         self.active = False
-        self._parked: dict[int, list[Command]] = {}
+        self._parked: dict[int, tuple[Entry, list[Command]]] = {}
+        """Session → the Transact that it waits for, and what waits."""
         self._starting: dict[Entry, tuple[Lane, set[Entry]]] = {}
         """Transact → the Holds that it waits for."""
 
     def begin(self, session: int, lane: Lane, entry: Entry) -> bool:
         """The session waits from now on. True: so does the Transact itself."""
-        self._parked[session] = []
+        self._parked[session] = (entry, [])
         self.active = True
         holds = {hold for hold in entry.holds if not hold.answered}
         if holds:
@@ -38,7 +39,7 @@ class Parking:
         parked = self._parked.get(getattr(command, "session", 0))
         if parked is None:
             return False
-        parked.append(command)
+        parked[1].append(command)
         return True
 
     def hold_answered(self, hold: Entry) -> list[tuple[Lane, Entry]]:
@@ -53,8 +54,11 @@ class Parking:
         return ready
 
     def end(self, session: int, entry: Entry) -> list[Command] | None:
-        """The session's transaction is answered: what waited, in order. None: it did not wait."""
+        """The session's transaction is answered: what waited, in order. None: it did not wait for this one."""
         self._starting.pop(entry, None)
-        parked = self._parked.pop(session, None)
+        parked = self._parked.get(session)
+        if parked is None or parked[0] is not entry:
+            return None  # an earlier one, in one slot
+        del self._parked[session]
         self.active = bool(self._parked)
-        return parked
+        return parked[1]

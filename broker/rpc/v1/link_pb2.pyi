@@ -117,12 +117,14 @@ class Span(_message.Message):
     def __init__(self, first: _Optional[int] = ..., last: _Optional[int] = ...) -> None: ...
 
 class Open(_message.Message):
-    __slots__ = ("slot", "epoch")
+    __slots__ = ("slot", "epoch", "told")
     SLOT_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    TOLD_FIELD_NUMBER: _ClassVar[int]
     slot: int
     epoch: int
-    def __init__(self, slot: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+    told: bool
+    def __init__(self, slot: _Optional[int] = ..., epoch: _Optional[int] = ..., told: bool = ...) -> None: ...
 
 class Publish(_message.Message):
     __slots__ = ("slot", "session", "seq", "address", "routing", "run", "queue", "create", "dedup")

@@ -341,6 +341,34 @@ def test_a_consumer_that_ends_claims_nothing_any_more(two):
     assert held(two.b) == [[(1, 1)]]
 
 
+def test_an_edge_is_attached_when_it_has_said_all():
+    """A new leader that hands out earlier gives away what a client holds."""
+    two = Two(batch_bytes=300)
+    for consumer in range(3, 9):
+        two.subscribe(consumer, AckMode.INDIVIDUAL)
+        two.deliver(two.a, consumer, [consumer])
+    seen = []
+    take = two.b.server._submit
+    two.b.server._submit = lambda commands: (seen.append(two.b.server.attached(SLOT)), take(commands))[1]
+    two.fail_over()
+    assert len(held(two.b)) == 6
+    assert seen[0] == set() and two.b.server.attached(SLOT) == {"edge-0"}
+
+
+def test_a_session_waits_for_its_own_transaction_over_slots_not_for_an_earlier_one(two):
+    two.a.shard.answers = False
+    two.submit(Transact(SLOT, 1, 1, [publish()]))
+    two.submit(Transact(SLOT, 1, 2, [publish(), publish(slot=6)]))
+    inside, over = two.a.shard.of(Transact)
+    two.submit(publish(body=b"behind"))
+    two.a.effects(Done(inside.session, inside.seq))
+    two.world.run()
+    assert bodies(two.a.shard) == []
+    two.a.effects(Done(over.session, over.seq))
+    two.world.run()
+    assert bodies(two.a.shard) == [b"behind"]
+
+
 def test_two_transactions_over_slots_are_numbered_apart(two):
     """One that comes late must not pass for a replay of what has overtaken it."""
     two.a.shard.answers = False
