@@ -160,6 +160,8 @@ def figures(result: Result) -> Result:
                 found[f"{group}_{quantile}"] = result[group][quantile]
     for name in ("lost", "duplicated", "reordered", "errors", "closed_early"):
         found[name] = result.get(name, 0)
+    if result.get("errors"):
+        found["first_error"] = result.get("first_error")
     return found
 
 
@@ -441,6 +443,7 @@ def main() -> int:
                     shutil.rmtree(folder, ignore_errors=True)
         if runs:
             keys = list(runs[0])
+            keys = [k for k in keys if not isinstance(runs[0][k], str)]
             middle = {k: statistics.median([r[k] for r in runs if k in r]) for k in keys}
             print(f"{title}: " + ", ".join(f"{k} {v:,.4g}" for k, v in middle.items()), flush=True)
     return 1 if bad else 0

@@ -29,6 +29,8 @@ log = logging.getLogger("stampede.owner")
 PROTOCOL: Final = 1
 BROKEN_S: Final = 0.3
 """A follower whose stream broke and that could not be dialled for so long is lost."""
+FIRST_S: Final = 2.0
+"""The same for one that never answered since this process began: it may be starting as well."""
 REFUSALS: Final = 3
 """A follower whose stream broke and at whose address nobody listens, so many times in a row, is lost at once."""
 ANSWER_S: Final = 1.5
@@ -88,8 +90,8 @@ class Peer:
 
     __slots__ = (
         "_again", "_append_seq", "_attempt", "_clock", "_dialer", "_dialled", "_down_since", "_flight", "_gathered",
-        "_gathered_bytes", "_heard", "_identity", "_later", "_leads", "_leads_due", "_over", "_pings", "_promise_s",
-        "_refused", "_seq", "_stream", "_up", "_user", "address", "dead_after_s", "id", "lost", "pongs", "promise",
+        "_gathered_bytes", "_heard", "_identity", "_known", "_later", "_leads", "_leads_due", "_over", "_pings",
+        "_promise_s", "_refused", "_seq", "_stream", "_up", "_user", "address", "dead_after_s", "id", "lost", "pongs", "promise",
         "unacked",
     )  # fmt: skip
 
@@ -127,6 +129,8 @@ class Peer:
         self._attempt = 0
         self._again = False
         self._refused = 0
+        self._known = False
+        """It has answered once."""
         self._append_seq = 0
         """Number of the last Append, while it is not acknowledged."""
         self._seq = 0
@@ -188,7 +192,7 @@ class Peer:
         elif not why.startswith(("refused", "unreachable")):
             log.warning("follower %s does not take our stream: %s", self.id, why)
         self._refused = self._refused + 1 if why.startswith("refused") else 0
-        if self._refused >= REFUSALS:
+        if self._refused >= REFUSALS and self._known:
             self._mark("nobody listens at its address")
         self._drop()
         self._user.on_down(self)
@@ -239,7 +243,8 @@ class Peer:
             self._stream.abort("no answer")
         else:
             self.ping()
-        if not self._heard and not self.lost and now - self._down_since >= BROKEN_S:
+        patience = BROKEN_S if self._known else FIRST_S
+        if not self._heard and not self.lost and now - self._down_since >= patience:
             self._mark(f"not reached for {now - self._down_since:.3f} s")
 
     def _mark(self, lost: str) -> None:
@@ -342,6 +347,7 @@ class Peer:
             message = pb.ToLeader()
         what = message.WhichOneof("what")
         self._heard = self._clock.monotonic()
+        self._known = True
         if what == "acked":
             self._acked(message.acked)
         elif what == "pong":
