@@ -119,8 +119,12 @@ class Cluster:
         def whole() -> bool:
             alive = {o.id for o in self.owners if o.process is not None and o.process.poll() is None}
             records = self.records()
+            copies = min(int(self.settings.get("cluster.replicas", 3)), len(alive))
             return len(records) == 256 and all(
-                r["leader"] in alive and set(r["replicas"]) <= alive and sorted(r["isr"]) == sorted(r["replicas"])
+                len(r["replicas"]) == copies
+                and r["leader"] in alive
+                and set(r["replicas"]) <= alive
+                and sorted(r["isr"]) == sorted(r["replicas"])
                 for r in records
             )
 

@@ -38,7 +38,7 @@ PAUSE_S = 0.05
 MASS_S = 2.0
 """How long to wait when more than half of the owners have gone, before slots are failed over. They did not all die at
 once: the store was unreachable, their leases ran out, and they are about to register again."""
-FIRST_S = 1.0
+FIRST_S = 3.0
 """How long fewer owners than `cluster.replicas` are waited for before the first records are written."""
 
 

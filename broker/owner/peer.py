@@ -91,8 +91,8 @@ class Peer:
     __slots__ = (
         "_again", "_append_seq", "_attempt", "_clock", "_dialer", "_dialled", "_down_since", "_flight", "_gathered",
         "_gathered_bytes", "_heard", "_identity", "_known", "_later", "_leads", "_leads_due", "_over", "_pings",
-        "_promise_s", "_refused", "_seq", "_stream", "_up", "_user", "address", "dead_after_s", "id", "lost", "pongs", "promise",
-        "unacked",
+        "_promise_s", "_refused", "_seq", "_stream", "_up", "_user", "address", "dead_after_s", "id", "lost",
+        "pongs", "promise", "unacked",
     )  # fmt: skip
 
     def __init__(
