@@ -29,6 +29,8 @@ EPOCH_SHIFT = 40
 """Ids of messages begin at (epoch - 1) << 40 in a new epoch: an id is never given twice, durable or not."""
 RETRY_S = 0.2
 """How soon a change of a record that was not answered is tried again."""
+LAST_RETRY_S = 60.0
+"""A transfer that the store does not answer stops the slot each time it is tried: ever more rarely."""
 GATHER_S = 0.2
 """A new leader hands out nothing before every live edge has said what its clients hold, but waits no longer than this:
 what a slow edge's clients hold would be given to others, as redelivered."""
@@ -84,16 +86,18 @@ class _Role:
     """What this owner is to one slot now.
 
     epoch    of the record it is about.    fenced  it stands in the journal.
-    metas    small state while stepping down, for the head of a new segment."""
+    metas    small state while stepping down, for the head of a new segment.
+    patience seconds until a transfer that was not answered is begun again."""
 
-    __slots__ = ("epoch", "fenced", "metas", "shadow", "state")
+    __slots__ = ("epoch", "fenced", "metas", "patience", "shadow", "state")
 
-    def __init__(self, state: str, epoch: int, shadow: Shadow | None = None) -> None:
+    def __init__(self, state: str, epoch: int) -> None:
         self.state = state
         self.epoch = epoch
         self.fenced = False
         self.metas: list[MetaRecord] = []
-        self.shadow = shadow
+        self.patience = RETRY_S
+        self.shadow: Shadow | None = None
 
 
 class Node:
@@ -292,9 +296,9 @@ class Node:
         self._table.change(record, replace(record, epoch=epoch, target=""), done)
 
     def _claim_again(self, slot: int) -> None:
-        record, role = self._records[slot], self._roles.get(slot)
-        if record.leader == self.me and not self._suspended and (role is None or role.epoch != record.epoch):
-            self._lead(record, role)
+        # Perhaps the record has changed meanwhile in something else: then nobody has claimed it yet.
+        if not self._ending:
+            self._apply(self._records[slot])
 
     def _follow(self, record: SlotRecord, role: _Role | None) -> None:
         slot = record.slot
@@ -422,7 +426,11 @@ class Node:
             if new is not None:
                 self.on_record(slot, new)
             elif self._current(slot, role, HANDING_OVER):
-                self._later(RETRY_S, partial(self._pass_on, slot, role))
+                # Perhaps the store is away, for hours. Leading goes on meanwhile: if it was written after all, promises
+                # and epochs keep the target from going on beside us.
+                self._go_on(slot, role)
+                self._later(role.patience, partial(self._hand_over_again, slot, role))
+                role.patience = min(2 * role.patience, LAST_RETRY_S)
 
         # The next leader need not wait for us: our log has to be read first, or we are about to end. Nothing is told
         # here any more, and whatever was told is with the others.
@@ -430,6 +438,11 @@ class Node:
         isr = others if len(others) >= self._min_in_sync else record.isr
         new = replace(record, epoch=record.epoch + 1, leader=record.target, target="", isr=isr)
         self._table.change(record, new, done)
+
+    def _hand_over_again(self, slot: int, role: _Role) -> None:
+        record = self._records[slot]
+        if self._current(slot, role, LEADING) and record.epoch == role.epoch and record.target not in ("", self.me):
+            self._hand_over(record, role)
 
     def _go_on(self, slot: int, role: _Role) -> None:
         """The transfer was called off."""

@@ -1,0 +1,507 @@
+"""The life of slots in one owner: what is waited for before a slot is led, and what stays when it is led no more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from broker.config.settings import AddressSettings, EngineSettings, JournalSettings, Settings
+from broker.core.address import AckMode, Routing
+from broker.core.commands import Publish, Subscribe
+from broker.core.effects import Deliver, Done
+from broker.core.errors import JournalError
+from broker.core.slots import SlotRecord
+from broker.journal.journal import Journal
+from broker.owner.io_thread import Io
+from broker.owner.node import Node
+from broker.owner.shard import Shard
+from tests.sim.disk import SimDisk
+from tests.unit.engine.world import run_of
+
+SLOT, ME, OTHER, THIRD = 7, "o1", "o2", "o3"
+ALL = (ME, OTHER, THIRD)
+FOLDER = "/data"
+
+
+class Jobs(Io):
+    """A thread of the disk; `held`: its answers wait."""
+
+    def __init__(self, world):
+        self.world = world
+        self.held = False
+        self.waiting = []
+
+    def submit(self, job, done):
+        if self.held:
+            self.waiting.append((job, done))
+            return
+        try:
+            result, error = job(), None
+        except JournalError as caught:
+            result, error = None, caught
+        self.world.soon.append(lambda: done(result, error))
+
+    def go_on(self):
+        self.held = False
+        waiting, self.waiting = self.waiting, []
+        for job, done in waiting:
+            self.submit(job, done)
+
+
+class World:
+    """One owner: its node, shard and journal are real; replication, edges and the table are played."""
+
+    def __init__(self, disk=None, **address):
+        self.now = 1000.0
+        self.soon, self.timers, self.effects = [], [], []
+        self.settings = Settings(
+            engine=EngineSettings(address=AddressSettings(**address)), journal=JournalSettings(16_384, min_free_bytes=0)
+        )
+        self.disk = disk or SimDisk(0)
+        self.journal = Journal.open(self.disk, FOLDER, self.settings.journal, 1 << 20)
+        self.io, self.reads, self.surveys = Jobs(self), Jobs(self), Jobs(self)
+        self.whole, self.promise, self.table_up = True, True, True
+        self.led, self.resigned, self.followed, self.served, self.changes = {}, [], {}, {}, []
+        self.promised, self.live_edges, self.told_by = 0.0, set(), set()
+        self.reached = self.backlog = self.revision = 0
+        self.record = None
+        self.shard = Shard(
+            self.settings, self.journal, self, self.io, self.reads, self.io, self.soon.append, lambda at, then: None,
+            self.later, self,
+        )  # fmt: skip
+        self.shard.listen(self)
+        self.node = Node(
+            ME, self.shard, self.journal, self, self, self, self, self, self, self.surveys, self.later, 2,
+            lambda: self.live_edges,
+        )  # fmt: skip
+        self.shard.others = self.others
+
+    # ── time ───────────────────────────────────────────────────────────────────────────────────────
+
+    def later(self, seconds, then):
+        self.timers.append((self.now + seconds, then))
+
+    def monotonic(self):
+        return self.now
+
+    def wall_ms(self):
+        return int(self.now * 1000)
+
+    def run(self):
+        for _ in range(1000):
+            if not self.soon:
+                return
+            self.soon.pop(0)()
+        raise AssertionError("it never comes to rest")
+
+    def wait(self, seconds):
+        until = self.now + seconds
+        self.run()
+        while due := sorted([t for t in self.timers if t[0] <= until], key=lambda t: t[0])[:1]:
+            self.timers.remove(due[0])
+            self.now = max(self.now, due[0][0])
+            due[0][1]()
+            self.run()
+        self.now = until
+
+    # ── Replicas, Leading ──────────────────────────────────────────────────────────────────────────
+
+    def sealed(self, number, items): ...
+
+    def committed(self, number):
+        self.reached = number
+
+    def ready(self, slot):
+        return self.reached if self.whole and slot in self.led else 0
+
+    def may_dispatch(self, slot):
+        return self.promise
+
+    def lead(self, record):
+        self.led[record.slot] = record.epoch
+
+    def update(self, record): ...
+
+    def resign(self, slot):
+        if self.led.pop(slot, None):
+            self.resigned.append(slot)
+
+    # ── Following, Serving, Table, Crossings ───────────────────────────────────────────────────────
+
+    def follow(self, shadow, epoch):
+        self.followed[shadow.slot] = (shadow, epoch)
+
+    def unfollow(self, slot):
+        return self.followed.pop(slot, (None, 0))[0]
+
+    def promised_until(self, slot):
+        return self.promised
+
+    def serve(self, slot, epoch):
+        self.served[slot] = epoch
+
+    def unserve(self, slot):
+        self.served.pop(slot, None)
+
+    def attached(self, slot):
+        return self.told_by
+
+    def change(self, record, new, done):
+        self.changes.append(new)
+        if self.table_up:
+            assert record.revision == self.record.revision
+            self.soon.append(lambda: done(self.stored(new)))
+        else:
+            self.soon.append(lambda: done(None))
+
+    def resume(self, engine): ...
+
+    def others(self):
+        return [*self.node.snapshot(), *[m for shadow, _ in self.followed.values() for m in shadow.snapshot()]]
+
+    # ── what happens ───────────────────────────────────────────────────────────────────────────────
+
+    def stored(self, record):
+        self.revision += 1
+        self.record = replace(record, revision=self.revision)
+        return self.record
+
+    def is_now(self, epoch, leader, replicas=ALL, isr=None, target=""):
+        record = SlotRecord(SLOT, epoch, leader, replicas, isr if isr is not None else replicas, target)
+        self.node.on_record(SLOT, self.stored(record))
+        self.run()
+
+    def leading(self):
+        """Begins, registered, as the leader in epoch 1."""
+        self.node.go_on()
+        self.is_now(1, ME)
+        self.wait(0.5)
+        return self
+
+    def send(self, *bodies, address="q"):
+        commands = [Publish(SLOT, 5, 9, address, Routing.ANYCAST, run_of(body, durable=True)) for body in bodies]
+        self.shard.submit(commands)
+        self.run()
+
+    def consume(self, address="q"):
+        self.shard.submit([Subscribe(SLOT, 5, 1, 99, address, Routing.ANYCAST, AckMode.CLIENT)])
+        self.run()
+
+    def got(self):
+        return [body for e in self.effects if type(e) is Deliver for body in e.run.records]
+
+    def receipts(self):
+        return sum(type(e) is Done and e.seq == 9 for e in self.effects)
+
+    def on_effects(self, effects):
+        self.effects += effects
+
+    def on_relief(self): ...
+    def on_stopped(self, why): ...
+
+    def restarted(self):
+        """The process died, and another one has its disk."""
+        self.io.go_on()
+        self.run()
+        self.journal.close(clean=False)
+        world = World(self.disk)
+        world.recover()
+        world.revision, world.record = self.revision, self.record
+        return world
+
+    def recover(self):
+        recovered = self.journal.recovered
+        runs = list(recovered.runs())
+        for slot in recovered.slots:
+            metas = [meta for meta in recovered.metas if meta.slot == slot]
+            self.node.recover(slot, metas, [r for r in runs if r[0].slot == slot], recovered.producers.get(slot, {}))
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+# ── taking over ────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_nothing_is_led_before_the_process_is_registered(world):
+    world.is_now(1, ME)
+    assert world.led == {} and SLOT in world.followed
+    world.node.go_on()
+    world.run()
+    assert world.served == {SLOT: 1} and world.followed == {}
+
+
+def test_a_new_leader_waits_for_the_end_of_its_promise(world):
+    world.node.go_on()
+    world.is_now(1, OTHER)
+    world.promised = world.now + 0.2
+    world.is_now(2, ME)
+    world.wait(0.1)
+    assert world.led == {} and world.journal.epoch(SLOT) == 0
+    world.wait(0.15)
+    assert world.led == world.served == {SLOT: 2} and world.journal.epoch(SLOT) == 2
+
+
+def test_not_when_the_old_one_has_resigned(world):
+    world.node.go_on()
+    world.is_now(1, OTHER)
+    world.promised = world.now + 0.2
+    world.is_now(2, ME)
+    world.node.released(SLOT)
+    world.run()
+    assert world.served == {SLOT: 2}
+    world.wait(1)
+    assert world.led == {SLOT: 2}
+
+
+def test_it_serves_when_everybody_in_sync_has_everything(world):
+    world.whole = False
+    world.node.go_on()
+    world.is_now(1, ME)
+    assert world.led == {SLOT: 1} and world.served == {}
+    world.whole = True
+    world.shard.on_progress()
+    world.run()
+    assert world.served == {SLOT: 1}
+
+
+def test_a_newer_record_wins_while_it_takes_over(world):
+    world.whole = False
+    world.node.go_on()
+    world.is_now(1, ME)
+    world.is_now(2, OTHER)
+    assert world.led == {} and world.followed[SLOT][1] == 2
+    world.whole = True
+    world.shard.on_progress()
+    world.wait(1)
+    assert world.served == {} and world.shard.engines == {}
+
+
+def test_a_record_that_is_older_or_gone_changes_nothing(world):
+    world.leading()
+    old = SlotRecord(SLOT, 1, OTHER, ALL, ALL, "", 1)
+    world.is_now(1, ME)
+    world.node.on_record(SLOT, old)
+    world.node.on_record(SLOT, None)
+    world.run()
+    assert world.served == {SLOT: 1}
+
+
+def test_nothing_is_handed_out_before_the_edges_are_there(world):
+    world.live_edges = {"e1"}
+    world.node.go_on()
+    world.is_now(1, ME)
+    world.send(b"m")
+    world.consume()
+    assert world.receipts() == 1 and world.got() == []
+    world.told_by = {"e1"}
+    world.wait(0.02)
+    assert world.got() == [b"m"]
+
+
+def test_but_an_edge_that_does_not_come_is_not_waited_for_long(world):
+    world.live_edges = {"e1"}
+    world.node.go_on()
+    world.is_now(1, ME)
+    world.send(b"m")
+    world.consume()
+    world.wait(0.25)
+    assert world.got() == [b"m"]
+
+
+# ── a restart ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_who_comes_back_as_the_leader_asks_for_a_new_epoch(world):
+    """Followers may have records of the old one that this disk has lost."""
+    world.leading().send(b"m")
+    again = world.restarted()
+    again.node.on_record(SLOT, again.record)
+    again.node.go_on()
+    again.run()
+    again.wait(0.5)
+    assert again.changes[0].epoch == 2 and again.served == {SLOT: 2}
+    again.consume()
+    assert again.got() == [b"m"]
+
+
+def test_while_the_store_is_away_it_asks_again(world):
+    again = world.leading().restarted()
+    again.table_up = False
+    again.node.on_record(SLOT, again.record)
+    again.node.go_on()
+    again.wait(1)
+    assert again.served == {} and len(again.changes) > 2
+    again.table_up = True
+    again.wait(0.5)
+    assert again.served == {SLOT: 2}
+
+
+# ── handing over ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_transfer_waits_until_the_target_has_everything(world):
+    world.leading()
+    world.whole = False
+    world.send(b"m")
+    world.is_now(1, ME, target=OTHER)
+    assert world.served == {} and world.changes == []
+    world.whole = True
+    world.shard.on_progress()
+    world.run()
+    (record,) = world.changes
+    assert (record.leader, record.epoch, record.target, record.isr) == (OTHER, 2, "", (OTHER, THIRD))
+    assert world.receipts() == 1 and world.resigned == [SLOT] and world.followed[SLOT][1] == 2
+
+
+@pytest.mark.parametrize("target", ["", THIRD])
+def test_a_transfer_that_is_called_off(world, target):
+    world.leading()
+    world.whole = False
+    world.send(b"m")
+    world.is_now(1, ME, target=OTHER)
+    world.is_now(1, ME, target=target, isr=(ME, OTHER))
+    world.whole = True
+    world.shard.on_progress()
+    world.wait(0.1)
+    assert world.served == {SLOT: 1} and world.changes == []
+    world.consume()
+    assert world.got() == [b"m"]
+
+
+def test_a_transfer_that_the_store_does_not_answer_keeps_nobody_from_the_slot(world):
+    world.leading()
+    world.table_up = False
+    world.is_now(1, ME, target=OTHER)
+    assert world.served == {SLOT: 1}
+    world.wait(100)
+    assert 5 < len(world.changes) < 12 and world.served == {SLOT: 1}
+    world.table_up = True
+    world.wait(60)
+    assert world.served == {} and world.record.leader == OTHER
+
+
+# ── stepping down ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_who_is_deposed_tells_nothing_more_and_follows_with_what_it_has(world):
+    world.leading().send(b"a", b"b")
+    world.io.held = True
+    world.send(b"c")
+    world.table_up = False  # its watch has yet to tell who leads
+    world.node.deposed(SLOT, 2)
+    world.io.go_on()
+    world.run()
+    assert world.receipts() == 2 and world.shard.engines == {} and SLOT not in world.journal.replicated
+    shadow, epoch = world.followed[SLOT]
+    assert (epoch, shadow.size) == (2, 3)
+    world.is_now(2, OTHER)
+    world.is_now(3, ME)
+    world.wait(0.5)
+    world.consume()
+    assert world.got() == [b"a", b"b", b"c"]
+
+
+def test_records_that_change_while_the_log_is_read(world):
+    world.leading().send(b"m")
+    world.surveys.held = True
+    world.is_now(2, OTHER)
+    world.is_now(3, ME)
+    world.is_now(4, THIRD)
+    world.is_now(5, ME)
+    assert world.followed == {} and world.led == {}
+    world.surveys.go_on()
+    world.run()
+    world.wait(0.5)
+    assert world.served == {SLOT: 5}
+    world.consume()
+    assert world.got() == [b"m"]
+
+
+def test_what_a_slot_is_survives_a_segment_that_begins_while_its_log_is_read(world):
+    """The head of a segment stands for all small state before it: a queue that is not in it is gone."""
+    world.leading().send(b"m")
+    world.surveys.held = True
+    world.is_now(2, OTHER)
+    world.journal.append_snapshot(world.others())
+    world.shard.durable(lambda: None)
+    world.run()
+    again = world.restarted()
+    again.node.go_on()
+    again.is_now(3, ME)
+    again.wait(0.5)
+    again.consume()
+    assert again.got() == [b"m"]
+
+
+def test_who_is_declared_dead_leads_nothing_until_it_is_registered_again(world):
+    world.leading().send(b"m")
+    world.node.suspend()
+    world.run()
+    assert world.served == {} and world.resigned == [SLOT] and SLOT in world.followed
+    world.is_now(1, ME)
+    assert world.led == {}
+    world.node.go_on()
+    world.run()
+    world.wait(0.5)
+    assert world.served == {SLOT: 2}
+    world.consume()
+    assert world.got() == [b"m"]
+
+
+def test_a_page_that_was_asked_for_before_is_not_given_to_the_next_engine(world):
+    """Nor does it matter that it cannot be read: its log may have been replaced."""
+    world.leading().send(b"m")
+    world.is_now(2, OTHER)
+    world.reads.held = True
+    world.is_now(3, ME)
+    world.wait(0.5)
+    world.consume()
+    (job, done), *_ = world.reads.waiting
+    world.reads.waiting.clear()
+    world.is_now(4, OTHER)
+    world.is_now(5, ME)
+    world.wait(0.5)
+    world.consume()
+    done(None, JournalError("no such segment"))
+    done(job(), None)
+    world.run()
+    assert world.shard.stopped == "" and world.got() == []
+    world.reads.go_on()
+    world.run()
+    assert world.got() == [b"m"]
+
+
+def test_settings_that_changed_while_it_was_followed_hold_when_it_is_led(world):
+    world.node.go_on()
+    world.is_now(1, OTHER)
+    world.shard.configure(EngineSettings(address=AddressSettings(auto_create=False)))
+    world.is_now(2, ME)
+    world.wait(0.5)
+    world.send(b"m")
+    assert world.receipts() == 0
+
+
+# ── leaving ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_data_stay_until_enough_others_have_them(world):
+    world.leading().send(b"m")
+    world.is_now(2, OTHER, replicas=(OTHER, THIRD), isr=(OTHER,))
+    assert world.journal.last(SLOT) != (0, 0)
+    world.is_now(2, OTHER, replicas=(OTHER, THIRD))
+    assert world.journal.last(SLOT) == (0, 0) and world.followed == {}
+    again = world.restarted()
+    assert again.journal.last(SLOT) == (0, 0)
+
+
+def test_it_may_come_back(world):
+    world.leading().send(b"m")
+    world.is_now(2, OTHER, replicas=(OTHER, THIRD))
+    world.is_now(2, OTHER)
+    assert world.followed[SLOT][0].size == 0 and world.node.lagging() == []
+    world.is_now(2, OTHER, isr=(OTHER, THIRD))
+    assert world.node.lagging() == [SLOT]
