@@ -185,8 +185,10 @@ class EdgePeer:
         """Its body must be here: an id that an earlier owner gave says nothing to our journal."""
         if self.bodies.publish(blob):
             return True
-        if dedup is not None and self._user.published(command.slot, dedup):
-            return True  # it has been taken, by whoever led the slot then: the engine will say so
+        # A Publish that comes again has been taken, by whoever led the slot then, and the engine will say so; or it was
+        # refused or dropped, and its body went with it.
+        if self._user.published(command.slot, dedup) if dedup is not None else self.bodies.known(blob):
+            return True
         self._builder.other(
             Refused(
                 command.session,

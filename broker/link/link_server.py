@@ -12,7 +12,6 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Protocol
 
 from broker.config.settings import Settings
 from broker.core.commands import Command
@@ -39,12 +38,6 @@ SWEEP_S = 1.0
 OF_CONSUMERS = (Deliver, ConsumerClosed, BrowseEnd)
 HEADROOM = 2 * 1024 * 1024
 """What a message may take above its one largest command."""
-
-
-class InternalListener(Protocol):
-    """Who asks on behalf of this process itself (the coordinator of transactions): its sessions are below 2^40."""
-
-    def on_effects(self, effects: list[Effect]) -> None: ...
 
 
 class LinkServer:
@@ -81,7 +74,6 @@ class LinkServer:
         self._peers: dict[int, EdgePeer] = {}
         self._by_edge: dict[str, EdgePeer] = {}
         self._strangers: dict[EdgeStream, None] = {}
-        self._internal: InternalListener | None = None
         self._floods: dict[str, deque[float]] = {}
         self._congested = False
         self._ticking = False
@@ -118,10 +110,6 @@ class LinkServer:
             if stream is not None:
                 stream.abort("the edge counts as dead")
 
-    def register_internal(self, listener: InternalListener) -> None:
-        """Gets the effects of sessions and consumers below 2^40."""
-        self._internal = listener
-
     def close(self, why: str = "the owner is stopping") -> None:
         """Ends all streams; edges look for the slots' next leaders."""
         self._closed = why
@@ -145,14 +133,11 @@ class LinkServer:
     def on_effects(self, effects: list[Effect]) -> None:
         peers = self._peers
         touched: dict[EdgePeer, None] = {}
-        internal: list[Effect] = []
         for effect in effects:
             kind = type(effect)
             number: int = effect.consumer if kind in OF_CONSUMERS else effect.session  # type: ignore[union-attr]
             peer = peers.get(edge_of(number))
             if peer is None:
-                if not edge_of(number):
-                    internal.append(effect)
                 continue
             if kind is Deliver:
                 peer.deliver(effect)  # type: ignore[arg-type]
@@ -164,8 +149,6 @@ class LinkServer:
         for peer in touched:
             if not peer.dirty:
                 peer.flush()
-        if internal and self._internal is not None:
-            self._internal.on_effects(internal)
 
     def on_relief(self) -> None:
         self._congested = False

@@ -138,7 +138,7 @@ class OwnerBodies:
             raise malformed("an unknown kind of step of a large body")
 
     def publish(self, blob: Blob) -> bool:
-        """A Publish refers to this body. False: it was not given to us."""
+        """A command refers to this body for the first time. False: it did before, or was not given to us."""
         stored = self._stored.pop(blob.id, None)
         if stored is not None:
             self._incoming.pop(stored.id, None)
@@ -146,6 +146,10 @@ class OwnerBodies:
             if len(self._published) > REMEMBERED:
                 del self._published[next(iter(self._published))]
             return True
+        return False
+
+    def known(self, blob: Blob) -> bool:
+        """Has a command referred to it before. What became of the file is that command's affair."""
         return blob.id in self._published
 
     def lost(self) -> None:

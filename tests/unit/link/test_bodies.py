@@ -188,6 +188,7 @@ def test_a_publish_of_a_body_is_taken_where_the_body_is(place):
 
 def test_and_again_on_a_new_stream_of_the_same_owner(place):
     blob = stored(place)
+    place.a.server._published = lambda slot, dedup: True
     place.a.shard.answers = False
     place.port.submit([large(blob)])
     place.world.run()
@@ -195,6 +196,17 @@ def test_and_again_on_a_new_stream_of_the_same_owner(place):
     place.a.shard.answers = True
     place.world.pass_time(0.5)
     assert len(place.edge.of(Done)) == 1 and len(place.a.shard.of(Publish)) == 2
+
+
+def test_a_publish_that_was_refused_does_not_come_back_without_its_body(place):
+    """The answer was lost with the stream; the file went with the refusal."""
+    blob = stored(place)
+    place.a.shard.answers = False
+    place.port.submit([large(blob)])
+    place.world.run()
+    place.world.cut()
+    place.world.pass_time(0.5)
+    assert [each.code for each in place.edge.effects] == [Code.OWNER_MOVED] and len(place.a.shard.of(Publish)) == 1
 
 
 def test_but_not_by_another_owner_unless_it_had_been_taken(place):
