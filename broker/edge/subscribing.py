@@ -2,7 +2,7 @@
 
 Most destinations have one slot. A split address has one part per partition, a wildcard one in every slot of the
 broker. The client's window and the room of its socket are divided among the parts, so that together they are what it
-asked for: messages exactly (fan.Order sees to windows that cannot be divided), bytes up to one message per part more.
+asked for: messages exactly (fan.Order sees to windows that are not divided), bytes up to one message per part more.
 
 Rule: a request to several slots is several requests to the owners, of which the last carries the receipt: answers
 leave in order, so it comes when all have answered. Whatever part is refused, the connection's ERROR ends them all.
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 ACK_MODES = {"auto": AckMode.AUTO, "client": AckMode.CLIENT, "client-individual": AckMode.INDIVIDUAL}
 MAX_WINDOW = 1 << 53
+SMALL_WINDOW = 100
+"""Messages: a window up to that size is not divided among the parts of a split address."""
 RATED_ROOM = 16 * 1024
 """Bytes under way to a consumer whose user has a rate: what is under way has left the queue, whatever the rate."""
 
@@ -105,6 +107,9 @@ def _attach(session: Session, frame: Frame, wish: Wish) -> None:
     if wish.wildcard:
         # Its queues are its own: what waits here for the client to acknowledge is kept from nobody.
         room, messages = share(wish.room, BUSY_PARTS), wish.messages
+    elif wish.ack is AckMode.CLIENT or wish.messages <= SMALL_WINDOW:
+        # Its client may wait for a whole window before it acknowledges, and all of it may lie in one part.
+        messages = wish.messages
     fan, order = Fan(), order_for(session, wish.ack, wish.messages, messages * parts)
     seqs = session.ask_parts(None if frame.receipt is None else [frame.receipt], parts)
     for slot, seq in zip(wish.slots, seqs, strict=True):

@@ -319,6 +319,13 @@ class Node:
             return
         if len(record.isr) < min(self._min_in_sync, len(record.replicas)) or not record.isr:
             return
+        if self._journal.epoch(slot) > record.epoch:
+            # The store knows less than this log: it was restored or lost. Nobody's data goes for that.
+            log.error(
+                "slot %d: the metadata store is in epoch %d, the log here in %d: the log is kept",
+                slot, record.epoch, self._journal.epoch(slot),
+            )  # fmt: skip
+            return
         shadow = self._followers.unfollow(slot) if role is not None else self._recovered.pop(slot, None)
         self._roles.pop(slot, None)
         if shadow is not None:

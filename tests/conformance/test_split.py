@@ -140,6 +140,20 @@ def test_a_window_of_one_message_holds_over_all_partitions(join, queue, ack):
     assert bodies(seen) == list(range(9))
 
 
+@ACKS
+def test_a_whole_window_arrives_before_the_first_ack_wherever_it_lies(join, queue, ack):
+    """A client that acknowledges one full window at a time, and messages that lie in one partition."""
+    consumer, producer = join(), join()
+    consumer.subscribe(queue, ack=ack, **{"prefetch-count": 10})
+    for number in range(12):
+        producer.publish(queue, b"%d" % number, JMSXGroupID="one")
+    window = consumer.messages(10)
+    assert bodies(window) == list(range(10))
+    for message in window if ack == "client-individual" else window[-1:]:
+        consumer.ack(message)
+    assert bodies(consumer.messages(2)) == [10, 11]
+
+
 def test_a_transaction_acknowledges_over_partitions_or_not_at_all(join, queue):
     client = join()
     client.subscribe(queue, ack="client")

@@ -74,8 +74,15 @@ async def test_the_receipt_comes_when_all_parts_have_answered_in_whatever_order(
 async def test_window_and_room_are_divided():
     world = bench()
     session, _ = world.session()
-    parts = subscribe(world, session, ack="client-individual", prefetch_count="10", consumer_window_size="3000")
-    assert {(part.credit_messages, part.credit_bytes, part.room) for part in parts} == {(3, 1000, (1 << 20) // 3)}
+    parts = subscribe(world, session, ack="client-individual", prefetch_count="300", consumer_window_size="3000")
+    assert {(part.credit_messages, part.credit_bytes, part.room) for part in parts} == {(100, 1000, (1 << 20) // 3)}
+
+
+async def test_a_small_window_is_not_divided():
+    world = bench()
+    session, _ = world.session()
+    parts = subscribe(world, session, ack="client-individual", prefetch_count="10")
+    assert {part.credit_messages for part in parts} == {10} and len(parts) == 3
 
 
 async def test_an_ack_covers_what_was_delivered_before_it_by_all_parts():
