@@ -66,7 +66,8 @@ class Claim:
 
 
 class Prepared:
-    """since   epoch ms of the Prepare, 0: before the restart.    queue   id of the hidden queue, 0: nothing is parked.
+    """since   epoch ms of the Prepare, or of the restart after it.
+    queue      id of the hidden queue, 0: nothing is parked.
     commit     the decision, while it waits for the parked messages to be read back; None: none yet.
     waiting    who wants to hear that it is carried out."""
 

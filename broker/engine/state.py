@@ -89,6 +89,8 @@ class Restore:
             slot.touched[queue] = None
             slot.watch_idle(queue, turn.now)
         for prepared in slot.prepared.values():
+            # Its coordinator may have failed over too: whoever asked for the transaction has to find that one first.
+            prepared.since = turn.now
             for claim in prepared.claims:
                 if (source := slot.queues.get(claim.queue)) is not None:
                     claim.messages = withdraw(source, claim.spans)
