@@ -8,9 +8,9 @@ import pytest
 
 from broker.config.settings import AddressSettings, EngineSettings, JournalSettings, Settings
 from broker.core.address import AckMode, Routing
-from broker.core.commands import Publish, Subscribe
+from broker.core.commands import Prepare, Publish, Subscribe
 from broker.core.effects import Deliver, Done
-from broker.core.errors import JournalError
+from broker.core.errors import Code, JournalError
 from broker.core.slots import SlotRecord
 from broker.journal.journal import Journal
 from broker.owner.io_thread import Io
@@ -483,6 +483,15 @@ def test_settings_that_changed_while_it_was_followed_hold_when_it_is_led(world):
     world.wait(0.5)
     world.send(b"m")
     assert world.receipts() == 0
+
+
+def test_a_full_disk_prepares_nothing(world):
+    world.leading()
+    world.journal._store.no_space = True
+    part = Publish(SLOT, 5, 0, "q", Routing.ANYCAST, run_of(b"m"))
+    world.shard.submit([Prepare(SLOT, 5, 3, "t", 8, [part]), Prepare(SLOT, 5, 4, "u", 8, [])])
+    world.run()
+    assert [getattr(e, "code", e.seq) for e in world.effects] == [Code.DISK_FULL, 4]
 
 
 # ── leaving ────────────────────────────────────────────────────────────────────────────────────────
