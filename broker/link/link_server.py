@@ -102,13 +102,11 @@ class LinkServer:
         return {peer.edge for peer in self._peers.values() if epoch is not None and peer.told.get(slot) == epoch}
 
     def edge_gone(self, edge: str, boot: str) -> None:
-        """That process is dead for sure (its lease is gone): its sessions end now."""
+        """Its lease is gone: if its stream is too, the process is dead for sure, and its sessions end now. While it
+        talks to us it only cannot reach the store: its clients keep what they hold."""
         peer = self._by_edge.get(edge)
-        if peer is not None and peer.boot == boot:
-            stream = peer.stream
+        if peer is not None and peer.boot == boot and peer.stream is None:
             self._bury(peer)
-            if stream is not None:
-                stream.abort("the edge counts as dead")
 
     def close(self, why: str = "the owner is stopping") -> None:
         """Ends all streams; edges look for the slots' next leaders."""

@@ -302,6 +302,8 @@ def test_an_aborted_body_goes_also_when_it_was_complete(place):
 
 def test_what_nobody_published_goes_with_the_edge(place):
     stored(place)
+    place.port.close()
+    place.world.run()
     place.a.server.edge_gone("edge-0", "b")
     assert place.files.writers[0].aborted
 

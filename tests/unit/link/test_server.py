@@ -196,7 +196,9 @@ def test_sessions_of_an_edge_that_does_not_come_back_end_after_the_grace(world, 
 
 
 def test_sessions_of_an_edge_that_is_dead_for_sure_end_at_once(world, owner):
-    consuming(world, owner)
+    edge = consuming(world, owner)
+    edge.port.close()
+    world.run()
     owner.server.edge_gone("edge-0", "another boot")
     world.run()
     assert owner.shard.of(Disconnect) == []
@@ -205,9 +207,19 @@ def test_sessions_of_an_edge_that_is_dead_for_sure_end_at_once(world, owner):
     assert len(owner.shard.of(Disconnect)) == 1
 
 
-def test_nothing_is_asked_of_slots_that_are_led_elsewhere_now(world, owner):
+def test_an_edge_that_cannot_reach_the_store_keeps_its_sessions(world, owner):
+    """Its lease has run out, but it talks to us: what its clients hold is not given to others."""
     consuming(world, owner)
+    owner.server.edge_gone("edge-0", "b")
+    world.pass_time(10)
+    assert owner.shard.of(Disconnect) == []
+
+
+def test_nothing_is_asked_of_slots_that_are_led_elsewhere_now(world, owner):
+    edge = consuming(world, owner)
     owner.server.unserve(5)
+    edge.port.close()
+    world.run()
     owner.server.edge_gone("edge-0", "b")
     world.run()
     assert owner.shard.of(Disconnect) == []
