@@ -52,7 +52,7 @@ async def _serve(make: Callable[[Settings], Process], settings: Settings) -> int
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     if not await _started(process, stop):
-        return 0
+        return 1 if process.failed.done() else 0
     try:
         for line in process.banner():
             sys.stderr.write(line + "\n")
@@ -73,9 +73,9 @@ async def _serve(make: Callable[[Settings], Process], settings: Settings) -> int
 
 
 async def _started(process: Process, stop: asyncio.Event) -> bool:
-    """False: asked to stop before it was ready (it may wait for etcd for hours); nothing is left behind then."""
+    """False: asked to stop, or failed, before it was ready (it may wait for etcd for hours); nothing is left behind."""
     starting, stopping = asyncio.ensure_future(process.start()), asyncio.ensure_future(stop.wait())
-    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait((starting, stopping, process.failed), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     if not starting.done():
         log.info("stopping before it was ready")
