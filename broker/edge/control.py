@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.core.address import Outcome
-from broker.core.commands import Barrier, Hold, Settle, Transact
+from broker.core.commands import Barrier, Disconnect, Hold, Settle, Transact
 from broker.wire.events import Frame
 from broker.wire.versions import Version
 
@@ -80,10 +80,14 @@ def abort(session: Session, frame: Frame) -> None:
 
 def disconnect(session: Session, frame: Frame) -> None:
     """DISCONNECT: its receipt comes when everything before it is answered and durable, receipt or not (C56, C61):
-    it is how clients make sure of what they sent without asking each time."""
+    it is how clients make sure of what they sent without asking each time. By then what they have not acknowledged is
+    back in its queues, also for a client that comes to another edge next."""
     if frame.receipt is None:
         session.leave([])
         return
+    session.batch.extend(
+        Disconnect(slot, session.id) for slot in sorted({sub.slot for sub in session.handles.values()})
+    )
     for slot in session.slots():
         session.batch.append(Barrier(slot, session.id, session.answers.ask([])))
     session.leave([frame.receipt])
