@@ -27,13 +27,15 @@ DEAD = "DLQ"
 
 
 class Message:
-    """order: place among all that was ever sent.    producer: session it came from."""
+    """order: place among all that was ever sent.    producer: session it came from.
+    crossing: part of a transaction over several slots; its place among what the session sends elsewhere is open."""
 
-    __slots__ = ("data", "durable", "number", "order", "producer")
+    __slots__ = ("crossing", "data", "durable", "number", "order", "producer")
 
     def __init__(self, number: int, data: bytes, durable: bool, producer: object) -> None:
         self.number, self.data, self.durable, self.producer = number, data, durable, producer
         self.order = 0
+        self.crossing = False
 
 
 class Group:
@@ -171,7 +173,7 @@ class Model:
             self._check_again(copy, run, holder)
         if not (run.attempts or run.flags & REDELIVERED):
             self._order(holder, copy)
-        if copy.gone == ASKED and copy.settled_in is not None:
+        if copy.gone == ASKED and copy.settled_in is not None and not (copy.asker and copy.asker.doubtful):
             copy.settled_in.no.append(f"{copy} came back")
             copy.settled_in = None
         if copy.message.durable:
@@ -251,7 +253,7 @@ class Model:
     @staticmethod
     def _order(holder: Holder, copy: Copy) -> None:
         message = copy.message
-        if not copy.deliveries and message.durable and holder.queue != DEAD:
+        if not copy.deliveries and message.durable and not message.crossing and holder.queue != DEAD:
             if holder.fresh.get(message.producer, -1) > message.order:
                 raise Violation(f"order: {copy} behind {holder.fresh[message.producer]} at {holder}")
             holder.fresh[message.producer] = message.order

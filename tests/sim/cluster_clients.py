@@ -409,7 +409,10 @@ class Clients:
             request.settled = [copy for _, copies in transaction.held for copy in copies]
             for holder, copies in transaction.held:
                 self.model.ask(holder, copies, group)
+        crossing = len({part.slot for part in transaction.parts}) > 1
         for publish, messages in transaction.messages:
+            for message in messages:
+                message.crossing = crossing
             request.sent += self._sent(publish.address, messages, group)
         seq = self.ask(session, request)
         self.submit(Transact(transaction.parts[0].slot, session.number, seq, transaction.parts))

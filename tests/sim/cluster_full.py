@@ -30,7 +30,12 @@ class ClusterHistory(History):
             name = f"edge-{n}"
             self.world.host(name, "edge", partial(EdgeLife, self.named(name), self.attach))
         self.probes = Probes(self.world, FOLDER, self.settings.journal, KEYS.slots, self._found)
+        self.probes.give_up = self.give_up
         self.probes.install(stack)
+
+    def give_up(self, edge: str) -> None:
+        if (clients := self.clients.get(edge)) is not None:
+            clients.doubt()
 
     def named(self, name: str):
         cluster = replace(self.settings.cluster, id=name, advertise=f"{name}:61700")
@@ -53,12 +58,6 @@ class ClusterHistory(History):
             moved = replace(record, target=target)
             self.world.store.commit([(KEYS.slot(record.slot), record.revision)],
                                     [Put(KEYS.slot(record.slot), moved.encode())])  # fmt: skip
-
-    def away(self, host: Host, seconds: float) -> None:
-        cluster = self.settings.cluster
-        long = seconds > 0.7 * min(cluster.edge_grace_s, cluster.lease_s)
-        if host.kind == "edge" and long and (clients := self.clients.get(host.name)) is not None:
-            clients.doubt()
 
     def receipted(self, copies: list[Copy]) -> None:
         self.probes.receipted(copies, self.settings.cluster.min_in_sync)

@@ -207,7 +207,6 @@ class History:
         if host := self._victim(self.random.choice(("owner", "owner", "edge"))):
             host.freeze()
             seconds = self._duration()
-            self.away(host, seconds)
             self.world.after(seconds, host.thaw)
 
     def harm_cut(self) -> None:
@@ -223,22 +222,17 @@ class History:
             others.remove(host.name)
             cut_off = sorted(self.random.sample(others, self.random.randint(1, len(others))))
             seconds = self._duration()
-            self.away(host, seconds)
             self.world.isolate([host.name], cut_off, seconds)
 
     def harm_one_way(self) -> None:
         one, other = self.random.sample([*self.world.hosts, STORE], 2)
         seconds = self._duration()
-        for name in (one, other):
-            if name in self.world.hosts:
-                self.away(self.world.hosts[name], seconds)
         self.world.isolate([one], [other], seconds, both_ways=False)
 
     def harm_store(self) -> None:
         """One process cannot reach the metadata store."""
         host = self.random.choice(list(self.world.hosts.values()))
         seconds = self._duration()
-        self.away(host, seconds)
         self.world.isolate([host.name], [STORE], seconds)
 
     def harm_outage(self) -> None:
@@ -278,9 +272,6 @@ class History:
 
     def harm_transfer(self) -> None:
         self.transfer()
-
-    def away(self, host: Host, seconds: float) -> None:
-        """Its clients may be given up by the owners in so many seconds."""
 
     # ── peace ──────────────────────────────────────────────────────────────────────────────────────
 

@@ -22,7 +22,9 @@ from broker.core.records import RunRecord
 from broker.core.slots import SlotRecord
 from broker.engine.engine import Engine
 from broker.journal.journal import Journal
+from broker.link.link_server import LinkServer
 from broker.metadata.port import Change
+from broker.owner.node import Node
 from tests.sim.checker import Violation
 from tests.sim.cluster_checkers import HERE as STILL_HERE
 from tests.sim.cluster_checkers import Copy
@@ -45,6 +47,8 @@ class Probes:
         self._settings = settings
         self._prefix = slots_prefix
         self._fail = fail
+        self.give_up: Callable[[str], None] = lambda edge: None
+        """Told when owners may have taken from an edge's consumers what they hold, though it lives."""
         self.records: dict[int, SlotRecord] = {}
         """As the store has them."""
         self.changes = 0
@@ -60,6 +64,30 @@ class Probes:
         """Looks at every turn in which an engine may hand something out."""
         for name in ("flush", "handle", "release", "fetched", "tick"):
             stack.enter_context(patch.object(Engine, name, self._watched(getattr(Engine, name))))
+        stack.enter_context(patch.object(LinkServer, "_bury", self._buried(LinkServer._bury)))
+        stack.enter_context(patch.object(Node, "_gathered", self._left_behind(Node._gathered)))
+
+    # ── edges that owners do not wait for any longer ───────────────────────────────────────────────
+
+    def _buried(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def bury(server: LinkServer, peer: Any) -> None:
+            self.give_up(peer.edge)
+            original(server, peer)
+
+        return bury
+
+    def _left_behind(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def gathered(node: Node) -> None:
+            now = node._clock.monotonic()
+            for slot, until in node._gathering.items():
+                if until <= now:
+                    for edge in sorted(set(node._edges()) - node._serving.attached(slot)):
+                        self.give_up(edge)
+            original(node)
+
+        return gathered
 
     # ── leaders (I1, I8) ───────────────────────────────────────────────────────────────────────────
 
@@ -122,8 +150,11 @@ class Probes:
         return all(name not in record.isr or set(record.isr) - lost for record in self.records.values())
 
     def _on_change(self, change: Change) -> None:
+        name = change.key.rpartition("/")[2]
         if "/disks/" in change.key:
-            self.emptied.discard(change.key.rpartition("/")[2])
+            self.emptied.discard(name)
+        if "/edges/" in change.key and change.value is None:
+            self.give_up(name)
         if not change.key.startswith(self._prefix) or change.value is None:
             return
         slot = int(change.key.rpartition("/")[2])

@@ -100,7 +100,7 @@ def settings_of(random: Random) -> Settings:
         edge=EdgeSettings(drain_timeout_s=1.0),
         engine=EngineSettings(memory, page, mark, address, {DEAD: {"max_delivery_attempts": -1}}),
         journal=JournalSettings(
-            segment_bytes=16_384 if tiny else pick((16_384, 65_536)), min_free_bytes=0,
+            segment_bytes=32_768 if tiny else 65_536, min_free_bytes=0,
             max_inflight_bytes=pick((2000, 1 << 20)), compact_below=pick((0.25, 0.5)),
         ),
         cluster=ClusterSettings(
