@@ -25,11 +25,12 @@ from .stats import LinkStats
 
 
 class Attached:
-    """One attachment of a consumer, valid while the slot is led here in this epoch."""
+    """One attachment of a consumer, valid while the slot is led here in this epoch; `opening`: behind which Open."""
 
-    __slots__ = ("confirm", "epoch", "session", "slot")
+    __slots__ = ("confirm", "epoch", "opening", "session", "slot")
 
-    def __init__(self, slot: int, epoch: int, session: int, confirm: bool) -> None:
+    def __init__(self, slot: int, epoch: int, opening: int, session: int, confirm: bool) -> None:
+        self.opening = opening
         self.slot = slot
         self.epoch = epoch
         self.session = session
@@ -59,9 +60,12 @@ class EdgePeer:
         self.token: int = hello.token
         self.stream: Stream | None = None
         self.opened: dict[int, int] = {}
+        """Slot → epoch, on the present stream."""
         self.told: dict[int, int] = {}
         """Slot → epoch in which it has said all it knows of earlier ones."""
-        """Slot → epoch, on the present stream."""
+        self._openings: dict[int, int] = {}
+        """Slot → number of its Open. What was attached before it knows nothing of what is handed out behind it."""
+        self._opens = 0
         self.consumers: dict[int, Attached] = {}
         self.bodies = OwnerBodies(self, user.new_body, user.open_body)
         self.streams = 0
@@ -95,6 +99,7 @@ class EdgePeer:
         self.stream = None
         self.opened = {}
         self.told = {}
+        self._openings = {}
         self.bodies.lost()
         self._reset()
 
@@ -149,6 +154,8 @@ class EdgePeer:
                 self.told[command.slot] = epoch
         elif epoch == command.epoch:
             self.opened[command.slot] = epoch
+            self._opens += 1
+            self._openings[command.slot] = self._opens
             self._builder.other(SlotState(command.slot, epoch, OPENED))
         else:
             self._moved(command.slot)
@@ -170,7 +177,7 @@ class EdgePeer:
             return all([blob is None or self._admit_body(command, blob, None) for blob in blobs])
         if isinstance(command, Subscribe):
             self.consumers[command.consumer] = Attached(
-                command.slot, self.opened[command.slot], command.session, command.confirm
+                command.slot, self.opened[command.slot], self._openings[command.slot], command.session, command.confirm
             )
         elif isinstance(command, Unsubscribe):
             self.consumers.pop(command.consumer, None)
@@ -204,8 +211,8 @@ class EdgePeer:
     def deliver(self, effect: Deliver) -> None:
         consumer = effect.consumer
         attached = self.consumers.get(consumer)
-        if attached is None or self.opened.get(attached.slot) != attached.epoch or not self.leads(attached.slot):
-            return  # made by an earlier leader of the slot here, or for an earlier stream
+        if attached is None or self._openings.get(attached.slot) != attached.opening or not self.leads(attached.slot):
+            return  # made by an earlier leader of the slot here, or for what the edge knew before its last Open
         builder = self._builder
         builder.deliver(consumer, effect.run, effect.cost)
         if attached.confirm:

@@ -355,6 +355,24 @@ def test_an_edge_is_attached_when_it_has_said_all():
     assert seen[0] == set() and two.b.server.attached(SLOT) == {"edge-0"}
 
 
+def test_what_is_handed_out_before_a_consumer_is_back_is_not_sent():
+    """The edge's Resume does not know it: the owner gives it to somebody else, and two clients would have it."""
+    two = Two(batch_bytes=300)
+    for consumer in range(3, 9):
+        two.subscribe(consumer, AckMode.INDIVIDUAL)
+    take = two.a.server._submit
+
+    def early(commands):
+        two.a.server._submit = take
+        two.a.effects(*[Deliver(TOKEN << 40 | n, run_of(b"x", ids=[n]), 1) for n in (3, 8)])
+        return take(commands)
+
+    two.a.server._submit = early
+    two.world.cut(0)
+    two.world.pass_time(0.1)
+    assert [effect.consumer for effect in two.edge.of(Deliver)] == [3]
+
+
 def test_a_session_waits_for_its_own_transaction_over_slots_not_for_an_earlier_one(two):
     two.a.shard.answers = False
     two.submit(Transact(SLOT, 1, 1, [publish()]))
