@@ -27,10 +27,15 @@ TOPICS = ("t.a", "t.b")
 
 
 class Request:
-    """Somebody waits for the answer. `doomed`: it may be refused, for its consumer is gone."""
+    """Somebody waits for the answer.
+
+    holders    of what it settles: gone, or given up, they excuse a refusal.
+    crossing   a COMMIT over several slots: it may be rolled back when it takes too long, or meets a new leader that
+               has not heard of the consumer yet."""
 
     def __init__(self, sent: list[Copy], settled: list[Copy], holders: list[Holder], sub: str = "") -> None:
         self.sent, self.settled, self.holders, self.sub = sent, settled, holders, sub
+        self.crossing = False
 
 
 class Open:
@@ -147,7 +152,8 @@ class Clients:
                 raise Violation(f"{self.name}: request {effect.session}/{effect.seq} refused twice, or never made")
             requests = [request]
         excused = any(holder.ended or holder.doubtful for request in requests for holder in request.holders)
-        if effect.code is not Code.NO_SUCH_DELIVERY or not excused:
+        excused = excused or any(request.crossing for request in requests)
+        if effect.code not in (Code.NO_SUCH_DELIVERY, Code.NO_SUCH_TRANSACTION) or not excused:
             raise Violation(f"{self.name}: refused: {effect.code.name} {effect.detail} (request {effect.seq})")
         if effect.seq:
             self.model.refuse(request.sent, request.settled)
@@ -409,7 +415,7 @@ class Clients:
             request.settled = [copy for _, copies in transaction.held for copy in copies]
             for holder, copies in transaction.held:
                 self.model.ask(holder, copies, group)
-        crossing = len({part.slot for part in transaction.parts}) > 1
+        crossing = request.crossing = len({part.slot for part in transaction.parts}) > 1
         for publish, messages in transaction.messages:
             for message in messages:
                 message.crossing = crossing
