@@ -12,7 +12,7 @@ all or nothing; in the end everything is accounted for. What only somebody insid
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from broker.core.address import AckMode
 from broker.core.effects import Deliver
@@ -129,22 +129,23 @@ class Model:
         for copy in copies:
             copy.gone, copy.asker, copy.holder, copy.settled_in = ASKED, holder, None, group
 
-    def confirm(self, sent: Iterable[Copy], settled: Iterable[Copy]) -> None:
-        """Done."""
+    def confirm(self, sent: Iterable[Copy], settled: Iterable[Copy], askers: Collection[Holder]) -> None:
+        """Done. What came to another one meanwhile is that one's."""
         for copy in sent:
             if copy.state in (PENDING, MAYBE):
                 copy.state = SURE
         for copy in settled:
-            if copy.gone == ASKED and not (copy.asker and copy.asker.doubtful):
+            if copy.gone == ASKED and copy.asker in askers and not (copy.asker and copy.asker.doubtful):
                 copy.gone = GONE
 
     @staticmethod
-    def refuse(sent: Iterable[Copy], settled: Iterable[Copy]) -> None:
+    def refuse(sent: Iterable[Copy], settled: Iterable[Copy], askers: Collection[Holder]) -> None:
         """Nothing of it happened."""
         for copy in sent:
             copy.state, copy.void = REFUSED, True
         for copy in settled:
-            copy.gone, copy.settled_in = HERE, None
+            if copy.asker in askers and copy.gone == ASKED:
+                copy.gone, copy.settled_in = HERE, None
 
     @staticmethod
     def unanswered(sent: Iterable[Copy]) -> None:

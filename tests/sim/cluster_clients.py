@@ -138,7 +138,7 @@ class Clients:
         if request is None:
             raise Violation(f"{self.name}: request {effect.session}/{effect.seq} answered twice, or never made")
         self.work.receipts += 1
-        self.model.confirm(request.sent, request.settled)
+        self.model.confirm(request.sent, request.settled, request.holders)
         if request.sub:
             self.work.subs[request.sub] = "yes"
         self.work.on_done(request.sent)
@@ -156,7 +156,7 @@ class Clients:
         if effect.code not in (Code.NO_SUCH_DELIVERY, Code.NO_SUCH_TRANSACTION) or not excused:
             raise Violation(f"{self.name}: refused: {effect.code.name} {effect.detail} (request {effect.seq})")
         if effect.seq:
-            self.model.refuse(request.sent, request.settled)
+            self.model.refuse(request.sent, request.settled, request.holders)
         else:
             for request in requests:  # one of them, nobody can tell which
                 for copy in request.sent:
