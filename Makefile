@@ -34,7 +34,7 @@ cluster-down:
 # What only computes runs on two cores at once; whatever starts brokers has the machine to itself.
 test: check
 ifeq ($(ARGS),)
-	$(BIN)/python -m pytest -n 2 $(COMPUTING)
+	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2 $(COMPUTING)
 	$(BIN)/python -m pytest $(addprefix --ignore=,$(COMPUTING) tests/architecture)
 else
 	$(BIN)/python -m pytest $(ARGS)
@@ -70,6 +70,7 @@ bench: $(VENV)/.installed-dev
 	$(BIN)/python bench/run.py $(ARGS)
 
 torture: $(VENV)/.installed-dev
+	PYTHONHASHSEED=0 STAMPEDE_CLUSTER_SEEDS=3000 $(BIN)/python -m pytest -n 2 --timeout 1200 tests/sim/test_cluster_crashes.py
 	STAMPEDE_SIM_SEEDS=11000 $(BIN)/python -m pytest --timeout 1200 tests/sim/test_shard_crashes.py
 	KILLS=60 $(BIN)/python -m pytest --timeout 1200 tests/kill
 
