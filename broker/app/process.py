@@ -62,6 +62,7 @@ async def _serve(make: Callable[[Settings], Process], settings: Settings) -> int
         gc.freeze()
         gc.set_threshold(50_000, 20, 20)
         await process.start_admin()
+        gc.freeze()  # the admin port's libraries: a hundred thousand objects that a full collection would walk through
         stopping = loop.create_task(stop.wait())
         await asyncio.wait((stopping, process.failed), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
