@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -104,3 +106,24 @@ class ClusterHistory(History):
         self.loop.run_for(1.0)
         if left := self.probes.compare_replicas():
             raise Violation(f"left on disk: {sorted(left)[:5]}, {len(left)} in all")
+
+
+def main(args: list[str]) -> int:
+    """Runs the seeds named; with --tell, their diaries. The number of those that failed."""
+    logger = logging.getLogger("stampede")
+    logger.propagate = False
+    failed = 0
+    for seed in [int(arg) for arg in args if arg != "--tell"]:
+        history = ClusterHistory(seed)
+        try:
+            history.run()
+        except BaseException as error:
+            failed += 1
+            print(f"seed {seed}: {error!r}", *getattr(error, "__notes__", ()), sep="\n")
+        if "--tell" in args:
+            print(*history.world.diary, history.loop.steps, history.model.deliveries, sep="\n")
+    return min(failed, 100)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -151,6 +151,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         return asyncio.Future(loop=self)
 
     def create_task(self, coro: Any, *, name: str | None = None, context: Context | None = None) -> asyncio.Task[Any]:
+        if self._closed:
+            coro.close()
+            raise RuntimeError("the history is over")
         context = copy_context() if context is None else context
         place = context.get(HERE, self.world)
         task = asyncio.Task(coro, loop=self, name=name or f"{place.name}-task", context=context)

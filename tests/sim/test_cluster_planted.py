@@ -1,0 +1,139 @@
+"""The cluster's histories find planted bugs: without that their silence would mean nothing."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from broker.core.commands import Decide
+from broker.engine.engine import Engine
+from broker.engine.slot import Slot
+from broker.journal.seeds import SeedReader
+from broker.link.lane import Lane
+from broker.link.link_server import LinkServer
+from broker.link.mirror import Mirrored
+from broker.owner.follower import Followers
+from broker.owner.isr import Lead
+from broker.owner.leader import Leaders
+from broker.owner.shard import Shard
+from tests.sim.cluster_full import ClusterHistory
+
+SEEDS = 200
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog):
+    caplog.set_level(logging.CRITICAL + 1)
+
+
+def found_by(*words):
+    """The first seed whose history ends with one of the words, or None."""
+    for seed in range(SEEDS):
+        try:
+            ClusterHistory(seed).run()
+        except Exception as error:
+            if any(word in str(error) for word in words):
+                return seed
+    return None
+
+
+def test_a_follower_acknowledges_before_its_disk_has_it(monkeypatch):
+    original = Followers.start
+
+    def start(self, home):
+        original(self, replace(home, durable=lambda callback: callback()))
+
+    monkeypatch.setattr(Followers, "start", start)
+    assert found_by("disks only", "lost") is not None
+
+
+def test_receipts_do_not_wait_for_followers(monkeypatch):
+    monkeypatch.setattr(Leaders, "ready", lambda self, slot: self._committed)
+    assert found_by("disks only") is not None
+
+
+def test_a_leader_dispatches_without_a_promise(monkeypatch):
+    monkeypatch.setattr(Leaders, "may_dispatch", lambda self, slot: slot in self._leads)
+    monkeypatch.setattr(Followers, "promised_until", lambda self, slot: 0.0)
+    assert found_by("hands out in epoch") is not None
+
+
+def test_replays_are_not_recognised(monkeypatch):
+    monkeypatch.setattr(Engine, "duplicate", lambda self, dedup: False)
+    assert found_by("unmarked", "came to", "came back", "holds it", "order") is not None
+
+
+def test_a_consumer_comes_back_without_what_it_holds(monkeypatch):
+    original = Mirrored.again
+
+    def again(self, seq):
+        command = original(self, seq)
+        command.resume.held = []
+        return command
+
+    monkeypatch.setattr(Mirrored, "again", again)
+    assert found_by("holds it", "not held") is not None
+
+
+def test_a_leader_goes_on_below_min_in_sync(monkeypatch):
+    original = Lead.__init__
+
+    def init(self, *args):
+        original(self, *args)
+        self.min_in_sync = 1
+
+    monkeypatch.setattr(Lead, "__init__", init)
+    assert found_by("disks only") is not None
+
+
+def test_a_seed_loses_a_run(monkeypatch):
+    original = SeedReader.read
+
+    def read(self, budget):
+        items = original(self, budget)
+        return items[:-1] if items else items
+
+    monkeypatch.setattr(SeedReader, "read", read)
+    assert found_by("differ", "lost", "missing [message") is not None
+
+
+def test_settlements_are_lost(monkeypatch):
+    original = Slot.settle_ids
+
+    def settle(self, queue, ids, *rest):
+        if min(ids, default=0) % 5:
+            original(self, queue, ids, *rest)
+
+    monkeypatch.setattr(Slot, "settle_ids", settle)
+    assert found_by("came back", "settled it", "left on disk") is not None
+
+
+def test_a_transaction_over_slots_is_numbered_among_the_others(monkeypatch):
+    """Bugs that were there once, this one and the next."""
+    monkeypatch.setattr(Lane, "turn", lambda self, entry: (0, entry.number))
+    assert found_by("disks only", "missing [message", "split") is not None
+
+
+def test_a_new_leader_takes_an_edge_for_heard_too_early(monkeypatch):
+    def attached(self, slot):
+        return {peer.edge for peer in self._peers.values() if slot in peer.opened}
+
+    monkeypatch.setattr(LinkServer, "attached", attached)
+    assert found_by("holds it", "settled it", "came back") is not None
+
+
+def test_nobody_waits_before_a_slot_is_handed_over(monkeypatch):
+    monkeypatch.setattr(Shard, "when_ready", lambda self, slot, callback: self._schedule(callback))
+    assert found_by("disks only", "lost", "missing [message", "split", "came", "differ") is not None
+
+
+def test_a_participant_forgets_what_was_decided(monkeypatch):
+    original = Decide.__init__
+
+    def init(self, slot, session, seq, tx, commit):
+        original(self, slot, session, seq, tx, False)
+
+    monkeypatch.setattr(Decide, "__init__", init)
+    assert found_by("split", "missing [message", "lost") is not None
