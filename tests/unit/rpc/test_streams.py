@@ -165,7 +165,7 @@ async def test_close_is_bounded_when_the_other_side_does_not_read():
         stream = dialer.dial(f"127.0.0.1:{port}", "edge", end)
         stream.send(b"sleep")
         await end.until(lambda e: e.messages)
-        for _ in range(40):
+        for _ in range(80):
             stream.send(bytes(1 << 20))
         await asyncio.sleep(0.1)
         assert stream.pending > 20 << 20
