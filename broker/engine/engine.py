@@ -203,7 +203,6 @@ class Engine:
 
     def _unsubscribe(self, command: Unsubscribe, turn: Turn) -> None:
         slot = self._slot
-        before = progress(turn)
         consumer = slot.consumers.get(command.consumer)
         asleep = slot.patterns is not None and slot.patterns.forget(command.consumer, command.session)
         doomed: Queue | None = None
@@ -221,7 +220,10 @@ class Engine:
             addresses.delete(slot, doomed, turn)
         elif command.delete_queue is not None and consumer is None and not asleep:
             raise RefusedError(Code.NO_SUCH_SUBSCRIPTION, f"there is no durable subscription '{command.delete_queue}'")
-        slot.answer(command.session, command.seq, turn, before)
+        if command.seq:
+            # Behind the answers to what the consumer settled: an edge forgets the consumer with this one, and could not
+            # tell the next leader of it when those have to be asked again.
+            self.after(Done(command.session, command.seq), turn)
 
     def _disconnect(self, command: Disconnect, turn: Turn) -> None:
         slot = self._slot

@@ -15,8 +15,15 @@ import pytest
 
 SCHEDULES = int(os.environ.get("STAMPEDE_CLUSTER_SEEDS", "400"))
 PER_TEST = 50
-OPEN = {55, 89, 259, 273, 281, 304}
-"""Found and not mended yet: these seeds fail for reasons that are known (see the issue of the cluster)."""
+OPEN = {
+    55: "a dead letter that the model does not expect",
+    89: "a settled message stays on one disk",
+    259: "a settled message stays on one disk",
+    273: "an ACK that happened is refused: the answer to its consumer's UNSUBSCRIBE had overtaken its own",
+    281: "a message stays with a consumer that never got it",
+    304: "an ACK is refused although its consumer lives",
+}
+"""Histories that are not mended yet (docs/reliability.md). They are run and may fail; none is added in silence."""
 
 
 def histories(*seeds):
@@ -31,6 +38,12 @@ def histories(*seeds):
 def test_a_cluster_keeps_its_promises(start):
     done = histories(*[seed for seed in range(start, start + PER_TEST) if seed not in OPEN])
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+
+
+@pytest.mark.xfail(reason="known, see OPEN", strict=False)
+@pytest.mark.parametrize("seed", OPEN)
+def test_an_open_history(seed):
+    assert histories(seed).returncode == 0
 
 
 def test_a_history_repeats_itself():
