@@ -238,13 +238,14 @@ class Model:
         if (copy := self.copies.get((message.number, f"{DEAD}|{queue}"))) is not None:
             return copy
         source = self.copies.get((message.number, queue))
-        if source is None or source.state == REFUSED or not source.deliveries:
+        # What was on its way to a consumer that left counts as delivered, though nobody has seen it.
+        if source is None or source.state == REFUSED or not (source.deliveries or queue in self.left):
             raise Violation(f"dead letter without reason: message {message.number} of {queue}")
         if source.gone == GONE and (message.durable or self.calm):
             raise Violation(f"dead letter although acknowledged: {source}")
         if source.holder is not None and not source.holder.ended and not source.holder.doubtful:
             raise Violation(f"dead letter while {source.holder} holds it: {source}")
-        if source.settled_in is not None:
+        if source.settled_in is not None and not (source.asker and source.asker.doubtful):
             source.settled_in.no.append(f"{source} became a dead letter")
         source.gone, source.settled_in = GONE, None
         copy = self.copies[message.number, f"{DEAD}|{queue}"] = Copy(message, f"{DEAD}|{queue}", None)
