@@ -22,8 +22,8 @@ OPEN = {
     259: "a settled message stays on the disks",
     281: "a message stays with a consumer that never got it",
 }
-"""Histories that are not mended yet (docs/reliability.md). They are run and may fail; none is added in silence. A change of what
-is simulated deals all histories anew: then other seeds meet the same."""
+"""Histories that are not mended yet (docs/reliability.md). They are run and may fail; none is added in silence.
+A change of what is simulated deals all histories anew: then other seeds meet the same."""
 
 
 def histories(*seeds):
