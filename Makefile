@@ -72,6 +72,7 @@ bench: $(VENV)/.installed-dev
 torture: $(VENV)/.installed-dev
 	PYTHONHASHSEED=0 STAMPEDE_CLUSTER_SEEDS=3000 $(BIN)/python -m pytest -n 2 --timeout 1200 tests/sim/test_cluster_crashes.py
 	STAMPEDE_SIM_SEEDS=11000 $(BIN)/python -m pytest --timeout 1200 tests/sim/test_shard_crashes.py
+	STAMPEDE_SLOW=1 $(BIN)/python -m pytest tests/cluster
 	KILLS=60 $(BIN)/python -m pytest --timeout 1200 tests/kill
 
 clean:
