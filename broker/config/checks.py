@@ -7,10 +7,11 @@ whether files exist or ports are free is found out by whoever opens them.
 from __future__ import annotations
 
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 from broker.core.errors import ConfigError
 
-from .settings import AddressSettings, ClusterSettings, EdgeSettings, Settings
+from .settings import AddressSettings, ClusterSettings, EdgeSettings, RedisSettings, Settings
 
 _ANYWHERE = ("", "0.0.0.0", "::")
 
@@ -24,6 +25,7 @@ def check(settings: Settings) -> None:
     _sizes(settings)
     _rates(settings.edge)
     _copies(settings.cluster)
+    _no_secret(settings.redis)
     check_address(settings.engine.address, "engine.address")
     for pattern, table in settings.engine.addresses.items():
         check_address(replace(settings.engine.address, **table), f'engine.addresses."{pattern}"')
@@ -89,6 +91,16 @@ def _copies(cluster: ClusterSettings) -> None:
             f"cluster.min_in_sync ({cluster.min_in_sync}) is larger than cluster.replicas ({cluster.replicas}), so no "
             "message could ever be confirmed; lower the first or raise the second."
         )
+
+
+def _no_secret(redis: RedisSettings) -> None:
+    """Settings are printed (`stampede settings`): a secret must not be among them."""
+    try:
+        secret = urlsplit(redis.url).password
+    except ValueError as error:
+        raise ConfigError(f"redis.url is not a URL: {error}.") from None
+    if secret:
+        raise ConfigError("redis.url holds a password; take it out and put it into a file: redis.password_file.")
 
 
 def check_address(address: AddressSettings, where: str) -> None:

@@ -28,6 +28,8 @@ TLS = {"edge.tls_cert_file": "c", "edge.tls_key_file": "k"}
             {"engine.address.redelivery_delay_ms": "9", "engine.address.max_redelivery_delay_ms": "3"},
             ["engine.address"],
         ),
+        ({"redis.url": "redis://:s3cret@host:6379"}, ["redis.url", "redis.password_file"]),
+        ({"redis.url": "redis://[host"}, ["redis.url"]),
         ({"engine.addresses.a.max_delivery_attempts": "0"}, ['engine.addresses."a"', "max_delivery_attempts"]),
     ],
 )
@@ -35,6 +37,7 @@ def test_contradictions(overrides, said):
     with pytest.raises(ConfigError) as caught:
         load(None, {}, overrides)
     assert [name for name in said if name not in str(caught.value)] == []
+    assert "s3cret" not in str(caught.value)
 
 
 def test_what_may_go_together():
