@@ -5,9 +5,10 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ARGS   ?=
 COMPUTING := tests/unit tests/sim tests/fuzz
+OTHERS := $(addprefix --ignore=,$(COMPUTING) tests/architecture)
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster cluster-down test check fmt bench torture docs proto clean
+.PHONY: help run cluster cluster-down test check fmt bench torture docs crds proto constraints e2e clean
 
 help:
 	@echo "make run     start a broker on 127.0.0.1:61613 (STOMP) and :61614 (WebSocket); ARGS='--port 7000' adds flags"
@@ -16,9 +17,11 @@ help:
 	@echo "make check   ruff, mypy, import contracts, size limits"
 	@echo "make fmt     format the code"
 	@echo "make docs    renew the generated parts of docs/"
+	@echo "make crds    renew the CustomResourceDefinitions in deploy/ and helm/"
 	@echo "make proto   renew the Python code of proto/ (needs the network once: it installs the compiler elsewhere)"
 	@echo "make bench   benchmarks (see bench/README.md); ARGS are passed on"
 	@echo "make torture longer runs of the simulations and of kill -9 (docs/reliability.md)"
+	@echo "make e2e     install, use, scale and uninstall the chart on the Kubernetes of E2E_KUBECONFIG"
 	@echo "make clean   remove caches and the virtual environment; data folders are kept"
 
 run: $(VENV)/.installed
@@ -31,11 +34,13 @@ cluster: $(VENV)/.installed
 cluster-down:
 	$(BIN)/python deploy/local/cluster.py down $(ARGS)
 
-# What only computes runs on two cores at once; whatever starts brokers has the machine to itself.
+# Three lots: what only computes; what starts servers and mostly waits for them, two files at a time; what measures time
+# or fills the machine (marker `alone`, see tests/conftest.py).
 test: check
 ifeq ($(ARGS),)
 	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2 $(COMPUTING)
-	$(BIN)/python -m pytest $(addprefix --ignore=,$(COMPUTING) tests/architecture)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not alone" $(OTHERS)
+	$(BIN)/python -m pytest -m alone $(OTHERS)
 else
 	$(BIN)/python -m pytest $(ARGS)
 endif
@@ -54,6 +59,9 @@ fmt: $(VENV)/.installed-dev
 docs: $(VENV)/.installed
 	$(BIN)/stampede docs docs
 
+crds: $(VENV)/.installed-dev
+	$(BIN)/stampede-operator crds .
+
 # The compiler is not a dependency: it lives in a folder of its own that is gone afterwards. tests/architecture checks
 # by PROTO_SUMS that nobody forgot to run this.
 PROTOC_VERSION := 1.76.0
@@ -66,14 +74,22 @@ proto:
 	    $$(find proto/broker -name '*.proto' | sort)
 	find proto broker -name '*.proto' -o -name '*_pb2.py' -o -name '*_pb2.pyi' | LC_ALL=C sort | xargs sha256sum > $(PROTO_SUMS)
 
+# Versions of libraries in the image; look at the difference before it is committed.
+constraints: $(VENV)/.installed-dev
+	$(BIN)/python deploy/image/constraints.py deploy/image/constraints.txt
+
 bench: $(VENV)/.installed-dev
 	$(BIN)/python bench/run.py $(ARGS)
 
 torture: $(VENV)/.installed-dev
-	PYTHONHASHSEED=0 STAMPEDE_CLUSTER_SEEDS=3000 $(BIN)/python -m pytest -n 2 --timeout 1200 tests/sim/test_cluster_crashes.py
+	STAMPEDE_CLUSTER_SEEDS=3000 $(BIN)/python -m pytest -n 2 --timeout 1200 tests/sim/test_cluster_crashes.py
 	STAMPEDE_SIM_SEEDS=11000 $(BIN)/python -m pytest --timeout 1200 tests/sim/test_shard_crashes.py
 	STAMPEDE_SLOW=1 $(BIN)/python -m pytest tests/cluster
 	KILLS=60 $(BIN)/python -m pytest --timeout 1200 tests/kill
+
+# Installs the chart on a real Kubernetes (E2E_KUBECONFIG; see tests/e2e/test_install.py for images).
+e2e: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -x -v -s tests/e2e
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

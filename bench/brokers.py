@@ -35,10 +35,12 @@ class Broker:
     login: tuple[str, str] | None = None
     vhost: str | None = None
     largest_body = 1 << 40
+    transports: tuple[str, ...] = ("tcp",)
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, transport: str = "tcp") -> None:
         self.folder = folder
-        self.port = free_port()
+        self.transport = transport
+        self.port = self.load_port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
         self.ready_s = 0.0
         folder.mkdir(parents=True, exist_ok=True)
@@ -111,22 +113,44 @@ class Broker:
 
     def load_arguments(self) -> list[str]:
         """What the load generator needs to know about this broker."""
-        arguments = ["--port", str(self.port), "--pid", str(self.pid)]
+        arguments = ["--port", str(self.load_port), "--pid", str(self.pid)]
         if self.login:
             arguments += ["--login", self.login[0], "--passcode", self.login[1]]
         if self.vhost:
             arguments += ["--vhost", self.vhost]
+        if self.transport != "tcp":
+            arguments += [f"--{self.transport}"]
         return arguments
 
 
 class Stampede(Broker):
-    """This working tree."""
+    """This working tree. Over TLS or WebSocket the load gets a port of its own."""
 
     name = "stampede"
+    transports = ("tcp", "tls", "websocket")
+
+    def __init__(self, folder: Path, transport: str = "tcp") -> None:
+        super().__init__(folder, transport)
+        self.load_port = self.port if transport == "tcp" else free_port()
+
+    def prepare(self) -> None:
+        if self.transport == "tls":
+            line = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+            subprocess.run([*line, "-keyout", self.folder / "key", "-out", self.folder / "cert"], check=True,
+                           capture_output=True)  # fmt: skip
 
     def command(self) -> tuple[list[str], dict[str, str]]:
-        argv = [sys.executable, "-m", "broker.app.cli", "serve", "--port", str(self.port), "--ws-port", "-1"]
-        return [*argv, "--admin-port", "-1", "--data", str(self.folder / "data")], {}
+        argv = [sys.executable, "-m", "broker.app.cli", "serve", "--port", str(self.port), "--admin-port", "-1"]
+        argv += ["--ws-port", str(self.load_port) if self.transport == "websocket" else "-1"]
+        if self.transport == "tls":
+            argv += ["--set", f"edge.tls_port={self.load_port}"]
+            argv += [
+                "--set",
+                f"edge.tls_cert_file={self.folder / 'cert'}",
+                "--set",
+                f"edge.tls_key_file={self.folder / 'key'}",
+            ]
+        return [*argv, "--data", str(self.folder / "data")], {}
 
 
 class RabbitMQ(Broker):

@@ -22,7 +22,6 @@ import sys
 import tempfile
 import threading
 import time
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,9 @@ from typing import Any
 from brokers import ROOT, free_port
 from scenarios import generator
 
-HOST = "127.0.0.1"
+sys.path.insert(0, str(ROOT / "deploy" / "local"))
+from parts import HOST, answers, etcd, stampede
+
 PREFIX = "/stampede/bench"
 Result = dict[str, Any]
 
@@ -43,14 +44,6 @@ def wait(ready: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
-def answers(port: int, path: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://{HOST}:{port}{path}", timeout=2) as reply:
-            return bool(reply.status == 200)
-    except OSError:
-        return False
-
-
 class Member:
     """One `stampede owner` or `stampede edge`."""
 
@@ -59,28 +52,17 @@ class Member:
         self.port, self.admin, self.component = free_port(), free_port(), free_port()
         self.process: subprocess.Popen[bytes] | None = None
 
-    def command(self) -> list[str]:
-        line = [sys.executable, "-m", "broker.app.cli", self.kind, "--data", str(self.cluster.folder / self.id)]
-        line += ["--admin-port", str(self.admin)]
-        if self.kind == "edge":
-            line += ["--port", str(self.port), "--ws-port", "-1"]
-        settings = {
-            "cluster.id": self.id,
-            "cluster.port": self.component,
-            "etcd.endpoints": f"{HOST}:{self.cluster.etcd_port}",
-            "etcd.prefix": PREFIX,
-            **self.cluster.settings,
-        }
-        for name, value in settings.items():
-            line += ["--set", f"{name}={value}"]
-        return line
-
     def start(self) -> None:
-        with (self.cluster.folder / f"{self.id}.log").open("ab") as log:
-            self.process = subprocess.Popen(self.command(), cwd=ROOT, stdout=log, stderr=log)
+        cluster, ports = self.cluster, (self.port, -1) if self.kind == "edge" else None
+        line = stampede(
+            self.kind, self.id, cluster.folder / self.id, self.component, self.admin, cluster.etcd_port, PREFIX,
+            cluster.settings, ports,
+        )  # fmt: skip
+        with (cluster.folder / f"{self.id}.log").open("ab") as log:
+            self.process = subprocess.Popen(line, cwd=ROOT, stdout=log, stderr=log)
 
     def ready(self) -> bool:
-        return answers(self.admin, "/readyz")
+        return answers(self.admin)
 
 
 class Cluster:
@@ -93,11 +75,8 @@ class Cluster:
         self.etcd: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        url, peer = f"http://{HOST}:{self.etcd_port}", f"http://{HOST}:{free_port()}"
-        line = ["etcd", "--data-dir", str(self.folder / "etcd"), "--listen-client-urls", url]
-        line += ["--advertise-client-urls", url, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer]
-        line += ["--initial-cluster", f"default={peer}"]
         with (self.folder / "etcd.log").open("ab") as log:
+            line = etcd(self.folder / "etcd", self.etcd_port, free_port())
             self.etcd = subprocess.Popen(line, stdout=log, stderr=log)
         wait(lambda: answers(self.etcd_port, "/health"), "etcd")
         for member in self.owners + self.edges:
@@ -172,11 +151,31 @@ def figures(result: Result) -> Result:
 SECONDS = 4.0
 
 
-def flow(*arguments: str) -> Callable[[Path], Result]:
-    """One edge and one owner without replicas: what the link costs."""
+def certificates(folder: Path) -> dict[str, object]:
+    """Settings of components that know each other by certificates of one authority."""
+    files = {name: folder / name for name in ("ca.key", "ca.pem", "own.key", "own.csr", "own.pem", "names")}
+    files["names"].write_text(f"subjectAltName=IP:{HOST},DNS:localhost\n")
+    new = ["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=bench"]
+    for line in (
+        [*new, "-x509", "-days", "2", "-keyout", files["ca.key"], "-out", files["ca.pem"]],
+        [*new, "-keyout", files["own.key"], "-out", files["own.csr"]],
+        ["openssl", "x509", "-req", "-days", "2", "-in", files["own.csr"], "-CA", files["ca.pem"], "-CAkey",
+         files["ca.key"], "-CAcreateserial", "-extfile", files["names"], "-out", files["own.pem"]],
+    ):  # fmt: skip
+        subprocess.run(line, check=True, capture_output=True)
+    return {
+        "cluster__ca_file": files["ca.pem"],
+        "cluster__cert_file": files["own.pem"],
+        "cluster__key_file": files["own.key"],
+    }
+
+
+def flow(*arguments: str, secure: bool = False) -> Callable[[Path], Result]:
+    """One edge and one owner without replicas: what the link costs. `secure`: with mutual TLS."""
 
     def scenario(folder: Path) -> Result:
-        cluster = Cluster(folder, 1, 1, cluster__replicas=1, cluster__min_in_sync=1)
+        more = certificates(folder) if secure else {}
+        cluster = Cluster(folder, 1, 1, cluster__replicas=1, cluster__min_in_sync=1, **more)
         try:
             cluster.start()
             load(cluster, "--seconds", "1", "--max-lag", "2000", "--destination", "/queue/warm")
@@ -187,11 +186,11 @@ def flow(*arguments: str) -> Callable[[Path], Result]:
     return scenario
 
 
-def durable(window: int) -> Callable[[Path], Result]:
+def durable(window: int, secure: bool = False) -> Callable[[Path], Result]:
     """Three owners, three copies: a receipt for each message, after the disks of all in-sync replicas."""
 
     def scenario(folder: Path) -> Result:
-        cluster = Cluster(folder, 3, 1)
+        cluster = Cluster(folder, 3, 1, **(certificates(folder) if secure else {}))
         try:
             cluster.start()
             kind = ["--produce-only", "--header", "persistent:true", "--receipt-every", "1", "--window", str(window)]
@@ -274,12 +273,13 @@ async def fill(port: int) -> None:
     from broker.cluster.keys import Keys
     from broker.config.settings import EtcdSettings
     from broker.metadata.etcd import EtcdMetadata
+    from broker.metadata.port import Put
 
     store, keys = EtcdMetadata(EtcdSettings(endpoints=f"{HOST}:{port}")), Keys(PREFIX)
-    puts = [(keys.address(f"address.{n}"), b'{"max_delivery_attempts":5}') for n in range(ADDRESSES)]
-    puts += [(keys.subscription(f"c{n}.s"), b"address.%d" % (n % ADDRESSES)) for n in range(SUBSCRIPTIONS)]
-    for at in range(0, len(puts), 200):
-        await asyncio.gather(*(store.put(key, value) for key, value in puts[at : at + 200]))
+    puts = [Put(keys.address(f"address.{n}"), b'{"max_delivery_attempts":5}') for n in range(ADDRESSES)]
+    puts += [Put(keys.subscription(f"c{n}.s"), b"address.%d" % (n % ADDRESSES)) for n in range(SUBSCRIPTIONS)]
+    for at in range(0, len(puts), 100):
+        await store.commit([], puts[at : at + 100])
     await store.close()
 
 
@@ -405,6 +405,9 @@ SCENARIOS: dict[str, tuple[str, Callable[[Path], Result]]] = {
     "durable-1": ("persistent, 3 copies, window 1", durable(1)),
     "durable-100": ("persistent, 3 copies, window 100", durable(100)),
     "durable-1000": ("persistent, 3 copies, window 1,000", durable(1000)),
+    "link-tls": ("1 edge + 1 owner, 1→1, mutual TLS", flow("--max-lag", "2000", secure=True)),
+    "open-1000-tls": ("open loop 1,000/s, mutual TLS", flow("--rate", "1000", secure=True)),
+    "durable-100-tls": ("persistent, 3 copies, window 100, mutual TLS", durable(100, secure=True)),
     "kill": ("owner SIGKILL at 2,000/s", chaos(kill, 8)),
     "freeze": ("owner SIGSTOP at 2,000/s", chaos(freeze, 14)),
     "freeze-lease": (

@@ -27,6 +27,7 @@
 enum kind { PRODUCER, CONSUMER, IDLE };
 enum state { UNBORN, CONNECTING, LOGIN, SUBSCRIBING, READY, LEAVING, DEAD };
 enum ack { AUTO, CUMULATIVE, INDIVIDUAL };
+enum websocket { NONE, ASKED, OPEN };
 
 struct bits {
     uint8_t *map;
@@ -42,6 +43,12 @@ struct conn {
     size_t carry_len;
     uint64_t skip; /* bytes of a streamed body, NUL included, still to come */
     int want_out;
+    /* transport */
+    struct ssl_st *tls;
+    enum websocket ws;
+    unsigned char ws_head[14], ws_start[10];
+    size_t ws_head_left, ws_out_left, ws_in_left, ws_start_len;
+    int ws_control;
     /* producer */
     char *frame;
     size_t frame_len, stamp_at, receipt_at, vary_at;
@@ -54,7 +61,7 @@ struct conn {
 static struct {
     const char *host, *login, *passcode, *vhost, *destination, *label;
     char port[8], headers[4096], sub_headers[2048];
-    int producers, consumers, destinations, topic, vary, verify, produce_only, consume_only, idle_connections, parallel;
+    int producers, consumers, destinations, topic, vary, verify, produce_only, consume_only, idle_connections, parallel, tls, websocket;
     enum ack ack;
     uint64_t body, count, window, receipt_every, ack_every, max_lag, expect;
     double seconds, rate, idle_timeout, hold;
@@ -88,6 +95,8 @@ static uint64_t get_hex(const char *at, int width) {
 
 /* ---------------------------------------------------------------- sockets */
 
+#include "transport.h"
+
 static void watch(struct conn *c, int out) {
     if (c->want_out == out) return;
     struct epoll_event e = {.events = EPOLLIN | (out ? EPOLLOUT : 0), .data.u32 = (uint32_t)c->index};
@@ -106,7 +115,7 @@ static void drop(struct conn *c, int early) {
 
 static void flush(struct conn *c) {
     while (c->out_off < c->out_len) {
-        ssize_t n = write(c->fd, c->out + c->out_off, c->out_len - c->out_off);
+        ssize_t n = put(c, c->out + c->out_off, c->out_len - c->out_off);
         if (n < 0) {
             if (errno == EAGAIN) break;
             if (errno != EPIPE && errno != ECONNRESET) drop(c, 1);
@@ -162,6 +171,7 @@ static void name_of(const struct conn *c, char *to, size_t size) {
         snprintf(to, size, "%s", o.destination);
 }
 
+static void greet(struct conn *c);
 static void connected(struct conn *c) {
     int error = 0;
     socklen_t size = sizeof error;
@@ -172,6 +182,17 @@ static void connected(struct conn *c) {
     }
     if (!c->out) c->out = malloc(c->kind == IDLE ? LINE + 64 : OUTBUF);
     c->state = LOGIN;
+    if (o.tls) tls_begin(c);
+    if (!o.websocket) {
+        greet(c);
+        return;
+    }
+    append(c, UPGRADE, sizeof UPGRADE - 1);
+    c->ws = ASKED;
+    flush(c);
+}
+
+static void greet(struct conn *c) {
     say(c, "CONNECT\naccept-version:1.2\nhost:%s\nheart-beat:0,0\n%s%s%s%s%s%s\n", o.vhost ? o.vhost : o.host,
         o.login ? "login:" : "", o.login ? o.login : "", o.login ? "\n" : "", o.passcode ? "passcode:" : "",
         o.passcode ? o.passcode : "", o.passcode ? "\n" : "");
@@ -181,6 +202,14 @@ static void is_ready(struct conn *c) {
     c->state = READY;
     in_progress--;
     ready++;
+}
+
+/* The text with each %d replaced; returns its length. */
+static int numbered(char *to, const char *text, int n) {
+    char *p = to;
+    for (const char *at; (at = strstr(text, "%d")); text = at + 2)
+        p += sprintf(p, "%.*s%d", (int)(at - text), text, n);
+    return (int)(p - to) + sprintf(p, "%s", text);
 }
 
 /* ---------------------------------------------------------------- producing */
@@ -197,7 +226,7 @@ static void make_frame(struct conn *c) {
         c->vary_at = (size_t)(p - c->frame) + 10;
         p += sprintf(p, "x-counter:0000000000\nx-producer:p%d\n", c->index);
     }
-    p += sprintf(p, "%s", o.headers);
+    p += numbered(p, o.headers, c->index);
     p += sprintf(p, "content-length:%llu\n", (unsigned long long)o.body);
     if (o.receipt_every == 1) {
         c->receipt_at = (size_t)(p - c->frame) + 8;
@@ -245,9 +274,9 @@ static void stream_body(struct conn *c) {
         uint64_t n = c->body_left > STREAM ? STREAM : c->body_left;
         ssize_t done;
         if (c->body_left == 1)
-            done = write(c->fd, "", 1);
+            done = put(c, "", 1);
         else
-            done = write(c->fd, filler, n == c->body_left ? n - 1 : n);
+            done = put(c, filler, n == c->body_left ? n - 1 : n);
         if (done < 0) {
             if (errno != EAGAIN) drop(c, 1);
             return;
@@ -358,7 +387,7 @@ static void on_frame(struct conn *c, const char *head, const char *end, const ch
             t_last_receipt = now;
         }
     } else if (!memcmp(head, "CONNECTED", 9)) {
-        char name[1024];
+        char name[1024], more[sizeof o.sub_headers + 1024];
         const char *modes[] = {"auto", "client", "client-individual"};
         if (c->kind != CONSUMER) {
             if (c->kind == PRODUCER) make_frame(c);
@@ -368,7 +397,8 @@ static void on_frame(struct conn *c, const char *head, const char *end, const ch
         name_of(c, name, sizeof name);
         c->state = SUBSCRIBING;
         c->last_seq = calloc((size_t)o.producers, sizeof *c->last_seq);
-        say(c, "SUBSCRIBE\nid:0\ndestination:%s\nack:%s\nreceipt:subscribed\n%s\n", name, modes[o.ack], o.sub_headers);
+        numbered(more, o.sub_headers, c->index - o.producers);
+        say(c, "SUBSCRIBE\nid:0\ndestination:%s\nack:%s\nreceipt:subscribed\n%s\n", name, modes[o.ack], more);
     } else if (!memcmp(head, "ERROR", 5)) {
         errors++;
         if (!*first_error) snprintf(first_error, sizeof first_error, "%.*s", (int)(end - head), head);
@@ -420,7 +450,9 @@ static size_t cut(struct conn *c, size_t len, uint64_t now) {
 static void receive(struct conn *c) {
     memcpy(in, c->carry, c->carry_len);
     size_t len = c->carry_len;
-    ssize_t n = read(c->fd, in + len, INBUF - len);
+    int asked = c->ws == ASKED;
+    ssize_t n = get(c, in + len, INBUF - len);
+    if (asked && c->ws == OPEN) greet(c);
     if (n <= 0) {
         if (n < 0 && errno == EAGAIN) return;
         drop(c, c->state != LEAVING);
@@ -495,7 +527,7 @@ static int run(uint64_t *rss_peak) {
         for (int i = 0; i < o.producers; i++) produce(conns + i, now);
         if (finished()) return 0;
         if (root_count && now > next_sample) {
-            uint64_t rss = usage_now().rss_kib;
+            uint64_t rss = rss_now();
             if (rss > *rss_peak) *rss_peak = rss;
             next_sample = now + 100000000;
         }

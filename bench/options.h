@@ -3,6 +3,7 @@
 static const char HELP[] =
     "load: STOMP 1.2 load generator; prints one JSON line\n"
     "  --host H --port P --login L --passcode P --vhost V --label TEXT\n"
+    "  --tls --websocket                  instead of plain TCP; path /stomp, nothing is verified\n"
     "  --producers N --consumers N        connections of each kind (1, 1)\n"
     "  --destination D --destinations N   %d in D becomes the number; connection i uses i mod N\n"
     "  --topic                            every consumer of a destination gets every message\n"
@@ -12,7 +13,8 @@ static const char HELP[] =
     "  --max-lag L                        closed loop: at most L between send and receive\n"
     "  --receipt-every K --window W       every K-th SEND asks for a receipt, W unanswered per producer\n"
     "  --ack auto|client|client-individual --ack-every K (for client)\n"
-    "  --header K:V --sub-header K:V      more SEND and SUBSCRIBE headers; repeatable\n"
+    "  --header K:V --sub-header K:V      more SEND and SUBSCRIBE headers; repeatable; %d becomes the number of the\n"
+    "                                     producer or consumer\n"
     "  --vary                             two more headers, one of them different in every message\n"
     "  --verify                           count lost, duplicated and reordered per producer\n"
     "  --produce-only | --consume-only    halves of a backlog test; give both the same --run-id and --producers\n"
@@ -49,7 +51,7 @@ static enum ack ack_mode(const char *text) {
 enum option_key { HOST = 256, PORT, LOGINNAME, PASSCODE, VHOST, LABEL, PRODUCERS, CONSUMERS, DESTINATION, DESTINATIONS,
                   TOPIC, BODY, COUNT, SECONDS, RATE, MAX_LAG, RECEIPT_EVERY, WINDOW, ACK, ACK_EVERY, HEADER, SUB_HEADER,
                   VARY, VERIFY, PRODUCE_ONLY, CONSUME_ONLY, RUN_ID, EXPECT, CONNECTIONS, HOLD, PARALLEL, PID,
-                  IDLE_TIMEOUT, USAGE };
+                  IDLE_TIMEOUT, USAGE, TLS, WEBSOCKET };
 
 static const struct option LONG[] = {
     {"host", 1, 0, HOST}, {"port", 1, 0, PORT}, {"login", 1, 0, LOGINNAME}, {"passcode", 1, 0, PASSCODE},
@@ -58,7 +60,8 @@ static const struct option LONG[] = {
     {"body", 1, 0, BODY}, {"count", 1, 0, COUNT}, {"seconds", 1, 0, SECONDS}, {"rate", 1, 0, RATE},
     {"max-lag", 1, 0, MAX_LAG}, {"receipt-every", 1, 0, RECEIPT_EVERY}, {"window", 1, 0, WINDOW}, {"ack", 1, 0, ACK},
     {"ack-every", 1, 0, ACK_EVERY}, {"header", 1, 0, HEADER}, {"sub-header", 1, 0, SUB_HEADER}, {"vary", 0, 0, VARY},
-    {"verify", 0, 0, VERIFY}, {"produce-only", 0, 0, PRODUCE_ONLY}, {"consume-only", 0, 0, CONSUME_ONLY},
+    {"verify", 0, 0, VERIFY}, {"tls", 0, 0, TLS}, {"websocket", 0, 0, WEBSOCKET},
+    {"produce-only", 0, 0, PRODUCE_ONLY}, {"consume-only", 0, 0, CONSUME_ONLY},
     {"run-id", 1, 0, RUN_ID}, {"expect", 1, 0, EXPECT}, {"connections", 1, 0, CONNECTIONS}, {"hold", 1, 0, HOLD},
     {"parallel", 1, 0, PARALLEL}, {"pid", 1, 0, PID}, {"idle-timeout", 1, 0, IDLE_TIMEOUT}, {"help", 0, 0, USAGE},
     {0, 0, 0, 0}};
@@ -99,6 +102,8 @@ static void options(int argc, char **argv) {
             case SUB_HEADER: add_header(o.sub_headers, sizeof o.sub_headers, optarg); break;
             case VARY: o.vary = 1; break;
             case VERIFY: o.verify = 1; break;
+            case TLS: o.tls = 1; break;
+            case WEBSOCKET: o.websocket = 1; break;
             case PRODUCE_ONLY: o.produce_only = 1; break;
             case CONSUME_ONLY: o.consume_only = 1; break;
             case RUN_ID: o.run = (uint32_t)strtoul(optarg, NULL, 16); break;

@@ -24,7 +24,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from brokers import BROKERS, ROOT, Broker
-from scenarios import METRICS, SCENARIOS, Failed, Figures, Scale, Unsupported, generator
+from scenarios import METRICS, SCENARIOS, TRANSPORTS, Failed, Figures, Scale, Unsupported, generator
 
 RESULTS = Path(__file__).resolve().parent / "results"
 NOISY_CORES = 0.3
@@ -60,8 +60,11 @@ def arguments() -> argparse.Namespace:
 
 def measure(kind: type[Broker], scenario: str, scale: Scale, work: Path) -> Figures | str:
     """The figures of one run, or why there are none."""
+    transport = TRANSPORTS.get(scenario, "tcp")
+    if transport not in kind.transports:
+        return f"not supported: {kind.name} is set up for {', '.join(kind.transports)} only"
     folder = Path(tempfile.mkdtemp(prefix=f"{kind.name}-{scenario}-", dir=work))
-    broker = kind(folder)
+    broker = kind(folder, transport)
     try:
         broker.start()
         return SCENARIOS[scenario][1](broker, scale)

@@ -15,7 +15,7 @@ from pathlib import Path
 from brokers import Broker
 
 HERE = Path(__file__).resolve().parent
-SOURCES = ("load.c", "options.h", "report.h", "stats.h", "verify.h")
+SOURCES = ("load.c", "options.h", "report.h", "stats.h", "transport.h", "verify.h")
 WARM_UP_S = 2.0
 LAG = ("--max-lag", "2000")
 HIGHER, LOWER = 1, -1
@@ -66,8 +66,10 @@ def generator() -> Path:
         return binary
     binary.parent.mkdir(exist_ok=True)
     line = ["cc", "-O2", "-Wall", "-Wextra", "-o", str(binary), str(HERE / "load.c")]
+    with_tls = [*line, "-DWITH_TLS", "-lssl", "-lcrypto"]
     try:
-        subprocess.run(line, check=True, capture_output=True, text=True)
+        if subprocess.run(with_tls, capture_output=True).returncode:  # no OpenSSL to build with: --tls says so
+            subprocess.run(line, check=True, capture_output=True, text=True)
     except FileNotFoundError:
         raise Failed("no C compiler: apt-get install gcc libc6-dev") from None
     except subprocess.CalledProcessError as error:
@@ -201,13 +203,34 @@ SCENARIOS: dict[str, tuple[str, Callable[[Broker, Scale], Figures]]] = {
     ),
     "individual": ("client-individual, window 100", flow(*LAG, "--ack", "client-individual", window=100)),
     "cumulative": ("client, ack every 10, window 100", flow(*LAG, "--ack", "client", "--ack-every", "10", window=100)),
+    "selectors": (
+        "100 selectors on 100 consumers of one queue, every header block new",
+        flow(
+            *LAG,
+            "--vary",
+            "--producers",
+            "100",
+            "--consumers",
+            "100",
+            "--header",
+            "n:%d",
+            "--sub-header",
+            "selector:n = %d",
+        ),
+    ),
     "durable-100": ("persistent, receipt each, window 100, nobody consumes", durable(100)),
     "durable-1": ("the same, window 1", durable(1)),
     "open-1000": ("open loop 1,000/s", open_loop(1000)),
     "open-5000": ("open loop 5,000/s", open_loop(5000)),
+    "tls": ("1→1 over TLS", flow(*LAG)),
+    "tls-1000": ("open loop 1,000/s over TLS", open_loop(1000)),
+    "websocket": ("1→1 over WebSocket", flow(*LAG)),
+    "websocket-1000": ("open loop 1,000/s over WebSocket", open_loop(1000)),
     "idle": ("idle connections", idle),
     "backlog": ("durable backlog of 100 B messages, then drained", backlog),
     "large": ("one large message through", large),
     "start": ("start to the first CONNECTED", start),
     "recovery": ("SIGKILL with a durable backlog, restart", recovery),
 }
+TRANSPORTS = {"tls": "tls", "tls-1000": "tls", "websocket": "websocket", "websocket-1000": "websocket"}
+"""Scenarios that come another way than over plain TCP."""

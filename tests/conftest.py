@@ -1,6 +1,10 @@
 """Makes `tests` importable from every folder (pytest puts the folder above this package on the path), and lends
 real servers to whoever asks: `etcd` and `redis` are shared, so use keys of your own; `own_etcd` and `own_redis` may be
-stopped, killed and paused."""
+stopped, killed and paused.
+
+`make test` runs files beside each other (-n 2 --dist loadgroup): a file, or what names an xdist_group, stays in one
+worker. Whatever measures how long something takes or what the processor does, or keeps the whole machine busy, bears
+the marker `alone` and has the machine for itself."""
 
 from __future__ import annotations
 
@@ -9,6 +13,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.harness.servers import Server, running
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
 @pytest.fixture(scope="session")

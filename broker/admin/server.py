@@ -1,4 +1,4 @@
-"""The admin port: /metrics, /healthz, /readyz and an index of them.
+"""The admin port: /metrics, /healthz, /readyz, /api/depth, /api/check and an index of them.
 
 Rule: reads, never steers. aiohttp and prometheus_client are imported when it starts, in a thread, because that
 takes longer than everything else at start-up and STOMP clients need not wait for it.
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker import __version__
 from broker.config.settings import AdminSettings
 from broker.core.errors import ConfigError
+from broker.core.ids import SLOTS
 from broker.core.metrics import MetricSource
 
 if TYPE_CHECKING:
@@ -21,24 +23,50 @@ if TYPE_CHECKING:
 
     from .exposition import Exposition
 
+_log = logging.getLogger("stampede.admin")
+
 Ready = Callable[[], tuple[bool, dict[str, Any]]]
 """(ready for clients, details for people); the details must survive json.dumps."""
+
+Depths = Callable[[str], list[dict[str, Any]]]
+"""address or pattern → one entry per queue (engine/depth.py)."""
+
+Check = Callable[[int], Awaitable[dict[str, Any] | None]]
+"""slot → how its replicas compare (owner/checking.py); None: this process does not lead it."""
+
+Survey = Callable[[], Iterator[None]]
+"""Work of some milliseconds, in steps that leave the loop to others in between."""
 
 _INDEX = f"""Stampede {__version__}, admin port
 
 /metrics   numbers for Prometheus
 /healthz   200 while the process is alive (also while it starts or recovers)
 /readyz    200 when it takes clients, else 503 and the reason
+/api/depth?match=ADDRESS   what waits in the queues of an address or pattern, here
+/api/check?slot=NUMBER     do all replicas of a slot that is led here have the same
 """
 
 
 class AdminServer:
     """HTTP on a port of its own. `port`: the port bound, -1 while not listening (or turned off)."""
 
-    def __init__(self, settings: AdminSettings, sources: Sequence[MetricSource], ready: Ready) -> None:
+    def __init__(
+        self,
+        settings: AdminSettings,
+        sources: Sequence[MetricSource],
+        ready: Ready,
+        depths: Depths | None = None,
+        surveys: Sequence[Survey] = (),
+        check: Check | None = None,
+    ) -> None:
+        """`depths`: None = nothing is queued in this process. `surveys`: what sources do bit by bit before each
+        scrape. `check`: None = this process leads no slots."""
         self._settings = settings
         self._sources = sources
         self._ready = ready
+        self._depths = depths
+        self._surveys = surveys
+        self._slot_check = check
         self._exposition: Exposition | None = None
         self._runner: web.AppRunner | None = None
         self.port = -1
@@ -47,7 +75,7 @@ class AdminServer:
         """Binds the port; does nothing when it is -1. Raises ConfigError when the address cannot be bound."""
         if self._settings.port < 0:
             return
-        await asyncio.to_thread(_import)
+        await asyncio.to_thread(load_libraries)
         from aiohttp import web
 
         from .exposition import Exposition
@@ -62,7 +90,13 @@ class AdminServer:
                 web.get("/readyz", self._readyz),
             ]
         )
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0)
+        if self._depths is not None:
+            app.add_routes([web.get("/api/depth", self._depth)])
+        if self._slot_check is not None:
+            app.add_routes([web.get("/api/check", self._check)])
+        log = logging.getLogger("stampede.admin.http")
+        log.addFilter(_no_fault_of_ours)
+        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0, logger=log)
         await runner.setup()
         host, port = self._settings.host, self._settings.port
         try:
@@ -87,6 +121,9 @@ class AdminServer:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         assert self._exposition is not None  # requests come after start()
+        for survey in self._surveys:
+            for _ in survey():
+                await asyncio.sleep(0)
         body, content_type = self._exposition.render(request.headers.get("Accept", ""))
         return _answer(200, body, content_type)
 
@@ -95,14 +132,45 @@ class AdminServer:
 
     async def _readyz(self, _request: web.Request) -> web.Response:
         ready, details = self._ready()
-        body = json.dumps({"ready": ready, **details}, ensure_ascii=False) + "\n"
-        return _answer(200 if ready else 503, body.encode(), "application/json")
+        return _json(200 if ready else 503, {"ready": ready, **details})
+
+    async def _depth(self, request: web.Request) -> web.Response:
+        assert self._depths is not None
+        match = request.query.get("match", "")
+        if not match or len(match) > 1024:
+            return _answer(400, b"add ?match= with the name of an address, or a pattern\n", "text/plain; charset=utf-8")
+        return _json(200, {"queues": self._depths(match)})
+
+    async def _check(self, request: web.Request) -> web.Response:
+        assert self._slot_check is not None
+        slot = request.query.get("slot", "")
+        if not (slot.isascii() and slot.isdigit() and len(slot) < 4 and int(slot) < SLOTS):
+            return _answer(400, b"add ?slot= with a number from 0 to 255\n", "text/plain; charset=utf-8")
+        found = await self._slot_check(int(slot))
+        return _json(200, found) if found is not None else _json(404, {"error": f"slot {slot} is not led here"})
 
 
-def _import() -> None:
+def _no_fault_of_ours(record: logging.LogRecord) -> bool:
+    """aiohttp logs a stack trace for bytes that are not HTTP, which anybody may send: they get one line."""
+    from aiohttp.http_exceptions import HttpProcessingError
+
+    error = record.exc_info[1] if record.exc_info else None
+    if not isinstance(error, HttpProcessingError):
+        return True
+    _log.info("%s: %s", record.getMessage(), " ".join(error.message.split())[:200])
+    return False
+
+
+def load_libraries() -> None:
+    """What the admin port needs, some tenths of a second of CPU: for processes that may take their time before others
+    wait for them."""
     import aiohttp.web  # noqa: F401
 
     from . import exposition  # noqa: F401
+
+
+def _json(status: int, value: dict[str, Any]) -> web.Response:
+    return _answer(status, (json.dumps(value, ensure_ascii=False) + "\n").encode(), "application/json")
 
 
 def _answer(status: int, body: bytes, content_type: str) -> web.Response:

@@ -14,7 +14,13 @@ from broker import __version__
 
 from .options import serve_options, settings_of
 
-_LAZY = {"cluster": "cluster_cli", "user": "data_cli", "journal": "data_cli", "docs": "docs"}
+_LAZY = {
+    "cluster": "cluster_cli",
+    "user": "data_cli",
+    "journal": "data_cli",
+    "docs": "docs",
+    "import": "import_cli:import_",
+}
 _CLIENT = "client_cli"
 
 
@@ -31,7 +37,8 @@ class Commands(click.Group):
         if cmd_name in _LAZY:
             from importlib import import_module
 
-            found: click.Command = getattr(import_module(f"broker.app.{_LAZY[cmd_name]}"), cmd_name)
+            module, _, attribute = _LAZY[cmd_name].partition(":")
+            found: click.Command = getattr(import_module(f"broker.app.{module}"), attribute or cmd_name)
             return found
         return _client_commands().get(cmd_name)
 
@@ -91,6 +98,14 @@ def owner(**options: Any) -> None:
 def edge(**options: Any) -> None:
     """Run an edge of a cluster: it speaks STOMP and keeps nothing. Needs etcd (etcd.endpoints)."""
     _run("edge", "EdgeProcess", options)
+
+
+@main.command(cls=ServeCommand)
+@serve_options
+def scaler(**options: Any) -> None:
+    """Run KEDA's external scaler for a cluster: consumers scale by what waits for them. Needs etcd and the owners'
+    admin ports."""
+    _run("scaler", "ScalerProcess", options)
 
 
 def _run(module: str, name: str, options: dict[str, Any]) -> None:

@@ -48,7 +48,10 @@ def connection_options(command: Command) -> Command:
         (
             click.option("--url", default="stomp://127.0.0.1:61613", envvar="STAMPEDE_URL", show_default=True,
                          help="stomp://, stomp+ssl://, ws:// or wss://; also from $STAMPEDE_URL."),
-            click.option("--login", help="User; the passcode comes from $STAMPEDE_PASSCODE or a prompt."),
+            click.option(
+                "--login", envvar="STAMPEDE_LOGIN",
+                help="User; also from $STAMPEDE_LOGIN. The passcode comes from $STAMPEDE_PASSCODE or a prompt.",
+            ),
             click.option("--ca", type=click.Path(exists=True, dir_okay=False), help="PEM file of the CA to trust."),
             click.option("--client-id", help="Owner of durable subscriptions."),
             click.option("--stomp-version", type=click.Choice(["1.0", "1.1", "1.2"]), default="1.2", show_default=True),

@@ -10,7 +10,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -21,7 +21,7 @@ from .options import Failure, Misuse, settings_of, source_options
 if TYPE_CHECKING:
     from broker.cluster.keys import Keys
     from broker.cluster.operate import Picture
-    from broker.config.settings import Settings
+    from broker.config.settings import EngineSettings, Settings
     from broker.metadata.port import Metadata
 
 Answer = TypeVar("Answer")
@@ -167,6 +167,35 @@ def plan(as_json: bool, **options: Any) -> None:
 
 
 @cluster.command()
+@click.argument("slots", type=click.IntRange(0, 255), nargs=-1, metavar="[SLOT]…")
+@json_option
+@source_options
+def check(slots: tuple[int, ...], as_json: bool, **options: Any) -> None:
+    """Compare what the replicas of each slot have: their logs, and the memory they would lead with.
+
+    Asks the owners' admin ports, one slot after the other. Exit status 1 when something differs or could not be looked
+    at."""
+    from .check_cli import verdicts
+
+    good, messages, bad = 0, 0, 0
+    for one in verdicts(lambda: _picture(options), slots or range(256), lambda: asyncio.run(asyncio.sleep(1))):
+        good += not (one.differences or one.problem)
+        bad += len(one.differences)
+        messages += one.messages
+        if as_json:
+            _say(one._asdict())
+            continue
+        for text in one.differences:
+            click.echo(f"slot {one.slot}, {text}")
+        if one.problem:
+            click.echo(f"slot {one.slot} not checked: {one.problem}")
+    count = len(slots or range(256))
+    if not as_json:
+        click.echo(f"{good} of {count} slots are the same everywhere, {messages:,} messages; {bad} differences.")
+    raise SystemExit(0 if good == count else 1)
+
+
+@cluster.command()
 @click.argument("slot", type=int)
 @click.argument("owner")
 @click.option(
@@ -250,7 +279,10 @@ def dump(**options: Any) -> None:
             except ValueError:
                 value = text
             if item.key.startswith(keys.config_users):
-                value = {**value, "hash": "…"} if isinstance(value, dict) else "…"
+                hidden = {"hash": "…", "previous": ["…"]}
+                value = {**value, **{name: hidden[name] for name in hidden if name in value}} if (
+                    isinstance(value, dict)
+                ) else "…"  # fmt: skip
             _say({"key": item.key, "value": value, "revision": item.revision, "lease": item.lease})
 
     _with(options, work)
@@ -271,50 +303,100 @@ def etcd(as_json: bool, **options: Any) -> None:
     raise SystemExit(0 if all(row["state"] == "up" for row in found) else 1)
 
 
-@cluster.group()
-def settings() -> None:
-    """Settings of addresses that all edges and owners apply at once, without a restart."""
+class _Table(NamedTuple):
+    """A table of settings in the store: `stampede cluster <plural> get|set|delete`."""
+
+    plural: str
+    argument: str
+    about: str
+    prefix: Callable[[Keys], str]
+    key: Callable[[Keys, str], str]
+    checked: Callable[[EngineSettings, str, dict[str, Any]], dict[str, Any]]
 
 
-@settings.command("get")
-@click.argument("match", default="")
-@source_options
-def settings_get(match: str, **options: Any) -> None:
-    """Print the settings of MATCH (an address or pattern), or all of them, as JSON."""
-    _say(_with(options, lambda metadata, keys, _: _tables(metadata, keys.config_settings, match)))
+def _address_settings(engine: EngineSettings, match: str, given: dict[str, Any]) -> dict[str, Any]:
+    from broker.config.load import address_table
+
+    return address_table(match, given, engine.address, "on the command line", engine.wildcard_delimiter)
 
 
-@settings.command("set")
-@click.argument("match")
-@click.argument("values", nargs=-1, required=True, metavar="NAME=VALUE…")
-@source_options
-def settings_set(match: str, values: tuple[str, ...], **options: Any) -> None:
-    """Change settings of MATCH: an address, or a pattern like orders.# (`*` one word, `#` the rest).
+def _entry_settings(table: str) -> Callable[[EngineSettings, str, dict[str, Any]], dict[str, Any]]:
+    def checked(engine: EngineSettings, name: str, given: dict[str, Any]) -> dict[str, Any]:
+        from broker.config.load import checked_entry
 
-    NAME= without a value takes a setting back."""
-    _say(_change(options, lambda keys: keys.setting(match), match, values))
+        return checked_entry(table, name, given, "on the command line", engine.wildcard_delimiter)
+
+    return checked
 
 
-@cluster.group()
-def addresses() -> None:
-    """Addresses that are declared: their own settings, such as partitions."""
+_TABLES = (
+    _Table(
+        "settings", "match", "Settings of addresses: of one, or of all that a pattern like orders.# stands for.",
+        lambda keys: keys.config_settings, lambda keys, name: keys.setting(name), _address_settings,
+    ),
+    _Table(
+        "addresses", "name", "Settings of exactly one address, such as partitions.",
+        lambda keys: keys.config_addresses, lambda keys, name: keys.address(name), _address_settings,
+    ),
+    _Table(
+        "queues", "name", "Queues that exist from the start, and their settings.",
+        lambda keys: keys.config_queues, lambda keys, name: keys.queue(name), _entry_settings("engine.queues"),
+    ),
+    _Table(
+        "diverts", "name", "Copies or detours of the messages of an address.",
+        lambda keys: keys.config_diverts, lambda keys, name: keys.divert(name), _entry_settings("engine.diverts"),
+    ),
+    _Table(
+        "permissions", "match",
+        "Who may do what: the groups of users per operation, at one address or all that a pattern stands for.\n\n"
+        "Without any entry everybody may do everything. With one, what no entry matches is for nobody: begin with "
+        "the entry # for what all may do.",
+        lambda keys: keys.config_permissions, lambda keys, name: keys.permission(name),
+        _entry_settings("edge.permissions"),
+    ),
+)  # fmt: skip
 
 
-@addresses.command("get")
-@click.argument("name", default="")
-@source_options
-def addresses_get(name: str, **options: Any) -> None:
-    """Print the address NAME, or all of them, as JSON."""
-    _say(_with(options, lambda metadata, keys, _: _tables(metadata, keys.config_addresses, name)))
+def _commands(table: _Table) -> click.Group:
+    """get, set and delete of one table."""
+    metavar = table.argument.upper()
+
+    @click.group(table.plural, help=f"{table.about}\n\nAll edges and owners apply changes at once, without a restart.")
+    def group() -> None:
+        pass
+
+    @group.command("get", help=f"Print the entry {metavar}, or all of them, as JSON.")
+    @click.argument("name", default="", metavar=f"[{metavar}]")
+    @source_options
+    def get(name: str, **options: Any) -> None:
+        _say(_with(options, lambda metadata, keys, _: _tables(metadata, table.prefix(keys), name)))
+
+    @group.command("set", help=f"Change settings of {metavar}; NAME= without a value takes one back.")
+    @click.argument("name", metavar=metavar)
+    @click.argument("values", nargs=-1, required=True, metavar="NAME=VALUE…")
+    @source_options
+    def set_(name: str, values: tuple[str, ...], **options: Any) -> None:
+        _say(_change(options, table, name, values))
+
+    @group.command("delete", help=f"Remove the entry {metavar}. Messages are not touched.")
+    @click.argument("name", metavar=metavar)
+    @source_options
+    def delete(name: str, **options: Any) -> None:
+        from broker.cluster.operate import only_grow
+
+        async def work(metadata: Metadata, keys: Keys, _: Settings) -> bool:
+            only_grow(name, await _tables(metadata, table.prefix(keys), name), {})
+            return await metadata.delete(table.key(keys, name))
+
+        if not _with(options, work):
+            raise Failure(f"There is no entry {name} among the {table.plural} of the cluster.")
+        click.echo(f"Removed {name}.")
+
+    return group
 
 
-@addresses.command("set")
-@click.argument("name")
-@click.argument("values", nargs=-1, required=True, metavar="NAME=VALUE…")
-@source_options
-def addresses_set(name: str, values: tuple[str, ...], **options: Any) -> None:
-    """Change settings of exactly the address NAME; a setting without a value is taken back."""
-    _say(_change(options, lambda keys: keys.address(name), name, values))
+for _table_of_settings in _TABLES:
+    cluster.add_command(_commands(_table_of_settings))
 
 
 async def _tables(metadata: Metadata, prefix: str, name: str) -> dict[str, Any]:
@@ -325,22 +407,23 @@ async def _tables(metadata: Metadata, prefix: str, name: str) -> dict[str, Any]:
     return tables.get(name, {}) if name else tables
 
 
-def _change(options: dict[str, Any], key: Callable[[Keys], str], match: str, values: tuple[str, ...]) -> dict[str, Any]:
-    """Checks NAME=VALUE… as a config file would be, and writes them."""
-    from broker.cluster.operate import edit_table
-    from broker.config.load import address_table
+def _change(options: dict[str, Any], table: _Table, name: str, values: tuple[str, ...]) -> dict[str, Any]:
+    """Checks NAME=VALUE… together with what is there already, as a config file would be, and writes them."""
+    from broker.cluster.operate import edit_table, only_grow
 
     changes: dict[str, Any] = {}
     for text in values:
-        name, equals, value = text.partition("=")
+        setting, equals, value = text.partition("=")
         if not equals:
             raise Misuse(f"{text!r} must be NAME=VALUE.")
-        changes[name.strip()] = value.strip() or None
+        changes[setting.strip()] = value.strip() or None
 
     async def work(metadata: Metadata, keys: Keys, settings: Settings) -> dict[str, Any]:
-        given = {name: value for name, value in changes.items() if value is not None}
-        checked = address_table(match, given, settings.engine.address, "on the command line")
-        return await edit_table(metadata, key(keys), {**changes, **checked})
+        before = await _tables(metadata, table.prefix(keys), name)
+        whole = {setting: value for setting, value in {**before, **changes}.items() if value is not None}
+        checked = table.checked(settings.engine, name, whole)
+        only_grow(name, before, checked)
+        return await edit_table(metadata, table.key(keys, name), {**changes, **checked})
 
     return _with(options, work)
 
@@ -361,14 +444,16 @@ def users_list(**options: Any) -> None:
 @users.command("set")
 @click.argument("name")
 @click.option("--passcode-stdin", is_flag=True, help="Read the passcode from standard input instead of asking.")
+@click.option("--group", "groups", multiple=True, help="A group of the user (may be repeated); without: as before.")
 @source_options
-def users_set(name: str, passcode_stdin: bool, **options: Any) -> None:
+def users_set(name: str, passcode_stdin: bool, groups: tuple[str, ...], **options: Any) -> None:
     """Add user NAME, or change the passcode."""
     from broker.cluster.operate import edit_table
-    from broker.edge.users import check_name, hash_passcode
+    from broker.edge.users import check_name, checked_groups, hash_passcode
 
     try:
         check_name(name)
+        checked = checked_groups(groups)
     except BrokerError as error:
         raise Misuse(str(error)) from None
     if passcode_stdin:
@@ -378,8 +463,32 @@ def users_set(name: str, passcode_stdin: bool, **options: Any) -> None:
     if not passcode:
         raise Misuse("The passcode is empty.")
     hashed = hash_passcode(passcode)
-    _with(options, lambda metadata, keys, _: edit_table(metadata, keys.user(name), {"hash": hashed}))
+    changes = {"hash": hashed, "previous": None, **({"groups": checked} if groups else {})}
+    _with(options, lambda metadata, keys, _: edit_table(metadata, keys.user(name), changes))
     click.echo(f"User {name} may log in at every edge.")
+
+
+@users.command("groups")
+@click.argument("name")
+@click.argument("groups", nargs=-1, metavar="[GROUP…]")
+@source_options
+def users_groups(name: str, groups: tuple[str, ...], **options: Any) -> None:
+    """User NAME belongs to these groups from now on, and to no other. Open connections notice at once."""
+    from broker.cluster.operate import edit_table
+    from broker.edge.users import checked_groups
+
+    try:
+        checked = checked_groups(groups)
+    except BrokerError as error:
+        raise Misuse(str(error)) from None
+
+    async def work(metadata: Metadata, keys: Keys, _: Settings) -> None:
+        if await metadata.get(keys.user(name)) is None:
+            raise Failure(f"There is no user {name}.")
+        await edit_table(metadata, keys.user(name), {"groups": checked or None})
+
+    _with(options, work)
+    click.echo(f"{name} belongs to {', '.join(checked) or 'no group'}.")
 
 
 @users.command("remove")

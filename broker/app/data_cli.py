@@ -44,8 +44,9 @@ def user() -> None:
 @user.command("add")
 @click.argument("name")
 @click.option("--passcode-stdin", is_flag=True, help="Read the passcode from standard input instead of asking.")
+@click.option("--group", "groups", multiple=True, help="A group of the user (may be repeated); without: as before.")
 @source_options
-def add(name: str, passcode_stdin: bool, **options: Any) -> None:
+def add(name: str, passcode_stdin: bool, groups: tuple[str, ...], **options: Any) -> None:
     """Add user NAME, or change the passcode."""
     path = _users_file(options)
     if passcode_stdin:
@@ -58,8 +59,24 @@ def add(name: str, passcode_stdin: bool, **options: Any) -> None:
 
     with _told():
         known = name in list_users(path)
-        add_user(path, name, passcode)
+        add_user(path, name, passcode, groups)
     click.echo(f"{'Changed the passcode of' if known else 'Added'} {name} in {path}.")
+
+
+@user.command("groups")
+@click.argument("name")
+@click.argument("groups", nargs=-1, metavar="[GROUP…]")
+@source_options
+def groups(name: str, groups: tuple[str, ...], **options: Any) -> None:
+    """User NAME belongs to these groups from now on, and to no other. Open connections notice within a second."""
+    from broker.edge.users import list_users, set_groups
+
+    path = _users_file(options)
+    with _told():
+        if name not in list_users(path):
+            raise Failure(f"There is no user {name} in {path}.")
+        set_groups(path, name, groups)
+    click.echo(f"{name} belongs to {', '.join(sorted(set(groups))) or 'no group'}.")
 
 
 @user.command("remove")

@@ -14,23 +14,25 @@ from dataclasses import replace
 
 from broker import __version__
 from broker.admin.server import AdminServer
-from broker.cluster.config import UserEntry
+from broker.cluster.config import Tables, UserEntry
+from broker.cluster.load import EVERY_S, Loads
 from broker.cluster.redis_shared import RedisShared
 from broker.cluster.subscriptions import SubscriptionDirectory
+from broker.config.ports import hosts
 from broker.config.settings import EngineSettings, Settings
 from broker.core.slots import SlotRecord
-from broker.edge.auth import FileAuthenticator, TableAuthenticator
+from broker.edge.auth import FileAuthenticator, TableAuthenticator, is_loopback
 from broker.edge.directory import AskedNames, Directory, LocalClientIds
 from broker.edge.edge import Edge
 from broker.edge.listener import Listeners, listen_host
+from broker.edge.shedding import excess
 from broker.edge.timers import Beats
 from broker.edge.users import User
 from broker.link.cluster_port import ClusterPort
 from broker.seams.entropy import number, token
 from broker.seams.files import fingerprint
 
-from .member import ClusterProcess
-from .standalone import LABELS
+from .member import ClusterProcess, advertised_admin
 
 log = logging.getLogger("stampede.edge")
 
@@ -46,6 +48,8 @@ class EdgeProcess(ClusterProcess):
         self.edge: Edge | None = None
         self._ready = False
         self._addresses: dict[str, str] = {}
+        self._balancing: asyncio.Task[None] | None = None
+        self._loads: Loads
 
     async def start(self) -> None:
         """Joins the cluster and listens, or leaves nothing behind. Raises BrokerError."""
@@ -68,15 +72,14 @@ class EdgeProcess(ClusterProcess):
             else:
                 log.info("no redis.url: client ids, rates and logins are this edge's own")
             await self.names.start()
-            admin = f"{settings.admin.host}:{settings.admin.port}" if settings.admin.port > 0 else ""
-            await self.join("", admin)
+            await self.join("", advertised_admin(settings))
             self.membership.listen(self._on_members)
             self._on_members()
             self.auth = self._authenticator()
             tokens = self.shared.tokens if self.shared is not None else None
             self.edge = Edge(self.settings, self.port, self.clock, self.beats, self.auth, token(4), directory, tokens)
             host = listen_host(settings.edge, self.auth.has_users)
-            self.listeners = Listeners(self.edge, settings.edge, self.loop, host)
+            self.listeners = Listeners(self.edge, settings, self.loop, host)
             self.admin = AdminServer(settings.admin, [self.edge, self.port, self.listeners], self._readiness)
             await self.listeners.start()
         except BaseException:
@@ -86,20 +89,46 @@ class EdgeProcess(ClusterProcess):
 
     def _authenticator(self) -> FileAuthenticator | TableAuthenticator:
         """Users of a file if there is one, else those of the cluster. Without any, everybody may log in as long as this
-        process runs only if nobody but this machine can reach it: that is decided here, once."""
+        process runs only if nobody but this machine can reach it: that is decided here, once. Where
+        the host of a port lets others in, nobody gets in until there is a user."""
         settings = self.settings
         path = settings.edge.users_file or os.path.join(settings.data, "users.toml")
         logins = self.shared.logins if self.shared is not None else None
         if settings.edge.users_file or fingerprint(path) is not None:
             return FileAuthenticator(path, self.clock)
         users = users_of(self.config.users)
-        return TableAuthenticator(users, self.clock, open_when_empty=not users, shared=logins)
+        private = all(is_loopback(host) for host in hosts(settings).values())
+        return TableAuthenticator(users, self.clock, open_when_empty=not users and private, shared=logins)
 
     async def start_admin(self) -> None:
         await self.admin.start()
+        assert self.edge is not None
+        sessions = self.edge.sessions
+        self._loads = Loads(self.metadata, self.keys, self.membership, lambda: len(sessions))
+        await self._loads.start()
+        self._balancing = self.loop.create_task(self._balance())
+
+    async def _balance(self) -> None:
+        """Says how many connections there are, and ends some when that is far more than the others have."""
+        settings = self.settings.edge
+        while True:
+            await self._loads.tell()
+            await asyncio.sleep(EVERY_S)
+            assert self.edge is not None
+            if not self._ready or not settings.rebalance_above:
+                continue
+            count = len(self.edge.sessions)
+            others = [self._loads.others.get(name, 0) for name in self.membership.edges if name != self.id]
+            many = excess(count, others, settings.rebalance_above, settings.rebalance_least)
+            if many:
+                log.info("%d connections here, %s at the others: %d are asked to move", count, others, many)
+                self.edge.shedding.shed(many, settings.rebalance_rate, "connect again: other edges have more room")
 
     async def stop(self) -> None:
         self._ready = False
+        if self._balancing is not None:
+            self._balancing.cancel()
+            await self._loads.stop()
         assert self.edge is not None
         self.listeners.stop_accepting()
         drained = asyncio.Event()
@@ -150,11 +179,17 @@ class EdgeProcess(ClusterProcess):
         if self.edge is not None:
             self.edge.configure(settings)
 
+    def on_permissions(self, permissions: Tables) -> None:
+        self.settings = replace(self.settings, edge=replace(self.settings.edge, permissions=dict(permissions)))
+        if self.edge is not None:
+            self.edge.permit(permissions)
+
     def on_users(self, users: Mapping[str, UserEntry]) -> None:
         if self.edge is not None and isinstance(self.auth, TableAuthenticator) and not (
             isinstance(self.auth, FileAuthenticator)
         ):  # fmt: skip
             self.edge.expel(self.auth.replace(users_of(users)))
+            self.edge.authorise()
 
     # ── told to people ─────────────────────────────────────────────────────────────────────────────
 
@@ -168,8 +203,7 @@ class EdgeProcess(ClusterProcess):
     def banner(self) -> list[str]:
         assert self.auth is not None
         lines = [f"Stampede {__version__} edge {self.id}"]
-        host = listen_host(self.settings.edge, self.auth.has_users) or "all interfaces"
-        lines += [f"  {LABELS[name]:<22} {host} port {port}" for name, port in self.listeners.ports.items()]
+        lines += self.listeners.banner()
         lines.append(f"  cluster                {self.settings.etcd.prefix} in etcd at {self.settings.etcd.endpoints}")
         if not self.auth.has_users:
             lines.append("  no users yet: only this machine can connect (stampede cluster users set NAME)")
@@ -178,4 +212,4 @@ class EdgeProcess(ClusterProcess):
 
 def users_of(entries: Mapping[str, UserEntry]) -> dict[str, User]:
     """The cluster's users as the edge knows users."""
-    return {name: User(name, entry.hash, entry.groups) for name, entry in entries.items()}
+    return {name: User(name, entry.hash, entry.groups, entry.previous) for name, entry in entries.items()}

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from broker.cluster.applied import AppliedNote
-from broker.cluster.config import ConfigWatch, UserEntry
+from broker.cluster.config import ConfigWatch, Tables, UserEntry
 from broker.cluster.keys import Keys
 from broker.cluster.membership import Membership
 from broker.cluster.slots import SlotTable
@@ -64,6 +64,7 @@ class ClusterProcess:
         self.config = ConfigWatch(
             self.metadata, self.keys, settings.engine,
             on_engine_settings=self.on_engine_settings, on_users=self.on_users, on_applied=self._applied.note,
+            permissions=settings.edge.permissions, on_permissions=self.on_permissions,
         )  # fmt: skip
         await self.config.start()
         await self.table.start()
@@ -100,6 +101,9 @@ class ClusterProcess:
     def on_engine_settings(self, settings: EngineSettings) -> None:
         """Other settings of addresses."""
 
+    def on_permissions(self, permissions: Tables) -> None:
+        """Others may do what they may do."""
+
     def on_users(self, users: Mapping[str, UserEntry]) -> None:
         """Other users."""
 
@@ -111,3 +115,14 @@ def advertised(settings: Settings, port: int) -> str:
         return cluster.advertise
     host = f"[{cluster.host}]" if ":" in cluster.host and cluster.host[0] != "[" else cluster.host
     return f"{host}:{port}"
+
+
+def advertised_admin(settings: Settings) -> str:
+    """host:port at which others reach this process's admin port, "" = it has none with a known number."""
+    admin = settings.admin
+    if admin.port <= 0:
+        return ""
+    if admin.host not in ("", "0.0.0.0", "::"):
+        return f"{admin.host}:{admin.port}"
+    host = settings.cluster.advertise.rpartition(":")[0] or socket.gethostname()
+    return f"{host}:{admin.port}"

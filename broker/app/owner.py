@@ -12,10 +12,11 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 from broker import __version__
-from broker.admin.server import AdminServer
-from broker.app.member import ClusterProcess, advertised
+from broker.admin.server import AdminServer, load_libraries
+from broker.app.member import ClusterProcess, advertised, advertised_admin
 from broker.cluster.controller import Controller
 from broker.cluster.suspicion import Suspicions
 from broker.config.settings import EngineSettings, Settings
@@ -28,6 +29,7 @@ from broker.journal.journal import Journal
 from broker.link.cluster_port import ClusterPort
 from broker.link.link_server import LinkServer
 from broker.owner.bodies import FileBodyReader, FileBodyWriter
+from broker.owner.checking import Inspector, SlotCheck
 from broker.owner.coordinator import RETRY_S, Coordinator
 from broker.owner.follower import FollowerHome, Followers
 from broker.owner.io_thread import IoThread
@@ -42,9 +44,12 @@ from broker.seams.files import OsFiles
 from broker.seams.stream import EDGE_SERVICE, Stream, StreamEnd
 
 from .alarm import Alarm
+from .process import collect_rarely
 
 log = logging.getLogger("stampede.owner")
 
+ALONE_S = 1.0
+"""When all owners end at once: for commits under way. The followers that have to confirm them may be gone already."""
 LOOK_S = 0.02
 MAINTAIN_S = 1.0
 """How often the journal may free space when nothing forces it to."""
@@ -86,6 +91,8 @@ class OwnerProcess(ClusterProcess):
         settings = self.settings
         folder = os.path.join(settings.data, "journal")
         try:
+            if settings.admin.port >= 0:
+                await asyncio.to_thread(load_libraries)
             self.journal = await asyncio.to_thread(
                 Journal.open, OsFiles(), folder, settings.journal, settings.cluster.tail_bytes
             )
@@ -99,12 +106,14 @@ class OwnerProcess(ClusterProcess):
             self.shard.fail(f"the journal cannot be used: {error}")  # nothing is written any more
             await self._close()
             raise
+        # From the registration on every receipt may wait for this process: what stops its loop comes before.
+        collect_rarely()
         try:
             self.rpc = GrpcServer(settings.cluster, self)
             port = await self.rpc.start()
             self._every("maintain", MAINTAIN_S, self._maintain)
             self._every("poll", RETRY_S, self.coordinator.poll)
-            admin = f"{settings.admin.host}:{settings.admin.port}" if settings.admin.port > 0 else ""
+            admin = advertised_admin(settings)
             await self.join(advertised(settings, port), admin, self.journal.disk_id)
             self.membership.listen(self._on_members)
             self._on_members()
@@ -121,6 +130,9 @@ class OwnerProcess(ClusterProcess):
             settings.admin,
             [self.shard, self.server, self.port, self.leaders, self.followers, self.controller],
             self._readiness,
+            self.shard.depths,
+            [self.shard.survey],
+            self._check,
         )
         self._ready = True
 
@@ -165,6 +177,7 @@ class OwnerProcess(ClusterProcess):
             self.clock, seeds, self._later, settings.cluster.min_in_sync, lambda: self._edges,
         )  # fmt: skip
         self.shard.others = self._small_state
+        inspector = Inspector(self.journal, seeds, self._later, self.shard.durable)
         self.leaders.start(
             LeaderHome(
                 durable=self.shard.durable,
@@ -174,6 +187,7 @@ class OwnerProcess(ClusterProcess):
                 on_record=self.node.on_record,
                 deposed=self.node.deposed,
                 lost=self._lost,
+                look=inspector.look,
             )
         )
         self.followers.start(
@@ -183,6 +197,7 @@ class OwnerProcess(ClusterProcess):
                 deposed=self.node.deposed,
                 lost=self._lost,
                 released=self.node.released,
+                look=inspector.look,
             )
         )
         self.table.listen(self._on_slot)
@@ -214,20 +229,19 @@ class OwnerProcess(ClusterProcess):
                 async with asyncio.timeout(limit):
                     self.node.leave()
                     await self.membership.set_leaving()
-                    await self._leads_nothing()
-                    while self.node.needed():  # noqa: ASYNC110 - ends with the last of many records
+                    while self._others_stay() and (self.node.led() or self.node.needed()):  # noqa: ASYNC110 - many records
                         await asyncio.sleep(LOOK_S)
-            if left := len(self.node.led()):
+            if (left := len(self.node.led())) and self._others_stay():
                 log.warning("%d slots could not be handed over within %g s; they fail over", left, limit)
         await self._close()
         if self.shard.stopped:
             self.fail(self.shard.stopped)
 
-    async def _leads_nothing(self) -> None:
-        free = asyncio.Event()
-        self.node.when_free = free.set
-        if self.node.led():
-            await free.wait()
+    def _others_stay(self) -> bool:
+        """Is there an owner that slots could be handed over to. When all end at once none of them need wait."""
+        if not hasattr(self, "membership"):
+            return False  # it had not joined yet
+        return any(not owner.leaving for id, owner in self.membership.owners.items() if id != self.id)
 
     async def _close(self) -> None:
         self._closing = True
@@ -245,7 +259,8 @@ class OwnerProcess(ClusterProcess):
         idle = asyncio.Event()
         self.shard.when_idle(idle.set)
         try:
-            await asyncio.wait_for(idle.wait(), self.settings.edge.drain_timeout_s)
+            limit = self.settings.edge.drain_timeout_s
+            await asyncio.wait_for(idle.wait(), limit if self._others_stay() else min(limit, ALONE_S))
         except TimeoutError:
             log.warning("stopping with a commit under way; the journal will be recovered at the next start")
         self.port.close()
@@ -302,7 +317,8 @@ class OwnerProcess(ClusterProcess):
         for owner in owners.values():
             if owner.id != self.id:
                 self.leaders.reach(owner.id, owner.address)
-        self.leaders.leaving(frozenset(owner.id for owner in owners.values() if owner.leaving and owner.id != self.id))
+        leaving = [owner.id for owner in owners.values() if owner.leaving]
+        self.leaders.members(owners.keys() - leaving, leaving)
         for slot, record in self.table.records.items():
             if (leader := owners.get(record.leader)) is not None:
                 self.port.route(slot, record.epoch, leader.id, leader.address)
@@ -335,6 +351,18 @@ class OwnerProcess(ClusterProcess):
 
     def on_engine_settings(self, settings: EngineSettings) -> None:
         self.shard.configure(settings)
+
+    async def _check(self, slot: int) -> dict[str, Any] | None:
+        """Do all replicas have the same of the slot; None: it is not led here."""
+        answer: asyncio.Future[SlotCheck | None] = self.loop.create_future()
+
+        def tell(check: SlotCheck | None) -> None:
+            if not answer.done():
+                answer.set_result(check)
+
+        self.leaders.check(slot, tell)
+        check = await answer
+        return None if check is None else check.told()
 
     # ── told to people ─────────────────────────────────────────────────────────────────────────────
 

@@ -33,12 +33,6 @@ log = logging.getLogger("stampede")
 
 MAINTAIN_S = 1.0
 """How often the journal may free space when nothing forces it to."""
-LABELS = {
-    "tcp": "STOMP",
-    "tls": "STOMP over TLS",
-    "ws": "STOMP over WebSocket",
-    "wss": "STOMP over WSS",
-}
 
 
 class Standalone:
@@ -80,8 +74,14 @@ class Standalone:
         for engine in self.shard.engines.values():
             names.learn(engine.subscriptions())
         host = listen_host(settings.edge, self.auth.has_users)
-        self.listeners = Listeners(self.edge, settings.edge, self.loop, host)
-        self.admin = AdminServer(settings.admin, [self.edge, self.shard, self.listeners], self._readiness)
+        self.listeners = Listeners(self.edge, settings, self.loop, host)
+        self.admin = AdminServer(
+            settings.admin,
+            [self.edge, self.shard, self.listeners],
+            self._readiness,
+            self.shard.depths,
+            [self.shard.survey],
+        )
         try:
             await self.listeners.start()
         except BaseException:
@@ -146,8 +146,7 @@ class Standalone:
     def banner(self) -> list[str]:
         """Where it listens and where the data is."""
         lines = [f"Stampede {__version__}"]
-        host = listen_host(self.settings.edge, self.auth.has_users) or "all interfaces"
-        lines += [f"  {LABELS[name]:<22} {host} port {port}" for name, port in self.listeners.ports.items()]
+        lines += self.listeners.banner()
         lines.append(f"  data                   {os.path.abspath(self.settings.data)}")
         if not self.auth.has_users:
             lines.append(

@@ -2,6 +2,8 @@
 
     config/settings/<match>     {"max_delivery_attempts": 3}     for all addresses the pattern matches
     config/addresses/<name>     {"partitions": 8}                the same settings, for exactly this address
+    config/queues/<name>        {"address": "orders"}            a queue that exists from the start
+    config/diverts/<name>       {"address": "orders", "forward": "audit"}
     config/users/<name>         {"hash": "$argon2id$…", "groups": ["admins"]}
 
 Rule: what is wrong is named once and left out; what was there before it stays in use. Revisions applied only grow.
@@ -13,11 +15,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
 
-from broker.config.load import address_table
+from broker.config.load import address_table, checked_entry
 from broker.config.settings import EngineSettings
 from broker.core.errors import ConfigError
 from broker.metadata.port import Change, Metadata
@@ -31,10 +34,11 @@ Tables = Mapping[str, Mapping[str, Any]]
 
 
 class UserEntry(NamedTuple):
-    """A user who may log in. hash: argon2id's text form."""
+    """A user who may log in. hash: argon2id's text form. previous: of passcodes from before that are still valid."""
 
     hash: str
     groups: tuple[str, ...] = ()
+    previous: tuple[str, ...] = ()
 
 
 def parsed_table(data: bytes, where: str) -> dict[str, Any]:
@@ -48,15 +52,18 @@ def parsed_table(data: bytes, where: str) -> dict[str, Any]:
 def parsed_user(data: bytes, where: str) -> UserEntry:
     """Raises ConfigError."""
     table = parsed_table(data, where)
-    unknown = sorted(set(table) - {"hash", "groups"})
+    unknown = sorted(set(table) - {"hash", "groups", "previous"})
     if unknown:
-        raise ConfigError(f"{where} has an unknown entry {unknown[0]!r}; known are hash and groups.")
-    if not str(table.get("hash", "")).startswith("$argon2id$"):
+        raise ConfigError(f"{where} has an unknown entry {unknown[0]!r}; known are hash, groups and previous.")
+    previous = table.get("previous", [])
+    if not isinstance(previous, list):
+        raise ConfigError(f"{where}: previous must be a list of argon2id hashes.")
+    if not all(str(hash).startswith("$argon2id$") for hash in (table.get("hash", ""), *previous)):
         raise ConfigError(f"{where} has no argon2id hash; set the passcode with `stampede cluster users set`.")
     groups = table.get("groups", [])
     if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups):
         raise ConfigError(f"{where}: groups must be a list of texts.")
-    return UserEntry(table["hash"], tuple(groups))
+    return UserEntry(table["hash"], tuple(groups), tuple(previous))
 
 
 class ConfigWatch:
@@ -64,6 +71,7 @@ class ConfigWatch:
                                   patterns and exact names.
     on_users(users)               all users by name.
     on_addresses(addresses)       the addresses declared in the store with their own settings.
+    on_permissions(permissions)   those of the config file, and those of the store in place of the same ones of it.
     on_applied(revision)          after the others: everything up to this revision is in use.
     """
 
@@ -76,6 +84,8 @@ class ConfigWatch:
         on_engine_settings: Callable[[EngineSettings], None] = lambda settings: None,
         on_users: Callable[[Mapping[str, UserEntry]], None] = lambda users: None,
         on_addresses: Callable[[Tables], None] = lambda addresses: None,
+        permissions: Tables = MappingProxyType({}),
+        on_permissions: Callable[[Tables], None] = lambda permissions: None,
         on_applied: Callable[[int], None] = lambda revision: None,
     ) -> None:
         self._keys = keys
@@ -83,10 +93,15 @@ class ConfigWatch:
         self._on_engine_settings = on_engine_settings
         self._on_users = on_users
         self._on_addresses = on_addresses
+        self._permissions = permissions
+        self._on_permissions = on_permissions
         self._on_applied = on_applied
         self._watched = Watched(metadata, keys.config, self._apply)
         self.settings: dict[str, dict[str, Any]] = {}
         self.addresses: dict[str, dict[str, Any]] = {}
+        self.queues: dict[str, dict[str, Any]] = {}
+        self.diverts: dict[str, dict[str, Any]] = {}
+        self.permissions: dict[str, dict[str, Any]] = {}
         self.users: dict[str, UserEntry] = {}
         self.bad: dict[str, str] = {}
         """Key → what is wrong with its present value."""
@@ -103,10 +118,12 @@ class ConfigWatch:
 
     def _apply(self, changes: list[Change]) -> None:
         kinds = {self._one(change) for change in changes}
-        if kinds & {"settings", "addresses"}:
+        if kinds & {"settings", "addresses", "queues", "diverts"}:
             self._on_engine_settings(self._merged())
         if "addresses" in kinds:
             self._on_addresses(dict(self.addresses))
+        if "permissions" in kinds:
+            self._on_permissions({**self._permissions, **self.permissions})
         if "users" in kinds:
             self._on_users(dict(self.users))
         self.revision = max(self.revision, *(change.revision for change in changes))
@@ -123,6 +140,15 @@ class ConfigWatch:
             if key.startswith(self._keys.config_addresses):
                 _place(self.addresses, name, value, lambda data: self._table(name, data, f"cluster address {name}"))
                 return "addresses"
+            if key.startswith(self._keys.config_queues):
+                _place(self.queues, name, value, lambda data: self._entry("engine.queues", name, data))
+                return "queues"
+            if key.startswith(self._keys.config_diverts):
+                _place(self.diverts, name, value, lambda data: self._entry("engine.diverts", name, data))
+                return "diverts"
+            if key.startswith(self._keys.config_permissions):
+                _place(self.permissions, name, value, lambda data: self._entry("edge.permissions", name, data))
+                return "permissions"
             if key.startswith(self._keys.config_users):
                 _place(self.users, name, value, lambda data: parsed_user(data, f"cluster user {name}"))
                 return "users"
@@ -132,15 +158,21 @@ class ConfigWatch:
         return ""
 
     def _table(self, match: str, value: bytes, where: str) -> dict[str, Any]:
-        return address_table(match, parsed_table(value, where), self._base.address, where)
+        base = self._base
+        return address_table(match, parsed_table(value, where), base.address, where, base.wildcard_delimiter)
+
+    def _entry(self, table: str, name: str, value: bytes) -> dict[str, Any]:
+        where = "cluster configuration"
+        return checked_entry(table, name, parsed_table(value, where), where, self._base.wildcard_delimiter)
 
     def _merged(self) -> EngineSettings:
-        """The store wins over the config file, an address over a setting of the same name."""
+        """The store wins over the config file, an address over a setting of the same name, a whole queue over one."""
         tables: dict[str, dict[str, Any]] = {name: dict(table) for name, table in self._base.addresses.items()}
         for more in (self.settings, self.addresses):
             for name, table in more.items():
                 tables[name] = {**tables.get(name, {}), **table}
-        return replace(self._base, addresses=tables)
+        queues, diverts = {**self._base.queues, **self.queues}, {**self._base.diverts, **self.diverts}
+        return replace(self._base, addresses=tables, queues=queues, diverts=diverts)
 
 
 def _place(tables: dict[str, Any], name: str, value: bytes | None, parse: Callable[[bytes], Any]) -> None:

@@ -26,8 +26,9 @@ class Keys:
     """Every key of one cluster. Attributes end with a slash: they are prefixes to list and watch."""
 
     __slots__ = (
-        "applied", "config", "config_addresses", "config_settings", "config_users", "controller", "cordons", "disks",
-        "edges", "owners", "root", "slots", "subscriptions", "suspects",
+        "applied", "config", "config_addresses", "config_diverts", "config_permissions", "config_queues",
+        "config_settings", "config_users", "controller", "cordons", "disks",
+        "edges", "loads", "managed", "owners", "root", "slots", "subscriptions", "suspects",
     )  # fmt: skip
 
     def __init__(self, prefix: str) -> None:
@@ -41,10 +42,15 @@ class Keys:
         self.suspects = self.root + "suspects/"
         self.controller = self.root + "controller"
         self.applied = self.root + "applied/"
+        self.loads = self.root + "load/"
         self.config = self.root + "config/"
         self.config_settings = self.config + "settings/"
         self.config_addresses = self.config + "addresses/"
         self.config_users = self.config + "users/"
+        self.config_queues = self.config + "queues/"
+        self.config_diverts = self.config + "diverts/"
+        self.config_permissions = self.config + "permissions/"
+        self.managed = self.root + "managed/"
         self.subscriptions = self.root + "subs/"
 
     def slot(self, slot: int) -> str:
@@ -73,6 +79,9 @@ class Keys:
     def applied_by(self, member: str) -> str:
         return self.applied + escape(member)
 
+    def load_of(self, edge: str) -> str:
+        return self.loads + escape(edge)
+
     def setting(self, match: str) -> str:
         return self.config_settings + escape(match)
 
@@ -81,6 +90,19 @@ class Keys:
 
     def user(self, name: str) -> str:
         return self.config_users + escape(name)
+
+    def queue(self, name: str) -> str:
+        return self.config_queues + escape(name)
+
+    def divert(self, name: str) -> str:
+        return self.config_diverts + escape(name)
+
+    def permission(self, match: str) -> str:
+        return self.config_permissions + escape(match)
+
+    def marker(self, key: str) -> str:
+        """Whose a key of `config` is (docs/adr/0006-kubernetes.md). Owners and edges do not look at it."""
+        return self.managed + key.removeprefix(self.config)
 
     def subscription(self, name: str) -> str:
         return self.subscriptions + escape(name)

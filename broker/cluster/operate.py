@@ -108,6 +108,16 @@ async def force(metadata: Metadata, keys: Keys, slot: int, owner: str) -> SlotRe
     raise Refusal(f"Slot {slot} changes all the time; try again when the cluster is calm.")
 
 
+def only_grow(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
+    """Settings of addresses may not take partitions away. Raises Refusal. `before` may be another tool's work."""
+    had, has = before.get("partitions", 1), after.get("partitions", 1)
+    if isinstance(had, int) and has < had:
+        raise Refusal(
+            f"{name} has {had} partitions, {has} are fewer: partitions may only grow, because messages in the last "
+            "ones would be kept and given to nobody. To have fewer, use another address; consumers empty this one."
+        )
+
+
 async def edit_table(metadata: Metadata, key: str, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Lays `changes` over the JSON object at `key` (a value None takes an entry out; an empty object goes).
     Returns the object as it is now. The values must have been checked."""

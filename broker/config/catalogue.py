@@ -10,7 +10,19 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, get_type_hints
 
-from .settings import AddressSettings, Settings
+from .acceptor import AcceptorSettings
+from .addressing import AddressSettings, DivertSettings, QueueSettings
+from .permissions import PermissionSettings
+from .settings import Settings
+
+TABLES: dict[str, type] = {
+    "engine.addresses": AddressSettings,
+    "engine.queues": QueueSettings,
+    "engine.diverts": DivertSettings,
+    "acceptors": AcceptorSettings,
+    "edge.permissions": PermissionSettings,
+}
+"""Tables whose entries have names that the user gives, and the settings of one entry."""
 
 
 class Leaf:
@@ -65,7 +77,7 @@ def _walk(cls: type, prefix: str, into: list[Group]) -> None:
         if is_dataclass(kind):
             _walk(kind, name, into)  # type: ignore[arg-type]  # is_dataclass says it is a class here
         else:
-            is_table = field.name == "addresses"
+            is_table = name in TABLES
             group.leaves.append(
                 Leaf(name, dict if is_table else kind, {} if is_table else field.default, dict(field.metadata))
             )
@@ -86,8 +98,13 @@ def leaves() -> dict[str, Leaf]:
 
 
 @cache
-def address_leaves() -> dict[str, Leaf]:
-    """The settings of one address, by bare name."""
+def entry_leaves(table: str) -> dict[str, Leaf]:
+    """The settings of one entry of a table (see TABLES), by bare name."""
     found: list[Group] = []
-    _walk(AddressSettings, "", found)
+    _walk(TABLES[table], "", found)
     return {leaf.name: leaf for leaf in found[0].leaves}
+
+
+def entry_about(table: str) -> str:
+    """What an entry of that table is, in one line."""
+    return (TABLES[table].__doc__ or "").strip().splitlines()[0]

@@ -6,12 +6,19 @@ whether files exist or ports are free is found out by whoever opens them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from urllib.parse import urlsplit
 
 from broker.core.errors import ConfigError
 
-from .settings import AddressSettings, ClusterSettings, EdgeSettings, RedisSettings, Settings
+from .acceptor import AcceptorSettings
+from .acceptor_url import KEY_STORES
+from .addressing import AddressSettings, DivertSettings, QueueSettings
+from .entry_checks import check_divert, check_queue, check_types
+from .permissions import PermissionSettings, check_permission
+from .ports import OF_EDGE, all_acceptors, is_edge, prefixes
+from .settings import ClusterSettings, EdgeSettings, RedisSettings, Settings
 
 _ANYWHERE = ("", "0.0.0.0", "::")
 
@@ -20,44 +27,58 @@ def check(settings: Settings) -> None:
     """Raises ConfigError for the first contradiction."""
     if not settings.data:
         raise ConfigError("data is empty; name the folder for the journal, for instance --data ./stampede-data.")
-    _ports(settings)
-    _tls(settings.edge)
+    acceptors = all_acceptors(settings)
+    for name in settings.acceptors:
+        _acceptor(name, acceptors[name], settings.edge)
+    _ports(settings, acceptors)
+    _tls(settings.edge, acceptors)
     _sizes(settings)
     _rates(settings.edge)
     _copies(settings.cluster)
     _no_secret(settings.redis)
+    delimiter = settings.engine.wildcard_delimiter
+    if len(delimiter) != 1 or delimiter in "*#":
+        raise ConfigError(f"engine.wildcard_delimiter is {delimiter!r}; it must be one character, neither * nor #.")
     check_address(settings.engine.address, "engine.address")
     for pattern, table in settings.engine.addresses.items():
         check_address(replace(settings.engine.address, **table), f'engine.addresses."{pattern}"')
+    for name, table in settings.engine.queues.items():
+        check_queue(name, QueueSettings(**table), f'engine.queues."{name}"', delimiter)
+    for name, table in settings.engine.diverts.items():
+        check_divert(DivertSettings(**table), f'engine.diverts."{name}"', delimiter)
+    for match, table in settings.edge.permissions.items():
+        check_permission(match, PermissionSettings(**table), f'edge.permissions."{match}"')
 
 
-def _ports(settings: Settings) -> None:
-    edge, admin = settings.edge, settings.admin
-    named = {
-        "edge.port": edge.port,
-        "edge.tls_port": edge.tls_port,
-        "edge.ws_port": edge.ws_port,
-        "edge.wss_port": edge.wss_port,
-    }
-    if all(port < 0 for port in named.values()):
-        raise ConfigError("All ports are off (-1); turn on at least one of " + ", ".join(named) + ".")
-    if admin.host == edge.host or edge.host in _ANYWHERE or admin.host in _ANYWHERE:
-        named["admin.port"] = admin.port
-    taken: dict[int, str] = {}
-    for name, port in named.items():
-        if port > 0 and port in taken:
-            raise ConfigError(f"{taken[port]} and {name} are both {port}; give one of them another port.")
-        taken[port] = name
+def _ports(settings: Settings, acceptors: Mapping[str, AcceptorSettings]) -> None:
+    if all(acceptor.port < 0 for acceptor in acceptors.values()):
+        raise ConfigError(
+            "All ports are off (-1); turn on at least one of edge.port, edge.tls_port, edge.ws_port, edge.wss_port, "
+            "or give an acceptor a port."
+        )
+    admin = settings.admin
+    named = [(_port_name(name, settings), acceptor.host, acceptor.port) for name, acceptor in acceptors.items()]
+    taken: list[tuple[str, str, int]] = []
+    for name, host, port in [*named, ("admin.port", admin.host, admin.port)]:
+        for other, its_host, its_port in taken:
+            if port == its_port and (host == its_host or host in _ANYWHERE or its_host in _ANYWHERE):
+                raise ConfigError(f"{other} and {name} are both {port}; give one of them another port (-1: off).")
+        if port > 0:
+            taken.append((name, host, port))
 
 
-def _tls(edge: EdgeSettings) -> None:
+def _port_name(acceptor: str, settings: Settings) -> str:
+    return f"edge.{OF_EDGE[acceptor]}" if is_edge(acceptor, settings) else f"acceptors.{acceptor}.port"
+
+
+def _tls(edge: EdgeSettings, acceptors: Mapping[str, AcceptorSettings]) -> None:
     for name, port in (("edge.tls_port", edge.tls_port), ("edge.wss_port", edge.wss_port)):
         if port >= 0 and not (edge.tls_cert_file and edge.tls_key_file):
             raise ConfigError(f"{name} is on but edge.tls_cert_file and edge.tls_key_file are not both set.")
     if bool(edge.tls_cert_file) != bool(edge.tls_key_file):
         missing = "edge.tls_key_file" if edge.tls_cert_file else "edge.tls_cert_file"
         raise ConfigError(f"A certificate needs its key: {missing} is not set.")
-    if edge.tls_cert_file and edge.tls_port < 0 and edge.wss_port < 0:
+    if edge.tls_cert_file and not any(acceptor.tls and acceptor.port >= 0 for acceptor in acceptors.values()):
         raise ConfigError(
             "A certificate is set but no port uses it; set edge.tls_port (usual: 61612) or edge.wss_port."
         )
@@ -65,6 +86,47 @@ def _tls(edge: EdgeSettings) -> None:
         raise ConfigError("edge.tls_client_ca_file needs TLS; set edge.tls_cert_file, edge.tls_key_file and a port.")
     if edge.ws_path and not edge.ws_path.startswith("/"):
         raise ConfigError(f"edge.ws_path is {edge.ws_path!r}; it must begin with a slash, like /stomp.")
+
+
+def _acceptor(name: str, acceptor: AcceptorSettings, edge: EdgeSettings) -> None:
+    """One entry of [acceptors], completed with what [edge] says."""
+    where = f"acceptors.{name}"
+    if name in OF_EDGE and getattr(edge, OF_EDGE[name]) >= 0:
+        raise ConfigError(
+            f"{where} stands in the place of edge.{OF_EDGE[name]}; set that to -1, or rename the acceptor."
+        )
+    if acceptor.tls:
+        _acceptor_tls(where, acceptor)
+    for field in ("connection_ttl_ms", "connections_allowed", "max_producer_rate"):
+        if getattr(acceptor, field) == 0:
+            raise ConfigError(f"{where}.{field} is 0, so nobody could do anything; -1 means no limit.")
+    both = set(prefixes(acceptor.anycast_prefix)) & set(prefixes(acceptor.multicast_prefix))
+    if both:
+        raise ConfigError(
+            f"{where}: the prefix {min(both)!r} stands in anycast_prefix and in multicast_prefix; it can mean one only."
+        )
+    if acceptor.write_buffer_low_bytes > acceptor.write_buffer_high_bytes:
+        raise ConfigError(
+            f"{where}.write_buffer_low_bytes ({acceptor.write_buffer_low_bytes}) is above write_buffer_high_bytes "
+            f"({acceptor.write_buffer_high_bytes}); lower it."
+        )
+
+
+def _acceptor_tls(where: str, acceptor: AcceptorSettings) -> None:
+    for field in ("tls_cert_file", "tls_client_ca_file"):
+        path = getattr(acceptor, field)
+        if path.lower().endswith(KEY_STORES):
+            raise ConfigError(
+                f"{where}.{field} is {path!r}, a Java key store; convert it (keytool -importkeystore … -deststoretype "
+                "PKCS12, then openssl pkcs12 -in FILE -nodes) and name the PEM file."
+            )
+    if not (acceptor.tls_cert_file and acceptor.tls_key_file):
+        raise ConfigError(
+            f"{where}.tls is on but tls_cert_file and tls_key_file are not both set, nor those of [edge]."
+        )
+    for field, value in (("tls_client_auth", acceptor.tls_client_auth), ("tls_crl_file", acceptor.tls_crl_file)):
+        if value not in ("", "none") and not acceptor.tls_client_ca_file:
+            raise ConfigError(f"{where}.{field} is {value!r}, which needs tls_client_ca_file: who signs the clients.")
 
 
 def _sizes(settings: Settings) -> None:
@@ -105,6 +167,7 @@ def _no_secret(redis: RedisSettings) -> None:
 
 def check_address(address: AddressSettings, where: str) -> None:
     """Raises ConfigError for the first contradiction; `where` names the address or pattern."""
+    check_types(address, where)
     if 0 < address.max_redelivery_delay_ms < address.redelivery_delay_ms:
         raise ConfigError(
             f"{where}: max_redelivery_delay_ms ({address.max_redelivery_delay_ms}) is below redelivery_delay_ms "

@@ -9,8 +9,9 @@ import json
 import textwrap
 from typing import Any
 
-from .catalogue import Leaf, groups
-from .settings import GIB, KIB, MIB, Settings
+from .catalogue import TABLES, Leaf, entry_about, entry_leaves, groups
+from .fields import GIB, KIB, MIB
+from .settings import Settings
 
 
 def shown(leaf: Leaf, value: Any) -> str:
@@ -54,11 +55,18 @@ def markdown() -> str:
     for group in groups():
         lines += ["", f"## [{group.name}]" if group.name else "## Top", "", group.about, ""]
         lines += ["| setting | unit | default | what it does | why this default |", "| --- | --- | --- | --- | --- |"]
-        for leaf in group.leaves:
-            default = "(none)" if leaf.kind is dict else f"`{shown(leaf, leaf.default)}`"
-            cells = (f"`{leaf.name}`", leaf.unit, default, leaf.help, leaf.why)
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        lines += [_row(leaf) for leaf in group.leaves]
+    for name in TABLES:
+        lines += ["", f"## [{name}.NAME]", "", entry_about(name), ""]
+        lines += ["| setting | unit | default | what it does | why this default |", "| --- | --- | --- | --- | --- |"]
+        lines += [_row(leaf) for leaf in entry_leaves(name).values()]
     return "\n".join(lines[1:]) + "\n"
+
+
+def _row(leaf: Leaf) -> str:
+    default = "(none)" if leaf.kind is dict else f"`{shown(leaf, leaf.default)}`"
+    cells = (f"`{leaf.name}`", leaf.unit, default, leaf.help, leaf.why)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def as_toml(settings: Settings) -> str:
@@ -74,8 +82,12 @@ def as_toml(settings: Settings) -> str:
             if leaf.kind is not dict:
                 key = leaf.name.rpartition(".")[2]
                 lines.append(f"{key} = {shown(leaf, getattr(table, key))}")
-    known = {leaf.name.rpartition(".")[2]: leaf for group in groups() for leaf in group.leaves}
-    for pattern, partial in settings.engine.addresses.items():
-        lines += ["", f"[engine.addresses.{json.dumps(pattern, ensure_ascii=False)}]"]
-        lines += [f"{key} = {shown(known[key], value)}" for key, value in partial.items()]
+    for name in TABLES:
+        entries: Any = settings
+        for part in name.split("."):
+            entries = getattr(entries, part)
+        known = entry_leaves(name)
+        for entry, partial in entries.items():
+            lines += ["", f"[{name}.{json.dumps(entry, ensure_ascii=False)}]"]
+            lines += [f"{key} = {shown(known[key], value)}" for key, value in partial.items()]
     return "\n".join(lines) + "\n"

@@ -18,9 +18,13 @@ import msgspec
 from broker.core.errors import ConfigError
 from broker.seams.files import read_whole
 
-from .catalogue import address_leaves, leaves
+from .addressing import AddressSettings, DivertSettings, QueueSettings
+from .catalogue import TABLES, entry_leaves, leaves
 from .checks import check, check_address
-from .settings import AddressSettings, Settings
+from .entry_checks import check_divert, check_queue
+from .permissions import PermissionSettings, check_permission
+from .ports import OF_EDGE, named
+from .settings import Settings
 from .values import coerce
 
 PREFIX = "STAMPEDE_"
@@ -28,6 +32,10 @@ NOT_SETTINGS = frozenset({"STAMPEDE_CONFIG", "STAMPEDE_URL", "STAMPEDE_LOGIN", "
 """Variables of ours that are read elsewhere (CLI)."""
 
 _ADDRESSES = "engine.addresses"
+_PERMISSIONS = "edge.permissions"
+_BY_MATCH = (_ADDRESSES, _PERMISSIONS)
+"""Tables whose entries are named by an address or a pattern of addresses."""
+_DELIMITER = "engine.wildcard_delimiter"
 # Kubernetes puts STAMPEDE_PORT=tcp://…, STAMPEDE_SERVICE_HOST and the like into every pod beside a Service named
 # `stampede…`. They never hold a double underscore, our tables always do.
 _SERVICE_LINK = re.compile(
@@ -37,13 +45,28 @@ _SERVICE_LINK = re.compile(
 
 def load(config_file: str | None, env: Mapping[str, str], overrides: Mapping[str, str]) -> Settings:
     """The effective settings. `overrides`: dotted name → text, from flags. Raises ConfigError."""
+    return _settings(list(_entries(config_file, env, overrides)))
+
+
+def from_tree(tree: Mapping[str, Any], where: str) -> Settings:
+    """The settings that a config file with these tables would give. Raises ConfigError."""
+    return _settings(list(_flatten(tree, "", where)))
+
+
+def _settings(entries: list[tuple[str, Any, str]]) -> Settings:
     values: dict[str, Any] = {}
-    addresses: dict[str, dict[str, Any]] = {}
-    for name, raw, where in _entries(config_file, env, overrides):
-        if name.startswith(_ADDRESSES + "."):
-            _address_setting(addresses, name, raw, where)
+    tables: dict[str, dict[str, dict[str, Any]]] = {}
+    delimiter = next((str(raw) for name, raw, _ in reversed(entries) if name == _DELIMITER), ".")
+    for name, raw, where in entries:
+        table_name = next((known for known in TABLES if name.startswith(known + ".")), None)
+        if table_name is not None and raw == {}:
+            entry = _entry_name(table_name, name[len(table_name) + 1 :], name, where, delimiter)
+            tables.setdefault(table_name, {}).setdefault(entry, {})
+        elif table_name is not None:
+            _entry_setting(table_name, tables.setdefault(table_name, {}), name, raw, where, delimiter)
         else:
             values[name] = coerce(leaves()[_known(name, where)], raw, where)
+    _give_way(values, tables.get("acceptors", {}))
     tree: dict[str, Any] = {}
     for name, value in values.items():
         *path, last = name.split(".")
@@ -51,23 +74,59 @@ def load(config_file: str | None, env: Mapping[str, str], overrides: Mapping[str
         for part in path:
             table = table.setdefault(part, {})
         table[last] = value
-    if addresses:
-        tree.setdefault("engine", {})["addresses"] = addresses
+    for table_name, named_entries in tables.items():
+        *path, last = table_name.split(".")
+        table = tree
+        for part in path:
+            table = table.setdefault(part, {})
+        table[last] = named_entries
     settings = msgspec.convert(tree, Settings)
     check(settings)
     return settings
 
 
-def address_table(match: str, table: Mapping[str, Any], base: AddressSettings, where: str) -> dict[str, Any]:
+def _give_way(values: dict[str, Any], acceptors: Mapping[str, Mapping[str, Any]]) -> None:
+    """A port of [edge] that nobody has set is off when an acceptor wants it, or has its name."""
+    wanted = {named(name, table).settings.port for name, table in acceptors.items()}
+    for name, field in OF_EDGE.items():
+        setting = f"edge.{field}"
+        if setting not in values and (name in acceptors or leaves()[setting].default in wanted):
+            values[setting] = -1
+
+
+def address_table(
+    match: str, table: Mapping[str, Any], base: AddressSettings, where: str, delimiter: str = "."
+) -> dict[str, Any]:
     """The settings of one address or pattern, typed and checked as those of a config file. `base`: what they are laid
-    over. Raises ConfigError."""
-    tables: dict[str, dict[str, Any]] = {match: {}}
-    for name, raw in table.items():
-        if name not in address_leaves():
-            _unknown(name, where, list(address_leaves()), "settings of an address: " + ", ".join(address_leaves()))
-        _address_setting(tables, f"{_ADDRESSES}.{match}.{name}", raw, where)
-    check_address(replace(base, **tables[match]), f'{where}, address "{match}"')
-    return tables[match]
+    over; `delimiter`: engine.wildcard_delimiter. Raises ConfigError."""
+    typed = entry_table(_ADDRESSES, match, table, where, delimiter)
+    check_address(replace(base, **typed), f'{where}, address "{match}"')
+    return typed
+
+
+def checked_entry(table: str, entry: str, values: Mapping[str, Any], where: str, delimiter: str) -> dict[str, Any]:
+    """A queue (engine.queues), divert (engine.diverts) or permission (edge.permissions), typed and checked as those of
+    a config file. Raises ConfigError."""
+    _entry_name(table, entry, f"{table}.{entry}", where, delimiter)
+    typed = entry_table(table, entry, values, where, delimiter)
+    if table == _PERMISSIONS:
+        check_permission(entry, PermissionSettings(**typed), f'{where}, permissions of "{entry}"')
+    elif table == "engine.queues":
+        check_queue(entry, QueueSettings(**typed), f'{where}, queue "{entry}"', delimiter)
+    else:
+        check_divert(DivertSettings(**typed), f'{where}, divert "{entry}"', delimiter)
+    return typed
+
+
+def entry_table(table: str, entry: str, values: Mapping[str, Any], where: str, delimiter: str = ".") -> dict[str, Any]:
+    """The settings of one entry of `table` (catalogue.TABLES), typed as those of a config file. Raises ConfigError."""
+    typed: dict[str, dict[str, Any]] = {entry: {}}
+    known = entry_leaves(table)
+    for name, raw in values.items():
+        if name not in known:
+            _unknown(name, where, list(known), f"settings of {_OWNERS[table]}: " + ", ".join(known))
+        _entry_setting(table, typed, f"{table}.{entry}.{name}", raw, where, delimiter)
+    return typed[entry]
 
 
 def _entries(
@@ -129,9 +188,9 @@ def _parsed_yaml(data: bytes) -> Any:
 def _flatten(table: Mapping[Any, Any], prefix: str, where: str) -> Iterator[tuple[str, Any, str]]:
     for key, value in table.items():
         name = f"{prefix}{key}"
-        if name in leaves() and name != _ADDRESSES:
+        if name in leaves() and name not in TABLES:
             yield name, value, where
-        elif isinstance(value, Mapping):
+        elif isinstance(value, Mapping) and (value or not any(name.startswith(known + ".") for known in TABLES)):
             yield from _flatten(value, name + ".", where)
         elif value is not None or not any(known.startswith(name + ".") for known in leaves()):
             yield name, value, where  # unknown, or a value where a table belongs: refused by name
@@ -140,9 +199,9 @@ def _flatten(table: Mapping[Any, Any], prefix: str, where: str) -> Iterator[tupl
 def _known(name: str, where: str) -> str:
     """`name` if there is such a setting, else ConfigError with near misses."""
     table = leaves()
-    if name in table and name != _ADDRESSES:
+    if name in table and name not in TABLES:
         return name
-    if name == _ADDRESSES or any(known.startswith(name + ".") for known in table):
+    if name in TABLES or any(known.startswith(name + ".") for known in table):
         raise ConfigError(
             f"{name} ({where}) is a table, not a value; set what is in it, for instance {_example(name)}."
         )
@@ -150,8 +209,8 @@ def _known(name: str, where: str) -> str:
 
 
 def _example(name: str) -> str:
-    if name == _ADDRESSES:
-        return f'[{_ADDRESSES}."orders.#"] in a config file'
+    if name in TABLES:
+        return f'[{name}."{"orders.#" if name in _BY_MATCH else "orders"}"] in a config file'
     return next(known for known in leaves() if known.startswith(name + "."))
 
 
@@ -165,18 +224,42 @@ def _unknown(name: str, where: str, names: list[str], hint: str) -> NoReturn:
     raise ConfigError(f"Unknown setting {name} ({where}).{meant} {hint[0].upper() + hint[1:]}.")
 
 
-def _address_setting(addresses: dict[str, dict[str, Any]], name: str, raw: Any, where: str) -> None:
-    """`engine.addresses.orders.#.max_delivery_attempts`: the last part is the setting, the middle the pattern."""
-    pattern, _, last = name[len(_ADDRESSES) + 1 :].rpartition(".")
-    pattern = pattern.strip('"')
-    if not pattern or "" in pattern.split("."):
-        raise ConfigError(f"{name} ({where}) must be {_ADDRESSES}.<address or pattern>.<setting>.")
-    words = pattern.split(".")
+def _entry_setting(
+    table: str, entries: dict[str, dict[str, Any]], name: str, raw: Any, where: str, delimiter: str
+) -> None:
+    """`engine.addresses.orders.#.max_delivery_attempts`: the last part is the setting, the middle the entry's name."""
+    named, _, last = name[len(table) + 1 :].rpartition(".")
+    entry = _entry_name(table, named, name, where, delimiter)
+    known = entry_leaves(table)
+    if last not in known:
+        _unknown(name, where, list(known), f"settings of {_OWNERS[table]}: " + ", ".join(known))
+    entries.setdefault(entry, {})[last] = coerce(known[last], raw, f"{where}, {_OWNERS[table].split()[-1]} {entry}")
+
+
+def _entry_name(table: str, named: str, name: str, where: str, delimiter: str) -> str:
+    """The entry that stands as `named` in the dotted name. Raises ConfigError."""
+    entry = named.strip('"')
+    if not entry or (table in _BY_MATCH and delimiter == "." and "" in entry.split(".")):
+        raise ConfigError(f"{name} ({where}) must be {table}.<{_ENTRY_NAMES.get(table, 'name')}>.<setting>.")
+    if table in _BY_MATCH:
+        _check_pattern(entry, name, where, delimiter)
+    return entry
+
+
+_ENTRY_NAMES = dict.fromkeys(_BY_MATCH, "address or pattern")
+_OWNERS = {
+    _ADDRESSES: "an address",
+    "engine.queues": "a queue",
+    "engine.diverts": "a divert",
+    "acceptors": "an acceptor",
+    _PERMISSIONS: "a permission",
+}
+
+
+def _check_pattern(pattern: str, name: str, where: str, delimiter: str) -> None:
+    words = pattern.split(delimiter or None)
     if "#" in words[:-1] or any(mark in word and word != mark for word in words for mark in "*#"):
         raise ConfigError(
-            f"{name} ({where}): in a pattern, `*` and `#` stand for whole words and `#` comes last, as in orders.#"
+            f"{name} ({where}): in a pattern, `*` and `#` stand for whole words and `#` comes last, "
+            f"as in orders{delimiter}#"
         )
-    known = address_leaves()
-    if last not in known:
-        _unknown(name, where, list(known), "settings of an address: " + ", ".join(known))
-    addresses.setdefault(pattern, {})[last] = coerce(known[last], raw, f"{where}, address {pattern}")

@@ -6,25 +6,11 @@ by `setting(default, unit, help, reason)`; `stampede serve --help` and docs/sett
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
-KIB = 1024
-MIB = 1024 * KIB
-GIB = 1024 * MIB
-
-
-def setting(
-    default: Any, unit: str, help: str, why: str = "", *, least: float | None = None, most: float | None = None
-) -> Any:
-    """A dataclass field that can explain itself. `least`, `most`: bounds where those of the unit do not fit
-    (see config/values.py: ports -1 … 65535, fractions 0 … 1, other numbers at least 1, or the default if lower)."""
-    return field(default=default, metadata={"unit": unit, "help": help, "why": why, "least": least, "most": most})
-
-
-def group(cls: type) -> Any:
-    """A nested group of settings with its own defaults."""
-    return field(default_factory=cls, metadata={"group": True})
+from .addressing import AddressSettings
+from .fields import GIB, KIB, MIB, group, setting, table
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,32 +149,43 @@ class EdgeSettings:
         "above it messages stay in the queue",
         least=-1,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class AddressSettings:
-    """What an address does; `match` patterns pick them (more in a later release)."""
-
-    max_delivery_attempts: int = setting(
-        10, "deliveries", "then to the dead letter address; -1: never", "Artemis' value", least=-1
+    connection_ttl_ms: int = setting(
+        -1,
+        "milliseconds",
+        "silence of clients that promise no heart-beat; -1: for ever",
+        "a client that only listens is silent; TCP keep-alive finds those that have gone",
+        least=-1,
     )
-    redelivery_delay_ms: int = setting(0, "milliseconds", "wait before a NACKed message is delivered again")
-    redelivery_multiplier: float = setting(1.0, "factor", "delay grows by this per attempt")
-    max_redelivery_delay_ms: int = setting(0, "milliseconds", "upper bound of the delay; 0: 10 × redelivery_delay_ms")
-    dead_letter_address: str = setting("DLQ", "address", "where messages go that cannot be delivered; empty: dropped")
-    expiry_address: str = setting("", "address", "where expired messages go; empty: dropped")
-    auto_create: bool = setting(True, "yes/no", "SEND and SUBSCRIBE create addresses and queues")
-    auto_delete: bool = setting(True, "yes/no", "auto-created queues go when empty and unused")
-    auto_delete_delay_ms: int = setting(0, "milliseconds", "how long they must have been unused")
-    default_routing: str = setting(
-        "ANYCAST", "ANYCAST|MULTICAST", "for destinations that do not say", "what people expect of a plain name"
+    park_bytes: int = setting(
+        1 * MIB,
+        "bytes",
+        "sent by one connection to full addresses (policy BLOCK) that wait in memory; then its socket is not read",
+        "what goes to other addresses is not held up before that",
     )
-    partitions: int = setting(
-        1,
-        "slots",
-        "that share the address; above 1 only messages with the same JMSXGroupID keep their order; may only grow",
-        "one slot has one owner; a hot address can have several. Of fewer ones, the last would keep their messages",
-        most=64,
+    park_total_bytes: int = setting(
+        64 * MIB, "bytes", "of all connections together; then sockets are not read as soon as something waits"
+    )
+    block_timeout_s: float = setting(
+        300.0,
+        "seconds",
+        "a message waits for a full address (policy BLOCK); then ERROR; 0: for ever",
+        "whoever consumes behind its own blocked SEND would hang else",
+        least=0,
+    )
+    shed_rate: int = setting(
+        200,
+        "connections/s",
+        "ended when this process stops or has far more than the others; more if drain_timeout_s asks for it",
+        "they all connect elsewhere at once",
+    )
+    rebalance_above: float = setting(
+        1.2, "factor", "an edge with more than so many times the mean sheds idle connections; 0: never", least=0
+    )
+    rebalance_least: int = setting(200, "connections", "above the mean before it does so")
+    rebalance_rate: int = setting(20, "connections/s", "ended to balance edges", "clients notice each of them")
+    permissions: dict[str, Any] = table(
+        "who may do what: address, pattern (`*` one word, `#` rest) or ADDRESS::QUEUE = table of groups by operation",
+        "empty: everybody who is let in may do everything; with one entry or more, what no entry matches is for nobody",
     )
 
 
@@ -207,16 +204,20 @@ class EngineSettings:
         "after a crash at most so many are marked redelivered without need",
     )
     address: AddressSettings = group(AddressSettings)
-    addresses: dict[str, Any] = field(
-        default_factory=dict,
-        metadata={
-            "unit": "table",
-            "help": "per address: name or pattern (`*` one word, `#` rest) = table of the settings above",
-            "why": "",
-        },
-    )
+    addresses: dict[str, Any] = table("name or pattern (`*` one word, `#` rest) = table of the settings above")
     max_queues: int = setting(
         100_000, "queues", "of this process, those of topic subscribers included", "about 4 KiB each, so 400 MB"
+    )
+    queues: dict[str, Any] = table("queues that exist from the start: name = table of `queue` settings")
+    diverts: dict[str, Any] = table("copies or detours of messages: name = table of `divert` settings")
+    wildcard_delimiter: str = setting(
+        ".", "character", "between the words of addresses, for patterns of settings and of wildcard subscriptions"
+    )
+    max_held_bytes: int = setting(
+        64 * MIB,
+        "bytes",
+        "of messages of one subscription that open transactions have acknowledged",
+        "their window is given back before COMMIT, so nothing else bounds them",
     )
 
 
@@ -342,6 +343,24 @@ class ClusterSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ScalerSettings:
+    """KEDA's external scaler (`stampede scaler`)."""
+
+    host: str = setting("127.0.0.1", "address", "where it listens for KEDA (gRPC)")
+    port: int = setting(61720, "TCP port", "0 picks a free one")
+    cert_file: str = setting("", "path", "PEM certificate; empty: plain text, as KEDA expects by default")
+    key_file: str = setting("", "path", "PEM key of that certificate")
+    timeout_s: float = setting(1.0, "seconds", "one question to an owner's admin port", least=0.05)
+    interval_s: float = setting(
+        0.5,
+        "seconds",
+        "how often pushed scalers look",
+        "the first message wakes a consumer within 2 s",
+        least=0.05,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything `stampede serve` can be told."""
 
@@ -355,3 +374,8 @@ class Settings:
     cluster: ClusterSettings = group(ClusterSettings)
     etcd: EtcdSettings = group(EtcdSettings)
     redis: RedisSettings = group(RedisSettings)
+    acceptors: dict[str, Any] = table(
+        "ports with parameters of their own: name = table of `acceptor` settings",
+        "the ports of [edge] share one set of parameters",
+    )
+    scaler: ScalerSettings = group(ScalerSettings)

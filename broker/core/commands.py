@@ -60,14 +60,19 @@ class Resume:
              order, before anybody is served. An id that is not in the queue any more is settled already, or was not
              durable and died with a leader: a later Settle of it succeeds and does nothing.
     taken    (first id, last id) …: delivered to the client in AckMode.AUTO: settled now if they are still there.
+    tries    id → attempts (Run.attempts) with which the client was given it, where that is not 0. Where the log of
+             an earlier leader has more, that leader had given the edge up, and the message is somebody else's.
     Everything else that an earlier attachment of the same consumer still held never arrived: back to the queue.
     """
 
-    __slots__ = ("held", "taken")
+    __slots__ = ("held", "taken", "tries")
 
-    def __init__(self, held: list[tuple[int, int]], taken: list[tuple[int, int]]) -> None:
+    def __init__(
+        self, held: list[tuple[int, int]], taken: list[tuple[int, int]], tries: dict[int, int] | None = None
+    ) -> None:
         self.held = held
         self.taken = taken
+        self.tries = tries or {}
 
 
 class Subscribe:
@@ -87,11 +92,12 @@ class Subscribe:
     resume           None, or what the edge knows of this consumer from an earlier leader or an earlier stream.
     overhead         bytes the edge puts in front of each message (for byte windows).
     browse           sees the messages, takes none.
+    no_local         does not get what its own session publishes.
     """
 
     __slots__ = (
         "ack", "address", "browse", "confirm", "consumer", "create", "credit_bytes", "credit_messages", "durable",
-        "overhead", "priority", "queue", "resume", "room", "routing", "selector", "seq", "session", "slot",
+        "no_local", "overhead", "priority", "queue", "resume", "room", "routing", "selector", "seq", "session", "slot",
     )  # fmt: skip
 
     def __init__(
@@ -114,6 +120,7 @@ class Subscribe:
         browse: bool = False,
         priority: int = 0,
         create: bool = True,
+        no_local: bool = False,
     ) -> None:
         self.slot = slot
         self.session = session
@@ -132,6 +139,7 @@ class Subscribe:
         self.browse = browse
         self.priority = priority
         self.create = create
+        self.no_local = no_local
         self.confirm = False
         self.resume: Resume | None = None
 
@@ -271,13 +279,23 @@ class Prepare:
     `Decide`. Done: it can be committed whatever happens. Refused: it cannot, and nothing is kept.
 
     tx            unique text of the transaction.    coordinator   the slot whose log holds the decision.
+    epoch         in which that slot is led by who asks: what a deposed leader asked for late is refused (OWNER_MOVED),
+                  because the transaction may have been carried out under the same name since.
     """
 
-    __slots__ = ("coordinator", "parts", "seq", "session", "slot", "tx")
+    __slots__ = ("coordinator", "epoch", "parts", "seq", "session", "slot", "tx")
 
     def __init__(
-        self, slot: int, session: int, seq: int, tx: str, coordinator: int, parts: list[Publish | Settle]
+        self,
+        slot: int,
+        session: int,
+        seq: int,
+        tx: str,
+        coordinator: int,
+        parts: list[Publish | Settle],
+        epoch: int = 0,
     ) -> None:
+        self.epoch = epoch
         self.slot = slot
         self.session = session
         self.seq = seq

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .address import Routing
 from .errors import Code
 from .message import Run
 from .reasons import Reason
@@ -71,14 +72,41 @@ class BrowseEnd:
         self.consumer = consumer
 
 
+class Crowd:
+    """An address has reached its limit and its policy is BLOCK. full: what `session` sends there from now on waits at
+    the edge, without a RECEIPT; not full: it may go on. What was on its way is taken all the same."""
+
+    __slots__ = ("address", "full", "session", "slot")
+
+    def __init__(self, session: int, slot: int, address: str, full: bool) -> None:
+        self.session = session
+        self.slot = slot
+        self.address = address
+        self.full = full
+
+
 class Move:
-    """The engine asks its owner to publish `run` to `address` (dead letter, expiry) and, in the same atomic log
+    """The engine asks its owner to publish `run` to `address` (dead letter, expiry, divert) and, in the same atomic log
     group, to settle `ids` of `queue` in `slot` (run.ids are those of the source; the target numbers anew).
-    Until then the engine keeps the messages out of sight: neither ready nor held by a consumer."""
+    Until then the engine keeps the messages out of sight: neither ready nor held by a consumer.
 
-    __slots__ = ("address", "ids", "queue", "run", "slot")
+    queue   0: a copy of messages that are in no queue; nothing is settled.
+    to      name of one queue of the address, or None for `routing`."""
 
-    def __init__(self, slot: int, queue: int, ids: Sequence[int], address: str, run: Run) -> None:
+    __slots__ = ("address", "ids", "queue", "routing", "run", "slot", "to")
+
+    def __init__(
+        self,
+        slot: int,
+        queue: int,
+        ids: Sequence[int],
+        address: str,
+        run: Run,
+        to: str | None = None,
+        routing: Routing = Routing.UNSET,
+    ) -> None:
+        self.to = to
+        self.routing = routing
         self.slot = slot
         self.queue = queue
         self.ids = ids
@@ -104,10 +132,10 @@ class Turn:
     number    number of the commit that will hold this turn's `appends`; what depends on it is held back by
               the engine until `release(number)`.
     effects   may be told at once, in order.    appends   to be journalled, in order.
-    fetches, moves   work for the owner (see there).
+    fetches, moves   work for the owner (see there).    notices   what an operator should read in the log.
     """
 
-    __slots__ = ("appends", "effects", "fetches", "moves", "now", "number")
+    __slots__ = ("appends", "effects", "fetches", "moves", "notices", "now", "number")
 
     def __init__(self, now: int, number: int) -> None:
         self.now = now
@@ -116,6 +144,7 @@ class Turn:
         self.appends: list[LogRecord] = []
         self.fetches: list[Fetch] = []
         self.moves: list[Move] = []
+        self.notices: list[str] = []
 
 
-Effect = Deliver | Done | Refused | ConsumerClosed | BrowseEnd
+Effect = Deliver | Done | Refused | ConsumerClosed | BrowseEnd | Crowd

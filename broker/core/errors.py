@@ -53,6 +53,7 @@ class Code(Enum):
     SUBSCRIPTION_IN_USE = (1312, "Durable subscription has other consumers", Reason.REFUSED)
     SUBSCRIPTION_CONFLICT = (1313, "Durable subscription exists with other settings", Reason.REFUSED)
     CLIENT_ID_IN_USE = (1314, "Another connection has this client-id", Reason.REFUSED)
+    CONSUMER_LIMIT = (1315, "The queue has as many consumers as it may have", Reason.REFUSED)
     NO_SUCH_TRANSACTION = (1401, "No such transaction", Reason.PROTOCOL_ERROR)
     DUPLICATE_TRANSACTION = (1402, "Transaction already begun", Reason.PROTOCOL_ERROR)
     CONNECTION_LIMIT = (1501, "Too many connections", Reason.CONNECTION_LIMIT)
@@ -60,10 +61,11 @@ class Code(Enum):
     TRANSACTION_LIMIT = (1503, "Transaction limit exceeded", Reason.TRANSACTION_LIMIT)
     SLOW_CONSUMER = (1504, "Client does not read its messages", Reason.SLOW_CONSUMER)
     FRAME_TIMEOUT = (1505, "Frame not finished in time", Reason.FRAME_TIMEOUT)
-    HEARTBEAT_MISSED = (1506, "No data within the promised heart-beat", Reason.HEARTBEAT_MISSED)
+    HEARTBEAT_MISSED = (1506, "Did not receive data within the connection TTL", Reason.HEARTBEAT_MISSED)
     HEARTBEAT_FLOOD = (1507, "Too many empty lines", Reason.HEARTBEAT_FLOOD)
     MESSAGE_TOO_LARGE = (1508, "Message too large", Reason.REFUSED)
     QUEUE_LIMIT = (1509, "Too many queues", Reason.REFUSED)
+    ADDRESS_FULL = (1511, "Address is full", Reason.REFUSED)
     RATE_LIMIT = (1510, "Sending faster than allowed", Reason.REFUSED)
     DISK_FULL = (1601, "No space left on the broker's disk", Reason.REFUSED)
     OWNER_STOPPED = (1602, "The owner of this destination has stopped", Reason.OWNER_STOPPED)
@@ -134,6 +136,13 @@ class JournalDead(JournalError):
 
 class BadItem(JournalError):
     """What was sent as the next item of a slot's log does not check or does not follow: nothing of it was taken."""
+
+
+class NewerRelease(BadItem):
+    """A newer release has written something that this one does not know: nothing of it was taken."""
+
+    def __init__(self, slot: int, kind: str) -> None:
+        super().__init__(f"slot {slot}: a newer release has written {kind!r}, which this one does not know: upgrade it")
 
 
 class StaleEpoch(JournalError):

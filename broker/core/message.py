@@ -30,6 +30,12 @@ BLOB: Final = 32
 """The body lies in a file (`blob`); the run has one message and records[0] ends with the empty line."""
 WAS_DURABLE: Final = 64
 """Sent as durable and paged out (TRANSIENT) for a queue that is not: durable again where it is moved to."""
+GROUPED: Final = 128
+"""Some message has a JMSXGroupID header."""
+UNIQUE: Final = 256
+"""Some message has a _AMQ_DUPL_ID header; looked at when it is published, never stored."""
+STORED: Final = 255
+"""The flags that the journal keeps."""
 
 DEFAULT_PRIORITY: Final = 4
 
@@ -54,13 +60,14 @@ class Run:
               messages that came back. Empty (`NO_IDS`) until the engine has numbered them.
     nbytes    sum(len(records[i])) + len(records) * len(lines)  (+ the blob's length)
     expires   epoch milliseconds, 0 = never.    time   epoch milliseconds when the broker took it.
+    due       epoch milliseconds before which it is not delivered, 0 = at once.
     attempts  how often each of these messages was delivered before (0 = never, as far as is known).
     position  where the journal holds it; 0 = nowhere.
     parts     render cache of the edge: b"<id>\\n" + lines + records[i] for each i, or None.
     """
 
     __slots__ = (
-        "attempts", "blob", "expires", "flags", "ids", "lines", "nbytes",
+        "attempts", "blob", "due", "expires", "flags", "ids", "lines", "nbytes",
         "parts", "position", "priority", "records", "time",
     )  # fmt: skip
 
@@ -77,6 +84,7 @@ class Run:
         attempts: int = 0,
         position: int = 0,
         blob: Blob | None = None,
+        due: int = 0,
     ) -> None:
         self.ids = ids
         self.lines = lines
@@ -89,6 +97,7 @@ class Run:
         self.attempts = attempts
         self.position = position
         self.blob = blob
+        self.due = due
         self.parts: list[bytes] | None = None
 
     def __len__(self) -> int:
@@ -118,6 +127,7 @@ class Run:
             self.attempts,
             self.position,
             self.blob,
+            self.due,
         )
 
 

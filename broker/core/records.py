@@ -7,7 +7,7 @@ slot, whatever the settings are by then (a routed run names its queues, a settle
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from .message import Run
 
@@ -54,6 +54,13 @@ class SettleRecord:
         self.queue = queue
         self.spans = spans
         self.durable = durable
+
+
+META_KINDS: Final = frozenset((
+    "aborted", "coordinator", "count", "crashed", "decided", "due", "ids", "known", "mark", "prepared", "producers",
+    "queue", "queues", "suspect", "told", "unprepared", "unqueue",
+))  # fmt: skip
+"""Kinds of MetaRecord that this release knows (engine/state.py says what they mean). Any other is a newer release's."""
 
 
 class MetaRecord:

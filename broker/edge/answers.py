@@ -35,6 +35,12 @@ class Answers:
         """The latest request `seq` has grown by frames with these receipts."""
         self._open[seq][0].extend(receipts)
 
+    def take(self, seq: int) -> list[bytes]:
+        """The receipts of the open request `seq`, which will have none: they are asked for anew."""
+        receipts, then = self._open[seq]
+        self._open[seq] = ([], then)
+        return receipts
+
     @property
     def quiet(self) -> bool:
         """Nothing is open."""

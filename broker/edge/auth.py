@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol
 
+from broker.config.ports import hosts
 from broker.config.settings import Settings
 from broker.core.errors import Code, ConfigError, RefusedError
 from broker.seams.clock import Clock, SystemClock
@@ -47,7 +48,8 @@ FORGET_S = 300.0
 MAX_ADDRESSES = 10_000
 """Addresses whose failures are counted; the longest unseen goes first."""
 
-REFUSAL = "wrong login or passcode"
+MAX_SHOWN = 100
+"""Characters of a login that are shown to who sent it."""
 BUSY = "too many logins at once; try again in a few seconds"
 # Of a random passcode that nobody kept: what unknown users are checked against, so that they take as long.
 NOBODY = "$argon2id$v=19$m=19456,t=2,p=1$CMSi/7T1O4+zMepg9erLiA$Otn1HF/Z7t6wMYJiul1uao9mRTrY0XTm7Rf7zGA2ZC8"
@@ -77,6 +79,14 @@ class Authenticator(Protocol):
         """Raises RefusedError(LOGIN_FAILED)."""
         ...
 
+    def groups(self, user: str) -> tuple[str, ...]:
+        """Of a user who has logged in; none of one who is not known any more."""
+        ...
+
+    def known_groups(self) -> frozenset[str]:
+        """Of all users together."""
+        ...
+
     def close(self) -> None:
         """Ends its threads; does not wait for them."""
         ...
@@ -92,6 +102,12 @@ class OpenAuthenticator:
 
     async def authenticate(self, login: str | None, passcode: str | None, channel: Channel) -> Principal:
         return ANONYMOUS
+
+    def groups(self, user: str) -> tuple[str, ...]:
+        return ANONYMOUS.groups
+
+    def known_groups(self) -> frozenset[str]:
+        return frozenset()
 
     def close(self) -> None:
         pass
@@ -163,9 +179,16 @@ class TableAuthenticator:
         if principal is None:
             self._penalties.failed(address)
             log.info("%s #%d: login failed", channel.peer, channel.id)
-            raise RefusedError(Code.LOGIN_FAILED, REFUSAL)
+            raise RefusedError(Code.LOGIN_FAILED, refusal(login))
         self._penalties.forgive(address)
         return principal
+
+    def groups(self, user: str) -> tuple[str, ...]:
+        found = self._users.get(user)
+        return found.groups if found is not None else ()
+
+    def known_groups(self) -> frozenset[str]:
+        return frozenset(group for user in self._users.values() for group in user.groups)
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -193,20 +216,29 @@ class TableAuthenticator:
 
     async def _verify(self, digest: bytes, users: dict[str, User], login: str, passcode: str) -> Principal | None:
         user = users.get(login)
-        hash = user.hash if user else NOBODY
-        proof = _proof(hash, login, passcode)
-        known = self._shared is not None and await self._shared.known(proof)
-        matches = known or await asyncio.get_running_loop().run_in_executor(self._pool, verify, hash, passcode)
+        matches = False
+        # After a change of the passcode the one from before may stay valid for a while: another check for its users.
+        for hash in (user.hash, *user.previous) if user else (NOBODY,):
+            matches = await self._matches(hash, login, passcode)
+            if matches:
+                break
         if self._users is not users:
             return await self._check(login, passcode)  # it was one of users who may not be any more
         if user is None or not matches:
             return None
-        if self._shared is not None and not known:
-            self._shared.remember(proof)
         if len(self._right) >= MAX_REMEMBERED:
             del self._right[next(iter(self._right))]
         principal = self._right[digest] = Principal(user.name, user.groups)
         return principal
+
+    async def _matches(self, hash: str, login: str, passcode: str) -> bool:
+        proof = _proof(hash, login, passcode)
+        if self._shared is not None and await self._shared.known(proof):
+            return True
+        matches = await asyncio.get_running_loop().run_in_executor(self._pool, verify, hash, passcode)
+        if matches and self._shared is not None and hash != NOBODY:
+            self._shared.remember(proof)
+        return matches
 
     def _digest(self, login: str, passcode: str) -> bytes:
         return hmac.digest(self._key, _together(login, passcode), "sha256")
@@ -224,6 +256,8 @@ class FileAuthenticator(TableAuthenticator):
         self._seen = fingerprint(path)
         super().__init__(load_users(path), clock, sleep, threads)
         self._looked = clock.monotonic()
+        self._gone: set[str] | None = None
+        """Who is not in the file any more, since changed() was asked; None: it is as it was."""
 
     def try_now(self, login: str | None, passcode: str | None) -> Principal | None:
         if login is not None and passcode is not None:
@@ -234,6 +268,12 @@ class FileAuthenticator(TableAuthenticator):
         # A check costs so much that a look at the file is free: who was added a moment ago can come in.
         self._look(0)
         return await super()._check(login, passcode)
+
+    def changed(self) -> set[str] | None:
+        """Has the file changed since this was asked last: who is gone since then; None: it has not."""
+        self._look(0)
+        gone, self._gone = self._gone, None
+        return gone - set(self._users) if gone is not None else None
 
     def _look(self, every: float = LOOK_S) -> None:
         """Takes a changed users file, looking once in `every` seconds; one that cannot be used changes nothing."""
@@ -250,8 +290,13 @@ class FileAuthenticator(TableAuthenticator):
         except ConfigError as error:
             log.error("the changed users file is not usable, the users from before stay: %s", error)
             return
-        self.replace(users)
+        self._gone = (self._gone or set()) | self.replace(users)
         log.info("users reloaded from %s: %d", self._path, len(users))
+
+
+def refusal(login: str | None) -> str:
+    """In Artemis' words; the same whatever was wrong."""
+    return f"Security Error occurred: User name [{(login or '')[:MAX_SHOWN]}] or password is invalid"
 
 
 class Penalties:
@@ -322,16 +367,16 @@ def make_authenticator(settings: Settings) -> Authenticator:
     path = named or os.path.join(settings.data, "users.toml")
     if named or fingerprint(path) is not None:
         return FileAuthenticator(path, SystemClock())
-    host = settings.edge.host
-    if host and not _is_loopback(host):
-        raise ConfigError(
-            f"edge.host is {host} but there are no users, so anyone who reaches it could read and send; add one with "
-            "`stampede user add NAME`, or leave edge.host empty to listen on this machine only."
-        )
+    for setting, host in hosts(settings).items():
+        if not is_loopback(host):
+            raise ConfigError(
+                f"{setting} is {host} but there are no users, so anyone who reaches it could read and send; add one "
+                f"with `stampede user add NAME`, or leave {setting} empty to listen on this machine only."
+            )
     return OpenAuthenticator()
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -24,7 +24,8 @@ class Channel(Protocol):
 
     id               connection id, unique in the process.
     peer             "1.2.3.4:5678" or "[::1]:5678".
-    transport_name   "tcp", "tls", "ws" or "wss" (metric label).
+    transport_name   name of the acceptor it came in by: "tcp", "tls", "ws" or "wss" for the ports of [edge]
+                     (metric label).
     framed           STOMP frames must be handed over whole (WebSocket): `write_frames`, not `write`.
     tls_subject      subject of the verified client certificate ("CN=sensor,O=Acme"), or None.
     reason           why the channel ended by itself (a WebSocket violation …), or None when the peer went or
@@ -118,6 +119,10 @@ class SessionLike(Protocol):
 
     def receive(self, data: bytes) -> None:
         """Bytes of the STOMP stream, cut anywhere."""
+        ...
+
+    def heard(self) -> None:
+        """The peer has shown that it lives, without a byte of STOMP (a WebSocket ping)."""
         ...
 
     def eof(self) -> None:

@@ -94,19 +94,20 @@ def _identify(session: Session, frame: Frame, version: Version, principal: str) 
 def _accept(session: Session, frame: Frame, version: Version, principal: str) -> None:
     headers = frame.headers
     edge = session.edge
-    settings = edge.settings.edge
     session.principal = principal
+    session.rights = edge.rights(principal)
     session.connected = True
     session.wire.accept_login(version)
     edge.counters.logins += 1
     wanted = headers.get("heart-beat") if version is not Version.V10 else None
-    beat = heartbeat.negotiate(wanted, settings)
+    beat = heartbeat.negotiate(wanted, session.acceptor, edge.settings.edge.heartbeat_min_ms)
     reply: list[tuple[str, str]] = [("session", f"{edge.boot}-{session.id}")]
     if version is not Version.V10 or "accept-version" in headers:
         reply.insert(0, ("version", version.value))
     if version is not Version.V10:
-        reply.append(("heart-beat", beat.reply))
-        if settings.server_header:
+        if beat.reply is not None:
+            reply.append(("heart-beat", beat.reply))
+        if session.acceptor.server_header:
             reply.append(("server", SERVER))
     if "request-id" in headers:
         reply.append(("response-id", headers["request-id"]))

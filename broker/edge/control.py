@@ -8,6 +8,7 @@ RefusedError; the session turns that into an ERROR and closes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.core.address import Outcome
@@ -82,15 +83,28 @@ def disconnect(session: Session, frame: Frame) -> None:
     """DISCONNECT: its receipt comes when everything before it is answered and durable, receipt or not (C56, C61):
     it is how clients make sure of what they sent without asking each time. By then what they have not acknowledged is
     back in its queues, also for a client that comes to another edge next."""
+    if session.crowds is not None and session.crowds.when_empty(partial(_disconnect_late, session, frame)):
+        # What it sent goes first. Its consumers end now: what they hold may be what there is no room for.
+        _end_consumers(session)
+        session.park()
+        return
     if frame.receipt is None:
         session.leave([])
         return
-    session.batch.extend(
-        Disconnect(slot, session.id) for slot in sorted({sub.slot for sub in session.handles.values()})
-    )
+    _end_consumers(session)
     for slot in session.slots():
         session.batch.append(Barrier(slot, session.id, session.answers.ask([])))
     session.leave([frame.receipt])
+
+
+def _disconnect_late(session: Session, frame: Frame) -> None:
+    disconnect(session, frame)
+    session.unpark()
+
+
+def _end_consumers(session: Session) -> None:
+    slots = sorted({sub.slot for sub in session.handles.values()})
+    session.batch.extend(Disconnect(slot, session.id) for slot in slots)
 
 
 CONTROL: dict[str, Callable[[Session, Frame], None]] = {

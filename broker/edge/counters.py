@@ -15,6 +15,7 @@ class EdgeCounters:
         "closed",
         "connections",
         "deliveries",
+        "denied",
         "errors",
         "frames_in",
         "login_failures",
@@ -29,6 +30,7 @@ class EdgeCounters:
         self.connections: dict[str, int] = {}
         self.closed: dict[Reason, int] = {}
         self.errors: dict[str, int] = {}
+        self.denied: dict[str, int] = {}
         self.frames_in = 0
         self.receipts = 0
         self.deliveries = 0
@@ -60,6 +62,11 @@ class EdgeCounters:
             Metric(
                 "stomp_errors_total", "counter", "ERROR frames sent, by error code.",
                 [({"code": c}, float(n)) for c, n in self.errors.items()],
+            ),
+            Metric(
+                "stomp_denied_total", "counter",
+                "Requests that the user has no permission for (edge.permissions), by operation.",
+                [({"operation": o}, float(n)) for o, n in self.denied.items()],
             ),
             one("stomp_subscriptions", "gauge", "Open subscriptions.", subscriptions),
             one("stomp_frames_received_total", "counter", "Frames received.", self.frames_in),

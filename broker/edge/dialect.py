@@ -1,21 +1,22 @@
-"""The default dialect: what destinations and SEND/SUBSCRIBE headers mean for a new user.
+"""What destinations and SEND/SUBSCRIBE headers mean.
 
-`/queue/x` and plain `x` are the anycast side of address x, `/topic/x` its multicast side; `address::queue`
-names one queue. Anything else that begins with "/" is refused: a typo must not become a queue.
+With the default prefixes `/queue/x` is the anycast side of address x, `/topic/x` its multicast side, plain `x` what
+the address settings say; `address::queue` names one queue. Anything else that begins with "/" is refused: a typo must
+not become a queue. An acceptor may have other prefixes, hence a dialect of its own.
 
-Rule: names in, address-model nouns out; pure. Other dialects are sister modules with the same functions.
+Rule: names in, address-model nouns out; pure.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from broker.config.ports import prefixes
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
 from broker.engine.matching import is_pattern
 
-PREFIXES = (("/queue/", Routing.ANYCAST), ("/topic/", Routing.MULTICAST))
 DURABLE_NAMES = ("durable-subscriber-name", "durable-subscription-name", "activemq.subscriptionName")
 """In order of precedence, as the Artemis chapter has it."""
 MAX_DESTINATION = 1024
@@ -30,36 +31,89 @@ class Target(NamedTuple):
     queue: str | None
 
 
-def resolve(destination: str, type_header: str | None, header_name: str) -> Target:
-    """What `destination` names. `type_header`: value of destination-type / subscription-type, if given.
+class Homes:
+    """Whose a queue is that the settings name (`engine.queues`), for destinations that do not say: `::queue`."""
 
-    Raises RefusedError(BAD_DESTINATION | BAD_HEADER)."""
-    routing, name = Routing.UNSET, destination
-    for prefix, meaning in PREFIXES:
-        if destination.startswith(prefix):
-            routing, name = meaning, destination[len(prefix) :]
-            break
-    else:
-        if destination.startswith("/"):
+    __slots__ = ("_addresses",)
+
+    def __init__(self) -> None:
+        self._addresses: dict[str, str] = {}
+
+    def learn(self, queues: Mapping[str, Mapping[str, Any]]) -> None:
+        """The table of the settings."""
+        self._addresses = {name: table.get("address") or name for name, table in queues.items()}
+
+    def of(self, queue: str) -> str:
+        """Any other queue is that of the address of its name."""
+        return self._addresses.get(queue, queue)
+
+    def elsewhere(self, queue: str, address: str) -> str | None:
+        """The address to which the settings bind the queue, if it is not this one."""
+        home = self._addresses.get(queue, address)
+        return None if home == address else home
+
+
+class Dialect(NamedTuple):
+    """The prefixes of one acceptor and what they mean, the longest first, so that the first match is the longest.
+
+    delimiter   between the words of an address (engine.wildcard_delimiter)."""
+
+    prefixes: tuple[tuple[str, Routing], ...]
+    delimiter: str = "."
+    homes: Homes = Homes()
+
+    @classmethod
+    def of(cls, anycast: str, multicast: str, delimiter: str = ".", homes: Homes | None = None) -> Dialect:
+        """From the comma lists of the settings."""
+        found = [(prefix, Routing.ANYCAST) for prefix in prefixes(anycast)]
+        found += [(prefix, Routing.MULTICAST) for prefix in prefixes(multicast)]
+        return cls(tuple(sorted(found, key=lambda pair: (-len(pair[0]), pair[0]))), delimiter, homes or Homes())
+
+    def resolve(self, destination: str, type_header: str | None, header_name: str) -> Target:
+        """What `destination` names. `type_header`: value of destination-type / subscription-type, if given.
+
+        Raises RefusedError(BAD_DESTINATION | BAD_HEADER)."""
+        routing, name = Routing.UNSET, destination
+        for prefix, meaning in self.prefixes:
+            if destination.startswith(prefix):
+                routing, name = meaning, destination[len(prefix) :]
+                break
+        else:
+            if destination.startswith("/"):
+                self._check_slash(destination)
+        if type_header is not None:
+            if type_header not in ("ANYCAST", "MULTICAST"):
+                raise RefusedError(Code.BAD_HEADER, f"{header_name}:{type_header[:50]} must be ANYCAST or MULTICAST")
+            routing = Routing[type_header]
+        address, mark, queue = name.partition("::")
+        address = address or (self.homes.of(queue) if queue else "")
+        if not address or (mark and not queue):
+            raise RefusedError(Code.BAD_DESTINATION, f"'{destination[:100]}' names nothing: a part of it is empty")
+        if "::" in queue:
+            raise RefusedError(
+                Code.BAD_DESTINATION, f"'{destination[:100]}' has a second `::`; a queue is named as `address::queue`"
+            )
+        if len(name) > MAX_DESTINATION:
+            raise RefusedError(Code.BAD_DESTINATION, f"longer than {MAX_DESTINATION} characters")
+        return Target(address, routing, queue if mark else None)
+
+    def is_wildcard(self, address: str) -> bool:
+        """Does the name stand for several addresses."""
+        return is_pattern(address, self.delimiter)
+
+    def _check_slash(self, destination: str) -> None:
+        """Where prefixes begin with a slash, a name that begins with one and has none of them is a mistake."""
+        known = [prefix for prefix, _ in self.prefixes if prefix.startswith("/")]
+        if known:
             raise RefusedError(
                 Code.BAD_DESTINATION,
-                f"'{destination[:100]}' begins with neither /queue/ nor /topic/; use one of them, or a plain name",
+                f"'{destination[:100]}' begins with neither {' nor '.join(known)}; use one of them, or a plain name",
             )
-    if type_header is not None:
-        if type_header not in ("ANYCAST", "MULTICAST"):
-            raise RefusedError(Code.BAD_HEADER, f"{header_name}:{type_header[:50]} must be ANYCAST or MULTICAST")
-        routing = Routing[type_header]
-    address, mark, queue = name.partition("::")
-    if not address or (mark and not queue):
-        raise RefusedError(Code.BAD_DESTINATION, f"'{destination[:100]}' names nothing: a part of it is empty")
-    if len(name) > MAX_DESTINATION:
-        raise RefusedError(Code.BAD_DESTINATION, f"longer than {MAX_DESTINATION} characters")
-    return Target(address, routing, queue if mark else None)
 
 
-def check_no_wildcard(target: Target) -> None:
+def check_no_wildcard(target: Target, dialect: Dialect) -> None:
     """Raises RefusedError(BAD_DESTINATION) for a SEND to a name that stands for several addresses."""
-    if is_pattern(target.address):
+    if dialect.is_wildcard(target.address):
         raise RefusedError(
             Code.BAD_DESTINATION,
             f"'{target.address[:100]}' is a wildcard; it can be subscribed to, but a message goes to one address: "
@@ -67,12 +121,12 @@ def check_no_wildcard(target: Target) -> None:
         )
 
 
-def check_wildcard(target: Target) -> bool:
+def check_wildcard(target: Target, dialect: Dialect) -> bool:
     """Does a SUBSCRIBE stand for several addresses. Raises RefusedError(BAD_DESTINATION) where it may not."""
     address = target.address
-    if not is_pattern(address):
+    if not dialect.is_wildcard(address):
         return False
-    if "#" in address.split(".")[:-1]:
+    if "#" in address.split(dialect.delimiter)[:-1]:
         raise RefusedError(
             Code.BAD_DESTINATION, f"'{address[:100]}': # stands for the rest, so it must be the last word"
         )

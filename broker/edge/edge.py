@@ -7,28 +7,36 @@ rooms are granted back in one submit. Must not know sockets (channels) nor engin
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from typing import Any
 
+from broker.config.ports import all_acceptors
 from broker.config.settings import EngineSettings, Settings
+from broker.core.address import Routing
 from broker.core.commands import Command
-from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Effect, Refused
+from broker.core.effects import BrowseEnd, ConsumerClosed, Crowd, Deliver, Done, Effect, Refused
 from broker.core.errors import Code
 from broker.core.metrics import Metric
 from broker.core.reasons import Reason
-from broker.engine.matching import Matcher
+from broker.engine.limits import LIMITS, refuses
+from broker.engine.matching import Matcher, plain_routing
 from broker.link.port import OwnerPort
 from broker.seams.clock import Clock
 from broker.seams.memory import hand_back
-from broker.wire.memo import Memo
 
-from .auth import Authenticator
+from . import authorising
+from .auth import LOOK_S, Authenticator, FileAuthenticator
 from .channel import Channel
 from .counters import EdgeCounters
+from .crowds import Crowds
 from .directory import Directory, LocalClientIds, LocalNames
+from .entrance import Entrances
+from .marks import Numbers
+from .permissions import Permissions, Rights
 from .rates import Tokens, make_rates
-from .route import Routes
 from .session import Session
+from .shedding import Shedding
 from .subscription import Subscription
 from .timers import Beats
 
@@ -61,14 +69,28 @@ class Edge:
         self.auth = auth
         self.boot = boot
         self.directory = directory or Directory(LocalClientIds(settings.edge.client_id_in_use), LocalNames())
-        self.rates = make_rates(settings.edge, clock, beats, tokens)
-        self.memo = Memo(settings.wire.memo_entries)
-        self.routes = Routes(partitions(settings.engine))
+        engine = settings.engine
+        self.entrances = Entrances(
+            all_acceptors(settings), settings.wire, partitions(engine), engine.wildcard_delimiter
+        )
+        self.entrances.homes.learn(engine.queues)
+        self.routes = self.entrances.routes
+        self.windows = windows(settings.engine)
+        """The default window of consumers of an address, in bytes; -2: their acceptor's."""
+        self.plain = plain(settings.engine)
+        """What a destination means that does not say, by the settings of its address."""
+        self._permissions = Permissions(settings.edge.permissions, engine.wildcard_delimiter)
+        self.singly = one_by_one(settings.engine)
+        """Do messages for this address go to its owner one by one; None: no address wants that."""
+        self.rates = make_rates(settings.edge, clock, beats, tokens, self.entrances.paced)
+        self.numbers = Numbers(boot)
         self.counters = EdgeCounters()
         self.sessions: dict[int, Session] = {}
         self.consumers: dict[int, Subscription] = {}
         self.dispatching = False
         self.touched: list[Session] = []
+        self.parked = 0
+        """Bytes that wait in all sessions for full addresses to have room."""
         self.log_frames = logging.getLogger("stampede.frames").isEnabledFor(logging.DEBUG)
         self._consumer = 0
         self._peak = 0
@@ -77,9 +99,15 @@ class Edge:
         self._per_ip: dict[str, int] = {}
         self._paused: list[Session] = []
         self._grants: list[Subscription] = []
+        self.shedding = Shedding(lambda: self.sessions.values(), clock, beats)
+        self._unknown: frozenset[str] = frozenset()
+        """Groups of the permissions that no user has, as last told."""
         self._draining = False
         self._when_empty: Callable[[], None] | None = None
         port.attach(self)
+        self._name_unknown()
+        if isinstance(auth, FileAuthenticator):
+            self._follow(auth)
 
     # ── connections ────────────────────────────────────────────────────────────────────────────────
 
@@ -91,7 +119,9 @@ class Edge:
         counters.connections[name] = counters.connections.get(name, 0) + 1
         ip = _ip(channel.peer)
         self._per_ip[ip] = self._per_ip.get(ip, 0) + 1
-        session = Session(self, channel)
+        entrance = self.entrances[name]
+        entrance.open += 1
+        session = Session(self, channel, entrance)
         self.sessions[session.id] = session
         self._peak = max(self._peak, len(self.sessions))
         limits = self.settings.edge
@@ -99,6 +129,12 @@ class Edge:
             session.fail(Code.SHUTDOWN, "connect again in a moment, or to another address of the service")
         elif len(self.sessions) > limits.max_connections + OVERFLOW:
             session.abort(Reason.CONNECTION_LIMIT)
+        elif entrance.full:
+            # Told while there is room for it, as above.
+            if entrance.open > entrance.settings.connections_allowed + OVERFLOW:
+                session.abort(Reason.CONNECTION_LIMIT)
+            else:
+                session.fail(Code.CONNECTION_LIMIT, entrance.full)
         elif len(self.sessions) > limits.max_connections:
             session.fail(Code.CONNECTION_LIMIT, f"{limits.max_connections} are open (max_connections)")
         elif self._per_ip[ip] > limits.max_connections_per_ip:
@@ -129,6 +165,9 @@ class Edge:
             return
         counters = self.counters
         counters.connections[session.channel.transport_name] -= 1
+        session.entrance.open -= 1
+        if self.rates is not None:
+            self.rates.forget(session.id)
         ip = _ip(session.channel.peer)
         left = self._per_ip.get(ip, 1) - 1
         if left:
@@ -143,11 +182,11 @@ class Edge:
             self._when_empty()
 
     def drain(self, when_empty: Callable[[], None]) -> None:
-        """Shutdown: tell every client once its answers are out, then call back when all are gone."""
+        """Shutdown: tell every client when it has come to an idle point, then call back when all are gone."""
         self._draining = True
         self._when_empty = when_empty
-        for session in list(self.sessions.values()):
-            session.answers.when_quiet(partial(session.fail, Code.SHUTDOWN, "connect again in a moment"))
+        settings = self.settings.edge
+        self.shedding.drain(settings.shed_rate, settings.drain_timeout_s, "connect again in a moment")
         if not self.sessions:
             when_empty()
 
@@ -162,10 +201,48 @@ class Edge:
             if session.connected and session.principal in users:
                 session.fail(Code.NOT_ALLOWED, "this user has been removed")
 
+    def rights(self, user: str) -> Rights | None:
+        """What a user may do now; None: everything."""
+        return self._permissions.rights(self.auth.groups(user))
+
+    def permit(self, table: Mapping[str, Mapping[str, Any]]) -> None:
+        """Other permissions (edge.permissions)."""
+        self._permissions = Permissions(table, self.settings.engine.wildcard_delimiter)
+        self.authorise()
+
+    def authorise(self) -> None:
+        """Permissions or the groups of users have changed: it counts for what comes from now on, and a subscription
+        that its user would not get any more ends."""
+        for session in list(self.sessions.values()):
+            if session.connected and not session.closed:
+                session.rights = self.rights(session.principal)
+                authorising.lost(session)
+        self.flush()
+        self._name_unknown()
+
+    def _follow(self, auth: FileAuthenticator) -> None:
+        """Looks at the users file from time to time, and does what its changes mean for those who are here."""
+        gone = auth.changed()
+        if gone is not None:
+            self.expel(gone)
+            self.authorise()
+        self.beats.deadline(self.clock.monotonic() + LOOK_S, partial(self._follow, auth))
+
+    def _name_unknown(self) -> None:
+        unknown = self._permissions.groups - self.auth.known_groups()
+        if unknown != self._unknown:
+            self._unknown = unknown
+            if unknown:
+                log.warning("edge.permissions names groups that no user has: %s", ", ".join(sorted(unknown)))
+
     def configure(self, settings: EngineSettings) -> None:
         """Address settings have changed. Messages follow a new number of partitions at once; a subscription that has
         no part in one of them would miss what goes there, so its connection ends and the client comes back."""
-        self.routes.replace(partitions(settings))
+        self.entrances.replace(partitions(settings))
+        self.entrances.homes.learn(settings.queues)
+        self.singly = one_by_one(settings)
+        self.windows = windows(settings)
+        self.plain = plain(settings)
         for session in list(self.sessions.values()):
             for sub in session.subscriptions.values():
                 if not sub.complete(self.routes.slots(sub.address)):
@@ -208,7 +285,7 @@ class Edge:
 
     def _fault(self, effect: Effect) -> None:
         """A session could not take an effect. That is its end alone: the owner who calls us must not notice."""
-        if isinstance(effect, Done | Refused):
+        if isinstance(effect, Done | Refused | Crowd):
             session = self.sessions.get(effect.session)
         else:
             sub = self.consumers.get(effect.consumer)
@@ -225,6 +302,12 @@ class Edge:
                 self.counters.refused += 1
                 session.refused(effect.seq, effect.code, effect.detail)
             return
+        if isinstance(effect, Crowd):
+            session = self.sessions.get(effect.session)
+            if session is not None and not session.closed:
+                crowds = session.crowds = session.crowds or Crowds(session)
+                crowds.crowd(effect.slot, effect.address, effect.full)
+            return
         assert isinstance(effect, ConsumerClosed | BrowseEnd)
         sub = self.consumers.get(effect.consumer)
         if sub is None:
@@ -233,8 +316,7 @@ class Edge:
             if sub.fan is None or sub.fan.browsed():
                 sub.session.write(sub.browse_end())
         else:
-            code = Code.QUEUE_DELETED if effect.reason is Reason.QUEUE_DELETED else Code.INTERNAL
-            sub.session.consumer_closed(sub, code, effect.detail)
+            sub.session.consumer_closed(sub, CLOSED.get(effect.reason, Code.INTERNAL), effect.detail)
 
     def flush(self) -> None:
         """Writes every touched connection once."""
@@ -280,6 +362,8 @@ class Edge:
         return self.counters.metrics(len(self.consumers))
 
 
+CLOSED = {Reason.QUEUE_DELETED: Code.QUEUE_DELETED, Reason.SLOW_CONSUMER: Code.SLOW_CONSUMER}
+"""What a client is told when the owner ends its consumer."""
 MANY = 1000
 """Sessions whose memory is worth handing back when most of them have gone."""
 HAND_BACK_S = 1.0
@@ -291,6 +375,26 @@ def partitions(settings: EngineSettings) -> Callable[[str], int]:
     """How many an address has, by its settings."""
     match = Matcher(settings)
     return lambda address: match(address).partitions
+
+
+def windows(settings: EngineSettings) -> Callable[[str], int]:
+    """The default window of consumers of an address, by its settings."""
+    match = Matcher(settings)
+    return lambda address: match(address).consumer_window_bytes
+
+
+def plain(settings: EngineSettings) -> Callable[[str], Routing]:
+    """What a destination means that does not say, by the settings of its address."""
+    match = Matcher(settings)
+    return lambda address: plain_routing(match(address))
+
+
+def one_by_one(settings: EngineSettings) -> Callable[[str], bool] | None:
+    """An address that refuses what it has no room for refuses commands: each message must be one of its own."""
+    match = Matcher(settings)
+    if not refuses(settings.address) and not any(LIMITS.intersection(table) for table in settings.addresses.values()):
+        return None
+    return lambda address: refuses(match(address))
 
 
 def _ip(peer: str) -> str:

@@ -1,7 +1,8 @@
 """Messages for a split address: which of them belong together, and where they go.
 
-Order is kept within a slot only. Messages with the same JMSXGroupID therefore all go to the same one; the others take
-turns run by run, so that a batch stays a batch.
+Order is kept within a slot only. Messages with the same JMSXGroupID therefore all go to the same one, and so do those
+with the same _AMQ_DUPL_ID, or no slot would see that it had them; the others take turns run by run, so that a batch
+stays a batch.
 
 Rule: looks into header lines only for split addresses, and into those of single messages only when they differ.
 """
@@ -12,20 +13,27 @@ from broker.wire.events import Sends
 
 from .route import Split
 
-_NAME = b"JMSXGroupID:"
+_GROUP = b"JMSXGroupID:"
+_UNIQUE = b"_AMQ_DUPL_ID:"
 
 
 def group_of(lines: bytes) -> bytes | None:
-    """The raw value of JMSXGroupID in header lines (they may end with the empty line and the body), or None."""
+    """The raw value of JMSXGroupID in header lines (they may end with the empty line and the body), else that of
+    _AMQ_DUPL_ID, or None."""
+    group = _value(lines, _GROUP)
+    return _value(lines, _UNIQUE) if group is None else group
+
+
+def _value(lines: bytes, name: bytes) -> bytes | None:
     if lines.startswith(b"\n"):
         return None
-    if lines.startswith(_NAME):
-        start = len(_NAME)
+    if lines.startswith(name):
+        start = len(name)
     else:
-        start = lines.find(b"\n" + _NAME)
+        start = lines.find(b"\n" + name)
         if start < 0 or -1 < lines.find(b"\n\n") < start:
             return None
-        start += 1 + len(_NAME)
+        start += 1 + len(name)
     return lines[start : lines.index(b"\n", start)]
 
 

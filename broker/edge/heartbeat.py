@@ -1,31 +1,48 @@
-"""Heart-beat arithmetic and the two clocks of a connection.
+"""Heart-beat arithmetic: what CONNECTED promises, and how long a client may be silent (its TTL).
 
-C31: client → server every MAX(cx, sy), server → client every MAX(sx, cy); 0 on either side = none.
-Rule: pure arithmetic; the session asks the timers.
+Rule: pure; Artemis' formulas to the millisecond (a table test holds them). The session asks the timers.
 """
 
 from __future__ import annotations
 
+from math import floor
 from typing import NamedTuple
 
-from broker.config.settings import EdgeSettings
+from broker.config.acceptor import AcceptorSettings
+
+NEVER = 0
+"""A TTL of silence for ever, and a heart-beat that is not sent."""
 
 
 class HeartBeat(NamedTuple):
-    """Milliseconds. `reply` is the CONNECTED header; 0 = none."""
+    """Milliseconds. `send_ms`: how often we send; `ttl_ms`: silence after which the client counts as dead; `reply`:
+    the CONNECTED header, None where the client sent none."""
 
     send_ms: int
-    expect_ms: int
-    reply: str
+    ttl_ms: int
+    reply: str | None
 
 
-def negotiate(header: str | None, settings: EdgeSettings) -> HeartBeat:
+def negotiate(header: str | None, acceptor: AcceptorSettings, least_ms: int) -> HeartBeat:
     """What both sides keep to. The header's syntax has been checked by the wire (C29).
 
-    We promise no more often than heartbeat_min_ms, and ask for exactly what the client offers, but no
-    finer than heartbeat_min_ms either."""
-    offered, wanted = (int(n) for n in (header or settings.default_heartbeat).split(","))
-    floor = settings.heartbeat_min_ms
-    send = max(wanted, floor) if wanted else 0
-    expect = max(offered, floor) if offered else 0
-    return HeartBeat(send, expect, f"{send},{expect}")
+    `header`: None from 1.0 clients and those that sent none: they are treated as if they had sent default_heartbeat,
+    but get no answer to it. `least_ms`: we promise to send no more often."""
+    offered, wanted = (int(n) for n in (acceptor.default_heartbeat if header is None else header).split(","))
+    send = max(wanted, least_ms) if wanted else NEVER
+    ttl, expect = _ttl(offered, acceptor)
+    return HeartBeat(send, ttl, None if header is None else f"{send},{expect}")
+
+
+def _ttl(offered: int, acceptor: AcceptorSettings) -> tuple[int, int]:
+    """(TTL, how often we want to hear of the client). The floor is looked at before the ceiling, as Artemis does."""
+    modifier = acceptor.heartbeat_to_ttl_modifier
+    if not offered:
+        ttl = max(acceptor.connection_ttl_ms, NEVER)
+        return ttl, floor(ttl / modifier)
+    ttl = floor(offered * modifier)
+    if ttl < acceptor.connection_ttl_min_ms:
+        return acceptor.connection_ttl_min_ms, floor(acceptor.connection_ttl_min_ms / modifier)
+    if ttl > acceptor.connection_ttl_max_ms:
+        return acceptor.connection_ttl_max_ms, floor(acceptor.connection_ttl_max_ms / modifier)
+    return ttl, offered

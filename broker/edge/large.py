@@ -14,7 +14,9 @@ from broker.core.effects import Deliver
 from broker.core.reasons import Reason
 from broker.link.port import BodyReader
 
+from .compressing import Inflating, length_of
 from .subscription import Subscription
+from .timers import Handle
 
 if TYPE_CHECKING:
     from .session import Session
@@ -25,7 +27,7 @@ PIECE = 256 * 1024
 class LargeDelivery:
     """Streams one blob to one connection."""
 
-    __slots__ = ("_effect", "_first", "_left", "_reader", "_reading", "_session", "_sub")
+    __slots__ = ("_effect", "_left", "_reader", "_reading", "_seen", "_session", "_sub", "_timer")
 
     def __init__(self, session: Session, sub: Subscription, effect: Deliver) -> None:
         blob = effect.run.blob
@@ -33,17 +35,38 @@ class LargeDelivery:
         self._session = session
         self._sub = sub
         self._effect = effect
-        self._left = blob.length
+        self._left = length_of(effect.run)
         # Opened now: the message may be settled (and its file unlinked) before we get to read it.
         self._reader: BodyReader = session.edge.port.read_body(sub.slot, blob)
+        if self._left != blob.length:
+            self._reader = Inflating(self._reader, session.edge.beats)
         self._reading = False
-        self._first = True
+        self._seen = 0
+        """Bytes that had not left when it was last looked."""
+        self._timer: Handle | None = None
 
     def start(self) -> None:
         """Called when everything before it has been written."""
         head = self._sub.render(self._effect.run)
         self._session.channel.write_part(head, True, False)
+        self._watch()
         self.pump()
+
+    def _watch(self) -> None:
+        """A client that stops reading in the middle of a body, and promises no heart-beat, would stay for ever."""
+        edge = self._session.edge
+        self._seen = self._left + self._session.channel.buffered()
+        self._timer = edge.beats.deadline(edge.clock.monotonic() + edge.settings.edge.frame_timeout_s, self._look)
+
+    def _look(self) -> None:
+        session = self._session
+        if session.closed:
+            return
+        if not self._reading and self._left + session.channel.buffered() >= self._seen:
+            seconds = session.edge.settings.edge.frame_timeout_s
+            session.abort(Reason.SLOW_CONSUMER, f"nothing of a large body was read for {seconds:g} s (frame_timeout_s)")
+            return
+        self._watch()
 
     def pump(self) -> None:
         """Reads the next piece unless the socket is full or a read is under way."""
@@ -54,7 +77,7 @@ class LargeDelivery:
             self._reader.read(min(PIECE, self._left), self._arrived)
         else:
             self._session.channel.write_part(b"\0", False, True)
-            self._reader.close()
+            self.close()
             self._session.large_done(self._sub, self._effect)
 
     def _arrived(self, data: bytes | None, why: str) -> None:
@@ -74,6 +97,9 @@ class LargeDelivery:
 
     def close(self) -> None:
         self._reader.close()
+        if self._timer is not None:
+            self._session.edge.beats.cancel(self._timer)
+            self._timer = None
 
 
 class Line:

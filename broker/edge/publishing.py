@@ -6,6 +6,7 @@ nothing here. A large body goes to a file first and is published when it is comp
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.core.commands import Publish
@@ -14,7 +15,10 @@ from broker.core.message import BLOB, DURABLE, NO_IDS, TEXT, Blob, Run
 from broker.link.port import BodyWriter
 from broker.wire.events import BodyStart, Head, Sends
 
+from .authorising import sending
+from .compressing import Deflating
 from .grouping import by_slot, group_of
+from .marks import marks_of
 from .route import Route, Split
 
 if TYPE_CHECKING:
@@ -27,10 +31,13 @@ PENDING_BODY_BYTES = 4 * 1024 * 1024
 class Publisher:
     """The sending half of a session; made with the first SEND."""
 
-    __slots__ = ("_last", "_last_route", "_session", "large")
+    __slots__ = ("_create", "_last", "_last_route", "_marks", "_session", "large")
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._create = True
+        """May what it is sending create what is not there."""
+        self._marks = marks_of(session)
         self._last: Publish | None = None
         self._last_route: Route | None = None
         self.large: LargeSend | None = None
@@ -38,16 +45,29 @@ class Publisher:
     def sends(self, event: Sends) -> None:
         """Adds the frames to the batch of this read."""
         head = event.head
-        route: Route = head.route or self._session.edge.routes.of(head)
+        route: Route = head.route or self._session.entrance.routes.of(head)
+        if self._marks is not None:
+            event = self._marks.sends(event)
+            head = event.head
         receipts = event.receipts
         session = self._session
+        if session.rights is not None:
+            self._create = sending(session, session.rights, route)
         if "transaction" in head.headers:
             self._into_transaction(event, route)
+            return
+        if session.edge.singly is not None and session.edge.singly(route.address):
+            self._one_by_one(event, route)
             return
         if route.split is not None and self._grouped(event, route, route.split):
             return
         last = self._last
-        if last is not None and self._last_route is route and session.batch[-1] is last:
+        if (
+            last is not None
+            and self._last_route is route
+            and session.batch[-1] is last
+            and not (last.run.flags ^ head.flags) & TEXT  # 1.0 clients are shown which is which
+        ):
             if not receipts and not last.seq:
                 _extend(last.run, head, event)
                 return
@@ -68,6 +88,22 @@ class Publisher:
         self._last = None
         self._last_route = None
 
+    def _one_by_one(self, event: Sends, route: Route) -> None:
+        """Each frame is taken or refused for itself."""
+        session, head, last = self._session, event.head, len(event.records) - 1
+        receipts = event.receipts or []
+        paired = len(receipts) == len(event.records)
+        for at, record in enumerate(event.records):
+            slot = route.slot
+            if route.split is not None:
+                group = group_of(head.lines + record)
+                slot = route.split.next() if group is None else route.split.of(group)
+            publish = self._command(head, [record], len(head.lines) + len(record), route, slot)
+            if paired or (receipts and at == last):
+                publish.seq = session.answers.ask([receipts[at]] if paired else receipts)
+            session.batch.append(publish)
+        self._last = None
+
     def _grouped(self, event: Sends, route: Route, split: Split) -> bool:
         """Frames for a split address of which some belong to a group: one command for each slot. False: none does."""
         parts = by_slot(event, split)
@@ -85,16 +121,20 @@ class Publisher:
 
     def _command(self, head: Head, records: list[bytes], nbytes: int, route: Route, slot: int) -> Publish:
         run = Run(NO_IDS, head.lines, records, nbytes, route.flags | head.flags, route.priority)
-        self._expiry(run, route)
+        self._times(run, route)
         if route.flags & DURABLE:
             self._session.use(slot)
-        return Publish(slot, self._session.id, 0, route.address, route.routing, run, route.queue)
+        return Publish(slot, self._session.id, 0, route.address, route.routing, run, route.queue, self._create)
 
-    def _expiry(self, run: Run, route: Route) -> None:
+    def _times(self, run: Run, route: Route) -> None:
         if route.ttl:
             run.expires = self._session.edge.clock.wall_ms() + route.ttl
         else:
             run.expires = route.expires
+        if route.due:
+            run.due = route.due
+        elif route.delay:
+            run.due = self._session.edge.clock.wall_ms() + route.delay
 
     def _into_transaction(self, event: Sends, route: Route) -> None:
         session = self._session
@@ -115,19 +155,34 @@ class Publisher:
     # ── large bodies ───────────────────────────────────────────────────────────────────────────────
 
     def body_start(self, event: BodyStart) -> None:
-        route = self._session.edge.routes.of(event.head)
+        route = self._session.entrance.routes.of(event.head)
+        rights = self._session.rights
+        if rights is not None:
+            self._create = sending(self._session, rights, route)
+        if self._marks is not None:
+            event = self._marks.body(event)
         if "transaction" in event.head.headers:
             raise RefusedError(
                 Code.MESSAGE_TOO_LARGE,
-                f"bodies of {self._session.edge.settings.wire.large_body_bytes} bytes and more cannot be part of a "
+                f"bodies of {self._session.entrance.wire.large_body_bytes} bytes and more cannot be part of a "
                 "transaction; send it outside, or in pieces",
             )
-        self.large = LargeSend(self._session, event, route)
+        slot, crowds = _large_slot(event.head, route), self._session.crowds
+        if crowds is not None and crowds.blocks(slot, route.address):
+            crowds.wait(slot, route.address, event.receipt, partial(self._begin_late, event, route, slot))
+            self._session.park()
+        else:
+            self.large = LargeSend(self._session, event, route, slot)
+
+    def _begin_late(self, event: BodyStart, route: Route, slot: int) -> None:
+        """The address has room again."""
+        self.large = LargeSend(self._session, event, route, slot)
+        self._session.unpark()
 
     def publish_large(self, large: LargeSend, blob: Blob) -> None:
         """The body is complete: its header block and the reference go the way of every message."""
         route, head = large.route, large.head
-        record = b"content-length:%d\n\n" % blob.length
+        record = b"content-length:%d\n\n" % large.received
         flags = route.flags | head.flags | BLOB | (TEXT if large.length is None else 0)
         run = Run(
             NO_IDS,
@@ -138,12 +193,14 @@ class Publisher:
             route.priority,
             blob=blob,
         )
-        self._expiry(run, route)
+        self._times(run, route)
         if route.flags & DURABLE:
             self._session.use(large.slot)
         session = self._session
         seq = session.answers.ask([large.receipt]) if large.receipt is not None else 0
-        session.batch.append(Publish(large.slot, session.id, seq, route.address, route.routing, run, route.queue))
+        session.batch.append(
+            Publish(large.slot, session.id, seq, route.address, route.routing, run, route.queue, self._create)
+        )
 
 
 class LargeSend:
@@ -151,11 +208,13 @@ class LargeSend:
 
     __slots__ = ("_paused", "_session", "_writer", "head", "length", "receipt", "received", "route", "slot")
 
-    def __init__(self, session: Session, event: BodyStart, route: Route) -> None:
+    def __init__(self, session: Session, event: BodyStart, route: Route, slot: int) -> None:
         self._session = session
         self._paused = False
-        self.slot = _large_slot(event.head, route)
+        self.slot = slot
         self._writer: BodyWriter = session.edge.port.write_body(self.slot, self._drained)
+        if session.acceptor.compress_large_bodies:
+            self._writer = Deflating(self._writer)
         self.head = event.head
         self.length = event.length
         self.receipt = event.receipt

@@ -5,6 +5,8 @@ nobody is asked per message. What has been read from a socket is carried out, an
 delivered: tokens may run into debt. While they are, producers' sockets are not read, and consumers' room is not given
 back, so that their messages stay in the queue. Nothing is dropped or refused.
 
+An acceptor may have a rate for each of its connections besides (Pace); that is nobody else's affair.
+
 Rule: does not exist where no rate is set. Must not know frames, queues or who keeps the tokens.
 """
 
@@ -110,6 +112,23 @@ class Meter:
             self._ask()
 
 
+class Pace:
+    """What one connection may send: a bucket that fills with time and may run into debt."""
+
+    __slots__ = ("_left", "_rate", "_then")
+
+    def __init__(self, rate: int, now: float) -> None:
+        self._rate = rate
+        self._left = max(rate * BURST_S, 1.0)
+        self._then = now
+
+    def take(self, count: int, now: float) -> float:
+        """So many messages have come. Seconds until the next one may be read; 0: at once."""
+        self._left = min(self._left + (now - self._then) * self._rate, max(self._rate * BURST_S, 1.0)) - count
+        self._then = now
+        return -self._left / self._rate if self._left < 0 else 0.0
+
+
 class Rates:
     """All meters of an edge. `tokens`: shared with other edges; None: each edge for itself."""
 
@@ -122,6 +141,8 @@ class Rates:
         self._tokens = tokens or self._local
         self._producers: dict[str, Meter] = {}
         self._consumers: dict[str, Meter] = {}
+        self._paces: dict[int, Pace] = {}
+        """By session."""
 
     def lease(self, name: str, rate: int, want: int, granted: Callable[[int], None]) -> None:
         most = max(int(rate * BURST_S), 2)  # with 1, what comes while nobody asks would be lost
@@ -140,7 +161,7 @@ class Rates:
 
     def received(self, session: Session, events: Sequence[Event]) -> None:
         """These have been read from the session's socket."""
-        if self._producer_rate < 0 or not session.connected:
+        if not session.connected or (self._producer_rate < 0 and session.acceptor.max_producer_rate < 0):
             return
         count = 0
         for event in events:
@@ -150,11 +171,29 @@ class Rates:
                 count += 1
         if not count:
             return
+        if session.acceptor.max_producer_rate >= 0:
+            self._pace(session, count)
+        if self._producer_rate < 0:
+            return
         meter = self._meter(self._producers, "in", session.principal, self._producer_rate)
         meter.take(count)
         if not meter.open:
             session.hold_reading("rate")
             meter.waiting[session.id] = lambda: session.release_reading("rate")
+
+    def _pace(self, session: Session, count: int) -> None:
+        now = self._clock.monotonic()
+        pace = self._paces.get(session.id)
+        if pace is None:
+            pace = self._paces[session.id] = Pace(session.acceptor.max_producer_rate, now)
+        wait = pace.take(count, now)
+        if wait:
+            session.hold_reading("pace")
+            self.later(wait, lambda: session.release_reading("pace"))
+
+    def forget(self, session: int) -> None:
+        """Its connection is gone."""
+        self._paces.pop(session, None)
 
     def delivered(self, effects: Sequence[Effect], consumers: dict[int, Subscription]) -> None:
         """These have come from an owner."""
@@ -191,8 +230,10 @@ class Rates:
         return meter
 
 
-def make_rates(settings: EdgeSettings, clock: Clock, beats: Beats, tokens: Tokens | None) -> Rates | None:
-    """None where no rate is set."""
-    if settings.max_producer_rate < 0 and settings.max_consumer_rate < 0:
+def make_rates(
+    settings: EdgeSettings, clock: Clock, beats: Beats, tokens: Tokens | None, paced: bool = False
+) -> Rates | None:
+    """None where no rate is set. `paced`: some acceptor has one for single connections."""
+    if settings.max_producer_rate < 0 and settings.max_consumer_rate < 0 and not paced:
         return None
     return Rates(settings, clock, beats, tokens)

@@ -16,7 +16,7 @@ from broker.core.ids import slots_of
 from broker.core.message import DEFAULT_PRIORITY, DURABLE
 from broker.wire.events import Head
 
-from .dialect import check_no_wildcard, resolve, whole_number, yes
+from .dialect import Dialect, check_no_wildcard, whole_number, yes
 
 MAX_ROUTES = 4096
 """Entries of the table; it is cleared when full. 4096 × about 400 B."""
@@ -24,7 +24,16 @@ FAR_FUTURE = 1 << 53
 """Largest epoch millisecond accepted: what a JavaScript client can still count to."""
 
 
-READ = ("destination", "destination-type", "persistent", "priority", "expires", "ttl")
+READ = (
+    "destination",
+    "destination-type",
+    "persistent",
+    "priority",
+    "expires",
+    "ttl",
+    "AMQ_SCHEDULED_DELAY",
+    "AMQ_SCHEDULED_TIME",
+)
 """Headers of SEND that decide the route; all of them are in wire.shape.SIGNIFICANT."""
 
 
@@ -50,10 +59,12 @@ class Split:
 class Route:
     """Address and delivery options of a SEND. `ttl`: milliseconds from arrival, 0 = by `expires` alone.
 
+    due     epoch milliseconds before which it is not delivered; 0: `delay` milliseconds after it came.
     split   of an address with several partitions, else None; `slot` is the first of them."""
 
     __slots__ = (
-        "__weakref__", "address", "expires", "flags", "priority", "queue", "routing", "slot", "split", "ttl",
+        "__weakref__", "address", "delay", "due", "expires", "flags", "priority", "queue", "routing", "slot",
+        "split", "ttl",
     )  # fmt: skip
 
     def __init__(
@@ -66,6 +77,8 @@ class Route:
         priority: int,
         expires: int,
         ttl: int,
+        due: int = 0,
+        delay: int = 0,
     ) -> None:
         self.address = address
         self.routing = routing
@@ -74,6 +87,8 @@ class Route:
         self.priority = priority
         self.expires = expires
         self.ttl = ttl
+        self.due = due
+        self.delay = delay
         self.place(slots)
 
     def place(self, slots: tuple[int, ...]) -> None:
@@ -85,12 +100,14 @@ class Route:
 class Routes:
     """Equal routes are one object, so that neighbours of one read can be told apart by identity.
 
-    partitions   how many an address has."""
+    partitions   how many an address has.
+    dialect      what destinations mean."""
 
-    __slots__ = ("_all", "_partitions", "_table")
+    __slots__ = ("_all", "_dialect", "_partitions", "_table")
 
-    def __init__(self, partitions: Callable[[str], int]) -> None:
+    def __init__(self, partitions: Callable[[str], int], dialect: Dialect) -> None:
         self._partitions = partitions
+        self._dialect = dialect
         self._table: dict[tuple[object, ...], Route] = {}
         self._all: WeakSet[Route] = WeakSet()
         """Also those that only header blocks still refer to."""
@@ -104,7 +121,7 @@ class Routes:
             route = self._make(headers)
             if len(self._table) >= MAX_ROUTES:
                 self._table.clear()
-            if route.expires == 0:
+            if route.expires == 0 and route.due == 0:
                 self._table[key] = route
         head.route = route
         return route
@@ -125,8 +142,8 @@ class Routes:
         destination = headers.get("destination")
         if destination is None:
             raise RefusedError(Code.MISSING_HEADER, "SEND needs a destination header")
-        target = resolve(destination, headers.get("destination-type"), "destination-type")
-        check_no_wildcard(target)
+        target = self._dialect.resolve(destination, headers.get("destination-type"), "destination-type")
+        check_no_wildcard(target, self._dialect)
         priority = whole_number(headers, "priority", 0, 9)
         route = Route(
             self.slots(target.address),
@@ -137,6 +154,8 @@ class Routes:
             DEFAULT_PRIORITY if priority is None else priority,
             whole_number(headers, "expires", 0, FAR_FUTURE) or 0,
             whole_number(headers, "ttl", 1, FAR_FUTURE) or 0,
+            max(whole_number(headers, "AMQ_SCHEDULED_TIME", -FAR_FUTURE, FAR_FUTURE) or 0, 0),
+            max(whole_number(headers, "AMQ_SCHEDULED_DELAY", -FAR_FUTURE, FAR_FUTURE) or 0, 0),
         )
         self._all.add(route)
         return route

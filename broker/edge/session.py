@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
+from broker.config.acceptor import AcceptorSettings
 from broker.core.address import AckMode
 from broker.core.commands import Command, Disconnect, Grant
 from broker.core.effects import Deliver
@@ -23,9 +24,10 @@ from broker.wire.events import Acks, BodyData, BodyEnd, BodyStart, Event, Frame,
 from broker.wire.versions import Version
 from broker.wire.writer import error_frame, receipts
 
-from . import acking, connecting, control, framelog
+from . import acking, authorising, connecting, control, framelog
 from .answers import Answers, Then
 from .channel import GONE, Channel
+from .entrance import Entrance
 from .large import LargeDelivery, Line
 from .publishing import Publisher
 from .subscription import Subscription
@@ -33,7 +35,9 @@ from .transactions import Transactions
 from .watch import Watch
 
 if TYPE_CHECKING:
+    from .crowds import Crowds
     from .edge import Edge
+    from .permissions import Rights
 
 log = logging.getLogger("stampede.edge")
 
@@ -53,15 +57,17 @@ class Session:
 
     __slots__ = (
         "_doomed", "_holds", "_line", "_parked", "_transactions", "_used", "answers", "batch", "bytes_in", "bytes_out",
-        "channel", "client_id", "closed", "connected", "dirty", "edge", "ended", "gathered", "handles", "id", "leaving",
-        "login_task", "out", "principal", "publisher", "subscriptions", "watch", "wire", "writable",
+        "channel", "client_id", "closed", "connected", "crowds", "dirty", "edge", "ended", "entrance", "gathered",
+        "handles", "id", "leaving", "login_task", "out", "principal", "publisher", "rights", "subscriptions", "watch",
+        "wire", "writable",
     )  # fmt: skip
 
-    def __init__(self, edge: Edge, channel: Channel) -> None:
+    def __init__(self, edge: Edge, channel: Channel, entrance: Entrance) -> None:
         self.edge = edge
         self.channel = channel
+        self.entrance = entrance
         self.id = channel.id
-        self.wire = Connection(Role.SERVER, edge.settings.wire, edge.memo)
+        self.wire = Connection(Role.SERVER, entrance.wire, entrance.memo)
         self.answers = Answers()
         self.batch: list[Command] = []
         self.out: list[bytes] = []
@@ -71,6 +77,7 @@ class Session:
         self.handles = NO_HANDLES
         self.client_id = ""
         self.principal = ""
+        self.rights: Rights | None = None
         self.connected = False
         self.leaving = False
         self.ended = False
@@ -86,11 +93,17 @@ class Session:
         self._doomed: dict[int, str] | None = None
         self._holds: set[str] | None = None
         self._used: set[int] | None = None
+        self.crowds: Crowds | None = None
         self.watch = Watch(self)
 
     @property
     def version(self) -> Version:
         return self.wire.version
+
+    @property
+    def acceptor(self) -> AcceptorSettings:
+        """Parameters of the port it came in by."""
+        return self.entrance.settings
 
     @property
     def transactions(self) -> Transactions:
@@ -115,6 +128,11 @@ class Session:
         except Exception:
             self.fault()
         self.watch.after_read()
+
+    def heard(self) -> None:
+        """The client lives, though it sent no byte of STOMP."""
+        if not self.closed:
+            self.watch.heard()
 
     def _take(self, events: list[Event]) -> None:
         if self.edge.log_frames:
@@ -149,7 +167,7 @@ class Session:
             if self._parked is not None:
                 self._parked += events[position + 1 :]
                 break
-        self._submit()
+        self.submit()
         if not self.closed:
             self.flush()
 
@@ -178,12 +196,14 @@ class Session:
             assert isinstance(event, Violation)
             self.fail(event.code, event.detail, event.receipt)
 
-    def _submit(self) -> None:
+    def submit(self) -> None:
         """Sends the batch of this read on its way; pauses the socket when the owner cannot keep up."""
         if self.publisher is not None:
             self.publisher.end_of_read()
         if self.batch:
             batch, self.batch = self.batch, []
+            if self.crowds is not None:
+                batch = self.crowds.sift(batch)
             if self.edge.port.submit(batch) and not self.closed:
                 self.edge.pause(self)
 
@@ -202,7 +222,7 @@ class Session:
             held_back = self.wire.receive(b"")
             if self.edge.rates is not None:
                 self.edge.rates.received(self, held_back)
-            self._process((events or []) + held_back)
+            self._process([] if self.leaving else (events or []) + held_back)
         except Exception:
             self.fault()
         if self.ended and self._parked is None:
@@ -220,12 +240,28 @@ class Session:
             self._holds.discard(why)
             if not self._holds and not self.closed:
                 self._holds = None
+                self.watch.reading_again()
                 self.channel.resume_reading()
 
     @property
     def reading(self) -> bool:
         """False while it is us who are not reading: silence is not the client's fault then."""
         return not self._holds
+
+    @property
+    def idle(self) -> bool:
+        """A point at which its end takes nothing from the client but the connection: nothing is asked, half read, half
+        written, or part of a transaction."""
+        return (
+            not (self.leaving or self.closed)
+            and self.answers.quiet
+            and not self._transactions
+            and self._parked is None
+            and not (self.crowds is not None and self.crowds.nbytes)
+            and self._line is None
+            and self.writable
+            and not self.wire.mid_frame
+        )
 
     # ── answers ────────────────────────────────────────────────────────────────────────────────────
 
@@ -250,6 +286,8 @@ class Session:
 
     def done(self, seq: int) -> None:
         """Request `seq` is carried out."""
+        if self.crowds is not None:
+            self.crowds.answered(seq)
         ids, thens = self.answers.done(seq)
         if ids:
             self._write_receipts(ids)
@@ -304,6 +342,8 @@ class Session:
         if self._doomed and seq in self._doomed and code is Code.NO_SUCH_SUBSCRIPTION:
             # Its queue went without this edge hearing of it: the name must not stay behind.
             self.edge.directory.names.release(self._doomed.pop(seq), lambda answer: None)
+        if code is Code.NOT_ALLOWED:
+            detail = authorising.not_created(self, detail)
         if not seq:
             self.fail(code, detail, at_once=self.leaving)
             return
@@ -447,7 +487,7 @@ class Session:
         if self.closed or (self.leaving and not at_once):
             return
         self.leaving = True
-        self._submit()
+        self.submit()
         if at_once:
             self._fail(code, detail, receipt)
         else:
@@ -497,7 +537,9 @@ class Session:
         """Nothing more will come: closes once everything is answered."""
         if self.channel.reason is not None:
             self.close(self.channel.reason)
-        elif not self.closed and not self.leaving:
+        elif self.closed or self.leaving:
+            return
+        elif self.crowds is None or not self.crowds.when_empty(self._hang_up, gone=True):
             self.leave([], lambda: self._left(Reason.CLIENT_GONE))
 
     def lost(self) -> None:
@@ -516,6 +558,8 @@ class Session:
         self.watch.stop()
         if self.login_task is not None:
             self.login_task.cancel()
+        if self.crowds is not None:
+            self.crowds.close()
         slots = {sub.slot for sub in self.handles.values()}
         self._transactions = None
         if self.publisher is not None and self.publisher.large is not None:

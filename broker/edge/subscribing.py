@@ -19,20 +19,26 @@ from broker.core.address import AckMode, Routing
 from broker.core.commands import UNLIMITED, Subscribe, Unsubscribe
 from broker.core.errors import Code, RefusedError
 from broker.core.ids import SLOTS
-from broker.engine.matching import is_pattern
+from broker.selector import compile
+from broker.selector.parser import KEEP
 from broker.wire.events import Frame
 
+from . import authorising, tempo
 from .asking import ask
-from .dialect import check_wildcard, durable_name, resolve, whole_number, yes
-from .directory import Done
+from .dialect import check_wildcard, durable_name, whole_number, yes
+from .directory import Done, conflict
 from .fan import Fan, order_for, share
 from .subscription import Subscription
+from .tempo import Tempo
 
 if TYPE_CHECKING:
     from .session import Session
 
 ACK_MODES = {"auto": AckMode.AUTO, "client": AckMode.CLIENT, "client-individual": AckMode.INDIVIDUAL}
 MAX_WINDOW = 1 << 53
+MAX_RATE = 1_000_000_000
+BY_ACCEPTOR = -2
+"""A default window of an address that leaves it to the acceptor."""
 SMALL_WINDOW = 100
 """Messages: a window up to that size is not divided among the parts of a split address."""
 RATED_ROOM = 16 * 1024
@@ -43,8 +49,8 @@ class Wish:
     """What a SUBSCRIBE asks for, checked."""
 
     __slots__ = (
-        "ack", "address", "browse", "durable", "key", "messages", "nbytes", "priority", "queue", "room", "routing",
-        "slots", "wildcard",
+        "ack", "address", "browse", "create", "durable", "key", "messages", "named", "nbytes", "no_local", "priority",
+        "queue", "rate", "room", "routing", "selector", "slots", "wildcard",
     )  # fmt: skip
 
     def __init__(self, session: Session, frame: Frame) -> None:
@@ -60,20 +66,35 @@ class Wish:
             raise RefusedError(
                 Code.SUBSCRIPTION_LIMIT, f"{settings.max_subscriptions} subscriptions are open (max_subscriptions)"
             )
-        target = resolve(headers["destination"], headers.get("subscription-type"), "subscription-type")
-        self.wildcard = check_wildcard(target)
+        target = session.entrance.dialect.resolve(
+            headers["destination"], headers.get("subscription-type"), "subscription-type"
+        )
+        self.wildcard = check_wildcard(target, session.entrance.dialect)
         self.ack = ACK_MODES[headers.get("ack", "auto")]
         self.address = target.address
         self.queue, self.routing = target.queue, target.routing
+        self.named = target.queue
+        """The queue that the destination itself names."""
         durable = durable_name(headers)
         self.durable = durable is not None and target.queue is None and target.routing is not Routing.ANYCAST
         if durable is not None and self.durable:
             self.queue, self.routing = owned_name(session, durable, "own"), Routing.MULTICAST
         self.slots = EVERYWHERE if self.wildcard else session.edge.routes.slots(target.address)
-        self.room = _room(settings, len(session.subscriptions) + 1)
-        self.messages, self.nbytes = _window(session, headers, self.ack)
+        self.messages, self.nbytes, most = _window(session, headers, self.ack, self.address)
+        self.room = min(_room(settings, len(session.subscriptions) + 1), most)
+        self.rate = whole_number(headers, "consumer-max-rate", -1, MAX_RATE) or -1
+        if self.rate > 0:
+            self.room = tempo.room(self.rate, self.room)
+        self.selector = _selector(session, headers)
+        self.no_local = yes(headers, "no-local" if "no-local" in headers else "activemq.noLocal")
         self.browse = yes(headers, "browser")
         self.priority = whole_number(headers, "consumer-priority", -(1 << 31), (1 << 31) - 1) or 0
+        self.create = authorising.subscribing(session, self)
+
+    @property
+    def operation(self) -> str:
+        """What its user must be allowed to do (config.permissions)."""
+        return "browse" if self.browse else "consume"
 
 
 EVERYWHERE = tuple(range(SLOTS))
@@ -90,6 +111,9 @@ def subscribe(session: Session, frame: Frame) -> None:
         return
     names = session.edge.directory.names
 
+    if (home := session.entrance.dialect.homes.elsewhere(name, wish.address)) is not None:
+        raise conflict(name, home)
+
     def question(done: Done) -> None:
         names.claim(name, wish.address, done)
 
@@ -99,6 +123,8 @@ def subscribe(session: Session, frame: Frame) -> None:
 def _attach(session: Session, frame: Frame, wish: Wish) -> None:
     if len(wish.slots) == 1:
         sub = _part(session, frame, wish, wish.slots[0], wish.room)
+        if wish.rate > 0:
+            Tempo(wish.rate, session, session.edge.clock.monotonic()).join(sub)
         session.add_subscription(wish.key, sub)
         _ask(session, frame, wish, sub, session.ask(frame.receipt), wish.messages, wish.nbytes, wish.room)
         return
@@ -112,11 +138,14 @@ def _attach(session: Session, frame: Frame, wish: Wish) -> None:
         messages = wish.messages
     fan, order = Fan(), order_for(session, wish.ack, wish.messages, messages * parts)
     seqs = session.ask_parts(None if frame.receipt is None else [frame.receipt], parts)
+    pace = Tempo(wish.rate, order or session, session.edge.clock.monotonic()) if wish.rate > 0 else None
     for slot, seq in zip(wish.slots, seqs, strict=True):
         sub = _part(session, frame, wish, slot, room)
         fan.join(sub)
         if order is not None:
             sub.order = sub.sink = order
+        if pace is not None:
+            pace.join(sub)
         session.add_subscription(wish.key, sub)
         _ask(session, frame, wish, sub, seq, messages, nbytes, room)
 
@@ -126,7 +155,7 @@ def _part(session: Session, frame: Frame, wish: Wish, slot: int, room: int) -> S
     consumer = session.edge.next_consumer()
     return Subscription(
         session, consumer, slot, wish.address, headers.get("id"), session.raw(headers.get("id", "")), wish.ack,
-        session.edge.handle(consumer), room, session.raw(headers["destination"]),
+        session.edge.handle(consumer), room, session.raw(headers["destination"]), wish.operation, wish.named,
     )  # fmt: skip
 
 
@@ -136,11 +165,23 @@ def _ask(
     session.batch.append(
         Subscribe(
             sub.slot, session.id, seq, sub.consumer, wish.address, wish.routing, wish.ack,
-            queue=wish.queue, durable=wish.durable, selector=frame.headers.get("selector"),
+            queue=wish.queue, durable=wish.durable, selector=wish.selector,
             credit_messages=messages, credit_bytes=nbytes, room=room,
-            overhead=sub.overhead, browse=wish.browse, priority=wish.priority,
+            overhead=sub.overhead, browse=wish.browse, priority=wish.priority, no_local=wish.no_local,
+            create=wish.create,
         )
     )  # fmt: skip
+
+
+def _selector(session: Session, headers: dict[str, str]) -> str | None:
+    """The selector as its acceptor wants it read; what its text says itself comes later and counts.
+
+    Raises RefusedError(BAD_SELECTOR)."""
+    text = headers.get("selector")
+    if text is not None:
+        text = KEEP + text if session.acceptor.selector_coercion == "strict" else text
+        compile(text)
+    return text
 
 
 def _room(settings: EdgeSettings, number: int) -> int:
@@ -154,32 +195,42 @@ def _room(settings: EdgeSettings, number: int) -> int:
     return max(min(most, settings.max_outbox_bytes // (16 * number)), 1)
 
 
-def _window(session: Session, headers: dict[str, str], ack: AckMode) -> tuple[int, int]:
-    """(messages, bytes) the consumer may hold unacknowledged. 0 bytes means one message at a time."""
+def _window(session: Session, headers: dict[str, str], ack: AckMode, address: str) -> tuple[int, int, int]:
+    """(messages, bytes) the consumer may hold unacknowledged, and the bytes that may be under way to it. A window of 0
+    bytes means one message at a time. Nothing is unacknowledged in auto mode: there a window bounds what is under
+    way."""
     settings = session.edge.settings.edge
     messages = whole_number(headers, "prefetch-count", 0, MAX_WINDOW) or 0
     nbytes = whole_number(headers, "consumer-window-size", -1, MAX_WINDOW)
     if nbytes is None:
         nbytes = whole_number(headers, "activemq.prefetchSize", -1, MAX_WINDOW)
+        if nbytes is not None and nbytes >= 0 and session.acceptor.prefetch_unit == "messages":
+            messages, nbytes = messages or max(nbytes, 1), -1
     if ack is AckMode.AUTO:
-        return UNLIMITED, UNLIMITED
+        return UNLIMITED, UNLIMITED, UNLIMITED if nbytes is None or nbytes < 0 else max(nbytes, 1)
     if not messages:
         default = settings.consumer_window_messages
         messages = UNLIMITED if nbytes is not None or default < 0 else default
     if nbytes is None:
-        nbytes = settings.consumer_window_bytes
+        nbytes = session.edge.windows(address)
+        if nbytes == BY_ACCEPTOR:
+            nbytes = session.acceptor.consumer_window_bytes
     if nbytes == 0:
-        return 1, UNLIMITED
-    return messages, UNLIMITED if nbytes < 0 else nbytes
+        return 1, UNLIMITED, UNLIMITED
+    return messages, UNLIMITED if nbytes < 0 else nbytes, UNLIMITED
 
 
 def owned_name(session: Session, durable: str, verb: str) -> str:
-    """Name of the queue of this client's durable subscription. Raises RefusedError(CLIENT_ID_REQUIRED)."""
+    """Name of the queue of this client's durable subscription. Raises RefusedError(CLIENT_ID_REQUIRED | BAD_HEADER)."""
     if not session.client_id:
         raise RefusedError(
             Code.CLIENT_ID_REQUIRED, f"set client-id on CONNECT to {verb} the subscription '{durable[:100]}'"
         )
-    return f"{session.client_id}.{durable}"
+    name = f"{session.client_id}.{durable}"
+    if "::" in name:
+        # The queues of subscribers that are there now have such names: nobody else may come upon them.
+        raise RefusedError(Code.BAD_HEADER, f"'{name[:100]}' holds `::`; take another client-id or subscription name")
+    return name
 
 
 def unsubscribe(session: Session, frame: Frame) -> None:
@@ -191,11 +242,12 @@ def unsubscribe(session: Session, frame: Frame) -> None:
     if sub is None and durable is None:
         raise RefusedError(Code.NO_SUCH_SUBSCRIPTION, f"'{key[:100]}' is not subscribed on this connection")
     queue = None if durable is None else owned_name(session, durable, "delete")
+    address, slots = (sub.address, ()) if sub is not None else _named(session, headers, key)
+    if queue is not None:
+        authorising.deleting(session, address)
     if sub is not None:
-        address = sub.address
         ends = [(part.slot, part.consumer) for part in session.remove_subscription(key, sub)]
     else:
-        address, slots = _named(session, headers, key)
         ends = [(slot, 0) for slot in slots]
     receipts = None if frame.receipt is None else [frame.receipt]
     seqs = session.ask_parts(receipts, len(ends)) if queue is None else _deleting(session, queue, receipts, len(ends))
@@ -234,5 +286,5 @@ def _named(session: Session, headers: dict[str, str], key: str) -> tuple[str, tu
             f"'{key[:100]}' is not subscribed on this connection; "
             "name its destination to delete a durable subscription that nobody consumes",
         )
-    address = resolve(destination, None, "subscription-type").address
-    return address, EVERYWHERE if is_pattern(address) else session.edge.routes.slots(address)
+    address = session.entrance.dialect.resolve(destination, None, "subscription-type").address
+    return address, EVERYWHERE if session.entrance.dialect.is_wildcard(address) else session.edge.routes.slots(address)

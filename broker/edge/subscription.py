@@ -15,14 +15,23 @@ from typing import TYPE_CHECKING
 
 from broker.core.address import AckMode
 from broker.core.effects import Deliver
-from broker.core.message import BLOB, ESCAPED, REDELIVERED, Run
+from broker.core.message import BLOB, ESCAPED, REDELIVERED, TEXT, Run
 from broker.wire.versions import Version
-from broker.wire.writer import rewrite_lines
+from broker.wire.writer import rewrite_lines, without_length
 
 from .fan import Fan, Order, Sink
 
 if TYPE_CHECKING:
     from .session import Session
+
+
+CHANGES = {Version.V10: ESCAPED | TEXT, Version.V11: ESCAPED, Version.V12: 0}
+"""Flags of messages whose header lines a version writes differently."""
+
+
+DIGITS = 14
+"""Of a message's number in a slot that has changed its leader up to 90 times. Counted too high, a window of two
+messages still is two; counted too low, it would be three."""
 
 
 class Subscription:
@@ -31,14 +40,16 @@ class Subscription:
     owed    bytes delivered whose room has not been granted back yet.
     fan     the other parts of the same subscription; None: there are none.
     order   what keeps count over all parts; None: each part can be looked at alone (see fan.py).
-    sink    who takes what is delivered: the session, or `order`."""
+    sink    who takes what is delivered: the session, or `order`.
+    operation   what its user must be allowed to do at the address (config.permissions).
+    named   the queue, where the destination names one (`address::queue`)."""
 
     __slots__ = (
         "_acks",
+        "_changes",
         "_head",
         "_mid",
         "_plain",
-        "_rewrite",
         "ack",
         "address",
         "consumer",
@@ -46,6 +57,8 @@ class Subscription:
         "fan",
         "handle",
         "id",
+        "named",
+        "operation",
         "order",
         "owed",
         "quarter",
@@ -66,6 +79,8 @@ class Subscription:
         handle: bytes,
         room: int,
         destination: bytes,
+        operation: str,
+        named: str | None,
     ) -> None:
         self.session = session
         self.sink: Sink = session
@@ -80,7 +95,9 @@ class Subscription:
         self.owed = 0
         self.quarter = room // 4
         self.destination = destination
-        self._rewrite = session.version is not Version.V12
+        self.operation = operation
+        self.named = named
+        self._changes = CHANGES[session.version]
         self._acks = ack is not AckMode.AUTO and session.version is Version.V12
         self._head = b"MESSAGE\nsubscription:%b\n" % raw_id if id is not None else b"MESSAGE\n"
         self._mid = b"message-id:%b-" % handle
@@ -88,33 +105,36 @@ class Subscription:
 
     @property
     def overhead(self) -> int:
-        """Bytes in front of each message, about: prefix and number."""
-        return len(self._plain) + 8 + (len(self.handle) + 14 if self._acks else 0)
+        """Bytes in front of each message, and never less: prefix and number."""
+        return len(self._plain) + DIGITS + 1 + (len(self.handle) + DIGITS + 6 if self._acks else 0)
 
     def render(self, run: Run) -> bytes:
         """All messages of the run as MESSAGE frames."""
-        prefix = self._plain
-        flags = run.flags
-        if run.attempts or flags & REDELIVERED:
-            prefix = self._redelivered(run)
-        if flags & ESCAPED and self._rewrite:
-            run = self._rewritten(run)
-        tail = b"\n" + run.lines
-        if self._acks:
-            ack = b"\nack:%b-" % self.handle
-            own = [b"%d%b%d%b%b" % (i, ack, i, tail, r) for i, r in zip(run.ids, run.records, strict=True)]
-            return prefix + prefix.join(own)
-        parts = run.parts
-        if parts is None:
-            # Shared by every subscriber of the run: ten of them cost one rendering and ten joins.
-            parts = run.parts = [b"%d%b%b" % (i, tail, r) for i, r in zip(run.ids, run.records, strict=True)]
+        prefix, parts = self._pieces(run)
         return prefix + prefix.join(parts)
 
     def frames(self, run: Run) -> list[bytes]:
         """The same, one piece per frame (WebSocket)."""
-        if len(run) == 1:
-            return [self.render(run)]
-        return [self.render(run.cut(slice(i, i + 1))) for i in range(len(run))]
+        prefix, parts = self._pieces(run)
+        return [prefix + part for part in parts]
+
+    def _pieces(self, run: Run) -> tuple[bytes, list[bytes]]:
+        """What every frame of the run begins with, and what follows in each."""
+        prefix = self._plain
+        flags = run.flags
+        if run.attempts or flags & REDELIVERED:
+            prefix = self._redelivered(run)
+        if flags & self._changes:
+            run = self._rewritten(run)
+        tail = b"\n" + run.lines
+        if self._acks:
+            ack = b"\nack:%b-" % self.handle
+            return prefix, [b"%d%b%d%b%b" % (i, ack, i, tail, r) for i, r in zip(run.ids, run.records, strict=True)]
+        parts = run.parts
+        if parts is None:
+            # Shared by every subscriber of the run: ten of them cost one rendering and ten joins.
+            parts = run.parts = [b"%d%b%b" % (i, tail, r) for i, r in zip(run.ids, run.records, strict=True)]
+        return prefix, parts
 
     def browse_end(self) -> bytes:
         """The frame that tells a browser that it has seen everything (ActiveMQ's end marker)."""
@@ -147,8 +167,22 @@ class Subscription:
     def _rewritten(self, run: Run) -> Run:
         """Header lines as this client's STOMP version writes them."""
         version = self.session.version
+        if run.flags & TEXT and version is Version.V10:
+            run = _text(run)
+        if not run.flags & ESCAPED:
+            return run
         if run.flags & BLOB:
             records = [rewrite_lines(run.lines + run.records[0], version)]
         else:
             records = [rewrite_lines(run.lines + record, version) for record in run.records]
         return Run(run.ids, b"", records, run.nbytes, run.flags, attempts=run.attempts, blob=run.blob)
+
+
+def _text(run: Run) -> Run:
+    """Without content-length: a 1.0 client knows by that whether a body was sent as text or as bytes (Artemis)."""
+    lines, records = run.lines, run.records
+    if lines.endswith(b"\n\n"):
+        lines = without_length(lines)
+    else:
+        records = [without_length(record) for record in records]
+    return Run(run.ids, lines, records, run.nbytes, run.flags, attempts=run.attempts, blob=run.blob)

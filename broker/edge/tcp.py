@@ -14,15 +14,15 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
+from broker.config.acceptor import AcceptorSettings
 from broker.core.reasons import Reason
 
 from .certificates import subject
 from .channel import EdgeLike, SessionLike, next_connection_id
 
-WRITE_HIGH = 128 * 1024
-"""Bytes waiting for a socket above which its session is told to pause."""
-WRITE_LOW = 32 * 1024
 READ_BUFFER = 64 * 1024
+LARGEST_BUFFER = (1 << 31) - 1
+"""The kernel takes an int, and cuts it down to its own limit (net.core.wmem_max)."""
 LINGER_S = 2.0
 """How long a closed connection may go without progress before it is cut."""
 LINGER_ROUNDS = 5
@@ -52,22 +52,26 @@ class StreamChannel(asyncio.BaseProtocol):
     """A Channel on an asyncio transport (see channel.Channel for the meaning of the public names).
 
     Life: made by the listener → connection_made → data … → close() or the peer's end → connection_lost.
+    A `peer` that is known before (PROXY header) stays.
     """
 
     __slots__ = (
-        "__weakref__", "_edge", "_linger", "_loop", "_peer_done", "_reading", "_receive", "_rounds",
+        "__weakref__", "_acceptor", "_edge", "_linger", "_loop", "_peer_done", "_reading", "_receive", "_rounds",
         "_session", "_transport", "closing", "id", "peer", "reason", "tls_subject", "transport_name",
     )  # fmt: skip
 
     framed = False
 
-    def __init__(self, edge: EdgeLike, loop: asyncio.AbstractEventLoop, transport_name: str) -> None:
+    def __init__(
+        self, edge: EdgeLike, loop: asyncio.AbstractEventLoop, transport_name: str, acceptor: AcceptorSettings
+    ) -> None:
         self.id = next_connection_id()
         self.transport_name = transport_name
         self.peer = ""
         self.tls_subject: str | None = None
         self.reason: Reason | None = None
         self.closing = False
+        self._acceptor = acceptor
         self._edge = edge
         self._loop = loop
         self._transport: Any = None
@@ -83,9 +87,10 @@ class StreamChannel(asyncio.BaseProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Opens the session. TLS: called when the handshake is done."""
         self._transport = transport
-        self.peer = peer_name(transport.get_extra_info("peername"))
+        self.peer = self.peer or peer_name(transport.get_extra_info("peername"))
         self.tls_subject = subject(transport.get_extra_info("peercert"))
-        self._transport.set_write_buffer_limits(WRITE_HIGH, WRITE_LOW)
+        acceptor = self._acceptor
+        self._transport.set_write_buffer_limits(acceptor.write_buffer_high_bytes, acceptor.write_buffer_low_bytes)
         session = self._session = self._edge.open(self)
         if not self.closing:
             self._receive = self._begin(session)
@@ -232,9 +237,13 @@ class BufferedTcpChannel(StreamChannel, BufferedReads):
     __slots__ = ()
 
 
-def tune(listening: socket.socket) -> None:
+def tune(listening: socket.socket, acceptor: AcceptorSettings) -> None:
     """Options that accepted sockets inherit (Linux): no Nagle delay; a vanished peer that promised no
     heart-beat is found by TCP keep-alive after about four minutes, so that its messages come back."""
+    sizes = {socket.SO_SNDBUF: acceptor.tcp_send_buffer_bytes, socket.SO_RCVBUF: acceptor.tcp_receive_buffer_bytes}
+    for buffer, size in sizes.items():
+        if size:
+            listening.setsockopt(socket.SOL_SOCKET, buffer, min(size, LARGEST_BUFFER))
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 120), ("TCP_KEEPINTVL", 30), ("TCP_KEEPCNT", 4)):

@@ -58,6 +58,10 @@ class Beats:
             waiting.add(handle)
         return handle
 
+    def soon(self, callback: Callable[[], None]) -> None:
+        """Calls `callback` when everybody else had a turn."""
+        self._loop.call_soon(callback)
+
     def cancel(self, handle: Handle) -> None:
         """Forgets the deadline; no effect on one that has been called or cancelled."""
         waiting = self._wheel.get(handle.tick)

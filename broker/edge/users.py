@@ -13,9 +13,10 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from broker.config.permissions import EVERYBODY
 from broker.core.errors import ConfigError
 from broker.seams.entropy import token
 from broker.seams.files import File, OsFiles, read_whole
@@ -29,12 +30,14 @@ MAX_NAME = 128
 class User:
     """One entry. `hash` is argon2's text form with its own parameters."""
 
-    __slots__ = ("groups", "hash", "name")
+    __slots__ = ("groups", "hash", "name", "previous")
 
-    def __init__(self, name: str, hash: str, groups: tuple[str, ...] = ()) -> None:
+    def __init__(self, name: str, hash: str, groups: tuple[str, ...] = (), previous: tuple[str, ...] = ()) -> None:
+        """previous: hashes of passcodes from before that are still valid."""
         self.name = name
         self.hash = hash
         self.groups = groups
+        self.previous = previous
 
     def __repr__(self) -> str:
         return f"User({self.name!r}, groups={self.groups!r})"
@@ -69,11 +72,6 @@ def decode_user(name: str, data: bytes) -> User:
     except ValueError:  # the text is not repeated
         raise ConfigError(f"The cluster's users: user {name!r} is not JSON.") from None
     return _user("The cluster's users", name, table)
-
-
-def encode_user(user: User) -> bytes:
-    """See decode_user."""
-    return json.dumps({"hash": user.hash, "groups": list(user.groups)}).encode()
 
 
 def _user(source: str, name: str, table: Any) -> User:
@@ -140,14 +138,37 @@ def check_name(name: str) -> None:
         )
 
 
-def add_user(path: str, name: str, passcode: str) -> None:
-    """Adds `name`, or changes the passcode of an existing user (who keeps the groups). Raises ConfigError."""
+def checked_groups(names: Collection[str]) -> tuple[str, ...]:
+    """Each once, sorted. Raises ConfigError for names that permissions could not name."""
+    for name in names:
+        if not name or len(name) > MAX_NAME or not name.isprintable() or name != name.strip() or "," in name:
+            raise ConfigError(
+                f"A group name has 1 to {MAX_NAME} printable characters, no comma, and neither begins nor ends with a "
+                "space."
+            )
+        if name == EVERYBODY:
+            raise ConfigError(f"{EVERYBODY} stands for every user in permissions; call the group something else.")
+    return tuple(sorted(set(names)))
+
+
+def add_user(path: str, name: str, passcode: str, groups: Collection[str] = ()) -> None:
+    """Adds `name`, or changes the passcode of an existing user (who keeps the groups if none are given). Raises
+    ConfigError."""
     check_name(name)
     if not passcode:
         raise ConfigError("The passcode is empty.")
     users = _existing(path)
-    groups = users[name].groups if name in users else ()
-    users[name] = User(name, hash_passcode(passcode), groups)
+    before = users[name].groups if name in users else ()
+    users[name] = User(name, hash_passcode(passcode), checked_groups(groups) or before)
+    save_users(path, users)
+
+
+def set_groups(path: str, name: str, groups: Collection[str]) -> None:
+    """`name` belongs to just these groups. Raises ConfigError when there is no such user."""
+    users = _existing(path)
+    if name not in users:
+        raise ConfigError(f"There is no user {name!r} in {path}.")
+    users[name] = User(name, users[name].hash, checked_groups(groups))
     save_users(path, users)
 
 

@@ -1,11 +1,12 @@
 """The clocks of one connection: login deadline, heart-beats both ways, slow frames.
 
-Rule: no timer per read. Deadlines look at counters which the session keeps anyway (bytes_in, bytes_out),
-and re-arm themselves; an idle connection without heart-beats has none.
+Rule: no timer per read. Deadlines look at counters which the session keeps anyway (bytes_in, bytes_out) or at the
+moment of the last read, and re-arm themselves; an idle connection that may be silent for ever has none.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.core.errors import Code
@@ -18,26 +19,34 @@ if TYPE_CHECKING:
 
 BODY_FLOOR = 64 * 1024
 """Bytes of a large body that must come per frame_timeout_s: one byte a second is an attack, 1 KiB/s a modem."""
-LOOKS = 4
-"""Looks at a client's silence per promised interval."""
+BREATH_BYTES = 512 * 1024
+"""Read from one client at a time; then the owners have a turn."""
+SECOND_LOOK_S = 0.1
+"""Between the end of a client's TTL and the verdict. After a stall of the whole process timers may come before the
+reads that would have saved the client; by the second look they are done."""
+LONGEST_S = 3600.0
+"""A deadline is never further away; loops cannot count as far as a TTL may."""
 
 
 class Watch:
     """Owns the session's deadlines."""
 
     __slots__ = (
-        "_eols", "_eols_at", "_eols_from", "_expect_s", "_frame", "_frame_from", "_in_seen", "_login", "_out_seen",
-        "_receive", "_send", "_send_s", "_session", "_silences",
+        "_breath", "_eols", "_eols_at", "_eols_from", "_frame", "_frame_from", "_heard", "_login", "_out_seen",
+        "_receive", "_send", "_send_s", "_session", "_ttl_s", "_warned",
     )  # fmt: skip
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._expect_s = 0.0
+        self._ttl_s = 0.0
+        self._heard = 0.0
+        """When the last byte came; kept only where there is a TTL."""
+        self._warned = False
+        """The TTL is over, the second look is due."""
         self._send_s = 0.0
         self._frame_from = 0
-        self._in_seen = 0
         self._out_seen = 0
-        self._silences = 0
+        self._breath = BREATH_BYTES
         self._eols = 0
         self._eols_from = 0
         self._send: Handle | None = None
@@ -45,13 +54,13 @@ class Watch:
         self._frame: Handle | None = None
         edge = session.edge
         self._eols_at = edge.clock.monotonic()
-        self._login: Handle | None = edge.beats.deadline(
-            self._eols_at + edge.settings.edge.login_timeout_s, self._login_missed
+        seconds = session.acceptor.handshake_timeout_s
+        self._login: Handle | None = (
+            edge.beats.deadline(self._eols_at + seconds, self._login_missed) if seconds else None
         )
 
     def connected(self, beat: HeartBeat) -> None:
         """Login is decided: promises begin."""
-        session = self._session
         self._cancel(self._login)
         self._login = None
         if beat.send_ms:
@@ -59,16 +68,29 @@ class Watch:
             # leaves at most two thirds between two writes: never late, whatever the timer's grain.
             self._send_s = beat.send_ms / 3000
             self._arm_send()
-        if beat.expect_ms:
-            self._expect_s = beat.expect_ms * session.edge.settings.edge.heartbeat_tolerance / 1000
-            self._in_seen = session.bytes_in
-            self._arm_receive()
+        if beat.ttl_ms:
+            self._ttl_s = beat.ttl_ms / 1000
+            self.heard()
+            self._arm_receive(self._heard + self._ttl_s)
+
+    def heard(self) -> None:
+        """The client has shown that it lives."""
+        self._heard = self._session.edge.clock.monotonic()
+
+    def reading_again(self) -> None:
+        """It was us who did not read: what the client may have sent meanwhile counts as heard now."""
+        if self._ttl_s:
+            self.heard()
 
     def after_read(self) -> None:
         """Called once per read."""
         session = self._session
         if session.closed:
             return
+        if self._ttl_s:
+            self._heard = session.edge.clock.monotonic()
+        if session.bytes_in > self._breath:
+            self._breathe()
         if session.wire.mid_frame:
             if self._frame is None:
                 edge = session.edge
@@ -93,6 +115,14 @@ class Watch:
             self._eols_at = now
             self._eols_from = session.bytes_in
 
+    def _breathe(self) -> None:
+        """The loop may read a socket many times over before anybody else has a turn: what is sent to an address that
+        is full by then would all be taken in."""
+        session = self._session
+        self._breath = session.bytes_in + BREATH_BYTES
+        session.hold_reading("breath")
+        session.edge.beats.soon(partial(session.release_reading, "breath"))
+
     def stop(self) -> None:
         for handle in (self._login, self._send, self._receive, self._frame):
             self._cancel(handle)
@@ -113,29 +143,30 @@ class Watch:
         if not session.closed:
             self._arm_send()
 
-    def _arm_receive(self) -> None:
+    def _arm_receive(self, at: float) -> None:
         edge = self._session.edge
-        self._receive = edge.beats.deadline(edge.clock.monotonic() + self._expect_s / LOOKS, self._silent)
+        self._receive = edge.beats.deadline(min(at, edge.clock.monotonic() + LONGEST_S), self._silent)
 
     def _silent(self) -> None:
-        """A look at whether anything came; LOOKS silent ones in a row are the promised time and no more than a
-        LOOKS-th beyond it. While it is us who do not read, the client is not silent."""
+        """The TTL may be over. While it is us who do not read, the client is not silent: its time stands still."""
         session = self._session
-        if session.bytes_in != self._in_seen or not session.reading:
-            self._in_seen = session.bytes_in
-            self._silences = 0
-        else:
-            self._silences += 1
-        if self._silences < LOOKS:
-            self._arm_receive()
+        now = session.edge.clock.monotonic()
+        if not session.reading:
+            self._heard = now
+        over = now - self._heard >= self._ttl_s
+        if not over or not self._warned:
+            self._warned = over
+            self._arm_receive(now + SECOND_LOOK_S if over else self._heard + self._ttl_s)
             return
         session.fail(
             Code.HEARTBEAT_MISSED,
-            f"nothing came for {self._expect_s:.1f} s; send any byte at least as often as heart-beat promised",
+            f"Did not receive data from {session.channel.peer} within the {self._ttl_s * 1000:.0f}ms connection TTL; "
+            f"the last byte came {now - self._heard:.1f} s ago. Send any byte more often, and promise it in "
+            "heart-beat, or raise connectionTtl on the acceptor",
         )
 
     def _login_missed(self) -> None:
-        seconds = self._session.edge.settings.edge.login_timeout_s
+        seconds = self._session.acceptor.handshake_timeout_s
         self._session.fail(Code.LOGIN_TIMEOUT, f"send CONNECT within {seconds:g} s of connecting")
 
     def _frame_slow(self) -> None:

@@ -1,9 +1,9 @@
 """STOMP over WebSocket (RFC 6455): a Channel whose stream comes and goes in WebSocket messages.
 
 In: text and binary alike, cut and joined in any way; fragments are handed on as they come. Out: one message
-per STOMP frame, text where the frame is valid UTF-8, else binary; large bodies as fragments of one binary
-message. The `websockets` package's sans-IO protocol parses and checks; unmasked frames are built here, in one
-write per batch.
+per STOMP frame, of the kind the acceptor says (mirror: binary for a client that sends no text), and binary in any case
+where the frame is not valid UTF-8; large bodies as fragments of one binary message. The `websockets` package's sans-IO
+protocol parses and checks; unmasked frames are built here, in one write per batch.
 
 Rule: everything of one read is parsed, then received by the session once, then answered in one write.
 Knows no STOMP but the lone LF of a heart-beat.
@@ -23,11 +23,12 @@ from websockets.http11 import Request
 from websockets.protocol import OPEN, Event
 from websockets.server import ServerProtocol
 
+from broker.config.acceptor import AcceptorSettings
 from broker.config.settings import EdgeSettings
 from broker.core.reasons import Reason
 
 from .channel import EdgeLike, SessionLike
-from .tcp import WRITE_HIGH, BufferedReads, PlainReads, StreamChannel, discard
+from .tcp import BufferedReads, PlainReads, StreamChannel, discard
 from .upgrade import Refusal, choose_subprotocol, refusal
 
 log = logging.getLogger("stampede.edge")
@@ -89,21 +90,33 @@ class WebSocketStream(StreamChannel):
     """The WebSocket side of a channel. The handshake is part of its life: until it is done nothing can be
     written to the session's peer, and closing means an HTTP answer."""
 
-    __slots__ = ("_in_part", "_protocol", "_requested", "_settings")
+    __slots__ = ("_binary", "_in_part", "_mirrors", "_protocol", "_requested", "_settings")
 
     framed = True
 
     def __init__(
-        self, edge: EdgeLike, loop: asyncio.AbstractEventLoop, transport_name: str, settings: EdgeSettings
+        self,
+        edge: EdgeLike,
+        loop: asyncio.AbstractEventLoop,
+        transport_name: str,
+        acceptor: AcceptorSettings,
+        settings: EdgeSettings,
     ) -> None:
-        super().__init__(edge, loop, transport_name)
+        super().__init__(edge, loop, transport_name, acceptor)
         self._settings = settings
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """It is going to be a WebSocket."""
+        acceptor = self._acceptor
         self._in_part = False
         self._requested = 0
+        self._mirrors = acceptor.ws_encoder == "mirror"
+        self._binary = acceptor.ws_encoder == "binary"
         self._protocol = ServerProtocol(
-            extensions=[_DEFLATE],
+            extensions=[_DEFLATE] if acceptor.ws_compression else None,
             select_subprotocol=choose_subprotocol,
-            max_size=(None, min(STRANGER_BYTES, settings.ws_max_message_bytes)),
+            max_size=(None, min(STRANGER_BYTES, acceptor.ws_max_message_bytes)),
             logger=_mute,
         )
 
@@ -175,18 +188,33 @@ class WebSocketStream(StreamChannel):
 
     def _deliver(self, events: list[Event]) -> None:
         """What one read held: payloads to the session at once, then our answers to control frames."""
-        pieces = [bytes(e.data) for e in events if isinstance(e, Frame) and e.opcode in DATA_OPCODES]
-        if pieces and self._session is not None:
-            self._session.receive(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        frames = [event for event in events if isinstance(event, Frame) and event.opcode in DATA_OPCODES]
+        session = self._session
+        if frames and session is not None:
+            if self._mirrors:
+                self._mirror(frames)
+            session.receive(
+                bytes(frames[0].data) if len(frames) == 1 else b"".join([bytes(frame.data) for frame in frames])
+            )
+        elif session is not None:
+            session.heard()  # a ping, or a piece of a frame
         protocol = self._protocol
         if protocol.writes:
-            if protocol.eof_sent or self.buffered() < WRITE_HIGH:
+            if protocol.eof_sent or self.buffered() < self._acceptor.write_buffer_high_bytes:
                 self._send_pending()
             else:
                 # A peer that pings and does not read must not fill our memory; RFC 6455 §5.5.3 lets us skip pongs.
                 protocol.data_to_send()
         if protocol.eof_sent and not self.closing:
             self._peer_ended()
+
+    def _mirror(self, frames: list[Frame]) -> None:
+        """A client that sends nothing but binary messages gets nothing else; one that has sent a text reads texts."""
+        opcodes = {frame.opcode for frame in frames}
+        if TEXT in opcodes:
+            self._binary = self._mirrors = False
+        elif BINARY in opcodes:
+            self._binary = True
 
     def _peer_ended(self) -> None:
         """The closing handshake is complete, or the peer broke the protocol and was told so (1002, 1007, 1009)."""
@@ -237,15 +265,21 @@ class WebSocketStream(StreamChannel):
             return
         if self._in_part:
             return  # Only a heart-beat can come here, and the large frame under way is one.
-        protocol.max_fragment_size = self._settings.ws_max_message_bytes
+        protocol.max_fragment_size = self._acceptor.ws_max_message_bytes
+        binary, compresses = self._binary, bool(protocol.extensions)
+        heads: dict[tuple[Opcode, int], bytes] = {}  # a run's messages are mostly of one length
         out: list[bytes] = []
         for frame in frames:
             length = len(frame)
-            if length >= COMPRESS_FROM and protocol.extensions:
-                out.append(Frame(kind(frame), frame).serialize(mask=False, extensions=protocol.extensions))
-            else:
-                out.append(header(kind(frame), length))
-                out.append(frame)
+            opcode = BINARY if binary else kind(frame)
+            if compresses and length >= COMPRESS_FROM:
+                out.append(Frame(opcode, frame).serialize(mask=False, extensions=protocol.extensions))
+                continue
+            head = heads.get((opcode, length))
+            if head is None:
+                head = heads[opcode, length] = header(opcode, length)
+            out.append(head)
+            out.append(frame)
         self._transport.write(b"".join(out))
 
     def write_part(self, data: bytes, first: bool, last: bool) -> None:

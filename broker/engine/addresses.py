@@ -1,7 +1,6 @@
-"""Addresses and their queues: routing, creation on demand, deletion.
+"""Addresses and their queues: creation on demand, deletion.
 
-Rule: find_* functions decide and raise RefusedError without changing anything; the others change and record.
-Must not know what is in a queue.
+Rule: changes and records; what may be had is decided in routing.py. Must not know what is in a queue.
 """
 
 from __future__ import annotations
@@ -13,61 +12,13 @@ from broker.core.errors import Code, RefusedError
 from broker.core.reasons import Reason
 from broker.core.records import MetaRecord, SettleRecord
 
+from . import kinds, letters, limits, retroactive
 from .consumer import Consumer
-from .matching import is_pattern
 from .patterns import Patterns
 from .queue import Queue
-from .slot import Address, Slot
-
-
-def default_routing(slot: Slot, address: str) -> Routing:
-    """For destinations that do not say."""
-    return Routing[slot.match(address).default_routing]
-
-
-def may_create(slot: Slot, address: str, asked: bool) -> bool:
-    """May a command that `asked` for it create things at this address."""
-    return asked and (slot.match(address).auto_create or is_pattern(address))
-
-
-def check_publish(slot: Slot, command: Publish) -> None:
-    """Raises RefusedError if the publish would be refused."""
-    name, routing = command.address, command.routing
-    address = slot.addresses.get(name)
-    creatable = may_create(slot, name, command.create)
-    if command.queue is not None:
-        queue = address.queues.get(command.queue) if address else None
-        if queue is None and not creatable:
-            raise _missing(f"{name}::{command.queue}")
-        if queue is None:
-            check_budget(slot)
-        if queue is not None and routing is not Routing.UNSET and queue.routing is not routing:
-            raise _mismatch(name, routing)
-        return
-    if address is None:
-        if not creatable:
-            raise _missing(name)
-        if routing is not Routing.MULTICAST:
-            check_budget(slot)
-        return
-    if routing is Routing.ANYCAST and not address.anycast:
-        check_budget(slot)
-    namesake = address.queues.get(name)
-    if routing is Routing.ANYCAST and namesake is not None and namesake.routing is not routing and not address.anycast:
-        raise _mismatch(name, routing)
-    if creatable:
-        return
-    if (routing is Routing.ANYCAST and not address.anycast) or (routing is Routing.MULTICAST and not address.multicast):
-        raise _mismatch(name, routing)
-
-
-def check_budget(slot: Slot) -> None:
-    """Raises RefusedError if there may be no more queues. A transaction in progress may pass the limit by its own."""
-    budget = slot.budget
-    if budget.used >= budget.limit:
-        raise RefusedError(
-            Code.QUEUE_LIMIT, f"{budget.limit} queues exist (engine.max_queues); delete some, or end subscriptions"
-        )
+from .routing import check_budget, default_routing, has_type, mismatch, resolve
+from .rules import Rules, rules_for
+from .slot import Address, Slot, grouped
 
 
 def anycast_queue(slot: Slot, name: str, turn: Turn) -> Queue:
@@ -77,7 +28,7 @@ def anycast_queue(slot: Slot, name: str, turn: Turn) -> Queue:
         found = address.queues.get(name)
         if found is not None:
             if found.routing is not Routing.ANYCAST:
-                raise _mismatch(name, Routing.ANYCAST)
+                raise mismatch(name, Routing.ANYCAST)
             return found
     return create(slot, name, name, Routing.ANYCAST, turn, auto_created=True)
 
@@ -88,53 +39,19 @@ def named_queue(slot: Slot, command: Publish | Subscribe, name: str, turn: Turn)
     found = address.queues.get(name) if address else None
     if found is not None:
         return found
-    routing = command.routing or default_routing(slot, command.address)
-    return create(slot, command.address, name, routing, turn, auto_created=True)
-
-
-def resolve(slot: Slot, command: Subscribe) -> Routing:
-    """The routing type a SUBSCRIBE means; raises RefusedError if it cannot be had."""
-    name = command.address
-    address = slot.addresses.get(name)
-    routing = command.routing
-    if routing is Routing.UNSET:
-        if address is None:
-            routing = default_routing(slot, name)
-        else:
-            routing = Routing.ANYCAST if address.anycast else Routing.MULTICAST
-    creatable = may_create(slot, name, command.create)
-    if address is None:
-        if not creatable:
-            raise _missing(name)
-    elif not creatable:
-        of_type = address.anycast if routing is Routing.ANYCAST else address.multicast
-        if not of_type:
-            raise _mismatch(name, routing)
-    _check_name(slot, command, routing, address, creatable)
-    return routing
-
-
-def _check_name(slot: Slot, command: Subscribe, routing: Routing, address: Address | None, creatable: bool) -> None:
-    queue = command.queue
-    if queue is None or (command.durable and routing is Routing.ANYCAST):
-        return
-    found = address.queues.get(queue) if address else None
-    if command.durable:
-        bound = slot.subscriptions.get(queue)
-        if (bound is not None and bound is not found) or (found is not None and not found.subscription):
-            raise RefusedError(Code.SUBSCRIPTION_CONFLICT, f"'{queue}' is bound to another address, or not durable")
-    elif found is None:
-        if not creatable:
-            raise _missing(f"{command.address}::{queue}")
-    elif command.routing is not Routing.UNSET and found.routing is not command.routing:
-        raise _mismatch(command.address, command.routing)
+    routing, own = command.routing, None
+    if routing is not Routing.ANYCAST and has_type(slot, command.address, Routing.MULTICAST):
+        own = letters.filter_of(slot, command.address, name)
+    routing = Routing.MULTICAST if own else routing or default_routing(slot, command.address)
+    return create(slot, command.address, name, routing, turn, auto_created=True, selector=own)
 
 
 def subscribed_queue(slot: Slot, command: Subscribe, turn: Turn) -> Queue:
     """The queue a SUBSCRIBE consumes, made if need be. Raises RefusedError, nothing changed then."""
     routing = resolve(slot, command)
     if routing is Routing.ANYCAST and (command.queue is None or command.durable):
-        if command.address not in slot.addresses:
+        address = slot.addresses.get(command.address)
+        if address is None or command.address not in address.queues:
             check_budget(slot)
         return anycast_queue(slot, command.address, turn)
     if command.queue is not None and not command.durable:
@@ -145,11 +62,38 @@ def subscribed_queue(slot: Slot, command: Subscribe, turn: Turn) -> Queue:
     if command.queue is not None:
         known = slot.subscriptions.get(command.queue)
         if known is not None:
+            if command.resume is None and known.selector != (command.selector or None):
+                _other_selector(slot, known, command, turn)
             return known
         check_budget(slot)
-        return create(slot, command.address, command.queue, Routing.MULTICAST, turn, subscription=True)
+        return create(
+            slot, command.address, command.queue, Routing.MULTICAST, turn, subscription=True, selector=command.selector
+        )
     check_budget(slot)
-    return create(slot, command.address, own_name(command), Routing.MULTICAST, turn, durable=False, tied=True)
+    return _own_queue(slot, command, turn)
+
+
+def _other_selector(slot: Slot, queue: Queue, command: Subscribe, turn: Turn) -> None:
+    """A durable subscription comes back with another selector. What waits in it stays, whatever is decided. Raises
+    RefusedError(SUBSCRIPTION_CONFLICT)."""
+    if queue.declared and command.selector is None:
+        return  # its settings say what it takes
+    if not queue.declared and queue.settings.durable_conflict == "replace" and not queue.consumers:
+        change_selector(slot, queue, command.selector, turn)
+        return
+    has = f"the selector {queue.selector!r}" if queue.selector else "no selector"
+    help = "its settings say so" if queue.declared else "UNSUBSCRIBE with its name first, or subscribe as before"
+    if queue.consumers and queue.settings.durable_conflict == "replace":
+        help = "it can be changed when it has no consumers"
+    raise RefusedError(Code.SUBSCRIPTION_CONFLICT, f"'{queue.name}' has {has}; {help}")
+
+
+def _own_queue(slot: Slot, command: Subscribe, turn: Turn) -> Queue:
+    """The queue that dies with its only consumer."""
+    return create(
+        slot, command.address, own_name(command), Routing.MULTICAST, turn,
+        durable=False, tied=True, selector=command.selector,
+    )  # fmt: skip
 
 
 def create(
@@ -164,16 +108,30 @@ def create(
     subscription: bool = False,
     tied: bool = False,
     hidden: bool = False,
+    selector: str | None = None,
+    replay: bool = True,
 ) -> Queue:
-    """A new queue; durable ones are recorded."""
+    """A new queue; durable ones are recorded. replay: it gets what the address kept for later queues. Raises
+    RefusedError(BAD_SELECTOR), nothing changed then."""
     queue = Queue(
-        slot.next_queue, name, address, routing, slot.match(address),
+        slot.next_queue, name, address, routing, slot.declarations.settings(address, name),
         durable=durable, auto_created=auto_created, subscription=subscription, tied=tied, hidden=hidden,
     )  # fmt: skip
+    queue.select(selector)
+    if not hidden:
+        kinds.equip(queue)
     slot.next_queue += 1
     bind(slot, queue)
+    rules = slot.addresses[address].rules if replay and not hidden else None
+    ring = retroactive.ring_for(slot, queue) if rules is not None and rules.retroactive else None
+    if ring is not None:
+        retroactive.promise(slot, ring, queue)
+    first = len(turn.appends)
     if durable:
         turn.appends.append(MetaRecord(slot.number, "queue", described(queue)))
+    if ring is not None and not queue.owed:
+        retroactive.give(slot, ring, queue, slot.next_id - 1, turn)
+        turn.appends[first:] = grouped(slot.number, turn.appends[first:])  # a queue without what it was made with
     return queue
 
 
@@ -181,19 +139,51 @@ def bind(slot: Slot, queue: Queue) -> None:
     """Makes the queue known to its address."""
     slot.queues[queue.id] = queue
     if queue.hidden:
+        slot.hidden[queue.address, queue.name, queue.routing] = queue
         return
     slot.budget.used += 1
     address = slot.addresses.get(queue.address)
     if address is None:
         address = slot.addresses[queue.address] = Address(queue.address)
+        address.rules = rules_for(slot, queue.address)
     address.queues[queue.name] = queue
     (address.anycast if queue.routing is Routing.ANYCAST else address.multicast).append(queue)
+    limits.open_book(slot, address, queue)
+    if queue.selective() and address.rules is None:
+        address.rules = Rules(slot.match(queue.address))
     if queue.subscription:
         slot.subscriptions[queue.name] = queue
-    if queue.routing is Routing.MULTICAST and is_pattern(queue.address):
+    if queue.routing is Routing.MULTICAST and slot.match.is_pattern(queue.address):
         if slot.patterns is None:
-            slot.patterns = Patterns()
+            slot.patterns = Patterns(slot.match.delimiter)
         slot.patterns.bind(queue)
+
+
+def select(slot: Slot, queue: Queue, selector: str | None) -> None:
+    """The queue takes other messages from now on. Raises RefusedError(BAD_SELECTOR), nothing changed then."""
+    patterns = slot.patterns if slot.match.is_pattern(queue.address) else None
+    if patterns is not None:
+        patterns.unbind(queue)
+    try:
+        queue.select(selector)
+    finally:
+        if patterns is not None:
+            patterns.bind(queue)
+    find_rules(slot, slot.addresses[queue.address])
+
+
+def change_selector(slot: Slot, queue: Queue, selector: str | None, turn: Turn) -> None:
+    """As select(), and recorded."""
+    select(slot, queue, selector)
+    if queue.durable:
+        turn.appends.append(MetaRecord(slot.number, "queue", described(queue)))
+
+
+def find_rules(slot: Slot, address: Address) -> None:
+    """Settings, or filters of queues, have changed."""
+    address.rules = rules_for(slot, address.name)
+    if address.rules is None and any(queue.selective() for queue in address.queues.values()):
+        address.rules = Rules(slot.match(address.name))
 
 
 def fall_asleep(slot: Slot, command: Subscribe) -> None:
@@ -201,7 +191,7 @@ def fall_asleep(slot: Slot, command: Subscribe) -> None:
     resolve(slot, command)
     check_budget(slot)
     if slot.patterns is None:
-        slot.patterns = Patterns()
+        slot.patterns = Patterns(slot.match.delimiter)
     slot.patterns.sleep(command)
 
 
@@ -211,16 +201,18 @@ def awaken(slot: Slot, command: Publish, turn: Turn) -> list[Queue]:
     if patterns is None:
         return []
     for asleep in patterns.sleepers(command.address):
-        queue = create(slot, asleep.address, own_name(asleep), Routing.MULTICAST, turn, durable=False, tied=True)
+        queue = _own_queue(slot, asleep, turn)
         consumer = Consumer(asleep, queue.id)
         slot.consumers[consumer.id] = consumer
         slot.sessions.setdefault(consumer.session, []).append(consumer.id)
         queue.consumers.append(consumer)
+        if consumer.no_local:
+            slot.strangers[consumer.session] = slot.strangers.get(consumer.session, 0) + 1
     return patterns.queues(command.address)
 
 
 def own_name(command: Subscribe) -> str:
-    """Of the queue that dies with its only consumer."""
+    """Of the queue that dies with its only consumer. No client can name it: destinations hold one `::` at most."""
     return f"{command.address}::{command.consumer}"
 
 
@@ -229,6 +221,7 @@ def described(queue: Queue) -> dict[str, object]:
     return {
         "id": queue.id, "name": queue.name, "address": queue.address, "routing": int(queue.routing),
         "auto": queue.auto_created, "subscription": queue.subscription, "hidden": queue.hidden,
+        "selector": queue.selector, "owed": queue.owed,
     }  # fmt: skip
 
 
@@ -239,16 +232,19 @@ def unbind(slot: Slot, queue: Queue) -> None:
     slot.touched.pop(queue, None)
     slot.timed.discard(queue)
     if queue.hidden:
+        del slot.hidden[queue.address, queue.name, queue.routing]
         return
     slot.budget.used -= 1
     address = slot.addresses[queue.address]
     del address.queues[queue.name]
     (address.anycast if queue.routing is Routing.ANYCAST else address.multicast).remove(queue)
-    if not address.queues:
+    if not address.queues and not address.declared:
         del slot.addresses[queue.address]
+    elif queue.selective():
+        find_rules(slot, address)
     if queue.subscription:
         del slot.subscriptions[queue.name]
-    if slot.patterns is not None and queue.routing is Routing.MULTICAST and is_pattern(queue.address):
+    if slot.patterns is not None and queue.routing is Routing.MULTICAST and slot.match.is_pattern(queue.address):
         slot.patterns.unbind(queue)
         slot.patterns = slot.patterns or None
 
@@ -261,6 +257,7 @@ def delete(slot: Slot, queue: Queue, turn: Turn) -> None:
     queue.consumers.clear()
     queue.browsers.clear()
     unbind(slot, queue)
+    limits.deleted(slot, queue, turn)
     # One span covers also what is paged out, whose ids are not in memory.
     everything = [(1, max(queue.last, queue.restored))]
     if queue.spilled:
@@ -273,17 +270,13 @@ def delete(slot: Slot, queue: Queue, turn: Turn) -> None:
 
 def forget_consumer(slot: Slot, consumer: int, session: int) -> None:
     """Takes a consumer out of the tables."""
-    slot.consumers.pop(consumer, None)
+    known = slot.consumers.pop(consumer, None)
+    if known is not None and known.no_local:
+        slot.strangers[session] -= 1
+        if not slot.strangers[session]:
+            del slot.strangers[session]
     owned = slot.sessions.get(session)
     if owned is not None:
         owned.remove(consumer)
         if not owned:
             del slot.sessions[session]
-
-
-def _missing(name: str) -> RefusedError:
-    return RefusedError(Code.NO_SUCH_DESTINATION, f"'{name}' does not exist and may not be created on demand")
-
-
-def _mismatch(name: str, routing: Routing) -> RefusedError:
-    return RefusedError(Code.ROUTING_MISMATCH, f"'{name}' does not support {routing.name}")

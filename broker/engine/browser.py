@@ -1,4 +1,4 @@
-"""A browsing consumer: sees what was ready when it came, once and in order, and takes nothing.
+"""A browsing consumer: sees what was ready when it came and it asked for, once and in order, and takes nothing.
 
 Rule: it looks at a list made at its SUBSCRIBE; what is consumed meanwhile may be shown all the same.
 Must not know queues.
@@ -13,17 +13,24 @@ from broker.core.effects import BrowseEnd, Deliver, Turn
 from broker.core.message import Run
 
 from .consumer import Consumer
+from .runs import pick
 
 
 class Browser:
     """feed   runs still to be shown.    positions   journal positions still to be read, last one first.
     fetching   the fetch under way is this browser's.    done   it has seen everything."""
 
-    __slots__ = ("asked", "consumer", "done", "feed", "fetching", "positions")
+    __slots__ = ("_some", "asked", "consumer", "done", "feed", "fetching", "positions")
 
-    def __init__(self, consumer: Consumer, runs: list[Run], positions: array[int]) -> None:
+    def __init__(
+        self, consumer: Consumer, runs: list[Run], positions: array[int], far: list[int], some: dict[int, set[int]]
+    ) -> None:
+        """`far`: positions of which only the messages `some` are in the queue."""
         self.consumer = consumer
-        self.feed = deque(runs)
+        self.feed: deque[Run] = deque()
+        self._some = some
+        self._feed(runs)
+        positions = array("Q", far) + positions
         positions.reverse()
         self.positions = positions
         self.fetching = False
@@ -41,7 +48,22 @@ class Browser:
         self.fetching = False
         used = consumed(self.asked, answer)
         del self.positions[len(self.positions) - used :]
-        self.feed.extend(runs)
+        self._feed([self._present(run) for run in runs])
+
+    def _present(self, run: Run) -> Run:
+        """Those messages of a run that was read back which are in the queue."""
+        ids = self._some.get(run.position)
+        return run if ids is None else pick(run, [at for at, i in enumerate(run.ids) if i in ids])
+
+    def _feed(self, runs: list[Run]) -> None:
+        """Those messages it wants to see."""
+        wish = self.consumer.wish
+        selector = None if wish is None else wish[0]
+        for run in runs:
+            if selector is not None and run.ids:
+                run = pick(run, selector.select(run))
+            if run.ids:
+                self.feed.append(run)
 
     def show(self, turn: Turn) -> None:
         """Delivers what there is room for, and tells when that was all."""

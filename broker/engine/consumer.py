@@ -15,6 +15,7 @@ from broker.core.address import AckMode
 from broker.core.commands import UNLIMITED, Subscribe
 from broker.core.errors import Code, RefusedError
 from broker.core.message import Run
+from broker.selector import Predicate
 
 Ledger = dict[int, Run]
 """Message id → a run that holds it, in the order of delivery."""
@@ -25,11 +26,15 @@ class Consumer:
     ledger   unacknowledged messages; None in AckMode.AUTO.
     held     messages acknowledged in open transactions: named id → the messages that id covers.
     flight   AckMode.AUTO with confirmation: deliveries that are not confirmed, in order; None: settled as handed out.
-    sized    has a window of bytes, so sizes must be given back."""
+    sized    has a window of bytes, so sizes must be given back.
+    haunted  its ledger may hold ghosts (stubs.py): messages that were not in the queue when it attached again.
+    wish     the only messages it may get: (selector, session whose own ones it may not); None: all.
+    no_local   it does not want its own session's messages.
+    bit      what the queue's choice knows the wish by; 0: it has none."""
 
     __slots__ = (
-        "_removed", "ack", "credit_bytes", "credit_messages", "flight", "held", "id", "ledger", "overhead", "priority",
-        "queue", "room", "session", "sized",
+        "_held_bytes", "_removed", "ack", "bit", "credit_bytes", "credit_messages", "flight", "haunted", "held", "id",
+        "ledger", "no_local", "overhead", "priority", "queue", "room", "session", "sized", "wish",
     )  # fmt: skip
 
     def __init__(self, command: Subscribe, queue: int) -> None:
@@ -45,9 +50,14 @@ class Consumer:
         self.sized = command.credit_bytes < UNLIMITED and command.ack is not AckMode.AUTO
         self.ledger: Ledger | None = None if command.ack is AckMode.AUTO else {}
         self.held: dict[int, Ledger] = {}
+        self._held_bytes = 0
         confirms = command.confirm and command.ack is AckMode.AUTO and not command.browse
         self.flight: deque[Run] | None = deque() if confirms else None
+        self.haunted = False
         self._removed = 0
+        self.wish: tuple[Predicate | None, int] | None = None
+        self.bit = 0
+        self.no_local = command.no_local and not command.browse
 
     def ready(self) -> bool:
         """May it get a message now."""
@@ -59,6 +69,12 @@ class Consumer:
         if self.room < cost:
             return False
         return self.ledger is None or (self.credit_messages >= count and (not self.sized or self.credit_bytes >= cost))
+
+    def allowance(self) -> tuple[int, int]:
+        """(messages, bytes) it may get now, the bytes with its overhead; the last message may overshoot."""
+        if self.ledger is None:
+            return UNLIMITED, self.room
+        return self.credit_messages, min(self.room, self.credit_bytes) if self.sized else self.room
 
     def prefix(self, run: Run) -> int:
         """How many messages from the front of the run it may get now."""
@@ -91,12 +107,24 @@ class Consumer:
                 self.credit_bytes -= cost
         return cost
 
-    def adopt(self, ledger: Ledger) -> None:
+    def adopt(self, ledger: Ledger, haunted: bool) -> None:
         """Its client holds these already (a client mode; first of all deliveries)."""
         self.ledger = ledger
+        self.haunted = haunted
         self.credit_messages -= len(ledger)
         if self.sized:
             self.credit_bytes -= self._cost(ledger)
+
+    def bury(self, ids: Sequence[int]) -> int:
+        """It is about to be handed these for real: ghosts of them give way, and their credit comes back. How many."""
+        ledger = self.ledger or {}
+        ghosts = {i: ledger.pop(i) for i in ids if i in ledger}
+        self.credit_messages += len(ghosts)
+        if self.sized:
+            self.credit_bytes += self._cost(ghosts)
+        # A transaction may hold others: at the consumer's end they would pass for what is now in the ledger.
+        aside = [group.pop(i) for group in self.held.values() for i in ids if i in group]
+        return len(ghosts) + len(aside)
 
     def confirmed(self, count: int) -> list[Run]:
         """The first `count` deliveries have arrived: takes them off (fewer if there are not so many)."""
@@ -126,6 +154,16 @@ class Consumer:
             taken.update(self.held.pop(i))  # their credit came back at the time of the Hold
         return taken
 
+    def release(self, ids: Sequence[int]) -> Ledger:
+        """Removes what is to be given back and returns it. What it does not hold (any more) is passed over."""
+        taken: Ledger = {}
+        for i in ids:
+            taken.update(self.held.pop(i, ()))
+        rest = [i for i in ids if i not in taken and self.ledger and i in self.ledger]
+        if rest:
+            taken.update(self._free(rest))
+        return taken
+
     def check(self, ids: Sequence[int]) -> None:
         """Raises RefusedError if take(ids, held=True) would."""
         rest = [i for i in ids if i not in self.held]
@@ -134,9 +172,21 @@ class Consumer:
         if rest:
             self._covered(rest)
 
-    def hold(self, ids: Sequence[int]) -> None:
-        """Sets aside what `ids` cover, each with its own share. Raises RefusedError."""
-        self._covered(ids)
+    def hold(self, ids: Sequence[int], most: int) -> None:
+        """Sets aside what `ids` cover, each with its own share, up to `most` bytes. Raises RefusedError."""
+        covered = self._covered(ids)
+        ledger = self.ledger or {}
+        nbytes = self._cost({i: ledger[i] for i in covered})
+        if self._held_bytes + nbytes > most:
+            # What was settled since is still counted: now it is not.
+            self._held_bytes = sum([self._cost(group) for group in self.held.values()])
+            if self._held_bytes + nbytes > most:
+                raise RefusedError(
+                    Code.TRANSACTION_LIMIT,
+                    f"open transactions have acknowledged more than {most} bytes of this subscription's messages "
+                    "(engine.max_held_bytes); COMMIT earlier",
+                )
+        self._held_bytes += nbytes
         for i in ids:
             self.held[i] = self._free((i,))
 

@@ -1,7 +1,7 @@
-"""Transactions this slot coordinates: in progress, decided but not told to all, aborted.
+"""Transactions this slot coordinates: in progress, decided but not told to all, aborted; and who coordinates others.
 
 Rule: a decision is in the log before anybody acts on it; what is asked for and not decided can never be decided
-any more. Must not know what the transactions hold.
+any more; a coordinator that was deposed prepares nothing more here. Must not know what the transactions hold.
 """
 
 from __future__ import annotations
@@ -15,14 +15,16 @@ _MOST = 65_536
 
 
 class Decisions:
-    """decided   transaction → slots that must still be told to commit.    aborted   transaction → when (epoch ms)."""
+    """decided   transaction → slots that must still be told to commit.    aborted   transaction → when (epoch ms).
+    epochs   other slot → newest epoch of its leaders that have prepared something here."""
 
-    __slots__ = ("aborted", "decided", "deciding")
+    __slots__ = ("aborted", "decided", "deciding", "epochs")
 
     def __init__(self) -> None:
         self.deciding: set[str] = set()
         self.decided: dict[str, list[int]] = {}
         self.aborted: dict[str, int] = {}
+        self.epochs: dict[int, int] = {}
 
     def decide(self, tx: str, participants: list[int]) -> None:
         """It is committed. Raises RefusedError when a participant has been told that it is not."""
@@ -37,3 +39,15 @@ class Decisions:
         aborted = self.aborted
         while aborted[oldest := next(iter(aborted))] < now - _REMEMBERED_MS or len(aborted) > _MOST:
             del aborted[oldest]
+
+    def newer(self, coordinator: int, epoch: int) -> bool:
+        """Is that the first time that the slot's leader of this epoch asks: then it must be logged before the answer.
+        Raises RefusedError if a later leader has asked before: a COMMIT keeps its name over a fail-over, and what was
+        carried out for the later one would be prepared once more, and found decided."""
+        known = self.epochs.get(coordinator, 0)
+        if epoch < known:
+            raise RefusedError(Code.OWNER_MOVED, f"slot {coordinator} is led in epoch {known} now, not in {epoch}")
+        if epoch == known:
+            return False
+        self.epochs[coordinator] = epoch
+        return True

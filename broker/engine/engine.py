@@ -35,13 +35,32 @@ from broker.core.errors import Code, RefusedError
 from broker.core.message import Run
 from broker.core.records import MetaRecord, RunRecord
 
-from . import addresses, paging, prepared, redelivery, resume, settle, state
+from . import (
+    addresses,
+    admission,
+    choice,
+    declare,
+    duplicates,
+    limits,
+    pace,
+    paging,
+    prepared,
+    redelivery,
+    resume,
+    retroactive,
+    schedule,
+    settle,
+    state,
+    transfer,
+)
 from .browser import Browser
 from .consumer import Consumer, Ledger
+from .depth import depths
 from .dispatch import dispatch, sweep
 from .patterns import may_sleep
 from .publish import publish
 from .queue import Queue
+from .routing import check_publish
 from .runs import Span
 from .slot import SWEEP_MS, Budget, Held, Slot, grouped, progress
 
@@ -89,7 +108,8 @@ class Engine:
     def check(self, part: Publish | Settle) -> None:
         """Raises RefusedError if handle() would refuse it as a part of a transaction."""
         if isinstance(part, Publish):
-            addresses.check_publish(self._slot, part)
+            check_publish(self._slot, part)
+            admission.check(self._slot, part)
         else:
             settle.check_settle(self._slot, part)
             self._slot.approved.add(part)
@@ -100,6 +120,8 @@ class Engine:
         address = slot.addresses.get(part.address)
         if address is None:
             return False
+        if part.run.due:
+            return True
         room = slot.limit - part.run.nbytes
         return any(q.paging or q.nbytes + q.gated_bytes > room for q in address.queues.values())
 
@@ -154,30 +176,37 @@ class Engine:
         if consumer is not None:
             consumer.room += command.nbytes
             queue = slot.queues.get(consumer.queue)
-            if queue is not None and (queue.count or queue.browsers):
+            if queue is not None and (queue.count or queue.far or queue.browsers):
                 slot.touched[queue] = None
 
     def _subscribe(self, command: Subscribe, turn: Turn) -> None:
         slot = self._slot
-        if command.selector is not None:
-            raise RefusedError(Code.BAD_SELECTOR, "this broker does not support selectors yet; remove the header")
+        choice.check(command)
         before = progress(turn)
-        if command.consumer not in slot.consumers and may_sleep(command):
+        if command.consumer not in slot.consumers and may_sleep(command, slot.match.delimiter):
             addresses.fall_asleep(slot, command)
             slot.answer(command.session, command.seq, turn, before)
             return
         queue, held = self._attached_queue(command, turn)
+        if command.resume is None and not command.browse:
+            self._check_consumers(queue, turn)
         consumer = Consumer(command, queue.id)
+        consumer.wish = choice.wish_of(command, queue)
         slot.consumers[consumer.id] = consumer
         slot.sessions.setdefault(consumer.session, []).append(consumer.id)
         if command.browse:
             consumer.ledger = None
             if queue.returned:
                 redelivery.bring_back(queue)
-            queue.browsers.append(Browser(consumer, queue.in_order(), array("Q", queue.index)))
+            queue.browsers.append(Browser(consumer, queue.in_order(), array("Q", queue.index), *choice.far_of(queue)))
         else:
             insort(queue.consumers, consumer, key=_by_priority)
+            choice.join(queue, consumer)
+            if command.no_local:
+                slot.strangers[consumer.session] = slot.strangers.get(consumer.session, 0) + 1
             queue.idle_since = 0
+            if queue.settings.slow_consumer_threshold >= 0:
+                pace.watch(slot, queue, turn.now)
         if command.resume is not None:
             resume.resume(slot, queue, consumer, command.resume, held, turn)
         slot.touched[queue] = None
@@ -186,6 +215,18 @@ class Engine:
             slot.pending.append(Held(turn.number, consumer=consumer, room=consumer.room))
             consumer.room = 0
         slot.answer(command.session, command.seq, turn, before)
+
+    def _check_consumers(self, queue: Queue, turn: Turn) -> None:
+        """Raises RefusedError(CONSUMER_LIMIT); a queue that was made for the consumer alone goes again."""
+        most, here = queue.settings.max_consumers, len(queue.consumers)
+        if 0 <= most <= here:
+            if queue.tied:
+                addresses.delete(self._slot, queue, turn)
+            else:
+                self._slot.watch_idle(queue, turn.now)
+            raise RefusedError(
+                Code.CONSUMER_LIMIT, f"'{queue.name}' has {here} consumers, and max_consumers of its settings is {most}"
+            )
 
     def _attached_queue(self, command: Subscribe, turn: Turn) -> tuple[Queue, Ledger]:
         """The queue of a SUBSCRIBE. One that comes again ends its earlier attachment: what that held comes along."""
@@ -218,6 +259,7 @@ class Engine:
             settle.end_consumer(slot, consumer, turn)
         if doomed is not None:
             addresses.delete(slot, doomed, turn)
+            declare.renew(slot, doomed, turn)
         elif command.delete_queue is not None and consumer is None and not asleep:
             raise RefusedError(Code.NO_SUCH_SUBSCRIPTION, f"there is no durable subscription '{command.delete_queue}'")
         if command.seq:
@@ -229,8 +271,9 @@ class Engine:
         slot = self._slot
         if slot.patterns is not None:
             slot.patterns.forget_session(command.session)
-        for number in list(slot.sessions.get(command.session, ())):
-            settle.end_consumer(slot, slot.consumers[number], turn)
+        # The end of one may be the end of others: whoever consumes its queue.
+        while owned := slot.sessions.get(command.session):
+            settle.end_consumer(slot, slot.consumers[owned[0]], turn)
 
     # ── transactions over several slots ────────────────────────────────────────────────────────────
 
@@ -290,6 +333,10 @@ class Engine:
         """All participants of `tx` have carried it out."""
         if self._slot.decisions.decided.pop(tx, None) is not None:
             turn.appends.append(MetaRecord(self._slot.number, "told", {"tx": tx}))
+
+    def repeated(self, part: Publish) -> bool:
+        """Has the transaction of this part happened before, by the duplicate ids of its messages."""
+        return duplicates.repeated(self._slot, part)
 
     # ── producers ──────────────────────────────────────────────────────────────────────────────────
 
@@ -356,7 +403,7 @@ class Engine:
                 if queue.deleted:
                     continue
                 if queue.hidden:
-                    prepared.arrived(slot, queue, turn)
+                    _arrived(slot, queue, turn)
                 else:
                     dispatch(slot, queue, turn)
         if slot.approved:
@@ -372,6 +419,8 @@ class Engine:
         """Delayed redelivery, expiry, auto-delete. Touched queues are dispatched by the flush that follows."""
         slot, now = self._slot, turn.now
         slot.due = 0
+        if slot.loose:
+            limits.relieve(slot, turn)
         timed, slot.timed = slot.timed, set()
         for queue in sorted(timed, key=_by_id):
             if queue.deleted:
@@ -384,6 +433,14 @@ class Engine:
                 slot.touched[queue] = None
             if queue.delayed:
                 slot.wake(queue, queue.delayed[0][0])
+            if queue.kind is not None:
+                slot.touched[queue] = None
+            if queue.pace is not None:
+                pace.tick(slot, queue, queue.pace, turn)
+                if queue.deleted:
+                    continue
+            if queue.agenda is not None:
+                schedule.tick(slot, queue, queue.agenda, turn)
             if queue.expiry:
                 if queue.expiry <= now and queue.swept + SWEEP_MS <= now:
                     sweep(slot, queue, turn)
@@ -397,7 +454,7 @@ class Engine:
     def _tick_idle(self, queue: Queue, turn: Turn) -> None:
         slot = self._slot
         due = queue.idle_since + queue.settings.auto_delete_delay_ms
-        if queue.consumers or not queue.empty() or not queue.settings.auto_delete:
+        if queue.consumers or queue.declared or not queue.idle() or not queue.settings.auto_delete:
             queue.idle_since = 0
         elif due <= turn.now:
             addresses.delete(slot, queue, turn)
@@ -408,11 +465,14 @@ class Engine:
         """New settings, for what exists too. Queues stay, whatever their addresses match now."""
         slot = self._slot
         slot.configure(settings)
-        for queue in slot.queues.values():
-            queue.settings = slot.match(queue.address)
-            slot.touched[queue] = None
-            if queue.auto_created:
-                slot.wake(queue, 1)  # the next tick looks whether it is to go now
+        declare.configure(slot)
+        limits.configure(slot)
+        pace.configure(slot)
+
+    def declare(self, turn: Turn) -> None:
+        """Makes what the settings name, and lets go what they name no more. Call it in a turn of its own after
+        configure(); restore_end() has done it."""
+        declare.declare(self._slot, turn)
 
     # ── recovery ───────────────────────────────────────────────────────────────────────────────────
 
@@ -472,18 +532,37 @@ class Engine:
         """Durable subscriptions and their addresses."""
         return {name: queue.address for name, queue in self._slot.subscriptions.items()}
 
+    def depths(self, match: str) -> list[dict[str, Any]]:
+        """What waits at an address, or at all that a pattern stands for (depth.py)."""
+        return depths(self._slot, match)
+
+    def queues(self) -> list[Queue]:
+        """All there are, to be looked at only."""
+        return list(self._slot.queues.values())
+
     def stats(self) -> list[dict[str, Any]]:
         """One entry per queue, in messages and bytes."""
         return [
             {
                 "name": queue.name, "address": queue.address, "routing": queue.routing.name, "durable": queue.durable,
-                "ready": queue.count, "delivering": queue.delivering, "paged": queue.paged_count,
+                "ready": queue.count, "delivering": queue.delivering, "paged": queue.paged_count + queue.far,
                 "delayed": sum([len(run.records) for _, _, run in queue.delayed]),
+                "scheduled": queue.agenda.count if queue.agenda else 0,
                 "bytes": queue.nbytes + queue.paged_bytes, "consumers": len(queue.consumers),
             }
             for queue in self._slot.queues.values()
             if not queue.hidden
         ]  # fmt: skip
+
+
+def _arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
+    """Something has changed in a hidden queue."""
+    if transfer.is_mine(queue):
+        transfer.arrived(slot, queue, turn)
+    elif retroactive.is_mine(queue):
+        retroactive.arrived(slot, queue, turn)
+    else:
+        prepared.arrived(slot, queue, turn)
 
 
 def _by_priority(consumer: Consumer) -> int:

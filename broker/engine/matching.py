@@ -9,25 +9,30 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from broker.config.settings import AddressSettings, EngineSettings
+from broker.config.addressing import AddressSettings
+from broker.config.settings import EngineSettings
+from broker.core.address import Routing
 
-_REMEMBERED = 4096
+_REMEMBERED = 32_768
 """Addresses whose settings are kept; names of reply topics would pile up else."""
 
 
 class Matcher:
-    """Looks settings up by address, and remembers."""
+    """Looks settings up by address, and remembers. delimiter: between the words of a name."""
 
-    __slots__ = ("_default", "_exact", "_memo", "_patterns")
+    __slots__ = ("_default", "_exact", "_memo", "_patterns", "_values", "delimiter")
 
     def __init__(self, settings: EngineSettings) -> None:
         tables = settings.addresses
+        self.delimiter = settings.wildcard_delimiter
         self._default = settings.address
-        self._exact = {name: table for name, table in tables.items() if not is_pattern(name)}
+        self._exact = {name: table for name, table in tables.items() if not self.is_pattern(name)}
         # From general to specific, so that later tables overwrite earlier ones.
-        names = sorted((name for name in tables if is_pattern(name)), key=_specificity)
-        self._patterns: list[tuple[list[str], Any]] = [(name.split("."), tables[name]) for name in names]
+        patterns = (name for name in tables if self.is_pattern(name))
+        names = sorted(patterns, key=lambda name: specificity(name, self.delimiter))
+        self._patterns: list[tuple[list[str], Any]] = [(self.words(name), tables[name]) for name in names]
         self._memo: dict[str, AddressSettings] = {}
+        self._values: dict[str, set[Any]] = {}
 
     def __call__(self, address: str) -> AddressSettings:
         if not self._exact and not self._patterns:
@@ -40,7 +45,7 @@ class Matcher:
         return found
 
     def _merge(self, address: str) -> AddressSettings:
-        words = address.split(".")
+        words = self.words(address)
         merged: dict[str, Any] = {}
         for pattern, table in self._patterns:
             if matches(pattern, words):
@@ -48,12 +53,43 @@ class Matcher:
         merged.update(self._exact.get(address, {}))
         return replace(self._default, **merged)
 
+    def values(self, name: str) -> set[Any]:
+        """All that any address may have as setting `name`."""
+        found = self._values.get(name)
+        if found is None:
+            tables = [*self._exact.values(), *(table for _, table in self._patterns)]
+            found = {getattr(self._default, name), *(table[name] for table in tables if name in table)}
+            self._values[name] = found
+        return found
 
-def is_pattern(name: str) -> bool:
+    def words(self, name: str) -> list[str]:
+        """The parts of a name or pattern."""
+        return name.split(self.delimiter)
+
+    def is_pattern(self, name: str) -> bool:
+        """See is_pattern()."""
+        return is_pattern(name, self.delimiter)
+
+
+def plain_routing(settings: AddressSettings) -> Routing:
+    """What a destination means that does not say, where the address has no queues yet."""
+    if settings.routing_types in ("ANYCAST", "MULTICAST"):
+        return Routing[settings.routing_types]
+    return Routing[settings.default_routing]
+
+
+def specificity(name: str, delimiter: str = ".") -> tuple[bool, int, bool, list[bool]]:
+    """Sorts patterns that may match the same address from general to specific."""
+    words = name.split(delimiter)
+    rest = "#" in words
+    return not rest, len(name) if rest else 0, "*" not in words, [word != "*" for word in words]
+
+
+def is_pattern(name: str, delimiter: str = ".") -> bool:
     """Does the name stand for several addresses: a word of it is `*` or `#`."""
     if "*" not in name and "#" not in name:
         return False
-    words = name.split(".")
+    words = name.split(delimiter)
     return "*" in words or "#" in words
 
 
@@ -67,8 +103,26 @@ def matches(pattern: list[str], words: list[str]) -> bool:
     return len(pattern) == len(words) and all(p == w or (p == "*" and w) for p, w in zip(pattern, words, strict=True))
 
 
-def _specificity(name: str) -> tuple[bool, int, bool, list[bool]]:
-    """Sorts patterns that may match the same address from general to specific."""
-    words = name.split(".")
-    rest = "#" in words
-    return not rest, len(words) if rest else 0, "*" not in words, [word != "*" for word in words]
+def covers(pattern: list[str], other: list[str]) -> bool:
+    """Does the pattern stand for every address that the other one stands for; both split into words."""
+    if other == ["#"]:
+        other = ["*", "#"]  # every address has a word
+    if pattern[-1] == "#":
+        pattern, rest = pattern[:-1], other[:-1] if other[-1] == "#" else other
+        if len(rest) < len(pattern):
+            return False
+        other = rest[: len(pattern)]
+    elif other[-1] == "#":
+        return False
+    return len(pattern) == len(other) and all(p in (w, "*") for p, w in zip(pattern, other, strict=True))
+
+
+def overlap(one: list[str], other: list[str]) -> bool:
+    """Is there an address that both patterns stand for; both split into words."""
+    for a, b in zip(one, other, strict=False):
+        if a == "#" or b == "#":
+            return True
+        if a != b and a != "*" and b != "*":
+            return False
+    shorter, longer = sorted((one, other), key=len)
+    return len(shorter) == len(longer) or (len(longer) == len(shorter) + 1 and longer[-1] == "#")

@@ -13,10 +13,12 @@ from itertools import groupby
 from broker.core.effects import Turn
 from broker.core.message import DURABLE, REDELIVERED, Run
 
+from . import choosing, kinds
 from .browser import consumed
 from .queue import Queue
 from .redelivery import give_back, postpone, reject
 from .runs import inside, pick
+from .schedule import suspected
 from .slot import Slot
 
 
@@ -30,21 +32,30 @@ def fetched(slot: Slot, queue_id: int, runs: list[Run], turn: Turn) -> None:
     if asked < 0:
         _recalled(slot, queue, array("Q", list(queue.recalls)[:-asked]), runs, turn)
         return
+    if queue.choice is not None and queue.choice.reading():
+        choosing.fetched(queue, queue.choice, runs)
+        return
     for browser in queue.browsers:
         if browser.fetching:
             used = [part for run in runs for part, _ in _known(queue, run)]
             browser.fetched(runs, used)
             return
     if not asked:
-        return  # its browser has left
+        if queue.kind is not None:
+            kinds.fetched(queue.kind, runs, [part for run in runs for part, _ in _known(queue, run)])
+        return  # or its browser has left
     used_up = consumed(queue.index.first(asked), runs)
     parts = [part for run in runs for part in _known(queue, run)]
     queue.unpaged(used_up, sum([len(run.records) for run, _ in parts]), sum([run.nbytes for run, _ in parts]))
     for part, due in parts:
+        if part.due > turn.now and not 0 < part.expires <= turn.now and not queue.hidden:
+            due = max(due, part.due)  # the clock of an earlier leader was ahead of ours
         if due > turn.now:
             postpone(slot, queue, part, due)
         else:
             queue.enter(part)
+    if queue.kind is not None:
+        kinds.read_back(queue.kind)
     if not len(queue.index) and not queue.browsers:
         queue.settled, queue.suspects = [], []  # everything that came back at the restart has been looked at
     if not queue.count:
@@ -82,6 +93,8 @@ def _known(queue: Queue, run: Run) -> list[tuple[Run, int]]:
     if run.ids[0] > queue.restored or not run.flags & DURABLE:
         return [(run, 0)]
     counts, due, settled, suspects = queue.counts, queue.due, queue.settled, queue.suspects
+    if run.due:  # its id says nothing of when it may have been delivered
+        suspects = [(run.ids[0], run.ids[-1])] if suspected(queue, run) else []
     keys = [
         None if settled and inside(settled, i) else (counts.get(i, 0), due.get(i, 0), inside(suspects, i))
         for i in run.ids

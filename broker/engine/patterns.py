@@ -26,11 +26,13 @@ REMEMBERED = 4096
 class Patterns:
     """Exists in a slot as long as there is a pattern in it (Slot.patterns is None else)."""
 
-    __slots__ = ("_asleep", "_bound", "_memo", "_sessions")
+    __slots__ = ("_asleep", "_bound", "_delimiter", "_memo", "_selective", "_sessions")
 
-    def __init__(self) -> None:
+    def __init__(self, delimiter: str = ".") -> None:
+        self._delimiter = delimiter
         self._bound: dict[Queue, list[str]] = {}
         self._asleep: dict[int, Subscribe] = {}
+        self._selective: set[Queue] = set()
         self._sessions: dict[int, list[int]] = {}
         self._memo: dict[str, list[Queue]] = {}
         """Addresses no sleeper waits for, and the queues that match."""
@@ -38,13 +40,25 @@ class Patterns:
     def __bool__(self) -> bool:
         return bool(self._bound or self._asleep)
 
+    @property
+    def filtered(self) -> bool:
+        """Does one of the queues not take every message."""
+        return bool(self._selective)
+
     def bind(self, queue: Queue) -> None:
-        self._bound[queue] = queue.address.split(".")
+        self._bound[queue] = queue.address.split(self._delimiter)
+        if queue.selective():
+            self._selective.add(queue)
         self._memo.clear()
 
     def unbind(self, queue: Queue) -> None:
         del self._bound[queue]
+        self._selective.discard(queue)
         self._memo.clear()
+
+    def refresh(self) -> None:
+        """Settings of queues have changed."""
+        self._selective = {queue for queue in self._bound if queue.selective()}
 
     def sleep(self, command: Subscribe) -> None:
         """Its consumer waits for the first matching message."""
@@ -70,8 +84,8 @@ class Patterns:
         """Those who must be awake before a message of the address comes; they sleep no longer."""
         if address in self._memo or not self._asleep or address.startswith("$"):
             return []
-        words = address.split(".")
-        due = [command for command in self._asleep.values() if matches(command.address.split("."), words)]
+        words = address.split(self._delimiter)
+        due = [command for command in self._asleep.values() if matches(command.address.split(self._delimiter), words)]
         for command in due:
             self._wake(command)
         return due
@@ -82,7 +96,7 @@ class Patterns:
         if found is None:
             if len(self._memo) >= REMEMBERED:
                 self._memo.clear()
-            words = address.split(".")
+            words = address.split(self._delimiter)
             mine = address.startswith("$")
             found = [] if mine else [queue for queue, pattern in self._bound.items() if matches(pattern, words)]
             self._memo[address] = found
@@ -96,7 +110,7 @@ class Patterns:
             del self._sessions[command.session]
 
 
-def may_sleep(command: Subscribe) -> bool:
+def may_sleep(command: Subscribe, delimiter: str = ".") -> bool:
     """Does the consumer need no queue before the first message."""
     holds = command.resume is not None and command.resume.held
-    return command.queue is None and not command.browse and not holds and is_pattern(command.address)
+    return command.queue is None and not command.browse and not holds and is_pattern(command.address, delimiter)

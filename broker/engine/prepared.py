@@ -13,14 +13,18 @@ from broker.core.address import Outcome, Routing
 from broker.core.commands import Decide, Prepare, Publish, Settle
 from broker.core.effects import Done, Fetch, Turn
 from broker.core.errors import RefusedError
-from broker.core.message import DURABLE, NO_IDS, REDELIVERED, TRANSIENT, Run
+from broker.core.message import DURABLE, NO_IDS, REDELIVERED, TRANSIENT, UNIQUE, Run
 from broker.core.records import MetaRecord, RunRecord
 
-from .addresses import check_publish, create, delete
+from . import admission, limits
+from .addresses import create, delete
 from .consumer import Ledger
+from .duplicates import repeated
+from .kinds import stays
 from .publish import publish
 from .queue import Queue
-from .redelivery import give_back, reject
+from .redelivery import give_back, nack, reject
+from .routing import check_publish
 from .runs import Span, copy, spans_of
 from .settle import check_settle
 from .slot import Held, Slot, grouped
@@ -36,13 +40,23 @@ _PAGE = 1024
 
 
 class Parked:
-    """Messages to be published at the commit. first, last: their ids in the hidden queue."""
+    """Messages to be published at the commit. first, last: their ids in the hidden queue. unique: some of them have
+    duplicate ids."""
 
-    __slots__ = ("address", "create", "durable", "first", "last", "queue", "routing")
+    __slots__ = ("address", "create", "durable", "first", "last", "queue", "routing", "unique")
 
     def __init__(
-        self, first: int, last: int, address: str, queue: str | None, routing: int, create: bool, durable: bool
+        self,
+        first: int,
+        last: int,
+        address: str,
+        queue: str | None,
+        routing: int,
+        create: bool,
+        durable: bool,
+        unique: bool = False,
     ) -> None:
+        self.unique = unique
         self.first = first
         self.last = last
         self.address = address
@@ -88,7 +102,7 @@ class Prepared:
         return {
             "tx": self.tx, "coordinator": self.coordinator, "queue": self.queue,
             "publishes": [
-                [p.first, p.last, p.address, p.queue, p.routing, p.create, p.durable] for p in self.publishes
+                [p.first, p.last, p.address, p.queue, p.routing, p.create, p.durable, p.unique] for p in self.publishes
             ],
             "settles": [[c.queue, c.spans, c.outcome, c.delay] for c in self.claims],
         }  # fmt: skip
@@ -107,7 +121,12 @@ class Prepared:
 
 
 def prepare(slot: Slot, command: Prepare, turn: Turn) -> None:
-    """Raises RefusedError if a part cannot be carried out; nothing is kept then. Asked twice: done once."""
+    """Raises RefusedError if a part cannot be carried out, or a later leader of the coordinator has asked before;
+    nothing is kept then. Asked twice: done once."""
+    if slot.decisions.newer(command.coordinator, command.epoch):
+        turn.appends.append(
+            MetaRecord(slot.number, "coordinator", {"slot": command.coordinator, "epoch": command.epoch})
+        )
     if command.tx not in slot.prepared:
         _check(slot, command.parts)
         prepared = slot.prepared[command.tx] = Prepared(command.tx, command.coordinator, turn.now)
@@ -153,9 +172,14 @@ def _complete(hidden: Queue) -> bool:
 
 def _check(slot: Slot, parts: list[Publish | Settle]) -> None:
     settled: dict[int, list[int]] = {}
+    again = any([isinstance(part, Publish) and repeated(slot, part) for part in parts])
     for part in parts:
         if isinstance(part, Publish):
+            if again:
+                continue  # nothing will be published
             check_publish(slot, part)
+            admission.check(slot, part)
+            limits.check(slot, slot.addresses.get(part.address), part, waits=False)
         else:
             check_settle(slot, part)
             settled.setdefault(part.consumer, []).extend(part.ids)
@@ -179,7 +203,16 @@ def _park(slot: Slot, prepared: Prepared, parts: list[Publish], turn: Turn) -> N
         turn.appends.append(RunRecord(slot.number, HIDDEN, [hidden.id], run))
         first, hidden.last = run.ids[0], run.ids[-1]
         prepared.publishes.append(
-            Parked(first, hidden.last, part.address, part.queue, int(part.routing), part.create, durable)
+            Parked(
+                first,
+                hidden.last,
+                part.address,
+                part.queue,
+                int(part.routing),
+                part.create,
+                durable,
+                bool(run.flags & UNIQUE),
+            )
         )
         hidden.gated += 1
         hidden.gated_bytes += run.nbytes
@@ -193,7 +226,7 @@ def _claim(slot: Slot, prepared: Prepared, part: Settle) -> None:
     queue = slot.queues[consumer.queue]
     queue.delivering -= len(taken)
     queue.moving += len(taken)
-    lasting = [i for i, run in taken.items() if run.flags & DURABLE] if queue.durable else []
+    lasting = [i for i, run in taken.items() if run.flags & DURABLE] if queue.durable and not stays(queue) else []
     spans = spans_of(lasting) if lasting else []
     prepared.claims.append(Claim(queue.id, spans, int(part.outcome), part.delay, taken))
     slot.touched[queue] = None  # its credit is back
@@ -229,6 +262,7 @@ def _answer(slot: Slot, command: Prepare | Decide, turn: Turn) -> None:
 
 
 def _publish_parked(slot: Slot, prepared: Prepared, hidden: Queue, turn: Turn) -> None:
+    commands: list[Publish] = []
     parts = iter(prepared.publishes)
     part: Parked | None = None
     for parked in sorted(hidden.in_order(), key=_first):
@@ -238,15 +272,20 @@ def _publish_parked(slot: Slot, prepared: Prepared, hidden: Queue, turn: Turn) -
         run.ids = NO_IDS
         run.position = 0
         run.flags &= ~(REDELIVERED | (0 if part.durable else DURABLE))
+        run.flags |= UNIQUE if part.unique else 0
         command = Publish(
             slot.number, 0, 0, part.address, Routing(part.routing), run, part.queue, part.create
         )  # fmt: skip
         command.atomic = True
+        commands.append(command)
+    if any([repeated(slot, command) for command in commands]):
+        return
+    for command in commands:
         try:
             publish(slot, command, turn, checked=True)
         except RefusedError:
             # Meanwhile a subscription took the very name of the address: nobody can get it any more.
-            slot.counters.dropped_unrouted += len(run.records)
+            slot.counters.dropped_unrouted += len(command.run.records)
 
 
 def _settle_claimed(slot: Slot, queue: Queue, claim: Claim, commit: bool, turn: Turn) -> None:
@@ -256,10 +295,10 @@ def _settle_claimed(slot: Slot, queue: Queue, claim: Claim, commit: bool, turn: 
         give_back(slot, queue, messages, None, turn)
     elif claim.outcome == Outcome.ACK:
         counters.acked += count
-        slot.settle_ids(queue, messages, turn)
+        if not stays(queue):
+            slot.settle_ids(queue, messages, turn)
     elif claim.outcome == Outcome.NACK:
-        counters.nacked += count
-        give_back(slot, queue, messages, max(claim.delay, -1), turn)
+        nack(slot, queue, messages, claim.delay, turn)
     else:
         counters.nacked += count
         reject(slot, queue, messages, turn)

@@ -9,22 +9,33 @@ from __future__ import annotations
 from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.core.effects import Done, Turn
-from broker.core.message import BLOB, DURABLE, TRANSIENT, WAS_DURABLE, Run
-from broker.core.records import RunRecord
+from broker.core.message import BLOB, DURABLE, TRANSIENT, UNIQUE, WAS_DURABLE, Run
+from broker.core.records import GroupRecord, LogRecord, MetaRecord, RunRecord
 
-from .addresses import anycast_queue, awaken, check_publish, default_routing, named_queue
+from . import admission, choice, diverts, letters, limits, retroactive
+from .addresses import anycast_queue, awaken, named_queue
 from .dispatch import dispatch
 from .queue import Queue
+from .routing import check_publish, default_routing, may_create_queue
+from .rules import rules_for
 from .runs import copy
-from .slot import Held, Slot
+from .slot import Address, Held, Slot, grouped, progress
 
 
 def publish(slot: Slot, command: Publish, turn: Turn, checked: bool = False) -> None:
     """Raises RefusedError if the destination does not take it; `checked`: that was asked when it was prepared."""
     run = command.run
-    queues = _queues(slot, command, turn, checked)
+    address = slot.addresses.get(command.address)
+    rules = rules_for(slot, command.address) if address is None else address.rules
+    if rules is not None or run.due or run.flags & UNIQUE:
+        _publish_careful(slot, command, turn, checked)
+        return
+    queues = _queues(slot, command, address, turn, checked)
     if slot.patterns is not None and command.queue is None and command.routing is not Routing.ANYCAST:
         queues = _with_wildcards(slot, command, queues, turn)
+        if slot.patterns is not None and slot.patterns.filtered:
+            _publish_sifted(slot, command, queues, turn)
+            return
     slot.counters.accepted += len(run.records)
     done = Done(command.session, command.seq) if command.seq else None
     if len(queues) == 1 and len(queues[0]) > 0:
@@ -35,11 +46,53 @@ def publish(slot: Slot, command: Publish, turn: Turn, checked: bool = False) -> 
         turn.effects.append(done)
 
 
-def _queues(slot: Slot, command: Publish, turn: Turn, checked: bool) -> list[list[Queue]]:
+def _publish_careful(slot: Slot, command: Publish, turn: Turn, checked: bool) -> None:
+    """By way of admission; told when everything it appended is durable."""
+    if not checked:
+        check_publish(slot, command)
+    before, count, first = progress(turn), len(command.run.records), len(turn.appends)
+    left = admission.admit(slot, command, turn)
+    slot.counters.accepted += count
+    if left:
+        queues = _queues(slot, command, slot.addresses.get(command.address), turn, True)
+        if slot.patterns is not None and command.queue is None and command.routing is not Routing.ANYCAST:
+            queues = _with_wildcards(slot, command, queues, turn)
+        rules = rules_for(slot, command.address)
+        if rules is not None and rules.retroactive:
+            queues = retroactive.with_ring(slot, command, queues, turn)
+        _share(slot, command, queues, turn, None, careful=True)
+        if slot.booked:
+            limits.published(slot, command, turn)
+    if command.dedup is not None and _nameless(turn.appends[first:]):
+        turn.appends.append(MetaRecord(slot.number, "producers", {"producers": [list(command.dedup)]}))
+    if len(turn.appends) - first > 1:
+        turn.appends[first:] = grouped(slot.number, turn.appends[first:])
+    if command.seq and (not left or (slot.pending and command.run.flags & UNIQUE)):
+        # What was known already may still be on its way to the disk.
+        slot.barrier(Done(command.session, command.seq), turn)
+    else:
+        slot.answer(command.session, command.seq, turn, before)
+
+
+def _nameless(records: list[LogRecord]) -> bool:
+    """Has all that lasts gone elsewhere, as copies without the number of the command: a replay would not find it."""
+    parts = [part for r in records for part in (r.records if isinstance(r, GroupRecord) else (r,))]
+    runs = [part for part in parts if isinstance(part, RunRecord) and not part.run.flags & TRANSIENT]
+    return bool(runs) and all(part.dedup is None for part in runs)
+
+
+def _publish_sifted(slot: Slot, command: Publish, queues: list[list[Queue]], turn: Turn) -> None:
+    """A wildcard subscription has a filter."""
+    before = progress(turn)
+    slot.counters.accepted += len(command.run.records)
+    _share(slot, command, queues, turn, None, careful=True)
+    slot.answer(command.session, command.seq, turn, before)
+
+
+def _queues(slot: Slot, command: Publish, address: Address | None, turn: Turn, checked: bool) -> list[list[Queue]]:
     """Groups of queues: each message goes to all queues of one group, the groups take turns. Two special shapes:
     [] or [[]] nobody gets it."""
     routing = command.routing
-    address = slot.addresses.get(command.address)
     if command.queue is None and address is not None:
         if routing is Routing.ANYCAST and len(address.anycast) == 1:
             return [address.anycast]
@@ -50,12 +103,15 @@ def _queues(slot: Slot, command: Publish, turn: Turn, checked: bool) -> list[lis
     if command.queue is not None:
         return [[named_queue(slot, command, command.queue, turn)]]
     wanted = routing
-    if routing is Routing.UNSET and address is None:
+    if routing is Routing.UNSET and (address is None or letters.only(address)):
         wanted = default_routing(slot, command.address)
     if wanted is Routing.MULTICAST:
         return [address.multicast] if address else []
     if address is None or (not address.anycast and (wanted is Routing.ANYCAST or not address.multicast)):
-        return [[anycast_queue(slot, command.address, turn)]]
+        others = address.multicast if address is not None and routing is Routing.UNSET else []
+        if address is not None and not may_create_queue(slot, command.address, command.create):
+            return [others]
+        return [[anycast_queue(slot, command.address, turn), *others]]
     if routing is Routing.UNSET and address.multicast:
         if len(address.anycast) <= 1:
             return [address.anycast + address.multicast]
@@ -72,25 +128,26 @@ def _with_wildcards(slot: Slot, command: Publish, groups: list[list[Queue]], tur
     return [*groups[:-1], [*last, *more]] if more else groups
 
 
-def _share(slot: Slot, command: Publish, groups: list[list[Queue]], turn: Turn, done: Done | None) -> bool:
+def _share(
+    slot: Slot, command: Publish, groups: list[list[Queue]], turn: Turn, done: Done | None, careful: bool = False
+) -> bool:
     """Several anycast queues take turns message by message; the multicast ones get a copy of everything.
 
-    Each part is numbered for itself, so that ids stay consecutive within a log record."""
+    Each part is numbered for itself, so that ids stay consecutive within a log record. careful: queues may have
+    filters."""
     run = command.run
     anycast = [g for g in groups if g and g[0].routing is Routing.ANYCAST]
     others = [g for g in groups if g and g[0].routing is not Routing.ANYCAST]
     if not anycast and not others:
-        slot.counters.dropped_unrouted += len(run.records)
+        diverts.unrouted(slot, command, turn)
         return False
     parts: list[tuple[Run, list[Queue]]] = [(copy(run), group) for group in others]
-    address = slot.addresses[command.address]
-    start, ways = address.start % max(len(anycast), 1), len(anycast)
-    for n, group in enumerate(anycast):
-        run.ids = range(len(run.records))
-        part = run.cut(slice((n - start) % ways, None, ways))
-        if part.records:
-            parts.append((part, group))
-    address.start = start + len(run.records)
+    if anycast:
+        parts += _turns(slot.addresses[command.address], run, anycast)
+    if careful:
+        parts = admission.sift(parts, command.address)
+        if not parts:
+            diverts.unrouted(slot, command, turn)
     waits = False
     for part, group in parts:
         waits |= _accept(slot, command, part, group, turn, None)
@@ -99,14 +156,37 @@ def _share(slot: Slot, command: Publish, groups: list[list[Queue]], turn: Turn, 
     return waits
 
 
+def _turns(address: Address, run: Run, anycast: list[list[Queue]]) -> list[tuple[Run, list[Queue]]]:
+    parts: list[tuple[Run, list[Queue]]] = []
+    start, ways = address.start % len(anycast), len(anycast)
+    for n, group in enumerate(anycast):
+        run.ids = range(len(run.records))
+        part = run.cut(slice((n - start) % ways, None, ways))
+        if part.records:
+            parts.append((part, group))
+    address.start = start + len(run.records)
+    return parts
+
+
 def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Turn, done: Done | None) -> bool:
     """Numbers the run and gives it to all `queues`. True: `done` waits with it."""
+    if slot.strangers and command.session in slot.strangers:
+        queues = choice.without_own(queues, command.session)
+        if not queues:
+            return False
+    if slot.booked:
+        limits.entered(queues, run)
     if run.flags & TRANSIENT:
         run.flags &= ~TRANSIENT
+    if run.due:
+        _accept_due(slot, command, run, queues, turn, done)
+        return True
     if run.flags & BLOB:
         _accept_blob(slot, command, run, queues, turn, done)
         return True
     slot.number_run(run, turn.now)
+    if slot.strangers:
+        choice.note(queues, command.session, run)
     if run.flags & DURABLE and any(queue.durable for queue in queues):
         _accept_durable(slot, command, run, queues, turn, done)
         return True
@@ -125,6 +205,28 @@ def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: T
     return _accept_crowded(slot, command, run, crowded, turn, done)
 
 
+def _accept_due(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Turn, done: Done | None) -> None:
+    """Not due yet: it rests in the log, durable or not (schedule.py), and nobody may have been given it."""
+    durable = [queue for queue in queues if queue.durable] if run.flags & DURABLE else []
+    others = [queue for queue in queues if queue not in durable]
+    entries: list[tuple[Queue, Run, bool]] = []
+    if durable:
+        slot.number_run(run, turn.now)
+        choice.note(durable, command.session, run)
+        slot.reserve(turn)
+        turn.appends.append(RunRecord(slot.number, command.address, [q.id for q in durable], run, False, command.dedup))
+        entries = [(queue, run, False) for queue in durable]
+    if others:
+        part = copy(run)
+        slot.number_run(part, turn.now)
+        choice.note(others, command.session, part)
+        slot.reserve(turn)
+        entries += [(queue, paged, False) for queue, paged, _ in _spill(slot, command, part, others, turn)]
+    for queue, part, _ in entries:
+        queue.last = part.ids[-1]
+    _hold(slot, entries, turn.number, done)
+
+
 def _accept_blob(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Turn, done: Done | None) -> None:
     """A large body lives as long as a log record refers to it, so there always is one: durable for the durable
     queues, transient (under a number of its own, so that the books can tell them apart) for the others."""
@@ -132,10 +234,12 @@ def _accept_blob(slot: Slot, command: Publish, run: Run, queues: list[Queue], tu
     others = [queue for queue in queues if queue not in durable]
     if durable:
         slot.number_run(run, turn.now)
+        choice.note(durable, command.session, run)
         _accept_durable(slot, command, run, durable, turn, None if others else done)
     if others:
         part = copy(run)
         slot.number_run(part, turn.now)
+        choice.note(others, command.session, part)
         entries = [(queue, _crowded(slot, queue, part, turn)) for queue in others]
         for queue in others:
             queue.last = part.ids[-1]
@@ -197,7 +301,7 @@ def _crowded(slot: Slot, queue: Queue, run: Run, turn: Turn) -> bool:
         return True
     if queue.nbytes + queue.gated_bytes + run.nbytes <= slot.limit:
         return False
-    if queue.count and queue.consumers:
+    if queue.count and (queue.consumers or queue.kind is not None):
         dispatch(slot, queue, turn)
     if queue.nbytes + queue.gated_bytes + run.nbytes <= slot.limit or not (queue.count or queue.gated):
         return False

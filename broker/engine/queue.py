@@ -10,15 +10,24 @@ from array import array
 from collections import deque
 from collections.abc import Iterator
 from itertools import islice
+from typing import TYPE_CHECKING
 
-from broker.config.settings import AddressSettings
+from broker.config.addressing import AddressSettings
 from broker.core.address import Routing
-from broker.core.message import DEFAULT_PRIORITY, Run
+from broker.core.message import DEFAULT_PRIORITY, GROUPED, Run
+from broker.selector import Predicate, compile
 
 from .browser import Browser
+from .choice import Choice, begin
 from .consumer import Consumer
 from .runs import Span
 from .stubs import Recall, Restored
+
+if TYPE_CHECKING:
+    from .kinds import Kind
+    from .limits import Book
+    from .pace import Pace
+    from .schedule import Agenda
 
 _CHUNK = 1024
 """Positions per array: the front is dropped array by array."""
@@ -89,20 +98,27 @@ class Queue:
     spilled                 transient records of this queue are in the journal.
     expiry                  earliest expiry of a message in memory, 0: none expires.
     counts, due             durable messages: deliveries so far; redelivery time while delayed.
+    agenda                  what is not due yet (schedule.py); None: nothing ever was.
     delayed                 heap of (due, first id, run).
     returned                came back in this turn: at the head before anything is dispatched.
     settled, suspects       after a restart: spans that are gone; spans that may have been delivered.
     suspect_to              the mark at the last unclean start.
     restored                last id that came back at the restart; newer runs need no look at those spans.
+    kind                    what it does beside first in, first out (kinds.py); None: nothing.
+    choice                  who may get which message (choice.py); None: everybody everything.
+    grouped                 some restored message belongs to a group.
+    far                     ready messages of which memory has only the number (lanes.py).
+    selector, filter        only matching messages enter: the text, and the same compiled; None: all.
+    declared                it stands in the settings: never deleted on demand.
     """
 
     __slots__ = (
-        "address", "announced", "auto_created", "browsers", "cleared", "consumers", "count", "counts",
-        "delayed", "deleted", "delivering", "due", "durable", "expiry", "fetching", "gated", "gated_bytes",
-        "gated_pages", "hidden", "id", "idle_since", "index", "last", "levels", "mark_asked", "marked",
-        "moving", "name", "nbytes", "paged_bytes", "paged_count", "paging", "ready", "recalls", "restored",
-        "returned", "routing", "sent", "settings", "settled", "spilled", "start", "subscription", "suspect_to",
-        "suspects", "swept", "table", "tied",
+        "address", "agenda", "announced", "auto_created", "book", "browsers", "choice", "cleared", "consumers", "count",
+        "counts", "declared", "delayed", "deleted", "delivering", "due", "durable", "expiry", "far", "fetching",
+        "filter", "gated", "gated_bytes", "gated_pages", "grouped", "hidden", "id", "idle_since", "index", "kind",
+        "last", "levels", "mark_asked", "marked", "moving", "name", "nbytes", "owed", "pace", "paged_bytes",
+        "paged_count", "paging", "ready", "recalls", "restored", "returned", "routing", "selector", "sent", "settings",
+        "settled", "spilled", "start", "subscription", "suspect_to", "suspects", "swept", "table", "tied",
     )  # fmt: skip
 
     def __init__(
@@ -157,6 +173,33 @@ class Queue:
         self.recalls: dict[int, list[Recall]] = {}
         self.table: Restored | None = None
         self.idle_since = 0
+        self.agenda: Agenda | None = None
+        self.kind: Kind | None = None
+        self.choice: Choice | None = None
+        self.far = 0
+        self.grouped = False
+        self.selector: str | None = None
+        self.filter: Predicate | None = None
+        self.declared = False
+        self.owed = 0
+        """It is to get what its address kept up to this id, when that is in memory (retroactive.py); 0: nothing."""
+        self.pace: Pace | None = None
+        """How fast its consumers are, where that matters."""
+        self.book: Book | None = None
+        """Its share of what its address holds, where that has a limit."""
+
+    def select(self, selector: str | None) -> None:
+        """Only matching messages enter from now on; what is in it stays. Raises RefusedError(BAD_SELECTOR)."""
+        self.filter = compile(selector) if selector else None
+        self.selector = selector or None
+
+    def selective(self) -> bool:
+        """Does not every message of its address enter it."""
+        return self.filter is not None or self.settings.purge_on_no_consumers
+
+    def closed(self) -> bool:
+        """Does nothing enter it at present."""
+        return self.settings.purge_on_no_consumers and not self.consumers and not self.hidden
 
     def level(self, priority: int) -> deque[Run]:
         """The deque of a priority; ten of them once a second priority shows up."""
@@ -172,18 +215,27 @@ class Queue:
             self.ready.append(run)
         else:
             self.level(run.priority).append(run)
-        self._added(run)
+        self.added(run)
 
     def enter_front(self, run: Run) -> None:
         """The run is ready, before all others of its priority."""
         self.level(run.priority).appendleft(run)
-        self._added(run)
+        self.added(run)
 
-    def _added(self, run: Run) -> None:
+    def added(self, run: Run) -> None:
+        """The run has been put among what is ready."""
         self.count += len(run.records)
         self.nbytes += run.nbytes
         if run.expires and (not self.expiry or run.expires < self.expiry):
             self.expiry = run.expires
+        if run.flags & GROUPED and self.choice is None and self.settings.group_buckets:
+            begin(self)
+
+    def stores(self) -> Iterator[deque[Run]]:
+        """All places where ready runs are, each by ascending id; they may be emptied and filled again."""
+        yield from self.levels or (self.ready,)
+        if self.choice is not None:
+            yield from self.choice.stores()
 
     def front(self) -> deque[Run]:
         """The deque to take from next. There must be a ready message."""
@@ -200,15 +252,28 @@ class Queue:
 
     def in_order(self) -> list[Run]:
         """All ready runs as they would be delivered."""
+        if self.choice is not None:
+            return sorted([run for store in self.stores() for run in store], key=_rank)
         if self.levels is None:
             return list(self.ready)
         return [run for level in reversed(self.levels) for run in level]
 
     def page(self, run: Run) -> None:
         """Only the run's position is kept."""
-        self.index.append(run.position)
-        self.paged_count += len(run.ids)
-        self.paged_bytes += run.nbytes
+        self.page_at(run.position, len(run.ids), run.nbytes)
+
+    def page_at(self, position: int, count: int, nbytes: int) -> None:
+        """So many messages are at that position."""
+        self.index.append(position)
+        self.paged_count += count
+        self.paged_bytes += nbytes
+
+    def arrange(self, order: list[int]) -> None:
+        """What is in the page index stands there in another order: the places it has now, in the new one."""
+        positions = array("Q", self.index)
+        self.index = PageIndex()
+        for at in order:
+            self.index.append(positions[at])
 
     def unpaged(self, positions: int, count: int, nbytes: int) -> None:
         """The first `positions` have been read back, or were found dead."""
@@ -231,7 +296,27 @@ class Queue:
             return False
         return any(consumer.ready() for consumer in self.consumers)
 
+    def tally(self) -> list[int]:
+        """Messages that are ready, held by consumers, paged out, delayed, and not due yet."""
+        delayed = sum([len(run.records) for _, _, run in self.delayed]) if self.delayed else 0
+        scheduled = self.agenda.count if self.agenda is not None else 0
+        return [self.count, self.delivering, self.paged_count + self.far, delayed, scheduled]
+
     def empty(self) -> bool:
         """Nothing in it, nothing on its way in or out."""
-        here = self.count or self.delivering or self.returned or self.delayed
+        here = self.count or self.far or self.delivering or self.returned or self.delayed or self.agenda
         return not (here or self.moving or self.gated or len(self.index))
+
+    def idle(self) -> bool:
+        """Empty enough to be deleted when nobody uses it."""
+        most = self.settings.auto_delete_message_count
+        if not most:
+            return self.empty()
+        if self.delivering or self.moving or self.gated:
+            return False
+        left = self.count + self.far + self.paged_count + sum([len(run.ids) for run in self.returned])
+        return most < 0 or left + len(self.delayed) + len(self.agenda or ()) <= most
+
+
+def _rank(run: Run) -> tuple[int, int]:
+    return -run.priority, run.ids[0]

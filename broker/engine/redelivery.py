@@ -7,19 +7,27 @@ published it. Must not know ledgers.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from heapq import heappush
 from typing import Any
+from zlib import crc32
 
-from broker.config.settings import AddressSettings
+from broker.config.addressing import AddressSettings
+from broker.core.address import Routing
 from broker.core.effects import Move, Turn
-from broker.core.message import DURABLE, ESCAPED, REDELIVERED, TRANSIENT, WAS_DURABLE, Run
+from broker.core.message import DURABLE, ESCAPED, REDELIVERED, TRANSIENT, UNIQUE, WAS_DURABLE, Run
 from broker.core.records import MetaRecord, SettleRecord
 
+from . import letters, limits
+from .kinds import stays
 from .queue import Queue
-from .runs import copy, regroup, spans_of
+from .runs import copy, pick, regroup, spans_of
 from .slot import Slot
 from .stubs import recall
 
+_NUMBER = b"_AMQ_ORIG_MESSAGE_ID:"
+_LABELS = (b"_AMQ_ORIG_ADDRESS:", b"_AMQ_ORIG_QUEUE:", b"_AMQ_ACTUAL_EXPIRY:", b"dead-letter-reason:", _NUMBER)
+"""What dead letters begin with."""
 _ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", ":": "\\c"})
 
 
@@ -27,7 +35,7 @@ def give_back(slot: Slot, queue: Queue, messages: dict[int, Run], delay: int | N
     """Messages a consumer held and did not consume. One more attempt is counted; too many: dead letter.
 
     delay: milliseconds, -1 = by the settings, None = at once whatever the settings say."""
-    if not messages:
+    if not messages or stays(queue):
         return
     slot.touched[queue] = None
     messages = recall(queue, messages, delay, False)
@@ -41,14 +49,24 @@ def give_back(slot: Slot, queue: Queue, messages: dict[int, Run], delay: int | N
         else:
             back.setdefault(run.attempts, []).append(run)
     for attempts, runs in back.items():
-        wait = _delay(queue.settings, attempts) if delay == -1 else delay or 0
-        due = turn.now + wait if wait > 0 else 0
-        _record(slot, queue, runs, attempts, due, turn)
-        if due:
-            for run in runs:
-                postpone(slot, queue, run, due)
-        else:
-            queue.returned += runs
+        for wait, group in _waits(queue.settings, attempts, runs, delay):
+            due = turn.now + wait if wait > 0 else 0
+            _record(slot, queue, group, attempts, due, turn)
+            if due:
+                for run in group:
+                    postpone(slot, queue, run, due)
+            else:
+                queue.returned += group
+
+
+def nack(slot: Slot, queue: Queue, messages: dict[int, Run], delay: int, turn: Turn) -> None:
+    """A consumer could not deal with them. `delay`: milliseconds, -1 = by the settings."""
+    slot.counters.nacked += len(messages)
+    if queue.settings.nack_policy == "discard":
+        if not stays(queue):
+            slot.settle_ids(queue, messages, turn)
+    else:
+        give_back(slot, queue, messages, max(delay, -1), turn)
 
 
 def postpone(slot: Slot, queue: Queue, run: Run, due: int) -> None:
@@ -64,33 +82,70 @@ def bring_back(queue: Queue) -> None:
 
 
 def to_head(queue: Queue, runs: list[Run]) -> None:
-    """Before everything younger of the same priority, in the order of ids."""
+    """Before everything younger of the same priority, in the order of ids.
+
+    Runs of a level stand by ascending id and do not interleave: only those between the oldest and the newest that come
+    back are touched, or message by message everything at the head would be sorted once for each."""
     levels: dict[int, list[Run]] = {}
     for run in runs:
         levels.setdefault(run.priority, []).append(run)
     for priority, returned in levels.items():
         level = queue.level(priority)
-        newest = max(run.ids[-1] for run in returned)
-        while level and level[0].ids[0] < newest:
+        oldest = min([run.ids[0] for run in returned])
+        newest = max([run.ids[-1] for run in returned])
+        # What was scheduled stands by its time: then nothing is known of the order of ids.
+        before = bisect_right(level, oldest, key=_last) if queue.agenda is None else 0
+        level.rotate(-before)
+        for _ in range(len(level) - before):
+            if level[0].ids[0] > newest:
+                break
             run = level.popleft()
             queue.left(run)
             returned.append(run)
         if len(returned) > 1:
             returned = regroup({i: run for run in returned for i in run.ids})
         for run in reversed(returned):
-            queue.enter_front(run)
+            level.appendleft(run)
+            queue.added(run)
+        level.rotate(before)
 
 
-def _delay(settings: AddressSettings, attempts: int) -> int:
-    """Artemis' formula: delay × multiplier^(attempts-1), bounded."""
+def _last(run: Run) -> int:
+    return run.ids[-1]
+
+
+def _waits(settings: AddressSettings, attempts: int, runs: list[Run], delay: int | None) -> list[tuple[int, list[Run]]]:
+    """Milliseconds until messages are ready again, and which they are: all at once, unless there is jitter."""
+    if delay != -1:
+        return [(delay or 0, runs)]
+    if settings.redelivery_delay_ms <= 0:
+        return [(0, runs)]
+    if not settings.redelivery_jitter:
+        return [(_delay(settings, attempts, 0.0), runs)]
+    groups: dict[int, list[Run]] = {}
+    for run in runs:
+        waits: dict[int, list[int]] = {}
+        for at, i in enumerate(run.ids):
+            waits.setdefault(_delay(settings, attempts, _share(i, attempts)), []).append(at)
+        for wait, chosen in waits.items():
+            groups.setdefault(wait, []).append(pick(run, chosen))
+    return list(groups.items())
+
+
+def _delay(settings: AddressSettings, attempts: int, share: float) -> int:
+    """Artemis' formula: delay × multiplier^(attempts-1), more or less by a share of the jitter, bounded."""
     base = settings.redelivery_delay_ms
-    if base <= 0:
-        return 0
     bound = settings.max_redelivery_delay_ms or 10 * base
     try:
-        return int(min(base * settings.redelivery_multiplier ** (attempts - 1), bound))
+        delay = base * settings.redelivery_multiplier ** (attempts - 1)
     except OverflowError:
         return bound
+    return int(min(delay + delay * settings.redelivery_jitter * share, bound))
+
+
+def _share(i: int, attempts: int) -> float:
+    """-1 … 1: chance that is the same on every replica."""
+    return crc32(b"%d.%d" % (i, attempts)) / 0x7FFFFFFF - 1
 
 
 def _record(slot: Slot, queue: Queue, runs: list[Run], attempts: int, due: int, turn: Turn) -> None:
@@ -112,6 +167,8 @@ def _record(slot: Slot, queue: Queue, runs: list[Run], attempts: int, due: int, 
 
 def reject(slot: Slot, queue: Queue, messages: dict[int, Run], turn: Turn) -> None:
     """Messages a consumer will have nothing to do with."""
+    if stays(queue):
+        return
     for run in regroup(recall(queue, messages, None, True)):
         dead_letter(slot, queue, run, "rejected", turn)
     slot.touched[queue] = None
@@ -120,17 +177,22 @@ def reject(slot: Slot, queue: Queue, messages: dict[int, Run], turn: Turn) -> No
 def dead_letter(slot: Slot, queue: Queue, run: Run, reason: str, turn: Turn) -> None:
     """To the dead letter address, or dropped if there is none."""
     slot.counters.dead_lettered += len(run.records)
-    _leave(slot, queue, run, queue.settings.dead_letter_address, f"dead-letter-reason:{reason}\n", turn)
+    settings = queue.settings
+    to = letters.dead_letter_queue(settings, queue.address)
+    _leave(slot, queue, run, settings.dead_letter_address, to, f"dead-letter-reason:{reason}\n", turn)
 
 
 def expire(slot: Slot, queue: Queue, run: Run, turn: Turn) -> None:
     """To the expiry address, or dropped if there is none."""
     slot.counters.expired += len(run.records)
     header = f"_AMQ_ACTUAL_EXPIRY:{turn.now}\ndead-letter-reason:expired\n"
-    _leave(slot, queue, run, queue.settings.expiry_address, header, turn)
+    settings = queue.settings
+    to = letters.expiry_queue(settings, queue.address)
+    _leave(slot, queue, run, settings.expiry_address, to, header, turn)
 
 
-def _leave(slot: Slot, queue: Queue, run: Run, address: str, header: str, turn: Turn) -> None:
+def _leave(slot: Slot, queue: Queue, run: Run, address: str, to: str | None, header: str, turn: Turn) -> None:
+    """`to`: only the queue of this name gets it, made if need be; None: as the address has it."""
     if not address:
         slot.settle_runs(queue, [run], turn)
         slot.watch_idle(queue, turn.now)
@@ -138,8 +200,11 @@ def _leave(slot: Slot, queue: Queue, run: Run, address: str, header: str, turn: 
     if run.flags & TRANSIENT and queue.spilled:
         # Forgotten at a restart anyway: needs no place in the owner's atomic group.
         turn.appends.append(SettleRecord(slot.number, queue.id, spans_of(run.ids), durable=False))
+    if queue.book is not None:
+        limits.left_runs(slot, queue, [run], turn)
     queue.moving += len(run.records)
-    turn.moves.append(Move(slot.number, queue.id, run.ids, address, _relabelled(queue, run, header)))
+    routing = Routing.UNSET if to is None else Routing.MULTICAST
+    turn.moves.append(Move(slot.number, queue.id, run.ids, address, _relabelled(queue, run, header), to, routing))
 
 
 def moved(slot: Slot, move: Move, turn: Turn) -> None:
@@ -158,18 +223,34 @@ def moved(slot: Slot, move: Move, turn: Turn) -> None:
 
 def _relabelled(queue: Queue, run: Run, header: str) -> Run:
     """The same messages with headers in front that say where they come from: first of repeated names wins, so the
-    latest origin counts."""
+    latest origin counts. Their duplicate ids were unique where they were sent; two of one id may meet in one DLQ."""
     address, name = queue.address.translate(_ESCAPES), queue.name.translate(_ESCAPES)
     front = f"_AMQ_ORIG_ADDRESS:{address}\n_AMQ_ORIG_QUEUE:{name}\n{header}".encode()
-    flags = run.flags & ~(TRANSIENT | REDELIVERED | WAS_DURABLE)
+    flags = run.flags & ~(TRANSIENT | REDELIVERED | WAS_DURABLE | UNIQUE)
     if run.flags & WAS_DURABLE:
         flags |= DURABLE
     if b"\\" in front:
         flags |= ESCAPED
-    lines = run.lines
     records = [
-        b"_AMQ_ORIG_MESSAGE_ID:%d\n%b%b" % (i, lines, record) for i, record in zip(run.ids, run.records, strict=True)
+        b"_AMQ_ORIG_MESSAGE_ID:%d\n%b" % (i, _unlabelled(run.lines, record, front))
+        for i, record in zip(run.ids, run.records, strict=True)
     ]
     blob = run.blob.length + 1 if run.blob else 0
     nbytes = sum(map(len, records)) + len(records) * len(front) + blob
     return Run(run.ids, front, records, nbytes, flags, run.priority, time=run.time, blob=run.blob)
+
+
+def _unlabelled(lines: bytes, record: bytes, front: bytes) -> bytes:
+    """A message as it is stored, without what `front` says anew: one that comes back to its dead letter address again
+    and again would grow each time."""
+    if not (lines or record).startswith(_LABELS):
+        return lines + record
+    whole, kept, at = lines + record, b"", 0
+    while whole.startswith(_LABELS, at):
+        end = whole.index(b"\n", at) + 1
+        line = whole[at:end]
+        name = line[: line.index(b":") + 1]
+        if name != _NUMBER and name not in front:
+            kept += line
+        at = end
+    return kept + whole[at:]

@@ -14,6 +14,7 @@ from broker.core.commands import Resume
 from broker.core.effects import Turn
 from broker.core.message import Run
 
+from .choice import reclaim
 from .consumer import Consumer, Ledger
 from .queue import Queue
 from .redelivery import give_back
@@ -25,8 +26,13 @@ from .stubs import Stub, ghost
 def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, before: Ledger, turn: Turn) -> None:
     """Gives the new attachment what its client holds, settles what it has taken, and gives the rest of what the
     attachment `before` held back."""
+    if queue.kind is not None and queue.kind.cursors is not None:
+        queue.kind.cursors.attach(consumer, known.held, known.taken)
+        queue.delivering += len(consumer.ledger or ())
+        return
     held = known.held if consumer.ledger is not None else []
-    named = _ascending([*held, *known.taken])
+    lost = _lost(slot.inherited.get(queue.id, {}), known, before) if held and slot.inherited else []
+    named = _ascending([*(part for span in held for part in without(span, lost)), *known.taken])
     mine = {i: run for i, run in before.items() if inside(named, i)}
     give_back(slot, queue, {i: run for i, run in before.items() if i not in mine}, None, turn)
     mine.update(withdraw(queue, [part for span in named for part in without(span, _spans(mine))]))
@@ -41,8 +47,20 @@ def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, before: 
             absent = ghost(span)
             for i in absent.ids:
                 ledger[i] = mine.get(i, absent)
-        consumer.adopt(ledger)
+        reclaim(queue, consumer, ledger)
+        consumer.adopt(ledger, any(i not in mine for i in ledger))
         queue.delivering += len(ledger)
+
+
+def _lost(counts: dict[int, int], known: Resume, before: Ledger) -> list[Span]:
+    """What an earlier leader has taken from the client without its edge's knowledge (which was given up, or late):
+    who was given it next may attach later than this one, and must find it. `counts`: of the log."""
+    held, tries = _ascending(known.held), known.tries
+    return [
+        (i, i)
+        for i, attempts in sorted(counts.items())
+        if attempts > tries.get(i, 0) and i not in before and inside(held, i)
+    ]
 
 
 def withdraw(queue: Queue, spans: list[Span]) -> Ledger:
@@ -51,8 +69,10 @@ def withdraw(queue: Queue, spans: list[Span]) -> Ledger:
     if not spans:
         return found
     queue.returned = _rest(queue.returned, spans, found)
-    for level in queue.levels or (queue.ready,):
+    for level in queue.stores():
         _from_level(queue, level, spans, found)
+    if queue.choice is not None:
+        found.update(queue.choice.withdraw(queue, spans))
     if queue.delayed:
         _from_delayed(queue, spans, found)
     if queue.table is not None:
@@ -62,9 +82,9 @@ def withdraw(queue: Queue, spans: list[Span]) -> Ledger:
 
 
 def _from_level(queue: Queue, level: deque[Run], spans: list[Span], found: Ledger) -> None:
-    """Runs of a level stand by ascending id."""
+    """Runs of a level stand by ascending id, but where some were scheduled."""
     passed: list[Run] = []
-    while level and level[0].ids[0] <= spans[-1][1]:
+    while level and (queue.agenda is not None or level[0].ids[0] <= spans[-1][1]):
         run = level.popleft()
         for part in _rest([run], spans, found):
             passed.append(part)

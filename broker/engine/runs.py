@@ -23,7 +23,7 @@ def pick(run: Run, indices: Sequence[int]) -> Run:
     nbytes = sum(map(len, chosen)) + len(chosen) * len(lines) + blob
     return Run(
         [ids[i] for i in indices], lines, chosen, nbytes, run.flags, run.priority, run.expires, run.time,
-        run.attempts, run.position, run.blob,
+        run.attempts, run.position, run.blob, run.due,
     )  # fmt: skip
 
 
@@ -31,7 +31,7 @@ def copy(run: Run) -> Run:
     """Another run with the same messages, so that flags, ids or attempts may differ."""
     return Run(
         run.ids, run.lines, run.records, run.nbytes, run.flags, run.priority, run.expires, run.time,
-        run.attempts, run.position, run.blob,
+        run.attempts, run.position, run.blob, run.due,
     )  # fmt: skip
 
 

@@ -10,15 +10,17 @@ from broker.core.commands import Hold, Settle
 from broker.core.effects import Turn
 from broker.core.errors import Code, RefusedError
 
+from . import kinds
 from .addresses import delete, forget_consumer
 from .consumer import Consumer, Ledger
+from .declare import abandoned
 from .queue import Queue
-from .redelivery import give_back, reject
+from .redelivery import give_back, nack, reject
 from .slot import Slot, progress
 
 
 def settle(slot: Slot, command: Settle, turn: Turn) -> None:
-    """Raises RefusedError if an id is not held."""
+    """Raises RefusedError if an id is not held (but for RETURN: what is not held need not be given back)."""
     before = progress(turn)
     outcome = command.outcome
     consumer = slot.consumers.get(command.consumer)
@@ -27,18 +29,22 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
         return
     if consumer is None or consumer.session != command.session:
         raise _unknown(command.consumer)
-    held = outcome is Outcome.RETURN or command in slot.approved
-    taken = consumer.take(command.ids, held) if command.ids else {}
+    if outcome is Outcome.RETURN:
+        taken = consumer.release(command.ids)
+    else:
+        taken = consumer.take(command.ids, command in slot.approved) if command.ids else {}
     queue = slot.queues[consumer.queue]
     count = len(taken)
     queue.delivering -= count
+    if queue.pace is not None:
+        queue.pace.took(consumer, count)
     counters = slot.counters
     if outcome is Outcome.ACK:
         counters.acked += count
-        slot.settle_ids(queue, taken, turn)
+        if not kinds.stays(queue):
+            slot.settle_ids(queue, taken, turn)
     elif outcome is Outcome.NACK:
-        counters.nacked += count
-        give_back(slot, queue, taken, max(command.delay, -1), turn)
+        nack(slot, queue, taken, command.delay, turn)
     elif outcome is Outcome.RETURN:
         give_back(slot, queue, taken, None, turn)
     else:
@@ -63,7 +69,7 @@ def hold(slot: Slot, command: Hold, turn: Turn) -> None:
     if consumer is None or consumer.session != command.session:
         raise _unknown(command.consumer)
     if command.ids:
-        consumer.hold(command.ids)
+        consumer.hold(command.ids, slot.max_held)
     slot.touched[slot.queues[consumer.queue]] = None
     slot.answer(command.session, command.seq, turn, progress(turn))
 
@@ -76,8 +82,13 @@ def confirm(slot: Slot, consumer: Consumer, count: int, turn: Turn) -> None:
     queue = slot.queues[consumer.queue]
     settled = sum([len(run.records) for run in runs])
     queue.delivering -= settled
+    if queue.pace is not None:
+        queue.pace.took(consumer, settled)
+    if queue.choice is not None and queue.choice.paused:
+        slot.touched[queue] = None
     slot.counters.acked += settled
-    slot.settle_runs(queue, runs, turn)
+    if not kinds.stays(queue):
+        slot.settle_runs(queue, runs, turn)
 
 
 def detach(slot: Slot, consumer: Consumer) -> Ledger:
@@ -86,6 +97,9 @@ def detach(slot: Slot, consumer: Consumer) -> Ledger:
     forget_consumer(slot, consumer.id, consumer.session)
     if consumer in queue.consumers:
         queue.consumers.remove(consumer)
+        if queue.choice is not None:
+            queue.choice.leave(queue, consumer)
+            slot.touched[queue] = None  # what was kept for it is anybody's
     else:
         queue.browsers = [browser for browser in queue.browsers if browser.consumer is not consumer]
     messages = consumer.drain()
@@ -101,6 +115,8 @@ def end_consumer(slot: Slot, consumer: Consumer, turn: Turn) -> Queue:
         delete(slot, queue, turn)
         return queue
     give_back(slot, queue, messages, None, turn)
+    if not queue.consumers:
+        abandoned(slot, queue, turn)
     slot.watch_idle(queue, turn.now)
     return queue
 

@@ -10,20 +10,27 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from broker.config.addressing import DivertSettings
 from broker.config.settings import EngineSettings
+from broker.core.address import Routing
 from broker.core.effects import Done, Effect, Turn
 from broker.core.message import DURABLE, TRANSIENT, Run
 from broker.core.records import GroupRecord, LogRecord, MetaRecord, RunRecord, SettleRecord
 
+from . import limits
 from .consumer import Consumer, Ledger
 from .decisions import Decisions
-from .matching import Matcher
+from .declarations import named
+from .limits import Stock
 from .patterns import Patterns
 from .producers import Producers
 from .queue import Queue
+from .rules import Rulebook, Rules
 from .runs import Span, spans_of, spans_of_runs
+from .schedule import opened, postpone
 
 if TYPE_CHECKING:
+    from .duplicates import Ids
     from .prepared import Prepared
 
 RESERVE_IDS = 1 << 20
@@ -45,9 +52,12 @@ class Budget:
 
 
 class Address:
-    """An address exists as long as it has queues."""
+    """An address exists as long as it has queues, or is declared.
 
-    __slots__ = ("anycast", "multicast", "name", "queues", "start")
+    rules   what it does with messages; None: nothing, it is plain.
+    start   where the round robin over anycast queues goes on."""
+
+    __slots__ = ("anycast", "declared", "multicast", "name", "queues", "rules", "start", "stock")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -55,14 +65,17 @@ class Address:
         self.anycast: list[Queue] = []
         self.multicast: list[Queue] = []
         self.start = 0
-        """Where the round robin over anycast queues goes on."""
+        self.declared = False
+        self.rules: Rules | None = None
+        self.stock: Stock | None = None
+        """What it holds, where that has a limit."""
 
 
 class Held:
     """What waits for a commit: runs to enter queues (paged: into the index), an effect to tell, a mark, a consumer
     that may begin (its room)."""
 
-    __slots__ = ("consumer", "effect", "entries", "mark", "number", "room")
+    __slots__ = ("consumer", "due", "effect", "entries", "mark", "number", "room")
 
     def __init__(
         self,
@@ -72,6 +85,7 @@ class Held:
         mark: tuple[Queue, int] | None = None,
         consumer: Consumer | None = None,
         room: int = 0,
+        due: Queue | None = None,
     ) -> None:
         self.number = number
         self.effect = effect
@@ -79,18 +93,22 @@ class Held:
         self.mark = mark
         self.consumer = consumer
         self.room = room
+        self.due = due
 
 
 class Counters:
     """Plain numbers since the start of the process."""
 
     __slots__ = (
-        "accepted", "acked", "dead_lettered", "delivered", "dropped_unrouted", "expired", "nacked", "redelivered",
+        "accepted", "acked", "dead_lettered", "delivered", "dropped_full", "dropped_unrouted", "duplicates", "expired",
+        "nacked", "redelivered", "replaced", "slow_consumers",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.accepted = self.delivered = self.acked = self.nacked = 0
-        self.expired = self.dead_lettered = self.dropped_unrouted = self.redelivered = 0
+        self.expired = self.dead_lettered = self.dropped_unrouted = self.duplicates = self.redelivered = 0
+        self.replaced = 0
+        self.dropped_full = self.slow_consumers = 0
 
 
 class Slot:
@@ -99,12 +117,15 @@ class Slot:
     touched       queues to dispatch at the end of the turn.
     timed         queues that want ticks.    due   when (epoch ms), 0: none does.
     producers     what was taken from whom.
+    inherited     queue id → deliveries of messages, where there were some, as an earlier leader left them.
     prepared      parts of transactions that wait for a decision.    decisions   transactions coordinated here."""
 
     __slots__ = (
-        "addresses", "approved", "budget", "consumers", "counters", "crashed_at", "decisions", "due", "limit",
-        "mark_messages", "match", "next_id", "next_queue", "number", "page_bytes", "patterns", "pending", "prepared",
-        "producers", "queues", "reserved", "sessions", "subscriptions", "timed", "touched",
+        "addresses", "approved", "booked", "budget", "consumers", "counters", "crashed_at", "decisions",
+        "declarations", "due", "hidden", "inherited", "known_ids", "latecomers", "limit", "loose",
+        "mark_messages", "match", "max_held", "next_id", "next_queue", "number", "page_bytes", "patterns",
+        "pending", "prepared", "producers", "queues", "reserved", "rulebook", "sessions", "strangers",
+        "subscriptions", "timed", "touched",
     )  # fmt: skip
 
     def __init__(self, number: int, settings: EngineSettings, budget: Budget, first_id: int) -> None:
@@ -129,15 +150,32 @@ class Slot:
         """Parts that passed check() in this turn: they may settle what a transaction holds."""
         self.counters = Counters()
         self.producers = Producers()
+        self.inherited: dict[int, dict[int, int]] = {}
         self.prepared: dict[str, Prepared] = {}
+        self.booked = False
+        """Some address has a limit."""
+        self.loose: list[Stock] = []
+        """Producers that wait for limits which are no more."""
         self.decisions = Decisions()
+        self.hidden: dict[tuple[str, str, Routing], Queue] = {}
+        """(address, name, routing) → queues no address leads to."""
+        self.strangers: dict[int, int] = {}
+        """Session → its consumers that do not want what it sends."""
+        self.latecomers: list[tuple[Queue, Queue, int]] = []
+        """(kept messages, queue that gets those up to this id when they are in memory) … (retroactive.py)"""
+        self.known_ids: dict[str, Ids] = {}
+        """By address (duplicates.py)."""
 
     def configure(self, settings: EngineSettings) -> None:
         """Bounds, and what addresses do from now on; queues keep what was looked up for them."""
         self.limit = settings.queue_memory_bytes
         self.page_bytes = settings.page_bytes
         self.mark_messages = settings.mark_messages
-        self.match = Matcher(settings)
+        self.max_held = settings.max_held_bytes
+        known = named(settings)
+        self.match = known.match
+        self.rulebook = Rulebook(self.match, {n: DivertSettings(**table) for n, table in settings.diverts.items()})
+        self.declarations = known.declarations(self.number)
 
     # ── numbering ──────────────────────────────────────────────────────────────────────────────────
 
@@ -168,6 +206,10 @@ class Slot:
         """Tells `effect` when everything so far is durable, also what earlier turns wrote."""
         self.pending.append(Held(turn.number, effect))
 
+    def hold_due(self, queue: Queue, turn: Turn) -> None:
+        """More of the queue is due when what this turn writes is durable."""
+        self.pending.append(Held(turn.number, due=queue))
+
     def release(self, number: int, turn: Turn) -> None:
         """Everything of turns <= number is durable."""
         pending, touched = self.pending, self.touched
@@ -181,7 +223,9 @@ class Slot:
                     queue.gated_bytes -= run.nbytes
                 if queue.deleted:
                     continue
-                if paged:
+                if run.due and not queue.hidden:
+                    postpone(self, queue, run)
+                elif paged:
                     queue.page(run)
                 else:
                     queue.enter(run)
@@ -196,6 +240,8 @@ class Slot:
                 held.consumer.room += held.room
                 if (begun := self.queues.get(held.consumer.queue)) is not None:
                     touched[begun] = None
+            if held.due is not None and not held.due.deleted:
+                opened(self, held.due)
             if held.effect is not None:
                 turn.effects.append(held.effect)
 
@@ -203,6 +249,8 @@ class Slot:
 
     def settle_runs(self, queue: Queue, runs: list[Run], turn: Turn) -> None:
         """Whole runs left the queue for good."""
+        if queue.book is not None:
+            limits.left_runs(self, queue, runs, turn)
         if queue.durable:
             kept = [run for run in runs if run.flags & DURABLE]
             if kept:
@@ -214,6 +262,8 @@ class Slot:
 
     def settle_ids(self, queue: Queue, taken: Ledger, turn: Turn) -> None:
         """These messages left the queue for good."""
+        if queue.book is not None:
+            limits.left_messages(self, queue, taken, turn)
         if queue.durable:
             ids = [i for i, run in taken.items() if run.flags & DURABLE]
             if ids:
@@ -255,8 +305,8 @@ class Slot:
 
     def watch_idle(self, queue: Queue, now: int) -> None:
         """The queue may have become unused: delete it when it stays so."""
-        if queue.auto_created and not queue.deleted and not queue.consumers and queue.empty():
-            if not queue.settings.auto_delete or queue.idle_since:
+        if queue.auto_created and not queue.deleted and not queue.consumers and queue.idle():
+            if not queue.settings.auto_delete or queue.idle_since or queue.declared:
                 return
             queue.idle_since = now
             self.wake(queue, now + queue.settings.auto_delete_delay_ms)
@@ -269,6 +319,8 @@ def progress(turn: Turn) -> int:
 
 def grouped(slot: int, records: list[LogRecord]) -> list[LogRecord]:
     """The same records, counting together or not at all; transient ones, which no restart sees, stand behind."""
+    if any(type(r) is GroupRecord for r in records):
+        records = [part for r in records for part in (r.records if isinstance(r, GroupRecord) else (r,))]
     lasting = [r for r in records if not _transient(r)]
     rest = [r for r in records if _transient(r)]
     if len(lasting) > 1:

@@ -2,28 +2,35 @@
 
 Kinds (data as JSON; replaying one twice does no harm):
     ids       next: numbering goes on here after a restart        queues    next: the same for queues
-    queue     id, name, address, routing, auto, subscription      unqueue   id
+    queue     id, name, address, routing, auto, subscription, selector, owed; again when that changes      unqueue   id
     mark      queue, id: durable messages up to this id may have been delivered
     count     queue, attempts, spans, due: deliveries so far; due > 0: not before that time
+    due       queue, at, suspect: scheduled messages up to this time may have been delivered (schedule.py)
     suspect   queue, id: at an unclean start the mark stood here        crashed   id: the same for `dispatched` runs
     producers   producers: [token, last number] …; refused: [token, number, code, detail] …
+    known     address, ids: duplicate ids of durable messages (duplicates.py)
     prepared  a part of a transaction that waits for its decision (prepared.py)         unprepared  tx
     decided   tx, participants: committed, to be told to these slots      told  tx: all of them know
     aborted   tx, at: will never be decided
+    coordinator   slot, epoch: newest leader of another slot that has prepared something here
 
 Rule: all that is needed beside the messages themselves. Bodies stay in the journal: restored runs are paged.
 """
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 from typing import Any
 
 from broker.core.address import Routing
 from broker.core.effects import Turn
+from broker.core.errors import NewerRelease
+from broker.core.message import GROUPED
 from broker.core.records import MetaRecord, RunRecord
 
-from .addresses import bind, described, unbind
+from . import declare, duplicates, limits, retroactive, schedule
+from .addresses import bind, described, select, unbind
 from .prepared import Prepared
 from .queue import Queue
 from .resume import withdraw
@@ -37,18 +44,25 @@ class Restore:
     before the runs goes straight to the slot, where later records take it out again.
 
     dispatched   queue id → spans of such runs.
-    counted      queue id → spans of live messages, for queues with delivery counts."""
+    counted      queue id → spans of live messages, for queues with delivery counts.
+    times        queue id → when its runs were sent or came out, for queues that have known schedules.
+    late         the same → which of them were scheduled."""
 
-    __slots__ = ("counted", "dispatched", "slot")
+    __slots__ = ("counted", "dispatched", "late", "slot", "times")
 
     def __init__(self, slot: Slot) -> None:
         self.slot = slot
         self.dispatched: dict[int, list[Span]] = {}
         self.counted: dict[int, list[Span]] = {}
+        self.times: dict[int, array[int]] = {}
+        self.late: dict[int, array[int]] = {}
 
     def meta(self, record: MetaRecord) -> None:
-        """Replays one record, in log order."""
-        _REPLAY[record.kind](self, record.data)
+        """Replays one record, in log order. Raises NewerRelease."""
+        replay = _REPLAY.get(record.kind)
+        if replay is None:
+            raise NewerRelease(record.slot, record.kind)
+        replay(self, record.data)
 
     def run(self, record: RunRecord, settled: dict[int, list[Span]]) -> None:
         """A run with at least one live message, by ascending first id."""
@@ -65,12 +79,21 @@ class Restore:
                 if not live:
                     continue
                 _extend(queue.settled, gone)
+            if schedule.rests(queue, run):
+                schedule.agenda_of(queue).add(run)
+                queue.last = max(queue.last, run.ids[-1])
+                continue
             queue.paging = True
-            queue.index.append(run.position)
+            if queue.agenda is not None:
+                times = self.times.setdefault(number, array("Q"))
+                if run.due:
+                    self.late.setdefault(number, array("Q")).append(len(times))
+                times.append(schedule.moment(run) if run.due else run.time)
+            if run.flags & GROUPED:
+                queue.grouped = True
+            queue.page_at(run.position, live, run.nbytes * live // count)
             queue.table = queue.table or Restored()
             queue.table.add(run.ids)
-            queue.paged_count += live
-            queue.paged_bytes += run.nbytes * live // count
             queue.last = queue.restored = max(queue.last, run.ids[-1])
             if record.dispatched:
                 _extend(self.dispatched.setdefault(number, []), spans_of(run.ids))
@@ -87,7 +110,6 @@ class Restore:
         for queue in slot.queues.values():
             self._queue(queue, clean, turn)
             slot.touched[queue] = None
-            slot.watch_idle(queue, turn.now)
         for prepared in slot.prepared.values():
             # Its coordinator may have failed over too: whoever asked for the transaction has to find that one first.
             prepared.since = turn.now
@@ -96,6 +118,9 @@ class Restore:
                     claim.messages = withdraw(source, claim.spans)
                     source.moving += len(claim.messages)
         slot.producers.begin(turn.now)
+        retroactive.restored(slot)
+        declare.declare(slot, turn)
+        limits.configure(slot)
 
     def settled(self, queue_id: int, spans: list[Span]) -> None:
         """These messages of a queue left it."""
@@ -105,6 +130,11 @@ class Restore:
 
     def _queue(self, queue: Queue, clean: bool, turn: Turn) -> None:
         slot, mark = self.slot, queue.marked
+        if queue.id in self.late and queue.table is not None:
+            order = schedule.in_order(self.times[queue.id], self.late[queue.id])
+            queue.arrange(order)
+            queue.table.arrange(order)
+        schedule.restored(slot, queue, clean, turn)
         queue.announced = queue.restored
         if clean:
             queue.marked = 0
@@ -125,6 +155,8 @@ class Restore:
             for i in [i for i in queue.counts if not inside(live, i) or inside(queue.settled, i)]:
                 del queue.counts[i]
                 queue.due.pop(i, None)
+            if queue.counts:
+                slot.inherited[queue.id] = dict(queue.counts)
 
     def _ids(self, data: dict[str, Any]) -> None:
         self.slot.reserved = max(self.slot.reserved, data["next"])
@@ -136,12 +168,18 @@ class Restore:
         slot = self.slot
         number = data["id"]
         slot.next_queue = max(slot.next_queue, number + 1)
-        if number not in slot.queues:
+        queue = slot.queues.get(number)
+        if queue is None:
+            address, name = data["address"], data["name"]
             queue = Queue(
-                number, data["name"], data["address"], Routing(data["routing"]), slot.match(data["address"]),
+                number, name, address, Routing(data["routing"]), slot.declarations.settings(address, name),
                 auto_created=data["auto"], subscription=data["subscription"], hidden=data.get("hidden", False),
             )  # fmt: skip
+            queue.select(data.get("selector"))
             bind(slot, queue)
+        elif queue.selector != data.get("selector"):
+            select(slot, queue, data.get("selector"))
+        queue.owed = data.get("owed", 0)
 
     def _queue_gone(self, data: dict[str, Any]) -> None:
         slot = self.slot
@@ -169,6 +207,11 @@ class Restore:
                 for i in ids:
                     queue.due.pop(i, None)
 
+    def _due(self, data: dict[str, Any]) -> None:
+        queue = self.slot.queues.get(data["queue"])
+        if queue is not None:
+            schedule.replay(queue, data)
+
     def _suspect(self, data: dict[str, Any]) -> None:
         queue = self.slot.queues.get(data["queue"])
         if queue is not None:
@@ -192,8 +235,14 @@ class Restore:
     def _told(self, data: dict[str, Any]) -> None:
         self.slot.decisions.decided.pop(data["tx"], None)
 
+    def _known(self, data: dict[str, Any]) -> None:
+        duplicates.replay(self.slot, data)
+
     def _aborted(self, data: dict[str, Any]) -> None:
         self.slot.decisions.abort(data["tx"], data["at"])
+
+    def _coordinator(self, data: dict[str, Any]) -> None:
+        self.slot.decisions.epochs[data["slot"]] = data["epoch"]
 
 
 _REPLAY: dict[str, Callable[[Restore, dict[str, Any]], None]] = {
@@ -203,6 +252,7 @@ _REPLAY: dict[str, Callable[[Restore, dict[str, Any]], None]] = {
     "unqueue": Restore._queue_gone,
     "mark": Restore._mark,
     "count": Restore._count,
+    "due": Restore._due,
     "suspect": Restore._suspect,
     "crashed": Restore._crashed,
     "producers": Restore._producers,
@@ -211,6 +261,8 @@ _REPLAY: dict[str, Callable[[Restore, dict[str, Any]], None]] = {
     "decided": Restore._decided,
     "told": Restore._told,
     "aborted": Restore._aborted,
+    "known": Restore._known,
+    "coordinator": Restore._coordinator,
 }
 
 
@@ -236,12 +288,15 @@ def snapshot(slot: Slot) -> list[MetaRecord]:
             if queue.suspect_to:
                 records.append(MetaRecord(number, "suspect", {"queue": queue.id, "id": queue.suspect_to}))
             records += _counts(number, queue)
+            records += schedule.snapshot(number, queue)
     if (known := slot.producers.data()) is not None:
         records.append(MetaRecord(number, "producers", known))
     records += [MetaRecord(number, "prepared", prepared.data()) for prepared in slot.prepared.values()]
+    records += duplicates.snapshot(slot)
     decisions = slot.decisions
     records += [MetaRecord(number, "decided", {"tx": t, "participants": p}) for t, p in decisions.decided.items()]
     records += [MetaRecord(number, "aborted", {"tx": t, "at": at}) for t, at in decisions.aborted.items()]
+    records += [MetaRecord(number, "coordinator", {"slot": s, "epoch": e}) for s, e in decisions.epochs.items()]
     return records
 
 

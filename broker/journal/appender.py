@@ -56,7 +56,9 @@ class Appender:
 
     logs             lsns and epochs of the slots.
     replicated       slots whose items go into Batch.items and the tail.
-    wants_snapshot   a segment was begun; the owner gives append_snapshot() the snapshots of all slots.
+    wants_snapshot   a segment was begun, and the log has grown by at least the length of the last snapshot since that
+                     (else snapshots longer than a segment would begin segments, and these ask for snapshots, for ever);
+                     the owner gives append_snapshot() the snapshots of all slots.
     """
 
     def __init__(self, books: Books, disk_id: bytes, segment_bytes: int, tail_bytes: int = 0) -> None:
@@ -78,6 +80,10 @@ class Appender:
         self.snapshot_batch = 0
         """Number of the batch with which that snapshot is complete."""
         self.wants_snapshot = False
+        self._placed = 0
+        """Bytes of records placed so far."""
+        self._next_snapshot = 0
+        """Value of `_placed` from which on a new segment wants a snapshot."""
         self._next, self._epochs, self._own = self.logs.next, self.logs.epochs, self.logs.own
         self._seed = f.seed_of(disk_id)
         self._snapshot_from = 0
@@ -139,11 +145,13 @@ class Appender:
 
     def append_snapshot(self, metas: Iterable[MetaRecord]) -> None:
         """All small state of all slots: with the next seal() it replaces all MetaRecords before it. No items."""
-        self.wants_snapshot = False
+        before = self._placed
         self.emit(f.META, f.SNAPSHOT_BEGIN, 0, 0, [])
         self._snapshot_from = self.segment
         for meta in metas:
             self._one(meta, 0)
+        self.wants_snapshot = False  # also if it has begun segments itself: it is as new as they are
+        self._next_snapshot = 2 * self._placed - before
 
     def _one(self, record: SettleRecord | MetaRecord, lsn: int) -> None:
         slot = record.slot
@@ -294,6 +302,7 @@ class Appender:
         part.count += 1
         part.end = self.offset = offset + size
         self.inflight += size
+        self._placed += size
         return part.segment << 32 | offset
 
     def _fits(self, size: int) -> bool:
@@ -328,7 +337,7 @@ class Appender:
         part = self._begin()
         for crc, body in head:
             self._place(crc, body)
-        self.wants_snapshot = True
+        self.wants_snapshot = self.wants_snapshot or self._placed >= self._next_snapshot
         return part
 
     def _listing(self) -> bytes:

@@ -184,7 +184,7 @@ class Compactor:
 
     @staticmethod
     def _queues(data: bytes, at: int, flags: int) -> list[int]:
-        start = at + f.RUN_FIXED.size + (16 if flags & f.DEDUP else 0) + (16 if flags & f.BLOB_REF else 0)
+        start = at + f.RUN_FIXED.size + f.before_queues(flags)
         return array("Q", data[start : start + 8 * f.RUN_FIXED.unpack_from(data, at)[6]]).tolist()
 
     @staticmethod

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from broker.core.errors import CorruptJournal, JournalError
-from broker.core.message import Blob, Run
+from broker.core.message import STORED, Blob, Run
 from broker.core.records import MetaRecord, RunRecord, SettleRecord
 
 VERSION: Final = 1
@@ -80,6 +80,7 @@ IDS: Final = 2
 DEDUP: Final = 4
 BLOB_REF: Final = 8
 COPY: Final = 16
+DUE: Final = 32
 # flags of META
 SNAPSHOT_BEGIN: Final = 1
 SNAPSHOT_END: Final = 2
@@ -203,7 +204,7 @@ def run_payload(item: RunRecord, copy: bool = False) -> tuple[int, list[bytes]]:
     parts = [
         RUN_FIXED.pack(
             ids[0], run.nbytes, run.expires, run.time, count, len(lines), len(queues), len(address),
-            run.attempts, run.priority, run.flags,
+            run.attempts, run.priority, run.flags & STORED,
         )
     ]  # fmt: skip
     if item.dispatched:
@@ -214,6 +215,9 @@ def run_payload(item: RunRecord, copy: bool = False) -> tuple[int, list[bytes]]:
     if run.blob is not None:
         flags |= BLOB_REF
         parts.append(PAIR.pack(run.blob.id, run.blob.length))
+    if run.due:
+        flags |= DUE
+        parts.append(QUEUE.pack(run.due))
     parts.append(QUEUE.pack(queues[0]) if len(queues) == 1 else array("Q", queues).tobytes())
     if (type(ids) is not range or ids.step != 1) and ids[-1] - ids[0] + 1 != count:
         flags |= IDS
@@ -238,6 +242,10 @@ def read_run(data: bytes, offset: int, flags: int, slot: int, bodies: bool = Tru
     if flags & BLOB_REF:
         blob = Blob(*PAIR.unpack_from(data, offset))
         offset += 16
+    due = 0
+    if flags & DUE:
+        (due,) = QUEUE.unpack_from(data, offset)
+        offset += 8
     stop = offset + 8 * nqueues
     queues = list(QUEUE.unpack_from(data, offset)) if nqueues == 1 else array("Q", data[offset:stop]).tolist()
     ids: Sequence[int] = range(first, first + count)
@@ -254,8 +262,13 @@ def read_run(data: bytes, offset: int, flags: int, slot: int, bodies: bool = Tru
         offset += naddress
         lines = data[offset : offset + nlines]
         records = [data[a:b] for a, b in pairwise(accumulate(lengths, initial=offset + nlines))]
-    run = Run(ids, lines, records, nbytes, run_flags, priority, expires, time, attempts, 0, blob)
+    run = Run(ids, lines, records, nbytes, run_flags, priority, expires, time, attempts, 0, blob, due)
     return RunRecord(slot, address, queues, run, bool(flags & DISPATCHED), dedup)
+
+
+def before_queues(flags: int) -> int:
+    """Bytes of a RUN between its fixed fields and the queues."""
+    return (16 if flags & DEDUP else 0) + (16 if flags & BLOB_REF else 0) + (8 if flags & DUE else 0)
 
 
 def settle_payload(queue: int, spans: Sequence[tuple[int, int]]) -> list[bytes]:
@@ -311,7 +324,7 @@ def run_length(data: bytes, at: int, flags: int) -> int:
     """Bytes that the RUN payload at `at` should have, by its own counts. Raises struct.error or ValueError."""
     _, _, _, _, count, nlines, nqueues, naddress, *_ = RUN_FIXED.unpack_from(data, at)
     length = RUN_FIXED.size + 8 * nqueues
-    length += sum(size for flag, size in ((DEDUP, 16), (BLOB_REF, 16), (IDS, 8 * count)) if flags & flag)
+    length += sum(size for flag, size in ((DEDUP, 16), (BLOB_REF, 16), (DUE, 8), (IDS, 8 * count)) if flags & flag)
     lengths = array("I", data[at + length : at + length + 4 * count])
     return int(length + 4 * count + naddress + nlines + sum(lengths))
 

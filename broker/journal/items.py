@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from broker.core.errors import BadItem
+from broker.core.errors import BadItem, NewerRelease
 from broker.core.message import TRANSIENT
-from broker.core.records import MetaRecord, RunRecord, SettleRecord
+from broker.core.records import META_KINDS, MetaRecord, RunRecord, SettleRecord
 
 from . import format as f
 
@@ -98,4 +98,7 @@ def _member(data: bytes, at: int, size: int, kind: int, flags: int, slot: int) -
         return f.read_settle(data, at, size, slot)
     if flags:
         raise ValueError("it is a mark of a snapshot")
-    return f.read_meta(data, at, size, slot)
+    meta = f.read_meta(data, at, size, slot)
+    if meta.kind not in META_KINDS:
+        raise NewerRelease(slot, meta.kind)
+    return meta

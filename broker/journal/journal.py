@@ -20,6 +20,7 @@ from .appender import Batch as Batch
 from .blobs import BlobStore
 from .books import Books
 from .compaction import Compactor
+from .digest import DigestReader
 from .items import Member, lsns_of
 from .lineage import Lineage
 from .living import Settled, settled_of
@@ -139,7 +140,7 @@ class Journal:
 
     @property
     def wants_snapshot(self) -> bool:
-        """A segment was begun: call append_snapshot()."""
+        """A segment was begun, and enough of the log lies behind the last snapshot: call append_snapshot()."""
         return self._appender.wants_snapshot
 
     def append_snapshot(self, metas: Iterable[MetaRecord]) -> None:
@@ -256,9 +257,16 @@ class Journal:
         """All that lives in the slot now, for a new replica, `metas` first. close() it."""
         return SeedReader(slot, self._store, self._books, self._appender, metas)
 
+    def digest(self, slot: int) -> DigestReader:
+        """Sums over all that lives in the slot now. close() it."""
+        return DigestReader(slot, self._store, self._books, self._appender)
+
     def survey(self, slot: int) -> Survey:
         """All that lives in the slot now, without bodies, for a shadow. close() it."""
-        return Survey(slot, self._store, self._books, self._appender)
+        survey = Survey(slot, self._store, self._books, self._appender)
+        with self._store.lock:
+            self._reader.moved.survey(survey.segments)
+        return survey
 
     def settled(self, record: RunRecord) -> Settled | None:
         """What has left its queues of this run (queue → spans of its ids), wherever compaction has put the rest;

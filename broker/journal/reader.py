@@ -6,7 +6,7 @@ time: a position whose segment has gone is looked up again. Must not know queues
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from broker.core.errors import CorruptJournal
@@ -22,14 +22,17 @@ _AMPLIFICATION: Final = 4
 class Moved:
     """Where compaction put runs whose old positions are still in somebody's hands.
 
-    An entry lives until the segment with the last copy is freed: one dict entry and one list slot per copied
-    run of a segment that is still there (about 150 bytes each)."""
+    A run is known by the place where it was written, and by each place where a survey may have found it. An entry
+    lives until the segment with the last copy is freed: one dict entry and one list slot per name and copied run of a
+    segment that is still there (about 150 bytes each)."""
 
     def __init__(self) -> None:
         self._to: dict[int, tuple[int, ...]] = {}
-        self._from: dict[int, tuple[int, int]] = {}
-        """place of a copy → (position it is known by, place it was copied from)"""
+        """name → places now"""
+        self._from: dict[int, tuple[tuple[int, ...], int]] = {}
+        """place of a copy → (names it is part of, place it was copied from)"""
         self._by_segment: dict[int, list[int]] = {}
+        self._surveyed: set[int] = set()
 
     def resolve(self, position: int, durable: int) -> tuple[int, ...]:
         """The places to read for `position`. A copy counts once it is durable; until then what it is a copy of."""
@@ -38,27 +41,35 @@ class Moved:
             return (position,)
         return tuple(dict.fromkeys(p if p < durable else self._from[p][1] for p in to))
 
+    def survey(self, segments: Iterable[int]) -> None:
+        """Somebody is about to learn where the runs in these segments are. Call it in the loop's thread, when the books
+        are looked at: what is moved after that may be asked for under the place where it was."""
+        self._surveyed.update(segments)
+
     def add(self, old: int, new: list[int]) -> None:
         """The run at `old` has been copied to `new`."""
-        key = self._from[old][0] if old in self._from else old
-        places = self._to.get(key, (old,))
-        at = places.index(old)
-        self._to[key] = (*places[:at], *new, *places[at + 1 :])  # the parts stay in order
+        names = self._from[old][0] if old in self._from else ()
+        if not names or old >> 32 in self._surveyed:
+            names = (*names, old)
+        for name in names:
+            places = self._to.get(name, (old,))
+            at = places.index(old)
+            self._to[name] = (*places[:at], *new, *places[at + 1 :])  # the parts stay in order
         for position in new:
-            self._from[position] = (key, old)
+            self._from[position] = (names, old)
             self._by_segment.setdefault(position >> 32, []).append(position)
 
     def forget(self, segment: int) -> None:
         """The segment is gone: what lived in it has been copied on."""
+        self._surveyed.discard(segment)
         for position in self._by_segment.pop(segment, ()):
-            key, _ = self._from.pop(position)
-            if key not in self._to:
-                continue
-            rest = tuple(p for p in self._to[key] if p != position)
-            if rest:
-                self._to[key] = rest
-            else:
-                del self._to[key]
+            names, _ = self._from.pop(position)
+            for name in names:
+                rest = tuple(p for p in self._to.get(name, ()) if p != position)
+                if rest:
+                    self._to[name] = rest
+                else:
+                    self._to.pop(name, None)
 
     def __len__(self) -> int:
         return len(self._to)

@@ -335,19 +335,16 @@ class Scan:
 
     def _take_run(self, book: SegmentBook, data: bytes, at: int, length: int, flags: int, slot: int) -> None:
         first, count, nqueues, run_flags = f.RUN_BRIEF.unpack_from(data, at)
-        offset = at + f.RUN_FIXED.size
-        dedup = offset
-        if flags & f.DEDUP:
-            offset += 16
+        fields = at + f.RUN_FIXED.size
         blob = 0
         if flags & f.BLOB_REF:
-            blob = f.QUEUE.unpack_from(data, offset)[0]
-            offset += 16
+            blob = f.QUEUE.unpack_from(data, fields + (16 if flags & f.DEDUP else 0))[0]
             self._appender.blob_seen(blob)
         if run_flags & TRANSIENT:
             return
         if flags & f.DEDUP:
-            self._producer(slot, *f.PAIR.unpack_from(data, dedup))
+            self._producer(slot, *f.PAIR.unpack_from(data, fields))
+        offset = fields + f.before_queues(flags)
         stop = offset + 8 * nqueues
         queues = f.QUEUE.unpack_from(data, offset) if nqueues == 1 else array("Q", data[offset:stop])
         ids: Sequence[int] = range(first, first + count)

@@ -33,7 +33,7 @@ _AHEAD: Final = 256 * 1024
 """Bytes read at once when runs are read by position."""
 
 
-class _Reader:
+class SlotReader:
     """The live runs of a slot.
 
     lineage, lsn   where the slot's log stood at the call: items behind `lsn` complete what is read.
@@ -45,7 +45,7 @@ class _Reader:
         self._slot = slot
         self._store = store
         self._books = books
-        view = books.view(slot)
+        self._view = view = books.view(slot)
         self._living = Living(view)
         self._numbers = sorted({piece[2] for ranges in view.queues.values() for piece in ranges.pieces()})
         self._floor = appender.logs.floors.get(slot, 0)
@@ -56,6 +56,11 @@ class _Reader:
             for book in self._pinned:
                 book.pins += 1
             books.blob_pins += 1
+
+    @property
+    def segments(self) -> Sequence[int]:
+        """Where it looks."""
+        return self._numbers
 
     @property
     def durable(self) -> bool:
@@ -71,8 +76,8 @@ class _Reader:
                 book.pins -= 1
             self._books.blob_pins -= 1
 
-    def _found(self, checked: bool) -> Iterator[tuple[RunRecord, Settled]]:
-        """In log order, without bodies. Raises CorruptJournal | JournalDead, JournalError when it is too early."""
+    def _found(self, checked: bool, bodies: bool = False) -> Iterator[tuple[RunRecord, Settled]]:
+        """In log order. Raises CorruptJournal | JournalDead, JournalError when it is too early."""
         if not self.durable:
             raise JournalError(f"slot {self._slot}: what is to be read is not durable yet")
         for number in self._numbers:
@@ -85,11 +90,11 @@ class _Reader:
                         continue
                     if records[at + f.RUN_FIXED.size - 1] & TRANSIENT:
                         continue
-                    if found := self._living.of(records, at, flags, slot, position):
+                    if found := self._living.of(records, at, flags, slot, position, bodies):
                         yield found
 
 
-class Survey(_Reader):
+class Survey(SlotReader):
     """For a shadow: runs without bodies, as recovery gives them."""
 
     _rest: Iterator[tuple[RunRecord, Settled]] | None = None
@@ -101,7 +106,7 @@ class Survey(_Reader):
         return list(islice(self._rest, count)) or None
 
 
-class SeedReader(_Reader):
+class SeedReader(SlotReader):
     """For a new replica: first the small state, then what lives, as records for append_seed."""
 
     def __init__(self, slot: int, store: Store, books: Books, appender: Appender, metas: Sequence[MetaRecord]) -> None:

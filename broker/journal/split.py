@@ -39,4 +39,6 @@ def part_of(run: Run, indices: Sequence[int]) -> Run:
     records = [run.records[i] for i in indices]
     nbytes = sum(map(len, records)) + len(records) * len(run.lines)
     ids = [run.ids[i] for i in indices]
-    return Run(ids, run.lines, records, nbytes, run.flags, run.priority, run.expires, run.time, run.attempts)
+    return Run(
+        ids, run.lines, records, nbytes, run.flags, run.priority, run.expires, run.time, run.attempts, due=run.due
+    )  # fmt: skip

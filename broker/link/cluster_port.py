@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from broker.config.settings import Settings
+from broker.core.address import Outcome
 from broker.core.commands import (
     Barrier,
     Command,
@@ -26,7 +27,7 @@ from broker.core.commands import (
     Transact,
     Unsubscribe,
 )
-from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Effect, Refused
+from broker.core.effects import BrowseEnd, ConsumerClosed, Crowd, Deliver, Done, Effect, Refused
 from broker.core.errors import Code
 from broker.core.message import Blob
 from broker.core.metrics import Metric
@@ -225,8 +226,13 @@ class ClusterPort:
             lane.begin(consumer)
         elif isinstance(command, Unsubscribe | Settle | Hold):
             entry.consumer = lane.consumers.get(command.consumer)
-            if entry.consumer is not None and not isinstance(command, Unsubscribe):
-                entry.consumer.set_aside(entry, command.ids)
+            if entry.consumer is not None and isinstance(command, Unsubscribe):
+                entry.consumer.leaving = True
+            elif entry.consumer is not None:
+                entry.consumer.set_aside(entry, command.ids)  # type: ignore[union-attr]
+        elif isinstance(command, Disconnect):
+            for consumer in lane.of_session(command.session):
+                consumer.leaving = True
 
     def _closing(self, command: Command) -> None:
         """What it ends gets nothing from now on, also while it is still on its way to the owner."""
@@ -239,20 +245,19 @@ class ClusterPort:
                 consumer.closing = True
 
     def _transact(self, lane: Lane, entry: Entry, command: Transact) -> bool:
-        """True: it must wait. One that reaches into other slots leaves when the Holds there are answered (else it might
-        overtake them), and what its session asks for afterwards waits until it is answered (else that might be seen
-        before it)."""
-        foreign = False
+        """True: it must wait. One that reaches into other slots leaves when the Holds there, and what its session sent
+        there, are answered (else it might overtake them), and what its session asks for afterwards waits until it is
+        answered (else that might be seen before it)."""
+        others: dict[Lane, None] = {}
         for part in command.parts:
-            foreign |= part.slot != lane.slot
+            if part.slot != lane.slot:
+                others[self._routes.lane(part.slot)] = None
             if isinstance(part, Settle):
                 consumer = self._consumers.get(part.consumer)
                 if consumer is not None:
                     consumer.set_aside(entry, part.ids)
-        command.dedup = lane.turn(entry) if foreign else (0, entry.number)
-        if not foreign:
-            return False
-        return self._parking.begin(command.session, lane, entry)
+        command.dedup = lane.turn(entry) if others else (0, entry.number)
+        return bool(others) and self._parking.begin(command.session, lane, entry, others)
 
     def _refuse_at_once(self, lane: Lane, command: Command) -> bool:
         if isinstance(command, Disconnect | Grant):
@@ -273,6 +278,8 @@ class ClusterPort:
                 self._answered(link, effect.seq, None, out)  # type: ignore[union-attr]
             elif kind is Refused:
                 self._answered(link, effect.seq, effect, out)  # type: ignore[union-attr,arg-type]
+            elif kind is Crowd:
+                self._routes.crowd(link, effect, out)  # type: ignore[arg-type]
             elif kind is SlotState:
                 self._routes.said(link, effect)  # type: ignore[arg-type]
             else:
@@ -325,6 +332,8 @@ class ClusterPort:
         self._forget(lane, entry)
         if kind is not Publish:
             refused = self._finish_other(lane, entry, refused)
+        if self._parking.starting:
+            self._start_transactions(entry)
         self._tell_answer(entry, refused, out)
 
     @staticmethod
@@ -360,12 +369,11 @@ class ClusterPort:
             if consumer is not None:
                 consumer.forget(entry)
             self._end_holds(entry)
-            if isinstance(command, Hold):
-                self._start_transactions(entry)
         elif isinstance(command, Transact):
             for part in command.parts:
                 if isinstance(part, Settle) and (held := self._consumers.get(part.consumer)) is not None:
                     held.forget(entry)
+            self._release(entry)
             self._end_holds(entry)
             self._unpark(command.session, entry)
         elif isinstance(command, Disconnect):
@@ -403,6 +411,16 @@ class ClusterPort:
             if hold.answered:
                 self._forget(lane, hold)
 
+    def _release(self, entry: Entry) -> None:
+        """A transaction is answered. Where an owner changed meanwhile, it may have happened before that: then what its
+        Holds claimed there nobody will ever settle (gone: it would count as delivered for ever; given back by a NACK:
+        it would stay with this consumer). Giving back does nothing where there is nothing to give."""
+        for hold in entry.holds:
+            command = hold.command
+            lives = self._lives(self._routes.lane(command.slot), hold.consumer)
+            if hold.claimed and lives and isinstance(command, Hold):
+                self._take(Settle(command.slot, command.session, 0, command.consumer, command.ids, Outcome.RETURN))
+
     def _end_holds(self, entry: Entry) -> None:
         """The transaction of these Holds is over."""
         for hold in entry.holds:
@@ -433,8 +451,8 @@ class ClusterPort:
 
     # ── transactions over slots ────────────────────────────────────────────────────────────────────
 
-    def _start_transactions(self, hold: Entry) -> None:
-        for lane, entry in self._parking.hold_answered(hold):
+    def _start_transactions(self, before: Entry) -> None:
+        for lane, entry in self._parking.answered(before):
             self._send(lane, entry.command, entry.nbytes)
 
     def _unpark(self, session: int, entry: Entry) -> None:

@@ -62,6 +62,11 @@ CONGESTED: Final = 1
 RELIEVED: Final = 2
 
 
+UP_PING: Final[bytes] = pb.Up(ping=True).SerializeToString()
+DOWN_PING: Final[bytes] = pb.Down(ping=True).SerializeToString()
+"""A heart-beat, as an idle stream brings it every ping_ms: it is known by its bytes, and nothing has to be decoded."""
+
+
 def malformed(what: str) -> ProtocolViolation:
     """The error for bytes that are not what link.proto says."""
     return ProtocolViolation(Code.BAD_COMPONENT_MESSAGE, f"{what}; is it a Stampede component of this release?")
@@ -106,6 +111,8 @@ def put_run(run: Run, out: pb.Run) -> None:
         out.time = run.time
     if run.attempts:
         out.attempts = run.attempts
+    if run.due:
+        out.due = run.due
     ids = run.ids
     if type(ids) is range and ids.step == 1:  # consumers that take turns get every second, third … id
         if ids:
@@ -151,4 +158,5 @@ def take_run(message: pb.Run) -> Run:
         message.attempts,
         0,
         blob,
+        message.due,
     )

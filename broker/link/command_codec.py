@@ -89,7 +89,7 @@ def _put_subscribe(command: Subscribe, out: pb.Command) -> None:
     subscribe = out.subscribe
     for name in (
         "slot", "session", "seq", "consumer", "address", "routing", "ack", "durable", "credit_messages",
-        "credit_bytes", "room", "overhead", "browse", "priority", "create", "confirm",
+        "credit_bytes", "room", "overhead", "browse", "priority", "create", "confirm", "no_local",
     ):  # fmt: skip
         setattr(subscribe, name, getattr(command, name))
     if command.queue is not None:
@@ -102,6 +102,8 @@ def _put_subscribe(command: Subscribe, out: pb.Command) -> None:
         for spans, target in ((command.resume.held, resume.held), (command.resume.taken, resume.taken)):
             for first, last in spans:
                 target.add(first=first, last=last)
+        resume.tried.extend(command.resume.tries.keys())
+        resume.attempts.extend(command.resume.tries.values())
 
 
 def _put_unsubscribe(command: Unsubscribe, out: pb.Command) -> None:
@@ -148,7 +150,7 @@ def _put_transact(command: Transact, out: pb.Command) -> None:
 
 
 def _put_prepare(command: Prepare, out: pb.Command) -> None:
-    for name in ("slot", "session", "seq", "tx", "coordinator"):
+    for name in ("slot", "session", "seq", "tx", "coordinator", "epoch"):
         setattr(out.prepare, name, getattr(command, name))
     _put_parts(command.parts, out.prepare.parts)
 
@@ -213,7 +215,8 @@ def _publish(message: pb.Publish, token: int) -> Publish:
     seq = message.seq
     return Publish(
         check_slot(message.slot),
-        _number(message.session, token),
+        # 0: of no session, but on its way from another address.
+        _number(message.session, token) if message.session else 0,
         seq,
         message.address,
         ROUTINGS[message.routing],
@@ -259,6 +262,7 @@ def _subscribe(message: pb.Subscribe, token: int) -> Subscribe:
         browse=message.browse,
         priority=message.priority,
         create=message.create,
+        no_local=message.no_local,
     )
     command.confirm = message.confirm
     if message.HasField("resume"):
@@ -266,7 +270,10 @@ def _subscribe(message: pb.Subscribe, token: int) -> Subscribe:
         taken = [(span.first, span.last) for span in message.resume.taken]
         if any(first > last for first, last in held + taken):
             raise malformed("a span of ids that ends before it begins")
-        command.resume = Resume(held, taken)
+        if len(message.resume.tried) != len(message.resume.attempts):
+            raise malformed("ids and attempts of a Resume differ in number")
+        tries = dict(zip(message.resume.tried, message.resume.attempts, strict=True))
+        command.resume = Resume(held, taken, tries)
     return command
 
 
@@ -331,6 +338,7 @@ def _prepare(message: pb.Prepare, token: int) -> Prepare:
         message.tx,
         check_slot(message.coordinator),
         _parts(message.parts, token),
+        message.epoch,
     )
 
 

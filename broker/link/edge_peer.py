@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Protocol
 
-from broker.core.commands import Command, Confirm, Disconnect, Prepare, Publish, Subscribe, Unsubscribe
+from broker.core.commands import Command, Confirm, Disconnect, Prepare, Publish, Settle, Subscribe, Unsubscribe
 from broker.core.effects import ConsumerClosed, Deliver, Effect, Refused
 from broker.core.errors import Code
 from broker.core.message import Blob
@@ -49,6 +49,9 @@ class PeerUser(Protocol):
 
     def flush_soon(self, peer: EdgePeer) -> None: ...
     def published(self, slot: int, dedup: tuple[int, int]) -> bool: ...
+    def told(self, token: int, slot: int) -> bool:
+        """Has the edge of that token said all it knows of the slot to whoever leads it here now."""
+        ...
 
 
 class EdgePeer:
@@ -137,7 +140,7 @@ class EdgePeer:
             elif self._admit(command):
                 commands.append(command)
         for slot in moved:
-            self._moved(slot)
+            self.moved(slot)
         return commands
 
     def _confirm(self, taken: int, commands: list[Command]) -> None:
@@ -158,9 +161,10 @@ class EdgePeer:
             self._openings[command.slot] = self._opens
             self._builder.other(SlotState(command.slot, epoch, OPENED))
         else:
-            self._moved(command.slot)
+            self.moved(command.slot)
 
-    def _moved(self, slot: int) -> None:
+    def moved(self, slot: int) -> None:
+        """Tells the edge that it asks the wrong one; it must open the slot anew."""
         self.opened.pop(slot, None)
         self._user.stats.moved += 1
         self._builder.other(SlotState(slot, self._user.served.get(slot, 0), MOVED))
@@ -172,6 +176,8 @@ class EdgePeer:
             blob = command.run.blob  # type: ignore[union-attr]
             return blob is None or self._admit_body(command, blob, command.dedup)  # type: ignore[arg-type,union-attr]
         if isinstance(command, Prepare):
+            if not self._admit_settles(command):
+                return False
             # One that an earlier leader has prepared is refused as well: no decision is possible then but "no".
             blobs = [part.run.blob for part in command.parts if isinstance(part, Publish)]
             return all([blob is None or self._admit_body(command, blob, None) for blob in blobs])
@@ -187,6 +193,19 @@ class EdgePeer:
             for number in gone:
                 del self.consumers[number]
         return True
+
+    def _admit_settles(self, command: Prepare) -> bool:
+        """Whose consumers it settles for must have attached these first, and have held what the transaction names: the
+        Prepare comes over another owner's stream, and may be faster."""
+        edges = {edge_of(part.consumer) for part in command.parts if isinstance(part, Settle)}
+        if all([self._user.told(token, command.slot) for token in edges]):
+            return True
+        self._builder.other(
+            Refused(
+                command.session, command.seq, Code.OWNER_UNAVAILABLE, "the consumer's edge has not come back; ask again"
+            )
+        )
+        return False
 
     def _admit_body(self, command: Publish | Prepare, blob: Blob, dedup: tuple[int, int] | None) -> bool:
         """Its body must be here: an id that an earlier owner gave says nothing to our journal."""
@@ -270,8 +289,10 @@ class EdgePeer:
         self.send(down)
 
     def send(self, down: pb.Down) -> None:
+        self.send_bytes(down.SerializeToString())
+
+    def send_bytes(self, data: bytes) -> None:
         assert self.stream is not None
-        data = down.SerializeToString()
         self.quiet = False
         stats = self._user.stats
         stats.batches_out += 1

@@ -5,7 +5,7 @@ Rule: a run that several consumers get travels once per message; the order of ef
 
 from __future__ import annotations
 
-from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Effect, Refused
+from broker.core.effects import BrowseEnd, ConsumerClosed, Crowd, Deliver, Done, Effect, Refused
 from broker.core.errors import Code
 from broker.core.message import Run
 from broker.core.reasons import Reason
@@ -59,7 +59,7 @@ class DownBuilder:
         self._numbers.append(seq)
         self.count += 1
 
-    def other(self, effect: Refused | ConsumerClosed | BrowseEnd | SlotState) -> None:
+    def other(self, effect: Refused | ConsumerClosed | BrowseEnd | Crowd | SlotState) -> None:
         self._close()
         self.count += 1
         out = self.down.effects.add()
@@ -75,6 +75,12 @@ class DownBuilder:
             out.closed.detail = effect.detail
         elif isinstance(effect, BrowseEnd):
             out.browse_end = effect.consumer & NUMBER_MASK
+        elif isinstance(effect, Crowd):
+            crowd = out.crowd
+            crowd.session = effect.session & NUMBER_MASK
+            crowd.slot = effect.slot
+            crowd.address = effect.address
+            crowd.full = effect.full
         else:
             out.slot.slot = effect.slot
             out.slot.epoch = effect.epoch
@@ -140,6 +146,8 @@ def _rare(effect: pb.Effect, kind: str | None) -> LinkEffect:
         return ConsumerClosed(closed.consumer, REASONS.get(closed.reason, Reason.INTERNAL), closed.detail)
     if kind == "browse_end":
         return BrowseEnd(effect.browse_end)
+    if kind == "crowd":
+        return Crowd(effect.crowd.session, check_slot(effect.crowd.slot), effect.crowd.address, effect.crowd.full)
     if kind == "slot":
         return SlotState(check_slot(effect.slot.slot), effect.slot.epoch, effect.slot.state)
     raise malformed("an unknown kind of effect")

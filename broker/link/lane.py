@@ -6,7 +6,7 @@ new owner (or a new stream) must be told is `replay()`, and nothing else. Must n
 
 from __future__ import annotations
 
-from broker.core.commands import Barrier, Command, Disconnect, Subscribe
+from broker.core.commands import Barrier, Command, Disconnect, Grant, Subscribe
 from broker.core.effects import Done, Effect, Refused
 
 from .bodies import BodyUp
@@ -27,8 +27,8 @@ class Lane:
     """
 
     __slots__ = (
-        "consumers", "down_since", "epoch", "idle", "kept", "link", "live", "marked", "nbytes", "number", "opened",
-        "refusing", "sessions", "slot", "turns", "waiting",
+        "consumers", "crowds", "down_since", "epoch", "idle", "kept", "link", "live", "marked", "nbytes", "number",
+        "opened", "refusing", "sessions", "slot", "turns", "waiting",
     )  # fmt: skip
 
     def __init__(self, slot: int, now: float) -> None:
@@ -49,6 +49,8 @@ class Lane:
         self.idle: list[int] = []
         self.waiting: list[BodyUp] = []
         """Large bodies that begin when it is open."""
+        self.crowds: dict[tuple[int, str], None] = {}
+        """(session, address): who was told that what is full."""
 
     def keep(self, command: Command, seq: int, nbytes: int) -> Entry:
         """Numbers the command; it stays until it is answered."""
@@ -100,27 +102,39 @@ class Lane:
         for consumer in self.consumers.values():
             consumer.let_go()
         unanswered = list(self.kept.values())
+        grants: list[tuple[LinkCommand, int]] = []
         for consumer in self.consumers.values():
             if consumer.subscribed and not consumer.ended:
-                out.append(self._again(consumer))
+                out.append(self._again(consumer, grants))
         for entry in unanswered:
             if entry.parked:
                 continue
             if isinstance(entry.command, Subscribe) and entry.consumer is not None:
                 command = entry.consumer.again(self.seq(entry))
+                self._withhold(entry.consumer, command, grants)
                 out.append((command, size_of(command)))
             else:
                 out += [(command, entry.nbytes) for command in self.commands(entry)]
+        out += grants
         out.append((Open(self.slot, self.epoch, told=True), 16))
         return out
 
-    def _again(self, consumer: Mirrored) -> tuple[LinkCommand, int]:
+    def _again(self, consumer: Mirrored, grants: list[tuple[LinkCommand, int]]) -> tuple[LinkCommand, int]:
         entry = self.keep(consumer.command, 0, 0)
         entry.resume = True
         entry.consumer = consumer
         command = consumer.again(self.seq(entry))
         assert command.resume is not None
+        self._withhold(consumer, command, grants)
         return command, 256 + 12 * (len(command.resume.held) + len(command.resume.taken))
+
+    def _withhold(self, consumer: Mirrored, command: Subscribe, grants: list[tuple[LinkCommand, int]]) -> None:
+        """Nothing new comes to the consumer before the owner has heard what it had settled. What it settled may have
+        reached others meanwhile, and come back to it before an old cumulative ACK does: that would cover messages which
+        the client had not seen when it sent it."""
+        if consumer.aside and command.room > 0:
+            grants.append((Grant(self.slot, consumer.number, command.room), 24))
+            command.room = 0
 
     # ── consumers ──────────────────────────────────────────────────────────────────────────────────
 

@@ -22,7 +22,7 @@ from broker.rpc.v1 import link_pb2 as pb
 from broker.seams.clock import Clock
 from broker.seams.stream import Stream
 
-from .codec import PROTOCOL, SERVING, SlotState, decode_up, malformed
+from .codec import DOWN_PING, PROTOCOL, SERVING, UP_PING, SlotState, decode_up, malformed
 from .command_codec import MAX_MESSAGE_BYTES
 from .edge_peer import EdgePeer, edge_of
 from .owner_bodies import NewBody, OpenBody
@@ -91,8 +91,16 @@ class LinkServer:
             self.flush_soon(peer)
 
     def unserve(self, slot: int) -> None:
-        """The slot is not led here any more: its commands come back as moved, its deliveries do not leave."""
-        if self.served.pop(slot, None) is not None and not self._sweeping:
+        """The slot is not led here any more: its commands come back as moved, its deliveries do not leave, and nobody's
+        confirmations count. Edges hear it at once: if it is led here again after all, in the same epoch even, they
+        must say anew what they have."""
+        if self.served.pop(slot, None) is None:
+            return
+        for peer in self._peers.values():
+            if slot in peer.opened:
+                peer.moved(slot)
+                self.flush_soon(peer)
+        if not self._sweeping:
             self._sweeping = True
             self._later(SWEEP_S, self._sweep)
 
@@ -159,6 +167,10 @@ class LinkServer:
     def published(self, slot: int, dedup: tuple[int, int]) -> bool:
         return self._published(slot, dedup)
 
+    def told(self, token: int, slot: int) -> bool:
+        peer = self._peers.get(token)
+        return peer is not None and peer.leads(slot) and peer.told.get(slot) == self.served.get(slot)
+
     # ── streams ────────────────────────────────────────────────────────────────────────────────────
 
     def accept(self, service: str, stream: Stream) -> EdgeStream:
@@ -179,6 +191,8 @@ class LinkServer:
             return
         if peer is not None:
             peer.heard = now
+            if data == UP_PING:
+                return
         if len(data) > MAX_MESSAGE_BYTES + HEADROOM:
             self._refuse(end, Code.COMPONENT_MESSAGE_TOO_LARGE, f"{len(data)} bytes in one message")
             return
@@ -338,7 +352,7 @@ class LinkServer:
                 stream.abort("nothing heard from the edge")
                 continue
             if peer.quiet:
-                peer.send(pb.Down(ping=True))
+                peer.send_bytes(DOWN_PING)
             peer.quiet = True
         if self._strangers or any(peer.stream is not None for peer in self._peers.values()):
             self._tick_soon()

@@ -15,6 +15,7 @@ from broker.core.commands import UNLIMITED, Command, Hold, Publish, Resume, Sett
 from broker.core.message import Run
 
 Span = tuple[int, int]
+TRIES_SLACK = 1000
 
 
 class Entry:
@@ -28,11 +29,13 @@ class Entry:
     holds       the Holds that end with it.
     parked      a Transact that may not leave yet.
     turn        the sequence it is numbered in, alone; 0: that of the lane.
+    claimed     a Hold that a new owner (or stream) was told of: what it covers was claimed there, whether the
+                transaction had happened or not.
     """
 
     __slots__ = (
-        "answered", "command", "consumer", "happened", "holds", "nbytes", "number", "parked", "resume", "seq",
-        "turn",
+        "answered", "claimed", "command", "consumer", "happened", "holds", "nbytes", "number", "parked", "resume",
+        "seq", "turn",
     )  # fmt: skip
 
     def __init__(self, number: int, command: Command, seq: int, nbytes: int) -> None:
@@ -47,23 +50,26 @@ class Entry:
         self.holds: list[Entry] = []
         self.parked = False
         self.turn = 0
+        self.claimed = False
 
 
 class Mirrored:
     """One consumer.
 
     subscribed    its Subscribe has been answered.
-    closing       its Unsubscribe or Disconnect is under way: it gets nothing any more.
+    closing       its Unsubscribe or Disconnect has been submitted: it gets nothing any more.
+    leaving       that stands in its lane now, behind what it settles and holds; what comes later concerns nothing.
     outstanding   bytes delivered and not granted back.
     aside         what unanswered Settles and open Holds cover, in the order of these commands.
     backs         unanswered Settles that give messages back.
     holds         id named by a Hold of an open transaction → that Hold.
     old           spans that the Barrier under way covers.
+    tries         attempts of what it was given again, also of some that is settled since.
     """
 
     __slots__ = (
-        "_removed", "aside", "backs", "closing", "command", "confirms", "ended", "holds", "ids", "number", "old",
-        "outstanding", "slot", "spans", "subscribed",
+        "_removed", "aside", "backs", "closing", "command", "confirms", "ended", "holds", "ids", "leaving", "number",
+        "old", "outstanding", "slot", "spans", "subscribed", "tries",
     )  # fmt: skip
 
     def __init__(self, command: Subscribe) -> None:
@@ -73,6 +79,7 @@ class Mirrored:
         self.confirms = command.ack is AckMode.AUTO or command.browse
         self.subscribed = False
         self.closing = False
+        self.leaving = False
         self.ended = False
         self.outstanding = 0
         self.ids: dict[int, None] = {}
@@ -81,6 +88,7 @@ class Mirrored:
         self.backs: dict[Entry, None] = {}
         self.spans: list[Span] = []
         self.old: list[Span] = []
+        self.tries: dict[int, int] = {}
         self._removed = 0
 
     # ── deliveries ─────────────────────────────────────────────────────────────────────────────────
@@ -93,10 +101,26 @@ class Mirrored:
             return
         if self.backs:
             self._came_back(run.ids)
+        if run.attempts or self.tries:
+            self._tried(run)
         if len(run.records) == 1:
             self.ids[run.ids[0]] = None
         else:
             self.ids.update(dict.fromkeys(run.ids))
+
+    def _tried(self, run: Run) -> None:
+        if run.attempts:
+            self.tries.update(dict.fromkeys(run.ids, run.attempts))
+            if len(self.tries) > 2 * len(self.ids) + TRIES_SLACK:
+                self._prune()
+        else:  # counted anew: its leader lost the counts
+            for i in run.ids:
+                self.tries.pop(i, None)
+
+    def _prune(self) -> None:
+        """Forgets the attempts of what is settled."""
+        kept = {*self.ids, *(i for covered in self.aside.values() for i in covered)}
+        self.tries = {i: attempts for i, attempts in self.tries.items() if i in kept}
 
     def unseen(self, run: Run) -> Run | None:
         """A browser that began anew sees the queue from its head: what of the run it has not seen yet."""
@@ -129,15 +153,21 @@ class Mirrored:
     def let_go(self) -> None:
         """Another owner (or stream) begins. What unanswered Settles give back may have reached another consumer, of any
         edge, and is that one's then. So it is not claimed again: if nobody has it, it is in the queue, and that is all
-        they were about (but for a delay). A REJECT is repeated: its messages go to nobody but the dead letters."""
+        they were about (but for a delay). A REJECT is repeated: its messages go to nobody but the dead letters.
+        The same goes for what a consumer that is leaving held for a transaction that was not committed before."""
         for entry in list(self.backs):
             if getattr(entry.command, "outcome", None) is not Outcome.REJECT:
                 self._happened(entry)
+        if self.leaving:
+            for hold in dict.fromkeys(self.holds.values()):
+                self._happened(hold)
 
     # ── settlements ────────────────────────────────────────────────────────────────────────────────
 
     def set_aside(self, entry: Entry, ids: Sequence[int]) -> None:
         """`ids` are settled by the entry, or held by it. What open Holds cover stays with them until it is answered."""
+        if self.leaving:
+            return
         covered: list[int] = []
         hold = isinstance(entry.command, Hold)
         for i in ids:
@@ -200,16 +230,20 @@ class Mirrored:
         """The command that attaches it to the slot's owner of now."""
         command = copy.copy(self.command)
         command.seq = seq
+        # What it was once allowed to have may have gone with a leader.
+        command.create = command.create or self.subscribed
         if command.room < UNLIMITED:
             command.room -= self.outstanding
         if self.closing:
             command.room = 0
         held: list[Span] = []
-        for covered in self.aside.values():
+        for entry, covered in self.aside.items():
+            entry.claimed = True
             add_ids(held, covered)
-        if not self.closing:  # else its end gives them back, and may have done so already
+        if not self.leaving:  # else its end gives them back, and may have done so already
             add_ids(held, self.ids)
-        command.resume = Resume(held, [] if command.browse else self.old + self.spans)
+        self._prune()
+        command.resume = Resume(held, [] if command.browse else self.old + self.spans, self.tries)
         return command
 
 

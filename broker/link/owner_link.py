@@ -19,7 +19,7 @@ from broker.seams.clock import Clock
 from broker.seams.stream import EDGE_SERVICE, Dialer, Stream
 
 from .bodies import BodyHub
-from .codec import CONGESTED, decode_down
+from .codec import CONGESTED, DOWN_PING, UP_PING, decode_down
 from .command_codec import LinkCommand, put_command
 from .effect_codec import CODES, LinkEffect, take_effects
 from .stats import LinkStats
@@ -176,9 +176,15 @@ class OwnerLink:
             self._abort(f"nothing heard for {self._settings.dead_after_ms} ms (dead_after_ms)")
             return
         if self._quiet:
-            self._send_up(pb.Up(ping=True))
+            self._ping()
         self._quiet = True
         self._later(ping, end.tick)
+
+    def _ping(self) -> None:
+        if self._taken > self._told:
+            self._send_up(pb.Up(ping=True))
+        else:
+            self._send_bytes(UP_PING)
 
     # ── out ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -283,8 +289,10 @@ class OwnerLink:
         self._send(up)
 
     def _send(self, up: pb.Up) -> None:
+        self._send_bytes(up.SerializeToString())
+
+    def _send_bytes(self, data: bytes) -> None:
         assert self._stream is not None
-        data = up.SerializeToString()
         self._quiet = False
         self._stats.batches_out += 1
         self._stats.bytes_out += len(data)
@@ -298,6 +306,9 @@ class OwnerLink:
         self._heard = self._clock.monotonic()
         self._stats.batches_in += 1
         self._stats.bytes_in += len(data)
+        if data == DOWN_PING:
+            self._welcome()
+            return
         try:
             down = decode_down(data)
             effects = take_effects(down)
@@ -309,11 +320,15 @@ class OwnerLink:
         if down.HasField("refusal"):
             self._refused(down.refusal)
             return
-        self._retry = FIRST_RETRY_S
-        self._said_no = ""
+        self._welcome()
         self._take(down, effects, len(data))
         if end is self._end:
             self._after(end)
+
+    def _welcome(self) -> None:
+        """The owner talks to us."""
+        self._retry = FIRST_RETRY_S
+        self._said_no = ""
 
     def _take(self, down: pb.Down, effects: list[LinkEffect], nbytes: int) -> None:
         if down.taken >= self._batch:

@@ -1,38 +1,44 @@
 """Transactions that reach into several slots, and what their sessions ask for meanwhile.
 
-Rule: such a Transact leaves when every Hold it ends has been answered; whatever its session submits afterwards waits
-until it is answered itself. In one slot, order is kept by the stream; over several streams somebody has to wait.
+Rule: such a Transact leaves when every Hold it ends has been answered, and all that its session has sent to the other
+slots it reaches into; whatever its session submits afterwards waits until it is answered itself. In one slot, order is
+kept by the stream; over several streams somebody has to wait.
 """
 
 from __future__ import annotations
 
-from broker.core.commands import Command
+from collections.abc import Iterable
+
+from broker.core.commands import Command, Publish, Transact
 
 from .lane import Lane
 from .mirror import Entry
 
 
 class Parking:
-    """`active`: somebody waits; asked before anything else, because hardly ever anybody does."""
+    """`active`: somebody waits; asked before anything else, because hardly ever anybody does.
 
-    __slots__ = ("_parked", "_starting", "active")
+    starting   Transact → what it waits for."""
+
+    __slots__ = ("_parked", "active", "starting")
 
     def __init__(self) -> None:
         self.active = False
         self._parked: dict[int, tuple[Entry, list[Command]]] = {}
         """Session → the Transact that it waits for, and what waits."""
-        self._starting: dict[Entry, tuple[Lane, set[Entry]]] = {}
-        """Transact → the Holds that it waits for."""
+        self.starting: dict[Entry, tuple[Lane, set[Entry]]] = {}
 
-    def begin(self, session: int, lane: Lane, entry: Entry) -> bool:
-        """The session waits from now on. True: so does the Transact itself."""
+    def begin(self, session: int, lane: Lane, entry: Entry, others: Iterable[Lane]) -> bool:
+        """The session waits from now on. True: so does the Transact itself. `others`: of the slots it reaches into."""
         self._parked[session] = (entry, [])
         self.active = True
-        holds = {hold for hold in entry.holds if not hold.answered}
-        if holds:
+        before = {hold for hold in entry.holds if not hold.answered}
+        for other in others:
+            before.update(sent for sent in other.kept.values() if _sent_by(session, sent))
+        if before:
             entry.parked = True
-            self._starting[entry] = (lane, holds)
-        return bool(holds)
+            self.starting[entry] = (lane, before)
+        return bool(before)
 
     def park(self, command: Command) -> bool:
         """True: the command waits."""
@@ -42,23 +48,28 @@ class Parking:
         parked[1].append(command)
         return True
 
-    def hold_answered(self, hold: Entry) -> list[tuple[Lane, Entry]]:
+    def answered(self, before: Entry) -> list[tuple[Lane, Entry]]:
         """Which transactions may leave now."""
         ready = []
-        for entry, (lane, holds) in list(self._starting.items()):
-            holds.discard(hold)
-            if not holds:
-                del self._starting[entry]
+        for entry, (lane, waits) in list(self.starting.items()):
+            waits.discard(before)
+            if not waits:
+                del self.starting[entry]
                 entry.parked = False
                 ready.append((lane, entry))
         return ready
 
     def end(self, session: int, entry: Entry) -> list[Command] | None:
         """The session's transaction is answered: what waited, in order. None: it did not wait for this one."""
-        self._starting.pop(entry, None)
+        self.starting.pop(entry, None)
         parked = self._parked.get(session)
         if parked is None or parked[0] is not entry:
             return None  # an earlier one, in one slot
         del self._parked[session]
         self.active = bool(self._parked)
         return parked[1]
+
+
+def _sent_by(session: int, entry: Entry) -> bool:
+    command = entry.command
+    return isinstance(command, Publish | Transact) and command.session == session

@@ -28,8 +28,10 @@ class EffectListener(Protocol):
 class BodyWriter(Protocol):
     """A large body on its way to the slot's owner. Calls are in order; none of them blocks."""
 
-    pending: int
-    """Bytes given to write() that have not reached the file yet: above a bound, stop reading the socket."""
+    @property
+    def pending(self) -> int:
+        """Bytes given to write() that have not reached the file yet: above a bound, stop reading the socket."""
+        ...
 
     def write(self, data: bytes) -> None: ...
     def finish(self, sync: bool, done: Callable[[Blob | None, str], None]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker.core.effects import Crowd, Effect
 from broker.core.ids import SLOTS
 from broker.seams.clock import Clock
 
@@ -112,6 +113,18 @@ class Routes:
         elif effect.state == SERVING and effect.epoch == lane.epoch and not lane.live:
             self.open(lane)
 
+    def crowd(self, link: OwnerLink, effect: Crowd, out: list[Effect]) -> None:
+        """An owner says that an address is full, or has room again."""
+        lane = self.current(link, effect.slot)
+        if lane is None:
+            return
+        key = (effect.session, effect.address)
+        if effect.full:
+            lane.crowds[key] = None
+        else:
+            lane.crowds.pop(key, None)
+        out.append(effect)
+
     # ── a slot ─────────────────────────────────────────────────────────────────────────────────────
 
     def current(self, link: OwnerLink, slot: int) -> Lane | None:
@@ -132,6 +145,10 @@ class Routes:
         for command, nbytes in lane.replay():
             link.add(lane.slot, command, nbytes)
             self._stats.replayed += 1
+        crowds, lane.crowds = lane.crowds, {}
+        for session, address in crowds:
+            # Whoever leads it now says so itself when the next SEND comes; what the last one said is nobody's to end.
+            self._telling.tell(Crowd(session, lane.slot, address, False))
 
     def _down(self, lane: Lane) -> None:
         """Nobody hears what we send for the slot."""

@@ -28,7 +28,8 @@ class Source(Protocol):
 class Sink(Protocol):
     """The port's BodyWriter."""
 
-    pending: int
+    @property
+    def pending(self) -> int: ...
 
     def write(self, data: bytes) -> None: ...
     def finish(self, sync: bool, done: Then) -> None: ...

@@ -1,7 +1,8 @@
 """Transactions over slots of several owners, and dead letters that go to another slot: two phases (ADR 4).
 
 The coordinator slot's log holds the decision, in the same group as its own part. Before it is durable there nobody acts
-on it; after that it is told to the others until each has answered.
+on it; after that it is told to the others until each has answered. Only then is the COMMIT answered: what its session
+sends next to one of them is behind what the transaction sent there.
 
 A COMMIT that is replayed to another leader of its slot goes on under the same name, with what is prepared already. So a
 "no" must bind that leader too: it is in the log of the coordinator slot, and counts there, before anybody hears of it.
@@ -37,6 +38,10 @@ SESSION = 1
 PASSING = (Code.OWNER_UNAVAILABLE, Code.OWNER_STOPPED, Code.OWNER_MOVED, Code.DISK_FULL)
 """Refusals that time may heal. OWNER_MOVED: a large body that was carried is with an owner that leads no more."""
 
+AGAIN_S = 0.05
+AGAIN_MOST = 200
+"""So soon, and so often, a participant is asked again whose consumers' edge has not found its new leader yet."""
+
 Parts = list[Publish | Settle]
 Then = Callable[[Refused | None], None]
 
@@ -46,6 +51,7 @@ class Space(Protocol):
 
     @property
     def full(self) -> bool: ...
+    def epoch(self, slot: int) -> int: ...
 
 
 class Turns(Protocol):
@@ -64,12 +70,14 @@ class _Crossing:
     """One of them under way, for as long as `engine` leads the slot here.
 
     check     raises RefusedError if this slot's part cannot be done (any more).    own   does it, in a group.
-    done      tells that it has happened (in the turn that logs it).
+    done      tells that it has happened, everywhere.
     refused   tells that it has not.
-    holding   participants that may have prepared it."""
+    epoch     in which the slot is led here.
+    holding   participants that may have prepared it.    again   how often one of them may still be asked again."""
 
     __slots__ = (
-        "check", "done", "engine", "failed", "holding", "key", "others", "own", "refused", "slot", "tx", "waiting",
+        "again", "check", "done", "engine", "epoch", "failed", "holding", "key", "others", "own", "refused", "slot",
+        "tx", "waiting",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +103,12 @@ class _Crossing:
         self.waiting = len(others)
         self.holding: list[int] = []
         self.failed: Refused | None = None
+        self.again = AGAIN_MOST
+        self.epoch = 0
+
+    def may_wait(self, slot: int) -> bool:
+        """May this participant be asked again: it settles for consumers whose edge may still be on its way there."""
+        return self.failed is None and self.again > 0 and any(isinstance(part, Settle) for part in self.others[slot])
 
 
 class Coordinator:
@@ -124,8 +138,10 @@ class Coordinator:
         self._seq = 0
         self._asked: dict[int, Then] = {}
         self._active: dict[object, _Crossing] = {}
-        """Producer's number → its COMMIT."""
+        """(slot, producer's number there) → its COMMIT."""
         self._inquiring: set[tuple[int, str]] = set()
+        self._late: dict[str, Transact] = {}
+        """COMMITs that were replayed when they were decided, but not carried out by everybody yet."""
 
     # ── what the shard hands over ──────────────────────────────────────────────────────────────────
 
@@ -134,11 +150,11 @@ class Coordinator:
         key = command.dedup
         engine = self._shard.engine(command.slot)
         if key is not None:
-            active = self._active.get(key)
+            active = self._active.get((command.slot, key))
             if active is not None and active.engine is engine:
                 return
             if engine.duplicate(key):
-                engine.again(command, turn)
+                self._again(engine, command, key, turn)
                 return
         own: Parts = [part for part in command.parts if part.slot == command.slot]
         others: dict[int, Parts] = {}
@@ -146,15 +162,23 @@ class Coordinator:
             if part.slot != command.slot:
                 others.setdefault(part.slot, []).append(part)
 
+        def again(led: Engine) -> bool:
+            return any(isinstance(part, Publish) and led.repeated(part) for part in own)
+
         def check(led: Engine) -> None:
-            if self._shard.journal.full and any(isinstance(part, Publish) for part in own):
+            repeated = again(led)  # then nothing is published, and needs no room
+            if self._shard.journal.full and not repeated and any(isinstance(part, Publish) for part in own):
                 raise RefusedError(Code.DISK_FULL, "retry when consumers have freed space")
             for part in own:
-                led.check(part)
+                if not (repeated and isinstance(part, Publish)):
+                    led.check(part)
 
         def apply(led: Engine, group: Turn) -> None:
+            repeated = again(led)
             for part in own:
                 if isinstance(part, Publish):
+                    if repeated:
+                        continue
                     part.atomic = True
                 led.handle(part, group)
             if key is not None:
@@ -162,6 +186,7 @@ class Coordinator:
 
         def done(led: Engine, turn: Turn) -> None:
             led.after(Done(command.session, command.seq), turn)
+            self._active.pop((command.slot, key), None)
 
         def refused(why: Refused) -> None:
             error = RefusedError(why.code, why.detail)
@@ -201,13 +226,17 @@ class Coordinator:
     def _move(self, engine: Engine, move: Move, slot: int, run: Run) -> None:
         if not self._leads(engine):
             return
-        publish = Publish(slot, SESSION, 0, move.address, Routing.UNSET, run)
+        publish = Publish(slot, 0, 0, move.address, move.routing, run, move.to)
 
         def refused(why: Refused) -> None:
-            if why.code in PASSING:
+            if why.code in PASSING or why.code is Code.ADDRESS_FULL:
                 self._later(RETRY_S, partial(self._carry, engine, move, slot))
                 return
-            log.warning("message dropped: %s takes no dead letters (%s)", move.address, why.detail or why.code.text)
+            if why.code is Code.ROUTING_MISMATCH and move.to is not None and move.routing is not Routing.UNSET:
+                move.routing = Routing.UNSET  # somebody has made that queue, of another type
+                self._move(engine, move, slot, run)
+                return
+            log.warning("message dropped: %s does not take it (%s)", move.address, why.detail or why.code.text)
             self._in_turn(engine, lambda turn: engine.moved(move, turn))
 
         def own(led: Engine, group: Turn) -> None:
@@ -218,12 +247,13 @@ class Coordinator:
     def resume(self, engine: Engine) -> None:
         """The slot is led here from now on: what its log has decided is told to the others again."""
         for tx, participants in engine.undecided():
-            self._tell(engine.number, tx, participants)
+            self._tell(engine.number, tx, participants, _nothing)
 
     def poll(self) -> None:
         """Looks for prepared transactions whose coordinator has been silent. Call every RETRY_S."""
         now = self._now_ms()
         self._active = {key: crossing for key, crossing in self._active.items() if self._leads(crossing.engine)}
+        self._late = {tx: late for tx, late in self._late.items() if late.slot in self._shard.engines}
         for engine in list(self._shard.engines.values()):
             for tx, coordinator in engine.in_doubt(now):
                 what = (engine.number, tx)
@@ -249,16 +279,25 @@ class Coordinator:
 
     def _begin(self, crossing: _Crossing) -> None:
         if crossing.key is not None:
-            self._active[crossing.key] = crossing
+            self._active[crossing.slot, crossing.key] = crossing
+        crossing.epoch = self._shard.journal.epoch(crossing.slot)
         crossing.engine.deciding(crossing.tx)
-        for slot, parts in crossing.others.items():
-            self._ask(partial(self._prepare, crossing, slot, parts), partial(self._prepared, crossing, slot))
+        for slot in crossing.others:
+            self._ask_prepare(crossing, slot)
+
+    def _ask_prepare(self, crossing: _Crossing, slot: int) -> None:
+        if self._leads(crossing.engine):
+            self._ask(partial(self._prepare, crossing, slot), partial(self._prepared, crossing, slot))
 
     @staticmethod
-    def _prepare(crossing: _Crossing, slot: int, parts: Parts, seq: int) -> Command:
-        return Prepare(slot, SESSION, seq, crossing.tx, crossing.slot, parts)
+    def _prepare(crossing: _Crossing, slot: int, seq: int) -> Command:
+        return Prepare(slot, SESSION, seq, crossing.tx, crossing.slot, crossing.others[slot], crossing.epoch)
 
     def _prepared(self, crossing: _Crossing, slot: int, refused: Refused | None) -> None:
+        if refused is not None and refused.code is Code.OWNER_UNAVAILABLE and crossing.may_wait(slot):
+            crossing.again -= 1
+            self._later(AGAIN_S, partial(self._ask_prepare, crossing, slot))
+            return
         crossing.waiting -= 1
         if refused is not None:
             crossing.failed = refused
@@ -286,12 +325,26 @@ class Coordinator:
             return
         crossing.own(engine, group)
         merge(group, turn)
-        crossing.done(engine, turn)
-        self._active.pop(crossing.key, None)
-        self._shard.when_ready(crossing.slot, partial(self._tell, crossing.slot, crossing.tx, participants))
+        self._shard.when_ready(
+            crossing.slot, partial(self._tell, crossing.slot, crossing.tx, participants, crossing.done)
+        )
 
-    def _tell(self, slot: int, tx: str, participants: list[int]) -> None:
+    def _again(self, engine: Engine, command: Transact, key: tuple[int, int], turn: Turn) -> None:
+        """A COMMIT that was taken before is answered like the first time, and no earlier."""
+        tx = self._name(command.slot, key)
+        if any(tx == under_way for under_way, _ in engine.undecided()):
+            self._late[tx] = command
+        else:
+            engine.again(command, turn)
+
+    def _tell(self, slot: int, tx: str, participants: list[int], done: Callable[[Engine, Turn], None]) -> None:
         left = set(participants)
+
+        def over(engine: Engine, turn: Turn) -> None:
+            done(engine, turn)
+            if (late := self._late.pop(tx, None)) is not None:
+                engine.again(late, turn)
+            engine.forget(tx, turn)
 
         def answered(participant: int, refused: Refused | None) -> None:
             if refused is not None:
@@ -299,7 +352,7 @@ class Coordinator:
                 return
             left.discard(participant)
             if not left:
-                self._shard.in_turn(slot, lambda engine, turn: engine.forget(tx, turn))
+                self._shard.in_turn(slot, over)
 
         def tell(participant: int) -> None:
             self._ask(partial(self._decision, participant, tx, True), partial(answered, participant))
@@ -308,7 +361,7 @@ class Coordinator:
             tell(participant)
 
     def _abort(self, crossing: _Crossing, why: Refused, turn: Turn) -> None:
-        self._active.pop(crossing.key, None)
+        self._active.pop((crossing.slot, crossing.key), None)
         if crossing.key is not None and crossing.holding:
             crossing.engine.abort(crossing.tx, turn)
             self._shard.when_ready(crossing.slot, partial(self._tell_aborted, crossing))

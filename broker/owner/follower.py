@@ -20,6 +20,7 @@ from broker.rpc.v1 import replica_pb2 as pb
 from broker.seams.clock import Clock
 from broker.seams.stream import Stream, StreamEnd
 
+from .checking import Found, Kept
 from .following import Following, refusal
 from .incoming import IncomingStore
 from .io_thread import Io
@@ -55,13 +56,15 @@ class FollowerHome:
     durable     Shard.durable.    new_shadow  an empty one.
     deposed     (slot, epoch): somebody leads the slot in this epoch, which may be news.
     lost        (owner id, why): a leader's stream broke or fell silent.
-    released    its leader has resigned the slot: `promised_until` does not lie ahead any more."""
+    released    its leader has resigned the slot: `promised_until` does not lie ahead any more.
+    look        Inspector.look."""
 
     durable: Callable[[Callable[[], None]], None]
     new_shadow: Callable[[int], Shadow]
     deposed: Callable[[int, int], None]
     lost: Callable[[str, str], None]
     released: Callable[[int], None]
+    look: Callable[[int, list[MetaRecord], Kept, Found], None]
 
 
 class Followers:
@@ -261,6 +264,11 @@ class Followers:
 
     def apply(self, slot: int, changes: list[Change]) -> None:
         self._shadows[slot].apply(changes, self.journal)
+
+    def look(self, slot: int, found: Found) -> None:
+        """At what is followed, for its leader."""
+        shadow = self._shadows[slot]
+        self.home.look(slot, shadow.snapshot(), shadow.kept(), found)
 
     def _tick(self) -> None:
         if self._stopped:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from google.protobuf.message import DecodeError
 
-from broker.core.errors import BadItem, Code
+from broker.core.errors import BadItem, Code, NewerRelease
 from broker.rpc.v1 import replica_pb2 as pb
 from broker.seams.stream import Stream
 
 from .catchup import bodies_of
+from .checking import QueueState, packed
 from .incoming import Incoming
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ class Following:
         elif what == "chunk":
             chunk = message.chunk
             self._bodies.chunk(chunk.id, chunk.data, chunk.first, chunk.length)
+        elif what == "check":
+            self._check(message.check)
         elif what == "resign":
             self._user.resigned(message.resign.slot, self, message.resign.epoch)
         else:
@@ -113,19 +116,28 @@ class Following:
     def answer(self, slots: list[int]) -> None:
         """What is held of them, once their epochs and everything before are on the disk."""
         if slots:
-            self._user.home.durable(partial(self._answer, slots))
+            held = {slot: self._user.journal.last(slot) for slot in slots}
+            self._user.home.durable(partial(self._answer, held))
 
-    def _answer(self, slots: list[int]) -> None:
+    def _answer(self, held: dict[int, tuple[int, int]]) -> None:
+        """More may have come meanwhile, of what the leader had sent before it asked: that is not on the disk yet, and
+        what is said to be held counts at once."""
         journal = self._user.journal
         haves = pb.Haves()
-        for slot in slots:
-            if slot in self.slots:
-                lineage = journal.lineage(slot)
-                have = haves.haves.add(slot=slot, epoch=self.slots[slot], lsn=journal.last(slot)[1])
-                have.epochs.extend(epoch for epoch, _ in lineage)
-                have.firsts.extend(first for _, first in lineage)
+        grown: list[int] = []
+        for slot, last in held.items():
+            if slot not in self.slots:
+                continue
+            if journal.last(slot) != last:
+                grown.append(slot)
+                continue
+            lineage = journal.lineage(slot)
+            have = haves.haves.add(slot=slot, epoch=self.slots[slot], lsn=last[1])
+            have.epochs.extend(epoch for epoch, _ in lineage)
+            have.firsts.extend(first for _, first in lineage)
         if haves.haves and not self._over:
             self.send(pb.ToLeader(haves=haves))
+        self.answer(grown)
 
     def _ping(self, number: int) -> None:
         # The promise begins before the answer leaves: the leader counts from when it asked, which is earlier still.
@@ -142,6 +154,9 @@ class Following:
             try:
                 self._check_bodies(data)
                 changes = journal.append_item(slot, data, self._checksum)
+            except NewerRelease as error:
+                self._broken(slot, refusal(Code.WRONG_RELEASE, str(error)))
+                continue
             except (BadItem, StructError) as error:
                 self._broken(slot, str(error))
                 continue
@@ -161,9 +176,25 @@ class Following:
                     user.apply(slot, user.journal.append_seed(slot, data, self._checksum))
                 if seed.last:
                     user.end_seed(slot, list(zip(seed.epochs, seed.firsts, strict=False)), seed.lsn)
+            except NewerRelease as error:
+                self._broken(slot, refusal(Code.WRONG_RELEASE, str(error)))
             except (BadItem, StructError) as error:
                 self._broken(slot, str(error))
         self._acknowledge(seed.seq)
+
+    def _check(self, check: pb.Check) -> None:
+        """What lives in the slot now: the leader has sent everything up to its lsn, and asks itself the same."""
+
+        def found(queues: list[QueueState] | None, why: str) -> None:
+            if not self._over:
+                self.send(packed(check.number, queues, why))
+
+        if self.slots.get(check.slot) != check.epoch:
+            found(None, "it follows another leader")
+        elif self._user.journal.last(check.slot)[1] != check.lsn:
+            found(None, f"it has the log up to {self._user.journal.last(check.slot)[1]}, not {check.lsn}")
+        else:
+            self._user.look(check.slot, found)
 
     def _check_bodies(self, data: bytes) -> None:
         for id, _ in bodies_of(data):

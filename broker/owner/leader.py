@@ -9,12 +9,13 @@ Must not know engines, or what is in an item.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Protocol
 
 from broker.config.settings import ClusterSettings
+from broker.core.errors import Code
 from broker.core.metrics import Metric
 from broker.core.records import Item, MetaRecord
 from broker.core.slots import SlotRecord
@@ -23,6 +24,7 @@ from broker.seams.clock import Clock
 from broker.seams.stream import Dialer
 
 from .catchup import CatchUp, Log, bodies_of
+from .checking import Answer, Checks, Found, QueueState, SlotCheck, unpacked
 from .io_thread import Io
 from .isr import Lead, State, Track, judged
 from .lag import lag_metrics
@@ -32,6 +34,8 @@ log = logging.getLogger("stampede.owner")
 
 RETRY_S: Final = 0.5
 """How soon a change of a record that was not answered, or not made, is proposed again."""
+UPGRADE_S: Final = 60.0
+"""A follower of an older release that cannot read our log is asked again after so long."""
 LINGER_S: Final = 5.0
 """A stream that no slot needs is kept so long."""
 
@@ -56,6 +60,7 @@ class LeaderHome:
     on_record  a slot record newer than the one it was about.
     deposed    (slot, epoch): a higher epoch exists; nothing of the slot counts any more.
     lost       (owner id, why): its stream is broken or silent; why = "": it is back.
+    look       Inspector.look.
     """
 
     durable: Callable[[Callable[[], None]], None]
@@ -65,6 +70,7 @@ class LeaderHome:
     on_record: Callable[[int, SlotRecord], None]
     deposed: Callable[[int, int], None]
     lost: Callable[[str, str], None]
+    look: Callable[[int, list[MetaRecord], None, Found], None]
 
 
 class Leaders:
@@ -104,6 +110,9 @@ class Leaders:
         self._stalled = False
         """Somebody asked whether it may dispatch, and may not."""
         self._leaving: frozenset[str] = frozenset()
+        self._checks = Checks(later)
+        self._asked: dict[int, Answer] = {}
+        """Slots to be looked at as soon as all followers have been sent everything."""
         self._ticked = 0.0
         self._stopped = False
 
@@ -130,8 +139,11 @@ class Leaders:
         if peer is not None:
             peer.moved(address)
 
-    def leaving(self, owners: frozenset[str]) -> None:
-        """These are about to end: they are let go before anybody has to wait for them, where others suffice."""
+    def members(self, staying: Collection[str], leaving: Collection[str]) -> None:
+        """Who is registered, and which of them are about to end: those are let go before anybody has to wait for them,
+        where others suffice. One that said so and is not registered any more has not ended yet: its streams still live,
+        but nobody shall wait for it until it has registered anew."""
+        owners = self._leaving.union(leaving).difference(staying)
         if owners != self._leaving:
             self._leaving = owners
             for lead in list(self._leads.values()):
@@ -161,6 +173,7 @@ class Leaders:
         before = lead.record.isr
         known = set(lead.tracks)
         lead.take(record)
+        lead.retry_at = 0.0
         self.shrinks += len(set(before) - set(record.isr))
         self.grows += len(set(record.isr) - set(before))
         if before != record.isr:
@@ -180,6 +193,40 @@ class Leaders:
             self.backlog -= sum(nbytes for _, _, nbytes in lead.pending)
             for member in lead.tracks:
                 self._peers[member].resign(lead.record)
+
+    def check(self, slot: int, answer: Answer) -> None:
+        """Asks all replicas that keep up what lives in the slot, as of one point of its log.
+
+        answer(None): it is not led here, or asked for already."""
+        if slot not in self._leads or slot in self._asked:
+            answer(None)
+            return
+        self._asked[slot] = answer
+        self._ask_replicas()
+
+    def _ask_replicas(self) -> None:
+        for slot in list(self._asked):
+            lead = self._leads.get(slot)
+            if lead is None:
+                self._asked.pop(slot)(None)
+            elif lead.whole and self._journal.last(slot)[1] == lead.last and all(
+                track.sent == lead.last for track in lead.live
+            ):  # fmt: skip
+                self._ask_all(lead, self._asked.pop(slot))
+
+    def _ask_all(self, lead: Lead, answer: Answer) -> None:
+        record, lsn, me = lead.record, lead.last, self._identity.id
+
+        def done(found: dict[str, list[QueueState]], failed: dict[str, str]) -> None:
+            failed |= {one: "it does not keep up" for one in record.replicas if one not in {*found, *failed}}
+            answer(SlotCheck(record.slot, record.epoch, lsn, me, found, failed))
+
+        live = [track.member for track in lead.live]
+        number = self._checks.begin([me, *live], done)
+        for member in live:
+            self._peers[member].check(pb.Check(number=number, slot=record.slot, epoch=record.epoch, lsn=lsn))
+        mine = partial(self._checks.answered, number, me)
+        self._home.look(record.slot, self._home.snapshot(record.slot), None, mine)
 
     # ── replicas.Replicas ──────────────────────────────────────────────────────────────────────────
 
@@ -211,6 +258,8 @@ class Leaders:
             for lead in touched:
                 if not lead.needed:
                     self._advance(lead)
+        if self._asked:
+            self._ask_replicas()
 
     def committed(self, number: int) -> None:
         self._committed = number
@@ -276,8 +325,19 @@ class Leaders:
             return
         if why:
             log.warning("slot %d: follower %s cannot go on: %s", slot, peer.id, why)
+        track = lead.restart(peer.id)
+        if why.startswith(Code.WRONG_RELEASE.name):
+            # What it has is good. Only another release of it goes on, and that comes with a stream of its own.
+            self._later(UPGRADE_S, partial(self._ask_again, lead, track))
+            return
+        if why:
             lead.doubtful.add(peer.id)
-        self._ask(lead, lead.restart(peer.id))
+        self._ask(lead, track)
+
+    def _ask_again(self, lead: Lead, track: Track) -> None:
+        slot = lead.record.slot
+        if not self._stopped and self._leads.get(slot) is lead and lead.tracks.get(track.member) is track:
+            self._ask(lead, track)
 
     def on_acked(self, peer: Peer, tracks: list[tuple[Track, int]]) -> None:
         told = False
@@ -296,6 +356,9 @@ class Leaders:
     def on_taken(self, peer: Peer, taken: pb.BlobTaken) -> None:
         self._catch_up.on_taken(peer, taken)
 
+    def on_checked(self, peer: Peer, checked: pb.Checked) -> None:
+        self._checks.answered(checked.number, peer.id, unpacked(checked), checked.why)
+
     def on_promise(self, peer: Peer) -> None:
         if self._stalled:
             self._stalled = False
@@ -303,6 +366,7 @@ class Leaders:
 
     def on_down(self, peer: Peer) -> None:
         self._catch_up.on_down(peer)
+        self._checks.down(peer.id)
         for lead in self._leads.values():
             if peer.id in lead.tracks:
                 self._ask(lead, lead.restart(peer.id))
@@ -354,7 +418,7 @@ class Leaders:
         isr = lead.wanted([m for m, track in lead.tracks.items() if self._fails(track, now)])
         if isr is not None:
             lead.propose(isr)
-            self._home.change(lead.record, lead.record.with_isr(isr), partial(self._proposed, lead, isr))
+            self._home.change(lead.record, lead.record.with_isr(isr), partial(self._proposed, lead, lead.record))
 
     def _fails(self, track: Track, now: float) -> bool:
         """Nobody should wait for this follower: it is lost, its disk hangs, or it does not say what it has (it may
@@ -363,14 +427,16 @@ class Leaders:
         silent = track.state is State.ASKED and now - track.asked > peer.dead_after_s
         return bool(peer.lost) or silent or peer.stuck(now) or track.member in self._leaving
 
-    def _proposed(self, lead: Lead, isr: tuple[str, ...], record: SlotRecord | None) -> None:
+    def _proposed(self, lead: Lead, before: SlotRecord, record: SlotRecord | None) -> None:
         lead.busy = False
         if record is not None:
             self.update(record)
             self._home.on_record(record.slot, record)
-            return
-        # Nobody knows whether it was written: until a newer record comes both are waited for.
-        lead.retry_at = self._clock.monotonic() + RETRY_S
+        elif lead.record is before:
+            # Nobody knows whether it was written: until a newer record comes both are waited for.
+            lead.retry_at = self._clock.monotonic() + RETRY_S
+        else:
+            self._consider(lead)  # somebody else's change came first; it is known
 
     def _give_way(self, lead: Lead, owner: str) -> None:
         """A member in sync has more than we have, and we have written nothing: it leads, then nothing is lost."""
@@ -393,6 +459,7 @@ class Leaders:
         if self._stopped:
             return
         self._later(self._settings.ping_ms / 1000, self._tick)
+        self._ask_replicas()
         now = self._clock.monotonic()
         late, self._ticked = now - self._ticked, now
         slept = late if late > 3 * self._settings.ping_ms / 1000 else 0.0

@@ -141,7 +141,6 @@ class Node:
         self._claiming: set[int] = set()
         self._ending = False
         self._leaving = False
-        self.when_free: Callable[[], None] | None = None
         """Called when nothing is led here any more."""
         self._suspended = True
         """Until the process is registered it leads nothing."""
@@ -466,8 +465,6 @@ class Node:
         self._leaders.resign(slot)
         self._journal.replicated.discard(slot)
         role.state = STEPPING_DOWN
-        if self.when_free is not None and not self.led():
-            self.when_free()
         if engine is None:
             # It had not begun: the shadow is as it was.
             shadow = role.shadow or Shadow(self._shard.new_engine(slot))

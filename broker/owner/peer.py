@@ -58,6 +58,7 @@ class PeerUser(Protocol):
         ...
 
     def on_taken(self, peer: Peer, taken: pb.BlobTaken) -> None: ...
+    def on_checked(self, peer: Peer, checked: pb.Checked) -> None: ...
     def on_promise(self, peer: Peer) -> None: ...
     def on_down(self, peer: Peer) -> None:
         """The stream broke; the next one is dialled."""
@@ -332,6 +333,11 @@ class Peer:
         self._flight.append((self._seq, self._clock.monotonic(), nbytes, tracks))
         return self._seq
 
+    def check(self, check: pb.Check) -> None:
+        """Asks what lives there, behind everything that was put."""
+        self._send_gathered()
+        self._send(pb.ToFollower(check=check))
+
     def chunk(self, id: int, data: bytes, first: bool, length: int) -> None:
         """A piece of a large body."""
         self._send(pb.ToFollower(chunk=pb.BlobChunk(id=id, data=data, first=first, length=length)))
@@ -359,6 +365,8 @@ class Peer:
                 self.ping()  # its promise covers them from now on
         elif what == "taken":
             self._user.on_taken(self, message.taken)
+        elif what == "checked":
+            self._user.on_checked(self, message.checked)
         elif what == "stale":
             self._user.on_stale(self, message.stale.slot, message.stale.epoch)
         elif what == "broken":

@@ -21,6 +21,7 @@ Settled = dict[int, Spans]
 """queue → spans of a run's ids that have left it."""
 Change = RunRecord | SettleRecord | MetaRecord
 
+_NOTHING: Final[Settled] = {}
 PRUNE_SLACK: Final = 1024
 """So few dead runs are not worth a look."""
 
@@ -34,11 +35,11 @@ class Liveness(Protocol):
 
 
 class Shadow:
-    """Memory: the engine's small state, and about 600 B per live run (at most twice as many runs as are alive).
+    """Memory: the engine's small state, and some 500 B per live run (at most twice as many runs as are alive).
 
     size   runs kept."""
 
-    __slots__ = ("_engine", "_prune_at", "_runs")
+    __slots__ = ("_engine", "_names", "_prune_at", "_queues", "_runs")
 
     def __init__(self, engine: Engine) -> None:
         """`engine`: an empty one."""
@@ -46,6 +47,9 @@ class Shadow:
         self._runs: list[tuple[RunRecord, Settled]] = []
         """With what had been settled already when the run came here: what recovery or a survey finds may speak of ids
         that another copy of the same run holds."""
+        self._names: dict[str, str] = {}
+        self._queues: dict[tuple[int, ...], tuple[int, ...]] = {}
+        """Each address, and each set of queues, once."""
         self._prune_at = PRUNE_SLACK
 
     @property
@@ -70,11 +74,9 @@ class Shadow:
         """Begins with what recovery or a survey of the journal has found. Call it first, once."""
         for meta in metas:
             self._engine.restore_meta(meta)
-        self._runs += runs
         self._engine.restore_producers(producers)
-        for record, _ in self._runs:
-            if record.dedup is not None:
-                self._engine.restore_dedup(*record.dedup)
+        for record, settled in runs:
+            self._keep(record, settled)
         self._prune_at = 2 * len(self._runs) + PRUNE_SLACK
 
     def apply(self, changes: Sequence[Change], journal: Liveness) -> None:
@@ -83,9 +85,7 @@ class Shadow:
         for change in changes:
             kind = type(change)
             if kind is RunRecord:
-                self._runs.append((change, {}))  # type: ignore[arg-type]
-                if change.dedup is not None:  # type: ignore[union-attr]
-                    engine.restore_dedup(*change.dedup)  # type: ignore[union-attr]
+                self._keep(change, _NOTHING)  # type: ignore[arg-type]
             elif kind is SettleRecord:
                 engine.restore_settled(change.queue, change.spans)  # type: ignore[union-attr]
             else:
@@ -93,14 +93,30 @@ class Shadow:
         if len(self._runs) > self._prune_at:
             self._prune(journal)
 
+    def _keep(self, record: RunRecord, settled: Settled) -> None:
+        """What the engine knows by now and what many runs have alike is not kept once per run."""
+        if record.dedup is not None:
+            self._engine.restore_dedup(*record.dedup)
+            record.dedup = None
+        record.address = self._names.setdefault(record.address, record.address)
+        queues = tuple(record.queues)
+        record.queues = self._queues.setdefault(queues, queues)
+        self._runs.append((record, settled or _NOTHING))
+
     def _prune(self, journal: Liveness) -> None:
         settled = journal.settled
         self._runs = [entry for entry in self._runs if settled(entry[0]) is not None]
+        self._names = {record.address: record.address for record, _ in self._runs}
+        self._queues = {tuple(record.queues): tuple(record.queues) for record, _ in self._runs}
         self._prune_at = 2 * len(self._runs) + PRUNE_SLACK
 
     def snapshot(self) -> list[MetaRecord]:
         """The small state, for the head of a new segment."""
         return self._engine.snapshot()
+
+    def kept(self) -> list[tuple[RunRecord, Settled]]:
+        """The runs, with what had left them when they came here. A copy: for somebody in another thread."""
+        return self._runs.copy()
 
     def discard(self) -> None:
         """It is not needed any more: its queues no longer count."""

@@ -8,23 +8,25 @@ Must not know sockets or STOMP: effects go to one listener. Nor followers: `Repl
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
 from broker.config.settings import EngineSettings, Settings
-from broker.core.commands import Command, Confirm, Disconnect, Grant, Prepare, Publish, Transact
+from broker.core.commands import Command, Prepare, Publish, Transact
 from broker.core.effects import Effect, Fetch, Refused, Turn
 from broker.core.errors import Code, JournalError, JournalFull, RefusedError
 from broker.core.message import DURABLE, Blob, Run
 from broker.core.metrics import Metric
 from broker.core.records import LogRecord, MetaRecord
+from broker.engine.declarations import places
 from broker.engine.engine import Engine
 from broker.engine.slot import Budget
 from broker.journal.journal import Batch, Journal
 from broker.seams.clock import Clock
 
+from . import refusing
 from .io_thread import Io
 from .replicas import Alone, Replicas
 from .stats import ShardStats
@@ -141,6 +143,7 @@ class Shard:
             self.engine(meta.slot).restore_meta(meta)
         for record, settled in recovered.runs():
             self.engine(record.slot).restore_run(record, settled)
+        self._declared()
         for engine in list(self.engines.values()):
             engine.restore_end(recovered.clean, turn)
         self._finish(turn, dict.fromkeys(self.engines.values()))
@@ -216,7 +219,16 @@ class Shard:
         self.settings = replace(self.settings, engine=settings)
         for engine in self.engines.values():
             engine.configure(settings)
+        self._declared()
+        for slot in self.engines:
+            self.in_turn(slot, Engine.declare)
         self._set_alarm(dict.fromkeys(self.engines.values()))
+
+    def _declared(self) -> None:
+        """Slots in which the settings name something exist from the start."""
+        if self._alone:
+            for slot in places(self.settings.engine):
+                self.engine(slot)
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Calls back once nothing is under way (shutdown); at once when the owner has stopped."""
@@ -225,6 +237,14 @@ class Shard:
             return
         self._idle = callback
         self._wake()
+
+    def depths(self, match: str) -> list[dict[str, Any]]:
+        """What waits at an address or pattern, in the slots led here."""
+        return [entry for engine in self.engines.values() for entry in engine.depths(match)]
+
+    def survey(self) -> Iterator[None]:
+        """Prepares metrics(), a slice of the queues per step: 50,000 of them take a while."""
+        return self.stats.survey(self.engines.values())
 
     def metrics(self) -> list[Metric]:
         return self.stats.metrics(self.engines.values(), self.journal)
@@ -271,8 +291,16 @@ class Shard:
         if self._inbox:
             inbox, self._inbox = self._inbox, []
             self.stats.turns += 1
-            full = self.journal.full
-            engines = self.engines
+            self._carry_out(inbox, turn, touched, blobs)
+        self._finish(turn, touched)
+        for blob in blobs:
+            self.journal.forget_blob(blob)
+
+    def _carry_out(self, inbox: list[Command], turn: Turn, touched: Touched, blobs: list[Blob]) -> None:
+        full = self.journal.full
+        engines = self.engines
+        command: Any = None
+        try:
             for command in inbox:
                 engine = engines.get(command.slot)
                 if engine is None:
@@ -281,22 +309,23 @@ class Shard:
                     engine = self.engine(command.slot)
                 kind = type(command)
                 if kind is Publish:
-                    if command.run.blob is not None:  # type: ignore[union-attr]
-                        blobs.append(command.run.blob)  # type: ignore[union-attr]
+                    if command.run.blob is not None:
+                        blobs.append(command.run.blob)
                     if full and self._refuse_full(command, turn):
                         continue
                 elif kind is Transact:
-                    transact(self, command, turn, touched)  # type: ignore[arg-type]
+                    transact(self, command, turn, touched)
                     continue
-                elif full and kind is Prepare and any(type(part) is Publish for part in command.parts):  # type: ignore[union-attr]
-                    refused = Refused(command.session, command.seq, Code.DISK_FULL)  # type: ignore[union-attr]
-                    turn.effects.append(refused)
+                elif full and kind is Prepare and any(type(part) is Publish for part in command.parts):
+                    turn.effects.append(Refused(command.session, command.seq, Code.DISK_FULL))
                     continue
                 engine.handle(command, turn)
                 touched[engine] = None
-        self._finish(turn, touched)
-        for blob in blobs:
-            self.journal.forget_blob(blob)
+        except Exception:
+            blamed = refusing.blamed(command, inbox)
+            if blamed is not None and self._listener is not None:
+                self._listener.on_effects([blamed])
+            raise
 
     def _release(self, turn: Turn, touched: Touched) -> None:
         ready = self._replicas.ready
@@ -338,6 +367,8 @@ class Shard:
         self._commit()
         for fetch in turn.fetches:
             self._fetch(fetch)
+        for notice in turn.notices:
+            log.warning("%s", notice)
         if turn.effects and self._listener is not None:
             self._listener.on_effects(turn.effects)
         self._set_alarm(touched)
@@ -548,12 +579,9 @@ class Shard:
             self._schedule(idle)
 
     def _refuse_inbox(self) -> None:
+        """In a cluster the next leader is asked, and nobody notices."""
         inbox, self._inbox = self._inbox, []
-        effects: list[Effect] = [
-            Refused(c.session, c.seq, Code.OWNER_STOPPED)
-            for c in inbox
-            if not isinstance(c, Grant | Confirm | Disconnect)
-        ]
+        effects = refusing.unheard(inbox) if self._alone else []
         if effects and self._listener is not None:
             self._listener.on_effects(effects)
 

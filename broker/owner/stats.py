@@ -2,46 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Iterable, Iterator
 
 from broker.core.metrics import Metric
 from broker.engine.engine import Engine
 from broker.journal.journal import Journal
 
+SLICE = 500
+"""Queues looked at between two turns of the loop: half a millisecond."""
+
+STATES = ("ready", "delivering", "paged", "delayed", "scheduled")
+
+Totals = dict[tuple[str, str], list[int]]
+"""(address, queue) → messages by state."""
+
 
 class ShardStats:
     """Counted once per turn or commit, never per message."""
 
-    __slots__ = ("commits", "full_waits", "pauses", "turns")
+    __slots__ = ("_queues", "commits", "full_waits", "pauses", "turns")
 
     def __init__(self) -> None:
         self.turns = 0
         self.commits = 0
         self.pauses = 0
         self.full_waits = 0
+        self._queues: Totals | None = None
+        """What the last survey found."""
+
+    def survey(self, engines: Iterable[Engine]) -> Iterator[None]:
+        """Looks at all queues, a slice per step; metrics() tells what the last complete one found."""
+        totals: Totals = {}
+        seen = 0
+        for engine in list(engines):
+            for queue in engine.queues():
+                seen += 1
+                if not seen % SLICE:
+                    yield
+                if queue.deleted or queue.hidden:
+                    continue
+                # Queues of plain topic subscribers come and go by the thousand: one series for all of an address.
+                key = (queue.address, "(subscribers)" if queue.tied else queue.name)
+                known, found = totals.get(key), queue.tally()
+                if known is None:
+                    totals[key] = found
+                elif any(found):
+                    totals[key] = [a + b for a, b in zip(known, found, strict=True)]
+        self._queues = totals
 
     def metrics(self, engines: Iterable[Engine], journal: Journal) -> list[Metric]:
         """The owner's families, queue states summed over the queues of each address."""
+        engines = list(engines)
         totals: dict[str, int] = {}
-        queues: dict[tuple[str, str, str], int] = {}
         for engine in engines:
             for name, value in engine.counters().items():
                 totals[name] = totals.get(name, 0) + value
-            for queue in engine.stats():
-                # Queues of plain topic subscribers come and go by the thousand: one series for all of an address.
-                name = "(subscribers)" if queue["name"].startswith(f"{queue['address']}::") else queue["name"]
-                for state in ("ready", "delivering", "paged", "delayed"):
-                    key = (queue["address"], name, state)
-                    queues[key] = queues.get(key, 0) + queue[state]
+        if self._queues is None:
+            deque(self.survey(engines), maxlen=0)
+        queues, self._queues = self._queues or {}, None
         samples: list[tuple[dict[str, str], float | tuple[list[float], list[int], float]]] = [
             ({"address": address, "queue": name, "state": state}, float(count))
-            for (address, name, state), count in queues.items()
+            for (address, name), counts in queues.items()
+            for state, count in zip(STATES, counts, strict=True)
         ]
         families = [
             Metric(f"stomp_messages_{name}_total", "counter", text, [({}, float(totals.get(name, 0)))])
             for name, text in COUNTERS.items()
         ]
         families += [
+            Metric(
+                "stomp_slow_consumers_total",
+                "counter",
+                "Consumers found to be slow, once per period (slow_consumer_threshold).",
+                [({}, float(totals.get("slow_consumers", 0)))],
+            ),
             Metric("stomp_queue_messages", "gauge", "Messages in a queue by state.", samples),
             Metric("stomp_turns_total", "counter", "Turns of the owner's loop.", [({}, float(self.turns))]),
             Metric(
@@ -62,6 +97,18 @@ class ShardStats:
                 "Bytes accepted and not yet synced.",
                 [({}, float(journal.inflight_bytes))],
             ),
+            Metric(
+                "stomp_journal_disk_bytes",
+                "gauge",
+                "Bytes of the journal's segments; large bodies are files beside them.",
+                [({}, float(journal.disk_bytes()))],
+            ),
+            Metric(
+                "stomp_journal_live_bytes",
+                "gauge",
+                "Estimate of the bytes of live messages in the journal's segments; the rest is freed in time.",
+                [({}, float(journal.live_bytes()))],
+            ),
         ]
         return families
 
@@ -74,5 +121,8 @@ COUNTERS = {
     "redelivered": "Deliveries of messages that had been delivered before.",
     "expired": "Messages whose time ran out.",
     "dead_lettered": "Messages moved to a dead letter address.",
+    "duplicates": "Messages dropped because their _AMQ_DUPL_ID was known.",
     "dropped_unrouted": "Messages sent to an address with no queue.",
+    "replaced": "Messages dropped because newer ones took their place (last_value, ring_size).",
+    "dropped_full": "Messages dropped because their address had reached its limit (policy DROP).",
 }

@@ -17,6 +17,8 @@ from broker.core.ids import slot_of
 from broker.engine.slot import grouped
 
 if TYPE_CHECKING:
+    from broker.engine.engine import Engine
+
     from .shard import Shard, Touched
 
 log = logging.getLogger("stampede.owner")
@@ -40,10 +42,14 @@ def transact(shard: Shard, command: Transact, turn: Turn, touched: Touched) -> N
     if command.dedup is not None and engine.duplicate(command.dedup):
         engine.again(command, turn)
         return
+    repeated = any(type(part) is Publish and shard.engine(part.slot).repeated(part) for part in command.parts)
     try:
         for part in command.parts:
-            if type(part) is Publish and shard.journal.full:
-                raise RefusedError(Code.DISK_FULL, "retry when consumers have freed space")
+            if type(part) is Publish:
+                if repeated:
+                    continue  # what is not published again needs no room
+                if shard.journal.full:
+                    raise RefusedError(Code.DISK_FULL, "retry when consumers have freed space")
             shard.engine(part.slot).check(part)
     except RefusedError as refused:
         engine.refuse(command, refused, turn)
@@ -51,6 +57,8 @@ def transact(shard: Shard, command: Transact, turn: Turn, touched: Touched) -> N
     group = Turn(turn.now, turn.number)
     for part in command.parts:
         if type(part) is Publish:
+            if repeated:
+                continue
             part.atomic = True
         engine = shard.engine(part.slot)
         engine.handle(part, group)
@@ -70,18 +78,29 @@ def move(shard: Shard, item: Move, turn: Turn, touched: Touched) -> None:
         return
     source, target = shard.engine(item.slot), shard.engine(slot)
     group = Turn(turn.now, turn.number)
-    publish = Publish(slot, 0, 0, item.address, Routing.UNSET, item.run)
-    try:
-        target.check(publish)
-    except RefusedError as refused:
-        log.warning("message dropped: %s takes no dead letters (%s)", item.address, refused)
-    else:
+    publish = Publish(slot, 0, 0, item.address, item.routing, item.run, item.to)
+    if _taken(target, publish, item):
         target.handle(publish, group)
     source.moved(item, group)
     merge(group, turn)
     for engine in (source, target):
         shard.flush(engine, turn)
         touched[engine] = None
+
+
+def _taken(target: Engine, publish: Publish, item: Move) -> bool:
+    """Does its new address take it; fits the command to what it finds there."""
+    try:
+        target.check(publish)
+    except RefusedError as refused:
+        if refused.code is Code.ADDRESS_FULL:
+            publish.atomic = True  # limits are for producers: here nobody waits, and nobody could be told
+        elif refused.code is Code.ROUTING_MISMATCH and item.to is not None:
+            publish.routing = Routing.UNSET  # somebody has made that queue, of another type
+        else:
+            log.warning("message dropped: %s does not take it (%s)", item.address, refused)
+            return False
+    return True
 
 
 def merge(group: Turn, turn: Turn) -> None:

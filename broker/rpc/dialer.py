@@ -1,4 +1,4 @@
-"""Dialing other components: streams and single calls over gRPC, one fresh connection each.
+"""Dialing other components: streams over gRPC, one fresh connection each.
 
 Rule: one attempt per dial, and its outcome is told within the bound; who wants the peer again dials again.
 Knows nothing of what is in a message, nor who is dialled for what.
@@ -12,23 +12,18 @@ import grpc
 import grpc.aio
 
 from broker.config.settings import ClusterSettings
-from broker.core.errors import BrokerError
 from broker.seams.stream import StreamEnd
 
 from .credentials import Credentials
-from .options import CLIENT, CONTROL, SERVICE
+from .options import CLIENT, SERVICE
 from .streams import GrpcStream
 
 DIAL_TIMEOUT_S = 1.0
 """From dial() to the answer of the peer's event loop. A frozen process still lets the kernel take connections."""
 
 
-class PeerError(BrokerError):
-    """A single call failed: nobody there, no answer in time, or the peer refused it. The text says which."""
-
-
 class GrpcDialer:
-    """`seams.stream.Dialer`, and `call` for control."""
+    """`seams.stream.Dialer`."""
 
     def __init__(
         self, settings: ClusterSettings, loop: asyncio.AbstractEventLoop, dial_timeout_s: float = DIAL_TIMEOUT_S
@@ -48,15 +43,6 @@ class GrpcDialer:
         task = self._loop.create_task(self._run(stream, channel, call))
         self._streams[stream] = task
         return stream
-
-    async def call(self, address: str, method: str, request: bytes, timeout_s: float) -> bytes:
-        """Asks one question. Raises PeerError."""
-        async with self._channel(address) as channel:
-            try:
-                answer: bytes = await channel.unary_unary(CONTROL + method)(request, timeout=timeout_s)
-            except grpc.RpcError as error:
-                raise PeerError(f"{address}: {_explained(error, address)}") from error
-            return answer
 
     async def close(self) -> None:
         """Ends all streams at once; returns when every end has heard of it."""

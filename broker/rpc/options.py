@@ -7,8 +7,6 @@ from __future__ import annotations
 
 SERVICE = "/stampede.v1.Link/"
 """Streams: + the name of the service of seams.stream, capitalised."""
-CONTROL = "/stampede.v1.Control/"
-"""One question, one answer: + the method."""
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """gRPC's own bound, 4 MiB, ends the stream when a burst of large records makes one message."""

@@ -1,4 +1,4 @@
-"""The component port: takes streams and single calls from other components over gRPC.
+"""The component port: takes streams from other components over gRPC.
 
 Rule: a foreign or broken client disturbs nobody and is logged once per host. Without TLS it listens on loopback only.
 Knows nothing of what is in a message, nor which services there are: those the acceptor was made for.
@@ -15,11 +15,11 @@ import grpc
 import grpc.aio
 
 from broker.config.settings import ClusterSettings
-from broker.core.errors import BrokerError, ConfigError
+from broker.core.errors import ConfigError
 from broker.seams.stream import EDGE_SERVICE, REPLICA_SERVICE, Acceptor
 
 from .credentials import FILES, Credentials, is_loopback
-from .options import CONTROL, SERVER, SERVICE
+from .options import SERVER, SERVICE
 from .streams import GrpcStream
 
 log = logging.getLogger("stampede.rpc")
@@ -27,22 +27,19 @@ log = logging.getLogger("stampede.rpc")
 SERVICES = {SERVICE + name.capitalize(): name for name in (EDGE_SERVICE, REPLICA_SERVICE)}
 MAX_REMEMBERED_HOSTS = 256
 
-Control = Callable[[str, bytes], Awaitable[bytes]]
-"""method, request → answer. A BrokerError is told to the caller as a refusal."""
-
 
 class GrpcServer:
     """One listening port."""
 
-    def __init__(self, settings: ClusterSettings, acceptor: Acceptor, control: Control | None = None) -> None:
+    def __init__(self, settings: ClusterSettings, acceptor: Acceptor) -> None:
         """Raises ConfigError for TLS files that are no good, or a host that needs them."""
         self._settings = settings
         self._acceptor = acceptor
-        self._control = control
         self._credentials = Credentials(settings)
         self._server: Any = None  # must stay referenced: gRPC silently stops listening when it is collected
         self._streams: set[GrpcStream] = set()
         self._strangers: set[str] = set()
+        self._stopping = False
         if not self._credentials and not is_loopback(settings.host):
             raise ConfigError(
                 f"cluster.host {settings.host!r} can be reached by others: set {', '.join(FILES)}, or use 127.0.0.1."
@@ -52,7 +49,7 @@ class GrpcServer:
         """The port it listens on. Raises ConfigError when it cannot."""
         settings = self._settings
         self._server = grpc.aio.server(options=SERVER)
-        self._server.add_generic_rpc_handlers([_Methods(self._stream, self._call, self._foreign)])
+        self._server.add_generic_rpc_handlers([_Methods(self._stream, self._foreign)])
         host = f"[{settings.host}]" if ":" in settings.host and settings.host[0] != "[" else settings.host
         address = f"{host}:{settings.port}"
         try:
@@ -70,6 +67,7 @@ class GrpcServer:
 
     async def stop(self) -> None:
         """Ends all streams at once and stops listening; returns when every end has heard of it."""
+        self._stopping = True
         for stream in list(self._streams):
             stream.abort("stopping")
         if self._server is not None:
@@ -92,16 +90,9 @@ class GrpcServer:
             self._streams.discard(stream)
             stream.finish(why)
             await stream.written()
-
-    async def _call(self, method: str, request: bytes, context: grpc.aio.ServicerContext) -> bytes:
-        if self._control is None:
-            await self._foreign(method, context)
-        assert self._control is not None
-        try:
-            return await self._control(method, request)
-        except BrokerError as error:
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
-        raise AssertionError("abort() raises")
+        if self._stopping:
+            # gRPC would send a status behind a message that is still on its way, and log that it cannot.
+            raise asyncio.CancelledError
 
     async def _foreign(self, method: str, context: grpc.aio.ServicerContext) -> None:
         host = _peer(context).rpartition(":")[0]
@@ -117,11 +108,9 @@ class _Methods:
     def __init__(
         self,
         stream: Callable[[str, grpc.aio.ServicerContext], Awaitable[None]],
-        call: Callable[[str, bytes, grpc.aio.ServicerContext], Awaitable[bytes]],
         foreign: Callable[[str, grpc.aio.ServicerContext], Awaitable[None]],
     ) -> None:
         self._stream = stream
-        self._call = call
         self._foreign = foreign
 
     def service(self, details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler:
@@ -134,12 +123,6 @@ class _Methods:
                 await self._stream(name, context)
 
             return grpc.stream_stream_rpc_method_handler(stream)
-        if method.startswith(CONTROL):
-
-            async def call(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
-                return await self._call(method.removeprefix(CONTROL), request, context)
-
-            return grpc.unary_unary_rpc_method_handler(call)
 
         async def foreign(_requests: Any, context: grpc.aio.ServicerContext) -> None:
             await self._foreign(method, context)

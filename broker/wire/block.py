@@ -11,7 +11,7 @@ from typing import Final
 
 from broker.config.settings import WireSettings
 from broker.core.errors import Code, ProtocolViolation
-from broker.core.message import ESCAPED
+from broker.core.message import ESCAPED, GROUPED, UNIQUE
 
 from .escapes import unescape
 from .rules import COMMANDS, HANDSHAKE, RESERVED, WITH_BODY, Role, check_command, check_headers
@@ -23,6 +23,9 @@ HANDSHAKES: Final = HANDSHAKE[Role.SERVER] | HANDSHAKE[Role.CLIENT] - {"ERROR"}
 """Frames whose headers are never unescaped (C10), and whose sender may end lines with CR LF."""
 
 
+MARKS: Final = {"JMSXGroupID": GROUPED, "_AMQ_DUPL_ID": UNIQUE}
+"""Headers of SEND whose presence shows in the flags, so that nobody has to look for them in vain."""
+
 # Possessive, so that no input makes it go back.
 _PLAIN_LINES: Final = re.compile(rb"(?:[^:\n\r\\\0]++:[^:\n\r\\\0]*+\n)*+\n").fullmatch
 _RESERVED_KEYS: Final = {name: b"\n%b:" % name.encode() for name in RESERVED}
@@ -33,7 +36,7 @@ class Block:
 
     headers   decoded; first of repeated names wins (C17). All of them.
     lines     relayed lines, each ended by LF, in STOMP 1.2 escapes; only for SEND, else b"".
-    flags     ESCAPED if `lines` has a backslash.
+    flags     ESCAPED if `lines` has a backslash; those of MARKS.
     receipt   raw value of the receipt header, or None.
     length    content-length, or -1 when absent.
     bodyless  the command may not have a body in this version (C13).
@@ -158,7 +161,11 @@ def _plain(command: str, raw: bytes, version: Version) -> Block | None:
     for name in RESERVED.intersection(headers):
         at = lines.index(_RESERVED_KEYS[name])
         lines = lines[:at] + lines[lines.index(b"\n", at + 1) :]
-    return Block(command, headers, None, lines[start:-1], 0, receipt)
+    return Block(command, headers, None, lines[start:-1], _marks(headers), receipt)
+
+
+def _marks(headers: dict[str, str]) -> int:
+    return sum([flag for name, flag in MARKS.items() if name in headers])
 
 
 def _general(command: str, rest: bytes, version: Version) -> Block:
@@ -188,7 +195,7 @@ def _general(command: str, rest: bytes, version: Version) -> Block:
     if handshake and _agreed(command, headers) is Version.V10:
         headers = {name: value.strip(" \t") for name, value in headers.items()}
     relayed = b"".join(lines)
-    flags = ESCAPED if b"\\" in relayed else 0
+    flags = (ESCAPED if b"\\" in relayed else 0) | _marks(headers)
     return Block(command, headers, raw_values, relayed, flags, raw_values.get("receipt"))
 
 

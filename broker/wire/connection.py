@@ -103,11 +103,6 @@ class Connection:
         """A frame has begun and is not finished. While a login is being decided, nothing counts as begun."""
         return self._stream != NO_STREAM or (len(self._held) > 0 and self._phase is not LOGIN)
 
-    @property
-    def held_bytes(self) -> int:
-        """Octets kept for later: of an unfinished frame, or behind a CONNECT that is not decided yet."""
-        return len(self._held)
-
     def set_version(self, version: Version) -> None:
         """The versions are agreed on: later frames are read by the rules of `version`."""
         if version is not self.version:

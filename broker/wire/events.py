@@ -22,7 +22,7 @@ class Head:
                  transaction … but without `receipt` and `content-length`. A Head with empty `lines` may be shared
                  by frames whose other headers differ (all lines are in the records then): `headers` holds
                  only those named in broker.wire.shape.SIGNIFICANT, the ones a broker acts on.
-    flags        broker.core.message.ESCAPED | TEXT as far as they apply.
+    flags        broker.core.message.ESCAPED | TEXT | GROUPED | UNIQUE as far as they apply.
     route        belongs to the caller; None in a new Head.
     """
 

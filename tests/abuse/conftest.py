@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,13 @@ from tests.harness import Broker, Client, Frame
 from .innocent import Innocent
 
 _NUMBERS = itertools.count(1)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The innocent's rounds are timed, and so is much of what the attackers get."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.alone)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ class Innocent:
     """Numbered durable messages with receipts through one queue, acknowledged one by one, until check()."""
 
     def __init__(self, port: int, destination: str, login: dict[str, object] | None = None) -> None:
-        self._client = Client(port, timeout=20)
+        self._client = Client(port)
         self._client.connect(login or {})
         self._client.subscribe(destination, ack="client-individual")
         self._destination = destination

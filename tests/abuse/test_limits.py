@@ -7,7 +7,7 @@ import time
 import pytest
 
 from broker.core.errors import Code
-from tests.harness import Client, build
+from tests.harness import Client, build, until
 from tests.harness.stomp import ClosedByBroker
 
 CONNECTIONS, PER_IP = 30, 20
@@ -43,14 +43,16 @@ def test_connections_from_one_address(broker, counted, ends):
     finally:
         for client in clients:
             client.close()
-    end = time.monotonic() + 5
-    while True:  # the places are free again
+
+    def let_in() -> bool:
         with Client(broker.port, source="127.0.0.2") as later:
             try:
                 later.connect()
-                break
             except (AssertionError, ClosedByBroker):
-                assert time.monotonic() < end
+                return False
+        return True
+
+    until(let_in, "the places are not free again")
 
 
 def test_connections_of_the_whole_process(broker, counted, ends):
@@ -64,10 +66,7 @@ def test_connections_of_the_whole_process(broker, counted, ends):
     finally:
         for client in clients:
             client.close()
-    end = time.monotonic() + 5
-    while broker.metrics()['stomp_connections{transport="tcp"}'] > 5:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    until(lambda: broker.metrics()['stomp_connections{transport="tcp"}'] <= 5, "they are not gone")
 
 
 @pytest.mark.parametrize("announced", [True, False])
@@ -243,11 +242,22 @@ def test_odd_destinations_are_names_and_nothing_else(broker, join, name, odd):
     assert {path for path in broker.folder.rglob("*") if "journal" not in path.parts} == files
 
 
-@pytest.mark.parametrize(
-    "selector", ["(" * 3000 + "a = 1" + ")" * 3000, "a LIKE '" + "%" * 5000 + "b'", "a = 1 AND" * 900]
-)
+@pytest.mark.parametrize("selector", ["(" * 3000 + "a = 1" + ")" * 3000, "a = 1 AND" * 900])
 def test_an_evil_selector(join, queue, counted, ends, selector):
     client = join()
     client.send("SUBSCRIBE", {"id": "1", "destination": queue, "selector": selector, "receipt": "r"})
     ends(client, Code.BAD_SELECTOR, "r")
     counted("refused")
+
+
+def test_a_pattern_that_would_backtrack_for_ever(join, queue):
+    """Legal, and as quick as any: what waits for it goes past it."""
+    client = join()
+    pattern = "%a" * 2000 + "b"
+    client.send("SUBSCRIBE", {"id": "1", "destination": queue, "selector": f"a LIKE '{pattern}'", "receipt": "r"})
+    client.expect("RECEIPT", {"receipt-id": "r"})
+    begin = time.monotonic()
+    for n in range(20):
+        client.send("SEND", {"destination": queue, "a": "a" * 9000, "receipt": f"s{n}"}, b"x")
+        client.expect("RECEIPT", {"receipt-id": f"s{n}"})
+    assert time.monotonic() - begin < 2

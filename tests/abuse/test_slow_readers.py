@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-import time
 
-from tests.harness import Client, build
+from tests.harness import Client, build, until
 from tests.harness.stomp import ClosedByBroker
 
 MIB = 1 << 20
@@ -18,13 +17,6 @@ SETTINGS = {
 }
 
 
-def wait_for(condition, seconds=10.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
-
-
 def test_who_never_reads_its_receipts_is_cut_off(broker, join, counted):
     """Receipts cannot wait in a queue: beyond max_outbox_bytes the connection ends, by name."""
     before = broker.rss()
@@ -35,7 +27,7 @@ def test_who_never_reads_its_receipts_is_cut_off(broker, join, counted):
             client.raw(frame * 100)
     except TimeoutError:
         pass
-    wait_for(lambda: "slow_consumer" in broker.log())
+    until(lambda: "slow_consumer" in broker.log(), broker.log)
     counted("slow_consumer")
     assert broker.rss() - before < 24 * MIB
 

@@ -13,7 +13,7 @@ import stomp
 from stomp.utils import Frame
 
 VERSIONS = {"1.0": stomp.StompConnection10, "1.1": stomp.StompConnection11, "1.2": stomp.StompConnection12}
-WAIT = 5.0
+WAIT = 30.0
 
 
 class Box(stomp.ConnectionListener):

@@ -20,7 +20,7 @@ SCENARIOS = (
     "text", "text_11", "text_10", "text_in_binary_websocket_frames", "subprotocol", "header_escapes", "binary",
     "split_frames", "large", "many", "acknowledge", "transaction", "topic", "error", "heart_beats", "reconnect",
 )  # fmt: skip
-TIME = 60.0
+TIME = 120.0
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import stomp.exception
 from tests.harness import Broker
 from tests.harness.secrets import add_user, self_signed
 
-from .stomppy import VERSIONS, Client
+from .stomppy import VERSIONS, WAIT, Client
 
 every_version = pytest.mark.parametrize("version", list(VERSIONS))
 with_nack = pytest.mark.parametrize("version", ["1.1", "1.2"])
@@ -22,7 +22,7 @@ with_nack = pytest.mark.parametrize("version", ["1.1", "1.2"])
 @every_version
 def test_connects_in_the_version_it_asked_for(broker: Broker, version: str):
     with Client(broker.port, version) as client:
-        headers = client.box.connected.get(timeout=5).headers
+        headers = client.box.connected.get(timeout=WAIT).headers
         assert headers["version"] == version
         assert headers["session"]
 
@@ -230,10 +230,10 @@ def test_durable_topic_subscription_keeps_what_came_meanwhile(broker: Broker, na
 def test_error_frame_names_what_to_change(broker: Broker, name: str):
     with Client(broker.port) as client:
         client.stomp.subscribe(f"/queue/{name}", "1", selector="colour = ", receipt="never")
-        error = client.box.errors.get(timeout=5)
+        error = client.box.errors.get(timeout=WAIT)
         assert error.headers["message"].startswith("Invalid selector")
         assert error.headers["receipt-id"] == "never"
-        assert client.box.gone.wait(5)
+        assert client.box.gone.wait(WAIT)
 
 
 def test_messages_travel_between_versions(broker: Broker, name: str):
@@ -298,9 +298,9 @@ def test_certificate_that_is_not_trusted_is_the_clients_refusal(guarded: Broker,
 )
 def test_anything_else_is_refused(guarded: Broker, version: str, login: str | None, passcode: str | None):
     client = Client(guarded.port, version, login=login, passcode=passcode, wait=False)
-    error = client.box.errors.get(timeout=10)
+    error = client.box.errors.get(timeout=WAIT)
     assert error.headers["message"].startswith("Login failed")
-    assert client.box.gone.wait(5)
+    assert client.box.gone.wait(WAIT)
     assert client.box.connected.empty()
 
 

@@ -12,6 +12,8 @@ import pytest
 from tests.harness.cluster import Cluster
 from tests.harness.servers import Server, running
 
+from .load import Load
+
 MakeCluster = Callable[..., Cluster]
 
 
@@ -29,6 +31,7 @@ def cluster_of(own_etcd: Server, tmp_path: Path) -> Iterator[MakeCluster]:
         return made[-1]
 
     yield make
+    Load.end_all()
     for cluster in made:
         cluster.close()
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 import hashlib
 import threading
 import time
+from contextlib import suppress
+from uuid import uuid4
 
 import pytest
 
@@ -33,19 +35,20 @@ def one_of_each(cluster: Cluster, prefix: str) -> list[str]:
 
 def drained(cluster: Cluster, address: str, edge: int = 1) -> list[Frame]:
     """All that is in the queue; taken out."""
+    end = uuid4().bytes
     with joined(cluster, edge) as client:
         client.subscribe(f"/queue/{address}", ack="client", prefetch_count=1_000_000)
+        client.publish(f"/queue/{address}", end, persistent="true")
         got: list[Frame] = []
-        while True:
-            try:
-                got.append(client.expect("MESSAGE", timeout=4))
-            except TimeoutError:
-                break
-        if got:
-            client.ack(got[-1], receipt="all")
-            client.expect("RECEIPT")
+        while not got or got[-1].body != end:  # the queue has a leader again, and everything in it has come
+            got.append(client.expect("MESSAGE"))
+        with suppress(TimeoutError):  # what was still on its way there
+            while True:
+                got.append(client.expect("MESSAGE", timeout=1.5))
+        client.ack(got[-1], receipt="all")
+        client.expect("RECEIPT")
         client.ask("DISCONNECT")
-    return got
+    return [frame for frame in got if frame.body != end]
 
 
 class Killer:

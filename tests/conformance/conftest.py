@@ -25,17 +25,25 @@ STANDALONE_ONLY = {"test_a_restart_keeps_order_and_what_was_settled"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Drops what a second run against the cluster would not tell."""
+    """Drops what a second run against the cluster would not tell; what needs the cluster stays together."""
     dropped = [item for item in items if _tells_nothing_new(item)]
     config.hook.pytest_deselected(items=dropped)
     items[:] = [item for item in items if item not in set(dropped)]
+    for item in items:
+        if _in_cluster(item):
+            item.add_marker(pytest.mark.xdist_group("conformance-cluster"))
+
+
+def _in_cluster(item: pytest.Item) -> bool:
+    given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    return "cluster" in (given.get(name) for name in ("broker", "small", "split"))
 
 
 def _tells_nothing_new(item: pytest.Item) -> bool:
-    given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-    if "cluster" not in (given.get(name) for name in ("broker", "small", "split")):
+    if not _in_cluster(item):
         return False
     assert isinstance(item, pytest.Function)
+    given = item.callspec.params
     return (
         item.path.stem in BY_EDGES_ALONE
         or item.originalname in STANDALONE_ONLY
@@ -44,7 +52,7 @@ def _tells_nothing_new(item: pytest.Item) -> bool:
     )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     if shutil.which("etcdctl") is None:
         pytest.skip("no etcdctl: slot records cannot be looked at")
@@ -52,7 +60,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
         yield target
 
 
-@pytest.fixture(scope="session", params=["standalone", "cluster"])
+@pytest.fixture(scope="package", params=["standalone", "cluster"])
 def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     if request.param == "cluster":
         yield request.getfixturevalue("cluster")

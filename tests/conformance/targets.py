@@ -20,9 +20,23 @@ from tests.harness.stomp import Client
 
 SLOTS = 256
 SYNC = "harness.sync"
+LIMITS = {
+    "engine.addresses.block.#.full_policy": "BLOCK",
+    "engine.addresses.block.#.max_size_messages": 4,
+    "engine.addresses.block.#.reject_threshold_bytes": 20_000_000,
+    "engine.addresses.fail.#.full_policy": "FAIL",
+    "engine.addresses.fail.#.max_size_messages": 4,
+    "engine.addresses.drop.#.full_policy": "DROP",
+    "engine.addresses.drop.#.max_size_messages": 4,
+    "engine.addresses.slow.#.slow_consumer_threshold": 1,
+    "engine.addresses.slow.#.slow_consumer_policy": "KILL",
+    "engine.addresses.slow.#.slow_consumer_check_period_s": 1,
+    "edge.park_bytes": 100_000,
+}
 SETTINGS = {
-    # What the brokers of test_split and test_deep_queues are told; the other tests do not mind.
+    # What the brokers of test_split, test_limits and test_deep_queues are told; the other tests do not mind.
     "engine.addresses.split.#.partitions": 3,
+    **LIMITS,
     "engine.queue_memory_bytes": 65_536,
     "engine.page_bytes": 16_384,
     "journal.segment_bytes": 1 << 20,

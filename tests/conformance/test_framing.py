@@ -222,7 +222,8 @@ def test_C14_without_content_length_the_body_ends_at_nul(join, queue, version):
     client.ask("SEND", {"destination": queue}, b"text only")
     message = client.read()
     assert message.body == b"text only"
-    assert message.get("content-length") == "9"
+    # A 1.0 client sees by its absence that this is text.
+    assert message.get("content-length") == (None if version == "1.0" else "9")
 
 
 @pytest.mark.parametrize("command", ["SUBSCRIBE", "BEGIN"])

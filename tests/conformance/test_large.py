@@ -58,7 +58,7 @@ def test_a_body_without_content_length_comes_back_the_same(join, queue, version,
     client.send("SEND", {"destination": queue, "receipt": "r"}, body)
     frames = {frame.command: frame for frame in (client.read(), client.read())}
     assert same(frames["MESSAGE"].body, body)
-    assert frames["MESSAGE"]["content-length"] == str(size)
+    assert frames["MESSAGE"].get("content-length") == (None if version == "1.0" else str(size))
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.2"], ids=["v10", "v12"])

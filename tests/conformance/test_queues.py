@@ -245,7 +245,22 @@ def test_fqqn_consumes_the_queue_of_a_durable_subscription(join, topic, name, ve
     assert other.read().body == b"x"
 
 
-@pytest.mark.parametrize("destination", ["a::", "::", "::q", "/queue/a::"])
+def test_nobody_comes_upon_the_queue_of_somebody_elses_subscription(join, topic, name):
+    """It is named after its consumer, whose number can be guessed."""
+    reader = join("1.2", {"client-id": name})
+    reader.subscribe(topic)
+    for number in range(1, 4):
+        for command in ("SUBSCRIBE", "SEND"):
+            stranger = join()
+            stranger.send(command, {"destination": f"{topic}::{name}::{number}", "id": "1", "receipt": "r"})
+            error(stranger, Code.BAD_DESTINATION, "r")
+    reader.send(
+        "SUBSCRIBE", {"destination": topic, "id": "2", "durable-subscription-name": f"{name}::1", "receipt": "r"}
+    )
+    error(reader, Code.BAD_HEADER, "r")
+
+
+@pytest.mark.parametrize("destination", ["a::", "::", "/queue/a::"])
 def test_an_incomplete_fqqn_is_an_error(join, destination):
     client = join()
     client.send("SEND", {"destination": destination, "receipt": "r"})

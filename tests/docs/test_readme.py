@@ -63,8 +63,8 @@ def test_links_lead_somewhere():
 def test_the_tour_names_files_that_exist():
     tour = (ROOT / "docs" / "tour.md").read_text()
     named = set(re.findall(r"`((?:\w+/)?\w+\.py)`", tour))
-    found = {path.name for path in (ROOT / "broker").rglob("*.py")}
-    found |= {f"{path.parent.name}/{path.name}" for path in (ROOT / "broker").rglob("*.py")}
+    files = [*(ROOT / "broker").rglob("*.py"), *(ROOT / "operator").rglob("*.py")]
+    found = {path.name for path in files} | {f"{path.parent.name}/{path.name}" for path in files}
     assert len(named) > 30
     assert named - found == set()
 

@@ -42,7 +42,7 @@ def feed(connection, pieces):
         new = connection.receive(piece)
         assert not any(isinstance(event, Violation) for event in events) or not new, "an event after the last one"
         events += new
-        assert connection.held_bytes <= HELD_MOST + len(piece), "more held than a frame may have"
+        assert len(connection._held) <= HELD_MOST + len(piece), "more held than a frame may have"
     for event in events:
         if isinstance(event, Violation):
             assert isinstance(event.code, Code)

@@ -5,5 +5,6 @@ Rule: nothing here imports broker.wire: the tests must not share the product's o
 
 from .broker import Broker, free_ports
 from .stomp import Client, Frame, build, unescape
+from .waiting import listens, until
 
-__all__ = ["Broker", "Client", "Frame", "build", "free_ports", "unescape"]
+__all__ = ["Broker", "Client", "Frame", "build", "free_ports", "listens", "unescape", "until"]

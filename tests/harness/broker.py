@@ -5,6 +5,7 @@ Rule: only what an operator could do: flags, signals, /metrics, /proc and the lo
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import re
@@ -15,25 +16,38 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+
+from .waiting import PATIENCE_S, listens
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"
 
 
+def _ports() -> Iterator[int]:
+    """Below the range that outgoing connections take theirs from; a part of it for each worker of xdist, round and
+    round from anywhere in it."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 4
+    part = range(18_000 + 3500 * worker, 21_500 + 3500 * worker)
+    start = random.randrange(len(part))
+    return itertools.cycle([*part[start:], *part[:start]])
+
+
+_next_port = _ports()
+
+
 def free_ports(count: int) -> list[int]:
-    """Ports nobody listens on, below the range that outgoing connections take theirs from."""
+    """Ports nobody listens on. Who asked may take its time: it is long until they are handed out again."""
     found: list[int] = []
     while len(found) < count:
-        port = random.randrange(18_000, 32_000)
+        port = next(_next_port)
         with socket.socket() as probe:
             try:
                 probe.bind((HOST, port))
             except OSError:
                 continue
-        if port not in found:
-            found.append(port)
+        found.append(port)
     return found
 
 
@@ -91,7 +105,7 @@ class Broker:
         env = {key: value for key, value in os.environ.items() if not key.startswith("STAMPEDE_")}
         return env | {"PYTHONPATH": str(ROOT)}
 
-    def start(self, timeout: float = 20.0) -> None:
+    def start(self, timeout: float = PATIENCE_S) -> None:
         """Returns when the STOMP port accepts. Raises RuntimeError with the log when the process ends first."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.log_file, "ab") as log:
@@ -104,17 +118,13 @@ class Broker:
                 cwd=self.folder,
             )
         end = time.monotonic() + timeout
-        while True:
+        while not listens(self.port, self.host):
             if self.process.poll() is not None:
                 raise RuntimeError(f"the broker ended with {self.process.returncode}:\n{self.log()[-4000:]}")
-            try:
-                socket.create_connection((self.host, self.port), 1).close()
-                return
-            except OSError:
-                if time.monotonic() > end:
-                    self.kill()
-                    raise RuntimeError(f"the broker does not listen:\n{self.log()[-4000:]}") from None
-                time.sleep(0.02)
+            if time.monotonic() > end:
+                self.kill()
+                raise RuntimeError(f"the broker does not listen:\n{self.log()[-4000:]}")
+            time.sleep(0.02)
 
     @property
     def pid(self) -> int:
@@ -129,12 +139,12 @@ class Broker:
         """SIGTERM, without waiting."""
         os.kill(self.pid, signal.SIGTERM)
 
-    def wait(self, timeout: float = 20.0) -> int:
+    def wait(self, timeout: float = PATIENCE_S) -> int:
         """The exit status."""
         assert self.process is not None
         return self.process.wait(timeout)
 
-    def stop(self, timeout: float = 20.0) -> int:
+    def stop(self, timeout: float = PATIENCE_S) -> int:
         """SIGTERM and the exit status; killed when it does not end in time."""
         self.terminate()
         try:
@@ -159,10 +169,15 @@ class Broker:
         assert found is not None
         return int(found[1]) * 1024
 
+    def cpu(self) -> float:
+        """Seconds of the processor it has used so far."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def open_files(self) -> int:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 
-    def http(self, path: str, timeout: float = 10.0) -> tuple[int, str]:
+    def http(self, path: str, timeout: float = PATIENCE_S) -> tuple[int, str]:
         """(status, text) of a page of the admin port; waits for the port, which opens after the STOMP ports."""
         end = time.monotonic() + timeout
         while True:
@@ -182,6 +197,11 @@ class Broker:
         _, text = self.http("/metrics")
         lines = (line.rpartition(" ") for line in text.splitlines() if line and not line.startswith("#"))
         return {name: float(value) for name, _, value in lines}
+
+    def messages(self, address: str) -> int:
+        """How many messages the queues of that address hold."""
+        ours = f'stomp_queue_messages{{address="{address}",'
+        return int(sum(value for name, value in self.metrics().items() if name.startswith(ours)))
 
     def closed(self, reason: str) -> int:
         """How many connections have ended for this reason so far."""

@@ -18,10 +18,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from deploy.local.parts import HOST, answers, stampede
+
 from .broker import free_ports
 from .proxy import Proxy
 
-HOST = "127.0.0.1"
+PREFIX = "/stampede/test"
 
 
 class Process:
@@ -38,6 +40,8 @@ class Process:
         self.port, self.ws_port, self.admin_port, self.component_port, advertised, etcd = free_ports(6)
         self.inbound = Proxy(advertised, self.component_port).start()
         self.to_etcd = Proxy(etcd, cluster.etcd_port).start()
+        self.settings: dict[str, object] = {}
+        """Of this process alone: they win over the cluster's."""
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -50,20 +54,12 @@ class Process:
         return self.process is not None and self.process.poll() is None
 
     def start(self) -> None:
-        line = [sys.executable, "-m", "broker.app.cli", self.kind, "--data", str(self.data)]
-        line += ["--admin-port", str(self.admin_port)]
-        if self.kind == "edge":
-            line += ["--port", str(self.port), "--ws-port", str(self.ws_port)]
-        settings = {
-            "cluster.id": self.id,
-            "cluster.port": self.component_port,
-            "cluster.advertise": f"{HOST}:{self.inbound.port}",
-            "etcd.endpoints": f"{HOST}:{self.to_etcd.port}",
-            "etcd.prefix": "/stampede/test",
-            **self.cluster.settings,
-        }
-        for name, value in settings.items():
-            line += ["--set", f"{name}={value}"]
+        advertised = {"cluster.advertise": f"{HOST}:{self.inbound.port}"}
+        line = stampede(
+            self.kind, self.id, self.data, self.component_port, self.admin_port, self.to_etcd.port, PREFIX,
+            {**advertised, **self.cluster.settings, **self.settings},
+            (self.port, self.ws_port) if self.kind == "edge" else None,
+        )  # fmt: skip
         with self.log_file.open("ab") as out:
             self.process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
 
@@ -72,14 +68,10 @@ class Process:
 
     def ready(self) -> bool:
         assert self.running, self.log()[-3000:]
-        try:
-            with urllib.request.urlopen(f"http://{HOST}:{self.admin_port}/readyz", timeout=2) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
+        return answers(self.admin_port)
 
     def metrics(self) -> str:
-        with urllib.request.urlopen(f"http://{HOST}:{self.admin_port}/metrics", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://{HOST}:{self.admin_port}/metrics", timeout=30) as answer:
             return str(answer.read().decode())
 
     def log(self) -> str:
@@ -133,7 +125,8 @@ class Cluster:
     ) -> None:
         self.folder = folder
         self.etcd_port = etcd_port
-        self.settings = dict(settings or {})
+        # A machine that is busy with other tests must not look like dead owners.
+        self.settings = {"cluster.dead_after_ms": 2000, "cluster.lease_s": 10, **(settings or {})}
         self.etcdctl = ["etcdctl", f"--endpoints={HOST}:{etcd_port}"]
         """To be extended where etcd asks for more."""
         self.owners = [Process(self, "owner", f"owner-{n}") for n in range(owners)]
@@ -160,6 +153,7 @@ class Cluster:
         for process in self.processes:
             process.wait_ready()
         self.wait_balanced()
+        self.wait(lambda: len(self.leaders()) == len(self.owners), 60, lambda: f"no slots moved: {self.leaders()}")
 
     def close(self) -> None:
         for process in self.processes:
@@ -188,7 +182,7 @@ class Cluster:
     def cluster(self, *arguments: str, stdin: str = "") -> str:
         """`stampede cluster …`; its output."""
         line = [sys.executable, "-m", "broker.app.cli", "cluster", *arguments]
-        line += ["--set", f"etcd.endpoints={HOST}:{self.etcd_port}", "--set", "etcd.prefix=/stampede/test"]
+        line += ["--set", f"etcd.endpoints={HOST}:{self.etcd_port}", "--set", f"etcd.prefix={PREFIX}"]
         for name, value in self.settings.items():
             line += ["--set", f"{name}={value}"] if name.startswith("etcd.") else []
         done = subprocess.run(line, input=stdin, capture_output=True, text=True, timeout=60)
@@ -198,14 +192,14 @@ class Cluster:
     def records(self) -> dict[int, dict[str, Any]]:
         """The slot records as they stand in etcd."""
         found = {}
-        for pair in json.loads(self._ask("get", "--prefix", "/stampede/test/slots/", "-w", "json")).get("kvs", []):
+        for pair in json.loads(self._ask("get", "--prefix", f"{PREFIX}/slots/", "-w", "json")).get("kvs", []):
             slot = int(base64.b64decode(pair["key"]).rpartition(b"/")[2])
             found[slot] = json.loads(base64.b64decode(pair["value"]))
         return found
 
     def revoke(self, owner: str) -> None:
         """Takes that owner's lease away, as its peers would."""
-        found = self._ask("get", f"/stampede/test/owners/{owner}", "--print-value-only")
+        found = self._ask("get", f"{PREFIX}/owners/{owner}", "--print-value-only")
         self._ask("lease", "revoke", f"{json.loads(found)['lease']:x}")
 
     def _ask(self, *arguments: str) -> str:
@@ -222,13 +216,17 @@ class Cluster:
         return found
 
     def wait_balanced(self, seconds: float = 90.0) -> None:
-        """Every slot has a live leader, and all replicas are in sync."""
+        """Every slot has a live leader and as many replicas as it should, all of them in sync. (At first all slots are
+        at the owner that registered first, by themselves.)"""
         alive = {owner.id for owner in self.owners if owner.running}
+        replicas = min(int(self.settings.get("cluster.replicas", 3)), len(alive))
 
         def balanced() -> bool:
             records = self.records()
             return len(records) == 256 and all(
-                record["leader"] in alive and set(record["isr"]) == set(record["replicas"])
+                record["leader"] in alive
+                and len(record["replicas"]) >= replicas
+                and set(record["isr"]) == set(record["replicas"])
                 for record in records.values()
             )
 

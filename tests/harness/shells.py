@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from broker.config.settings import EdgeSettings
+from broker.config.settings import EdgeSettings, Settings
 from broker.core.reasons import Reason
 from broker.edge.channel import Channel
 from broker.edge.listener import Listeners
@@ -27,7 +27,7 @@ def run(kind: str, coroutine: Coroutine[Any, Any, None]) -> None:
 
     async def main() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: swallowed.append(context))
-        await asyncio.wait_for(coroutine, 10)
+        await asyncio.wait_for(coroutine, 30)
 
     with asyncio.Runner(loop_factory=LOOPS[kind]) as runner:
         runner.run(main())
@@ -42,6 +42,8 @@ class Session:
         self.edge = edge
         self.received: list[bytes] = []
         self.calls: list[str] = []
+        self.signs = 0
+        """Of life, without bytes."""
         self.over = asyncio.Event()
 
     @property
@@ -53,6 +55,9 @@ class Session:
         assert "lost" not in self.calls
         self.received.append(data)
         self.edge.on_receive(self, data)
+
+    def heard(self) -> None:
+        self.signs += 1
 
     def eof(self) -> None:
         self.calls.append("eof")
@@ -93,8 +98,9 @@ class Edge:
 
 
 @contextlib.asynccontextmanager
-async def listening(edge: Edge, settings: EdgeSettings) -> AsyncIterator[Listeners]:
-    listeners = Listeners(edge, settings, asyncio.get_running_loop(), "127.0.0.1")
+async def listening(edge: Edge, settings: EdgeSettings | Settings) -> AsyncIterator[Listeners]:
+    whole = settings if isinstance(settings, Settings) else Settings(edge=settings)
+    listeners = Listeners(edge, whole, asyncio.get_running_loop(), "127.0.0.1")
     await listeners.start()
     try:
         yield listeners

@@ -11,8 +11,10 @@ import socket
 import ssl
 import time
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from .waiting import PATIENCE_S
 
 Headers = dict[str, object] | Iterable[tuple[str, object]]
 
@@ -69,7 +71,7 @@ class Client:
         *,
         host: str = "127.0.0.1",
         bytewise: bool = False,
-        timeout: float = 10.0,
+        timeout: float = PATIENCE_S,
         tls: ssl.SSLContext | None = None,
         receive_buffer: int = 0,
         source: str = "",
@@ -191,6 +193,32 @@ class Client:
             self._fill(end)
         return frame
 
+    def swallow(self, take: Callable[[bytes], object], timeout: float | None = None) -> Frame:
+        """The next frame, whose body is too large to keep: `take` gets its pieces as they come, and `body` is empty.
+        `timeout`: seconds for all of it."""
+        if self._early:
+            frame = self._early.popleft()
+            take(frame.body)
+            return replace(frame, body=b"")
+        end = time.monotonic() + (self.timeout if timeout is None else timeout)
+        while (head := self._head()) is None:
+            self._fill(end)
+        start, command, pairs, headers = head
+        del self._buffer[:start]
+        left = int(headers["content-length"])
+        while left:
+            if not self._buffer:
+                self._fill(end)
+            piece = bytes(self._buffer[:left])
+            del self._buffer[: len(piece)]
+            left -= len(piece)
+            take(piece)
+        while not self._buffer:
+            self._fill(end)
+        assert self._buffer[0] == 0, f"no NUL behind the body of {command} {pairs}"
+        del self._buffer[:1]
+        return Frame(command, pairs, headers, b"")
+
     def expect(self, command: str, headers: dict[str, str] | None = None, timeout: float | None = None) -> Frame:
         """The next frame, which must be this one."""
         frame = self.read(timeout)
@@ -232,8 +260,8 @@ class Client:
             raise ClosedByBroker(f"unread: {bytes(self._buffer[:500])!r}")
         self._buffer += data
 
-    def _take(self) -> Frame | None:
-        """Cuts one whole frame off the buffer. A body is content-length octets, or ends at the first NUL."""
+    def _head(self) -> tuple[int, str, list[tuple[str, str]], dict[str, str]] | None:
+        """Where the body of the next frame begins, and what stands before it: command, pairs, headers."""
         buffer = self._buffer
         blank = 0
         while buffer[blank : blank + 1] == b"\n":
@@ -241,13 +269,20 @@ class Client:
         if blank:
             self.eols += blank
             del buffer[:blank]
-        head_end = buffer.find(b"\n\n", 0, 1 << 17)
-        if head_end < 0:
+        end = buffer.find(b"\n\n", 0, 1 << 17)
+        if end < 0:
             return None
-        command, *lines = buffer[:head_end].decode().split("\n")
+        command, *lines = buffer[:end].decode().split("\n")
         pairs = [(name, value) for name, _, value in (line.partition(":") for line in lines)]
-        headers = dict(reversed(pairs))
-        start = head_end + 2
+        return end + 2, command, pairs, dict(reversed(pairs))
+
+    def _take(self) -> Frame | None:
+        """Cuts one whole frame off the buffer. A body is content-length octets, or ends at the first NUL."""
+        head = self._head()
+        if head is None:
+            return None
+        start, command, pairs, headers = head
+        buffer = self._buffer
         stop = start + int(headers["content-length"]) if "content-length" in headers else buffer.find(b"\0", start)
         if stop < start or len(buffer) <= stop:
             return None

@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections import Counter
 from pathlib import Path
 
 from tests.harness import Broker
 
 from .connection import Connection, Gone
+from .history import Kind
 from .workload import SUBSCRIBERS, tasks
 from .world import World
 
@@ -39,7 +41,7 @@ async def run(folder: Path, kills: int, seed: int) -> World:
                 await _killed_while_starting(world, chance.uniform(0.05, 0.6))
             await _start(world)
             _raise_early(workload)
-        await asyncio.sleep(0.3)
+        await _busy_enough(world, kills)
         world.stopping = True
         await world.quiet(1.0, 20.0)
         world.drained = world.life
@@ -54,6 +56,16 @@ async def run(folder: Path, kills: int, seed: int) -> World:
         await asyncio.gather(*workload, return_exceptions=True)
         await asyncio.to_thread(world.broker.kill)
     return world
+
+
+async def _busy_enough(world: World, kills: int) -> None:
+    """A machine that is busy with other things needs longer for as much work as tells something."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        await asyncio.sleep(0.3)
+        counts = Counter(event.kind for event in world.history.events)
+        if counts[Kind.RECEIPTED] > 120 * kills and counts[Kind.COMMITTED] > 12 * kills:
+            return
 
 
 async def _start(world: World) -> None:

@@ -19,7 +19,7 @@ from .supervisor import run
 KILLS = int(os.environ.get("KILLS", "3"))
 
 
-@pytest.mark.timeout(60 + 5 * KILLS)
+@pytest.mark.timeout(150 + 5 * KILLS)
 async def test_no_promise_is_broken_by_kill_9(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     seed = int(os.environ.get("KILL_SEED", random.randrange(1 << 30)))
     world = await run(tmp_path, KILLS, seed)

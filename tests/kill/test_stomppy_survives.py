@@ -136,13 +136,13 @@ def test_a_stomppy_producer_and_consumer_survive_kill_9_without_losing_a_receipt
             broker.start()
         time.sleep(0.8)
         life.producing = False
-        end = time.monotonic() + 10
+        end = time.monotonic() + 30
         while (check(history) or unanswered(history, life.number)) and time.monotonic() < end:
             time.sleep(0.1)
     finally:
         life.over = True
         for thread in threads:
-            thread.join(10)
+            thread.join(30)
         broker.kill()
     assert check(history) + unanswered(history, life.number) == []
     receipted = history.keys(Kind.RECEIPTED)

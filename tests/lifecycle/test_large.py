@@ -8,7 +8,7 @@ import threading
 import time
 from pathlib import Path
 
-from tests.harness import Broker, Client, build
+from tests.harness import Broker, Client, build, until
 
 MIB = 1 << 20
 SETTINGS = {"journal.segment_bytes": MIB}
@@ -67,27 +67,10 @@ def pour(client: Client, pieces: int, length: int = SIZE) -> str:
 
 def swallow(client: Client) -> str:
     """Reads a MESSAGE without keeping it; returns the digest of its body."""
-    got = bytearray()
-    while b"\n\n" not in got:
-        got += client.socket.recv(65536)
-    head, _, first = bytes(got).partition(b"\n\n")
-    assert b"content-length:%d\n" % SIZE in head + b"\n"
-    digest = hashlib.blake2b(first)
-    left = SIZE + 1 - len(first)
-    while left > 1:
-        piece = client.socket.recv(min(MIB, left - 1))
-        assert piece
-        digest.update(piece)
-        left -= len(piece)
-    assert client.socket.recv(1) == b"\0"
+    digest = hashlib.blake2b()
+    message = client.swallow(digest.update)
+    assert (message.command, message["content-length"]) == ("MESSAGE", str(SIZE))
     return digest.hexdigest()
-
-
-def until(condition, what: str) -> None:
-    end = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < end, what
-        time.sleep(0.05)
 
 
 def test_200_mib_pass_with_bounded_memory_over_a_restart(tmp_path: Path):

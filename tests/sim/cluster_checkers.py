@@ -6,13 +6,14 @@ until a delivery says more. Raises Violation.
 
 Checks: nothing receipted is lost; nothing unexpected comes, bytes are as sent; nothing acknowledged comes back;
 what comes again is marked; nobody else gets what somebody holds; order per session and queue; credit; transactions
-all or nothing; in the end everything is accounted for. What only somebody inside can see: cluster_probes.py.
+all or nothing; nothing comes before it is due; a divert's copies are promised with their originals; in the end
+everything is accounted for. What only somebody inside can see: cluster_probes.py.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from broker.core.address import AckMode
 from broker.core.effects import Deliver
@@ -24,18 +25,21 @@ HERE, ASKED, GONE = "here", "asked", "gone"
 NUMBER = re.compile(rb"#(\d+)#")
 ORIGIN = re.compile(rb"_AMQ_ORIG_QUEUE:([^\n]*)\n")
 DEAD = "DLQ"
+DIVERTED = {"q.a": "q.copy"}
+"""Where copies go of what is sent to an address, in histories with a divert."""
+ORIGINS = {copies: address for address, copies in DIVERTED.items()}
+SKEW_MS = 30
+"""How far a machine's wall clock is off at most, in histories with scheduled messages: they are due by wall clocks."""
 
 
 class Message:
-    """order: place among all that was ever sent.    producer: session it came from.
-    crossing: part of a transaction over several slots; its place among what the session sends elsewhere is open."""
+    """order: place among all that was ever sent.    producer: session it came from.    due: epoch ms, 0 = at once."""
 
-    __slots__ = ("crossing", "data", "durable", "number", "order", "producer")
+    __slots__ = ("data", "due", "durable", "number", "order", "producer")
 
-    def __init__(self, number: int, data: bytes, durable: bool, producer: object) -> None:
-        self.number, self.data, self.durable, self.producer = number, data, durable, producer
+    def __init__(self, number: int, data: bytes, durable: bool, producer: object, due: int = 0) -> None:
+        self.number, self.data, self.durable, self.producer, self.due = number, data, durable, producer, due
         self.order = 0
-        self.crossing = False
 
 
 class Group:
@@ -91,6 +95,7 @@ class Holder:
         self.owed = 0
         self.overhead = 0
         self.ledger: dict[int, Copy] = {}
+        """What it has not acknowledged. It is doubtful whether it has what is another's by now (Copy.holder)."""
         self.ended = self.doubtful = False
         self.fresh: dict[object, int] = {}
         """Producer → place of the last message of its that came for the first time."""
@@ -100,9 +105,12 @@ class Holder:
 
 
 class Model:
-    """calm: no process has failed and no leader has changed yet; then promises hold for non-durable messages, too."""
+    """calm: no process has failed and no leader has changed yet; then promises hold for non-durable messages, too.
 
-    def __init__(self) -> None:
+    wall_ms   the true time."""
+
+    def __init__(self, wall_ms: Callable[[], int]) -> None:
+        self.wall_ms = wall_ms
         self.messages: dict[int, Message] = {}
         self.copies: dict[tuple[int, str], Copy] = {}
         self.groups: list[Group] = []
@@ -137,6 +145,8 @@ class Model:
         for copy in settled:
             if copy.gone == ASKED and copy.asker in askers and not (copy.asker and copy.asker.doubtful):
                 copy.gone = GONE
+            # Who had been given up has come back with what it asked for; it may have found the copy at home again.
+            copy.void |= copy.gone == HERE and any(asker.doubtful for asker in askers)
 
     @staticmethod
     def refuse(sent: Iterable[Copy], settled: Iterable[Copy], askers: Collection[Holder]) -> None:
@@ -170,17 +180,32 @@ class Model:
 
     def _delivered(self, holder: Holder, run: Run, at: int) -> Copy:
         copy = self._identify(holder, run.lines + run.records[at])
+        if (early := copy.message.due - self.wall_ms()) > SKEW_MS:
+            raise Violation(f"early: {copy} came to {holder} {early} ms before it is due")
         if copy.message.durable or self.calm:
-            self._check_again(copy, run, holder)
+            wrong = self._wrong(copy, run, holder)
+            if wrong and (not holder.doubtful or copy.state == REFUSED):
+                raise Violation(wrong)
+            if wrong and (copy.gone != HERE or (copy.holder is not None and not copy.holder.ended)):
+                # Proof that it may: an edge that stood still reads what an owner sent before it gave the edge up, and
+                # so before anybody else got it. It is no delivery of the copy as it is now.
+                if holder.ack is not AckMode.AUTO and not holder.ended:
+                    holder.ledger.setdefault(run.ids[at], copy)
+                elif holder.ack is AckMode.AUTO:
+                    copy.void = True  # this one has it, and its edge says so when it comes back
+                return copy
         if not (run.attempts or run.flags & REDELIVERED):
             self._order(holder, copy)
-        if copy.gone == ASKED and copy.settled_in is not None and not (copy.asker and copy.asker.doubtful):
-            copy.settled_in.no.append(f"{copy} came back")
-            copy.settled_in = None
+        if copy.gone == ASKED and copy.settled_in is not None:
+            if not (copy.asker and copy.asker.doubtful):
+                copy.settled_in.no.append(f"{copy} came back")
+            copy.settled_in = None  # whoever settles it from now on does not do so for that transaction
         if copy.message.durable:
             copy.state = SURE
             if copy.group is not None:
                 copy.group.yes.append(f"{copy} delivered")
+        # What a doubtful one reads may be from long ago, and who asked for it has settled it since.
+        copy.void |= copy.gone == ASKED and holder.doubtful
         copy.gone = HERE
         copy.deliveries += 1
         if holder.ack is AckMode.AUTO:
@@ -192,37 +217,39 @@ class Model:
     def _take(self, holder: Holder, message_id: int, copy: Copy) -> None:
         if holder.ended:
             return
-        if message_id in holder.ledger:
+        held = holder.ledger.pop(message_id, None)
+        if held is not None and held.holder is holder and not holder.doubtful:
             raise Violation(f"id {message_id} twice in the hands of {holder}")
         if len(holder.ledger) >= holder.window:
             raise Violation(f"no credit: {holder} holds {len(holder.ledger)}")
         copy.holder = holder
         holder.ledger[message_id] = copy
 
-    def _check_again(self, copy: Copy, run: Run, holder: Holder) -> None:
+    def _wrong(self, copy: Copy, run: Run, holder: Holder) -> str:
+        """Why it may not come to this one now; empty: it may."""
         if copy.state == REFUSED:
-            raise Violation(f"ghost: {copy}, which was refused")
+            return f"ghost: {copy}, which was refused"
         if copy.gone == GONE:
-            raise Violation(f"acknowledged message came back: {copy}")
+            return f"acknowledged message came back: {copy}"
         asker = copy.asker
         if copy.gone == ASKED and asker is not None and not asker.doubtful and not asker.ended:
-            raise Violation(f"{copy} came to {holder} although {asker} lives and has settled it")
+            return f"{copy} came to {holder} although {asker} lives and has settled it"
         other = copy.holder
         if other is not None and not other.ended and not other.doubtful:
-            raise Violation(f"{copy} came to {holder} while {other} holds it")
-        if other is not None and not other.ended:
-            other.ledger = {i: held for i, held in other.ledger.items() if held is not copy}
+            return f"{copy} came to {holder} while {other} holds it"
         if copy.deliveries and not (run.attempts or run.flags & REDELIVERED):
-            raise Violation(f"came again unmarked: {copy}")
+            return f"came again unmarked: {copy}"
         if not copy.deliveries and run.attempts and self.calm and holder.queue not in self.left:
-            raise Violation(f"marked as redelivered without need: {copy} attempts={run.attempts}")
+            return f"marked as redelivered without need: {copy} attempts={run.attempts}"
+        return ""
 
     def _identify(self, holder: Holder, data: bytes) -> Copy:
         found = NUMBER.search(data)
         message = self.messages.get(int(found[1])) if found else None
         if message is not None and holder.queue == DEAD and data.endswith(message.data):
             return self._dead_letter(message, data)
-        if message is None or data != message.data:
+        front = b"_AMQ_ORIG_ADDRESS:%s\n" % ORIGINS[holder.queue].encode() if holder.queue in ORIGINS else b""
+        if message is None or data != front + message.data:
             raise Violation(f"ghost, or bytes differ: {data!r}")
         copy = self.copies.get((message.number, holder.queue))
         if copy is None:
@@ -243,7 +270,9 @@ class Model:
             raise Violation(f"dead letter without reason: message {message.number} of {queue}")
         if source.gone == GONE and (message.durable or self.calm):
             raise Violation(f"dead letter although acknowledged: {source}")
-        if source.holder is not None and not source.holder.ended and not source.holder.doubtful:
+        # One that is not durable may be there twice: who sent it asked the next leader again.
+        firm = message.durable or self.calm
+        if firm and source.holder is not None and not source.holder.ended and not source.holder.doubtful:
             raise Violation(f"dead letter while {source.holder} holds it: {source}")
         if source.settled_in is not None and not (source.asker and source.asker.doubtful):
             source.settled_in.no.append(f"{source} became a dead letter")
@@ -255,7 +284,8 @@ class Model:
     @staticmethod
     def _order(holder: Holder, copy: Copy) -> None:
         message = copy.message
-        if not copy.deliveries and message.durable and not message.crossing and holder.queue != DEAD:
+        direct = holder.queue != DEAD and holder.queue not in ORIGINS and not message.due
+        if not copy.deliveries and message.durable and direct:
             if holder.fresh.get(message.producer, -1) > message.order:
                 raise Violation(f"order: {copy} behind {holder.fresh[message.producer]} at {holder}")
             holder.fresh[message.producer] = message.order

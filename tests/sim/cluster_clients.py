@@ -2,7 +2,7 @@
 
 Rule: knows the port and the model, nothing of owners or links. `Clients` are those of one life of one edge: they end
 with it. Each does only what a STOMP session could: sends with and without receipts, all ack modes, NACK, windows,
-durable subscriptions, transactions over any slots.
+durable subscriptions, transactions over any slots, messages for later.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from broker.core.ids import slot_of
 from broker.core.message import DURABLE, Run
 from broker.link.port import OwnerPort
 from tests.sim.checker import Violation
-from tests.sim.cluster_checkers import DEAD, Copy, Group, Holder, Message, Model
+from tests.sim.cluster_checkers import DEAD, DIVERTED, Copy, Group, Holder, Message, Model
 
 QUEUES = ("q.a", "q.b", "q.c", "q.d")
 SUBS = {"c.one": "t.a", "c.two": "t.b", "c.three": "t.a"}
@@ -30,8 +30,7 @@ class Request:
     """Somebody waits for the answer.
 
     holders    of what it settles: gone, or given up, they excuse a refusal.
-    crossing   a COMMIT over several slots: it may be rolled back when it takes too long, or meets a new leader that
-               has not heard of the consumer yet."""
+    crossing   a COMMIT over several slots: it may be rolled back when it takes too long."""
 
     def __init__(self, sent: list[Copy], settled: list[Copy], holders: list[Holder], sub: str = "") -> None:
         self.sent, self.settled, self.holders, self.sub = sent, settled, holders, sub
@@ -63,11 +62,15 @@ class Workload:
 
     subs       durable subscription → has it certainly been made.    taken   who is attached to it.
     on_done    told of every receipt for a durable message.
+    scheduled  how much of what is sent is due later.    diverted  address → address of copies.
     """
 
-    def __init__(self, random: Random) -> None:
+    def __init__(self, random: Random, traits: Random, wall_ms: Callable[[], int]) -> None:
+        """`traits` decides what few histories have."""
         self.random = random
-        self.model = Model()
+        self.model = Model(wall_ms)
+        self.scheduled = traits.choice((0.0, 0.0, 0.0, 0.2))
+        self.diverted = traits.choice(({}, {}, {}, DIVERTED))
         self.subs = dict.fromkeys(SUBS, "no")
         self.taken: dict[str, Holder] = {}
         self.numbers = 0
@@ -75,6 +78,8 @@ class Workload:
         self.tiny = random.random() < 0.5
         self.transactions = random.choice((0.0, 0.1, 0.25))
         self.queues = QUEUES[: random.choice((1, 2, 4))]
+        self.taps = (*self.queues, *self.diverted.values())
+        """Queues that consumers ask for, beside subscriptions."""
         self.receipts = 0
         self.on_done: Callable[[list[Copy]], None] = lambda copies: None
 
@@ -152,7 +157,7 @@ class Clients:
                 raise Violation(f"{self.name}: request {effect.session}/{effect.seq} refused twice, or never made")
             requests = [request]
         excused = any(holder.ended or holder.doubtful for request in requests for holder in request.holders)
-        excused = excused or any(request.crossing for request in requests)
+        excused |= effect.code is Code.NO_SUCH_TRANSACTION and any(request.crossing for request in requests)
         if effect.code not in (Code.NO_SUCH_DELIVERY, Code.NO_SUCH_TRANSACTION) or not excused:
             raise Violation(f"{self.name}: refused: {effect.code.name} {effect.detail} (request {effect.seq})")
         if effect.seq:
@@ -186,6 +191,7 @@ class Clients:
         """The edge was away for so long that owners may have given its sessions up."""
         for holder in self.holders.values():
             holder.doubtful = True
+            self.model.left.add(holder.queue)  # what was on its way to it counts as delivered
 
     def _forget(self, session: Session) -> None:
         self.sessions.pop(session.number, None)
@@ -199,7 +205,8 @@ class Clients:
         holder.ended = True
         self.model.left.add(holder.queue)
         for copy in holder.ledger.values():
-            copy.holder = None
+            if copy.holder is holder:
+                copy.holder = None
         holder.ledger.clear()
         if self.work.taken.get(holder.queue) is holder:
             del self.work.taken[holder.queue]
@@ -260,7 +267,7 @@ class Clients:
 
     def subscribe(self, session: Session, queue: str = "", generous: bool = False) -> None:
         random, work = self.random, self.work
-        queue = queue or random.choice((*work.queues, *work.queues, *SUBS, DEAD))
+        queue = queue or random.choice((*work.taps, *work.taps, *SUBS, DEAD))
         if queue in SUBS and queue in work.taken:
             return
         self._consumers += 1
@@ -298,22 +305,28 @@ class Clients:
         random, work = self.random, self.work
         durable = random.random() < work.durable
         lines = random.choice((b"", b"a:b\n", b"a:b\n\n"))
+        due = 0
+        if work.scheduled and random.random() < work.scheduled:
+            due = work.model.wall_ms() + random.choice((10, 100, 400, 1500))
         records, messages = [], []
         for _ in range(random.choice((1, 1, 1, 2, 4))):
             number = work.number()
             size = random.choice((0, 10, 10, 40, 170)) if random.random() < 0.97 else 900
             record = (b"" if lines.endswith(b"\n\n") else b"\n") + b"#%d#" % number + b"x" * size + b"\0"
             records.append(record)
-            messages.append(Message(number, lines + record, durable, (self.name, session.number)))
+            messages.append(Message(number, lines + record, durable, (self.name, session.number), due))
         nbytes = sum(map(len, records)) + len(records) * len(lines)
-        return Run(range(0), lines, records, nbytes, DURABLE if durable else 0), messages
+        return Run(range(0), lines, records, nbytes, DURABLE if durable else 0, due=due), messages
 
     def _sent(self, address: str, messages: list[Message], group: Group | None = None) -> list[Copy]:
         """Tells the model which queues get them."""
         subs = self.work.subs
         targets = [(address, True)] if address in QUEUES else []
         targets += [(name, subs[name] == "yes") for name in SUBS if SUBS[name] == address]
-        return [self.model.sent(m, queue, sure, group) for m in messages for queue, sure in targets]
+        copies = [self.model.sent(m, queue, sure, group) for m in messages for queue, sure in targets]
+        if (way := self.work.diverted.get(address)) is not None:
+            copies += [self.model.sent(m, way, m.durable, group) for m in messages]
+        return copies
 
     def publish(self, session: Session) -> None:
         address = self.random.choice((*self.work.queues, *TOPICS))
@@ -336,7 +349,14 @@ class Clients:
         else:
             last = random.randrange(len(held))
             covered, ids = held[: last + 1], [held[last]]
-        return holder, ids, [holder.ledger.pop(i) for i in covered]
+        return holder, ids, self._own(holder, [holder.ledger.pop(i) for i in covered])
+
+    @staticmethod
+    def _own(holder: Holder, copies: list[Copy]) -> list[Copy]:
+        """What of these is its own. Whether the rest is settled, nobody can tell."""
+        for copy in copies:
+            copy.void |= copy.holder is not holder
+        return [copy for copy in copies if copy.holder is holder]
 
     def settle(self, session: Session) -> None:
         if (choice := self._choose(session)) is not None:
@@ -362,7 +382,7 @@ class Clients:
     def accept(self, session: Session, holder: Holder) -> None:
         """Acknowledges all it holds."""
         if holder.ledger and not holder.ended:
-            copies = list(holder.ledger.values())
+            copies = self._own(holder, list(holder.ledger.values()))
             ids = list(holder.ledger) if holder.ack is AckMode.INDIVIDUAL else [next(reversed(holder.ledger))]
             holder.ledger.clear()
             self._settle(session, holder, ids, copies, Outcome.ACK, 1.0)
@@ -415,10 +435,8 @@ class Clients:
             request.settled = [copy for _, copies in transaction.held for copy in copies]
             for holder, copies in transaction.held:
                 self.model.ask(holder, copies, group)
-        crossing = request.crossing = len({part.slot for part in transaction.parts}) > 1
+        request.crossing = len({part.slot for part in transaction.parts}) > 1
         for publish, messages in transaction.messages:
-            for message in messages:
-                message.crossing = crossing
             request.sent += self._sent(publish.address, messages, group)
         seq = self.ask(session, request)
         self.submit(Transact(transaction.parts[0].slot, session.number, seq, transaction.parts))

@@ -10,9 +10,10 @@ import gc
 import logging
 from collections.abc import Callable
 from contextlib import ExitStack
+from random import Random
 
 from tests.sim.checker import Violation
-from tests.sim.cluster_checkers import DEAD, Copy
+from tests.sim.cluster_checkers import DEAD, SKEW_MS, Copy
 from tests.sim.cluster_clients import Clients, Workload
 from tests.sim.cluster_world import STORE, Alarms, Host, World
 
@@ -48,7 +49,9 @@ class History:
         self.random = self.world.random
         self.loop = self.world.loop
         self.habits = Habits(self.world)
-        self.work = Workload(self.random)
+        self.work = Workload(self.random, Random(f"traits of {seed}"), self.world.wall_ms)
+        if self.work.scheduled:
+            self.world.skews_ms = (0, 0, -SKEW_MS, SKEW_MS)
         self.model = self.work.model
         self.clients: dict[str, Clients] = {}
         """By edge, of its present life."""
@@ -92,6 +95,8 @@ class History:
         alarms = Alarms(self.world)
         logger = logging.getLogger("stampede")
         logger.addHandler(alarms)
+        level = logger.level
+        logger.setLevel(logging.ERROR)  # what Alarms wants to hear: nothing else is even put into words
         gc.disable()  # collections at odd moments would end generators at odd moments: no history would repeat
         try:
             with ExitStack() as stack:
@@ -103,6 +108,7 @@ class History:
             raise
         finally:
             logger.removeHandler(alarms)
+            logger.setLevel(level)
             gc.enable()
 
     def story(self, last: int = 60) -> str:
@@ -340,7 +346,7 @@ class History:
     def _last_session(self, clients: Clients) -> None:
         """Drains what nobody is there for."""
         session = clients.session()
-        for queue in (*self.work.queues, *self.work.subs, DEAD):
+        for queue in (*self.work.taps, *self.work.subs, DEAD):
             clients.subscribe(session, queue, generous=True)
 
     @staticmethod

@@ -49,6 +49,8 @@ class Probes:
         self._fail = fail
         self.give_up: Callable[[str], None] = lambda edge: None
         """Told when owners may have taken from an edge's consumers what they hold, though it lives."""
+        self.moved: Callable[[], None] = lambda: None
+        """Told when a slot gets another leader."""
         self.records: dict[int, SlotRecord] = {}
         """As the store has them."""
         self.changes = 0
@@ -162,6 +164,8 @@ class Probes:
         old = self.records.get(slot)
         self.records[slot] = new
         self.changes += 1
+        if old is not None and old.leader != new.leader:
+            self.moved()
         self._world.note(f"slot {slot}: {new.leader or '-'} leads in {new.epoch}, isr {','.join(new.isr)}"
                          f"{' of ' + ','.join(new.replicas) if len(new.replicas) > len(new.isr) else ''}"
                          f"{' → ' + new.target if new.target else ''}")  # fmt: skip

@@ -36,6 +36,10 @@ PREFIX = "/sim"
 SLOTS = 4
 """Fewer than the product has: each costs records, streams and epochs, and clients use few addresses."""
 
+LEISURELY = ("broker.link.cluster_port.MARK_S", "broker.owner.coordinator.RETRY_S", "broker.app.owner.RETRY_S")
+"""What takes a second in the product. Safety phases are hardly longer: a shorter one lets more of it happen in them,
+and histories end sooner."""
+
 
 class Dialer(SimDialer):
     async def close(self) -> None:
@@ -79,32 +83,44 @@ def seams(world: World, stack: ExitStack) -> None:
         "broker.app.owner.IoThread": lambda loop, name: here().io(),
         "broker.app.owner.GrpcServer": lambda settings, acceptor: Server(here(), acceptor),
         "broker.app.owner.AdminServer": lambda *_: Admin(),
+        "broker.app.owner.collect_rarely": lambda: None,  # one collector for all: what it froze would never be freed
     }
     for name, replacement in replaced.items():
         stack.enter_context(patch(name, replacement))
     stack.enter_context(everywhere(token, lambda nbytes: f"{entropy.getrandbits(8 * nbytes):0{2 * nbytes}x}"))
     stack.enter_context(everywhere(number, lambda bits: entropy.getrandbits(bits - 1) + 1))
     stack.enter_context(everywhere("SLOTS", SLOTS))
+    hurry = world.random.choice((0.2, 0.2, 1.0))
+    for constant in LEISURELY:
+        stack.enter_context(patch(constant, hurry))
 
 
-def settings_of(random: Random) -> Settings:
-    """Of all processes of a history; tiny bounds in half of them, so that rare paths are common."""
+def diverts_of(diverted: dict[str, str]) -> dict[str, dict[str, str]]:
+    """`engine.diverts` for what is sent to an address and copied to another."""
+    return {f"from {a}": {"address": a, "forward": to, "routing": "ANYCAST"} for a, to in diverted.items()}
+
+
+def settings_of(random: Random, diverted: dict[str, str]) -> Settings:
+    """Of all processes of a history, with these diverts; tiny bounds in half of them, so that rare paths are common."""
     pick = random.choice
     tiny = random.random() < 0.5
     address = AddressSettings(
         max_delivery_attempts=pick((-1, 3)), redelivery_delay_ms=pick((0, 0, 50)), dead_letter_address=DEAD
     )
+    promise = pick((100, 250))
+    ping = round(promise * pick((0.4, 0.8)))
+    diverts = diverts_of(diverted)
     memory, page, mark = (300, 200, 2) if tiny else (pick((2000, 1 << 20)), 1000, pick((4, 16_384)))
     return Settings(
         data="/data",
         edge=EdgeSettings(drain_timeout_s=1.0),
-        engine=EngineSettings(memory, page, mark, address, {DEAD: {"max_delivery_attempts": -1}}),
+        engine=EngineSettings(memory, page, mark, address, {DEAD: {"max_delivery_attempts": -1}}, diverts=diverts),
         journal=JournalSettings(
             segment_bytes=32_768 if tiny else 65_536, min_free_bytes=0,
             max_inflight_bytes=pick((2000, 1 << 20)), compact_below=pick((0.25, 0.5)),
         ),
         cluster=ClusterSettings(
-            lease_s=2.0, ping_ms=pick((40, 80)), dead_after_ms=pick((200, 500)), promise_ms=pick((100, 250)),
+            lease_s=2.0, ping_ms=ping, dead_after_ms=max(pick((200, 500)), round(2.5 * ping)), promise_ms=promise,
             tail_bytes=pick((0, 1000, 1 << 20)), seed_bytes_per_s=pick((20_000, 50_000_000)),
             batch_bytes=pick((300, 256 * 1024)), edge_pending_bytes=pick((3000, 16 << 20)),
             edge_grace_s=pick((1.0, 5.0)), unavailable_after_s=120.0, replace_after_s=60.0,

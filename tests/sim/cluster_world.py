@@ -25,6 +25,8 @@ from tests.sim.virtual_loop import Place, VirtualLoop
 
 STORE = "metadata"
 """Name of the metadata store's host."""
+BEGIN_MS = 1_700_000_000_000
+"""When every history begins, epoch milliseconds."""
 
 
 class Program(Protocol):
@@ -44,7 +46,7 @@ class SimClock:
         self._skew_ms = skew_ms
 
     def wall_ms(self) -> int:
-        return 1_700_000_000_000 + self._skew_ms + int(self._loop.now * 1000)
+        return BEGIN_MS + self._skew_ms + int(self._loop.now * 1000)
 
     def monotonic(self) -> float:
         return self._place.local(self._loop.now)
@@ -132,7 +134,7 @@ class Host:
         self._program = program
         self._start = random.uniform(0, 1000)
         self._rate = random.uniform(0.99, 1.01)
-        self._skew_ms = random.choice((0, 0, -60_000, 60_000))
+        self._skew_ms = random.choice(world.skews_ms)
 
     def __repr__(self) -> str:
         return self.name
@@ -242,7 +244,7 @@ class Host:
 
 
 class World:
-    """diary: what happened, for the reader of a failure."""
+    """diary: what happened, for the reader of a failure.    skews_ms: how far wall clocks may be off."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -254,6 +256,7 @@ class World:
         self.flaky = self.random.choice((0.0, 0.0, 0.02, 0.1))
         self.hosts: dict[str, Host] = {}
         self.diary: list[str] = []
+        self.skews_ms = (0, 0, -60_000, 60_000)
 
     def host(self, name: str, kind: str, program: Callable[[Host], Program]) -> Host:
         host = self.hosts[name] = Host(self, name, kind, program)
@@ -267,6 +270,10 @@ class World:
 
     def died(self, host: Host) -> None:
         """For those who need to know."""
+
+    def wall_ms(self) -> int:
+        """The true time."""
+        return BEGIN_MS + int(self.loop.now * 1000)
 
     def after(self, seconds: float, call: Callable[..., Any], *args: Any) -> None:
         """The hand of fate: in no process's place."""
@@ -317,9 +324,10 @@ class Alarms(logging.Handler):
 
 @contextmanager
 def everywhere(original: Any, replacement: Any) -> Generator[None]:
-    """Replaces a function or a constant in every module of the broker that has it under its name."""
+    """Replaces a function or a constant in every module, of the broker and of the simulation, that has it under its
+    name: what one module still drew from the system's randomness would make every history another one."""
     name = original if isinstance(original, str) else original.__name__
-    modules = [m for key, m in sorted(sys.modules.items()) if key.startswith("broker.")]
+    modules = [m for key, m in sorted(sys.modules.items()) if key.startswith(("broker.", "tests.sim."))]
     there = [m for m in modules if name in vars(m) and (isinstance(original, str) or vars(m)[name] is original)]
     assert there, name
     patches = [patch.object(module, name, replacement) for module in there]

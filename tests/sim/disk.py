@@ -213,7 +213,7 @@ class SimDisk:
         self.call("sync_dir", path)
         if self.ignore_sync_dir:
             return
-        for name in [n for n in {*self.names, *self.durable_names} if n.rpartition("/")[0] == path]:
+        for name in [n for n in sorted({*self.names, *self.durable_names}) if n.rpartition("/")[0] == path]:
             if name in self.names:
                 self.durable_names[name] = self.names[name]
             else:

@@ -91,7 +91,7 @@ class Replica:
             self.journal.append_snapshot(self.snapshot(*SLOTS))
 
     def snapshot(self, *slots: int) -> list[MetaRecord]:
-        return [MetaRecord(slot, "set", {key: value}) for slot in slots for key, value in self.metas[slot].items()]
+        return [MetaRecord(slot, "told", {key: value}) for slot in slots for key, value in self.metas[slot].items()]
 
 
 class World:
@@ -222,7 +222,7 @@ class World:
 
     def meta(self, slot: int) -> MetaRecord:
         self.value += 1
-        return MetaRecord(slot, "set", {self.random.choice("ab"): self.value})
+        return MetaRecord(slot, "told", {self.random.choice("ab"): self.value})
 
     # ── each on its own ────────────────────────────────────────────────────────────────────────────
 

@@ -85,12 +85,14 @@ class SimStream:
     def flow(self) -> None:
         """Sends what may leave: the connection stands and the link is not blocked."""
         network = self._connection.network
-        if not self._connection.standing or network.blocked(self.host, self.other.host):
+        other = self.other
+        if not self._connection.standing or (self.host, other.host) in network._blocks:
             return
-        while self._outbox:
-            message, why = self._outbox.popleft()
-            self._last = max(self._last, network.loop.now + network.latency())
-            self.other.place.at(self._last, self._arrive, message, why)
+        outbox, place, now = self._outbox, other.place, network.loop.now
+        while outbox:
+            message, why = outbox.popleft()
+            self._last = max(self._last, now + network.latency())
+            place.at(self._last, self._arrive, message, why)
 
     def _arrive(self, message: bytes | None, why: str) -> None:
         """In the place of the other end."""
@@ -134,7 +136,8 @@ class Network:
 
     def latency(self) -> float:
         low, high = self.habit
-        return self.random.uniform(low, high) if self.random.random() < 0.97 else self.random.uniform(high, 5 * high)
+        draw = self.random.random
+        return low + (high - low) * draw() if draw() < 0.97 else high + 4 * high * draw()
 
     # ── hosts ──────────────────────────────────────────────────────────────────────────────────────
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import partial
 from random import Random
 
-from broker.config.settings import AddressSettings, EngineSettings, JournalSettings, Settings
+from broker.config.addressing import AddressSettings
+from broker.config.settings import EngineSettings, JournalSettings, Settings
 from broker.core.address import AckMode, Outcome, Routing
 from broker.core.commands import Barrier, Disconnect, Grant, Hold, Publish, Settle, Subscribe, Transact, Unsubscribe
 from broker.core.effects import ConsumerClosed, Deliver, Done, Refused

@@ -8,9 +8,12 @@ from dataclasses import replace
 import pytest
 
 from broker.core.commands import Decide
+from broker.core.effects import Move
+from broker.engine import schedule, transfer
 from broker.engine.engine import Engine
 from broker.engine.slot import Slot
 from broker.journal.seeds import SeedReader
+from broker.link import command_codec
 from broker.link.lane import Lane
 from broker.link.link_server import LinkServer
 from broker.link.mirror import Mirrored
@@ -20,6 +23,7 @@ from broker.owner.leader import Leaders
 from broker.owner.shard import Shard
 from tests.sim.cluster_full import ClusterHistory
 
+pytestmark = pytest.mark.timeout(600)
 SEEDS = 200
 
 
@@ -28,11 +32,14 @@ def quiet(caplog):
     caplog.set_level(logging.CRITICAL + 1)
 
 
-def found_by(*words):
-    """The first seed whose history ends with one of the words, or None."""
-    for seed in range(SEEDS):
+def found_by(*words, first=0, trait=""):
+    """The first seed from `first` on whose history ends with one of the words, or None. `trait`: what its work has."""
+    for seed in range(first, first + SEEDS):
+        history = ClusterHistory(seed)
+        if trait and not getattr(history.work, trait):
+            continue
         try:
-            ClusterHistory(seed).run()
+            history.run()
         except Exception as error:
             if any(word in str(error) for word in words):
                 return seed
@@ -121,7 +128,7 @@ def test_a_new_leader_takes_an_edge_for_heard_too_early(monkeypatch):
         return {peer.edge for peer in self._peers.values() if slot in peer.opened}
 
     monkeypatch.setattr(LinkServer, "attached", attached)
-    assert found_by("holds it", "settled it", "came back") is not None
+    assert found_by("holds it", "settled it", "came back", first=115) is not None
 
 
 def test_nobody_waits_before_a_slot_is_handed_over(monkeypatch):
@@ -137,3 +144,28 @@ def test_a_participant_forgets_what_was_decided(monkeypatch):
 
     monkeypatch.setattr(Decide, "__init__", init)
     assert found_by("split", "missing [message", "lost") is not None
+
+
+def test_the_link_forgets_when_a_message_is_due(monkeypatch):
+    original = command_codec.TAKE["publish"]
+
+    def publish(message, token):
+        command = original(message, token)
+        command.run.due = 0
+        return command
+
+    monkeypatch.setitem(command_codec.TAKE, "publish", publish)
+    assert found_by("early", trait="scheduled") is not None
+
+
+def test_a_new_leader_does_not_look_at_its_agenda(monkeypatch):
+    monkeypatch.setattr(schedule, "restored", lambda *_: None)
+    assert found_by("missing [message", trait="scheduled") is not None
+
+
+def test_copies_for_another_slot_are_not_in_the_log(monkeypatch):
+    def rest(slot, source, run, way, turn):
+        turn.moves.append(Move(slot.number, 0, (), way.address, run, way.queue, way.routing))
+
+    monkeypatch.setattr(transfer, "_rest", rest)
+    assert found_by("missing [message", "lost", "disks only", trait="diverted") is not None

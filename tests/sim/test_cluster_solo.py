@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from unittest.mock import patch
 
 import pytest
 
-from broker.config.settings import AddressSettings, EngineSettings, JournalSettings, Settings
+from broker.config.addressing import AddressSettings
+from broker.config.settings import EngineSettings, JournalSettings, Settings
 from broker.journal.journal import Journal
 from broker.link.local import LocalOwner
 from broker.owner.shard import Shard
 from tests.sim.cluster_history import History
+from tests.sim.cluster_processes import diverts_of
 from tests.sim.cluster_world import Host
 
 FOLDER = "/data/journal"
@@ -33,9 +36,11 @@ class Solo:
 
     def __init__(self, history: SoloHistory, host: Host) -> None:
         loop = host.world.loop
-        self.journal = Journal.open(host.disk, FOLDER, SETTINGS.journal)
+        engine = replace(SETTINGS.engine, diverts=diverts_of(history.work.diverted))
+        settings = replace(SETTINGS, engine=engine)
+        self.journal = Journal.open(host.disk, FOLDER, settings.journal)
         self.shard = Shard(
-            SETTINGS, self.journal, host.clock(), host.io(), host.io(), host.io(), loop.call_soon, self._alarm(host),
+            settings, self.journal, host.clock(), host.io(), host.io(), host.io(), loop.call_soon, self._alarm(host),
             loop.call_later,
         )  # fmt: skip
         port = LocalOwner(self.shard, host.io())

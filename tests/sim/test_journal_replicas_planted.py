@@ -65,13 +65,13 @@ def test_a_copy_sees_later_settles(monkeypatch):
 
 
 def test_segments_go_while_they_are_copied(monkeypatch):
-    init = seeds._Reader.__init__
+    init = seeds.SlotReader.__init__
 
     def unpinned(self, *args):
         init(self, *args)
         self.close()
 
-    monkeypatch.setattr(seeds._Reader, "__init__", unpinned)
+    monkeypatch.setattr(seeds.SlotReader, "__init__", unpinned)
     assert found_by() is not None
 
 

@@ -27,6 +27,35 @@ CALLBACK_S = 1e-7
 """What a callback takes: time passes between two looks at a clock, as it does everywhere."""
 
 
+class Due:
+    """What asyncio calls a (timer) handle: one callback. Its own class, because a history makes ten thousand of them
+    and half of the cost of asyncio's is for debugging. Names as asyncio's tasks, timeouts and tests know them."""
+
+    __slots__ = ("_args", "_callback", "_cancelled", "_context", "_when", "place")
+
+    def __init__(self, place: Place, context: Context, callback: Any, args: tuple[Any, ...], when: float = 0.0) -> None:
+        self.place = place
+        self._context = context
+        self._callback = callback
+        self._args = args
+        self._cancelled = False
+        self._when = when
+
+    def __repr__(self) -> str:
+        return f"{self._callback}{self._args}"
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        self._callback = self._args = None  # type: ignore[assignment]
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def when(self) -> float:
+        """By the clock of its place."""
+        return self._when
+
+
 class Stalled(AssertionError):
     """Nothing is left that could ever happen, or time stands still."""
 
@@ -44,7 +73,7 @@ class Place:
         self.rate = rate
         self.alive = True
         self.frozen = False
-        self.ready: deque[asyncio.Handle] = deque()
+        self.ready: deque[Due] = deque()
         self.tasks: dict[int, asyncio.Task[Any]] = {}
         self.context = copy_context()
         self.context.run(HERE.set, self)
@@ -61,11 +90,12 @@ class Place:
         return self.context.copy().run(call, *args)
 
     def soon(self, call: Callable[..., Any], *args: Any) -> None:
-        self.loop.call_soon(call, *args, context=self.context.copy())
+        if self.alive:
+            self.ready.append(Due(self, self.context, call, args))
 
-    def at(self, moment: float, call: Callable[..., Any], *args: Any) -> asyncio.TimerHandle:
+    def at(self, moment: float, call: Callable[..., Any], *args: Any) -> Due:
         """Calls it in this place at a *virtual* time."""
-        return self.loop.at(moment, self, call, *args)
+        return self.loop._at(moment, self, call, args, self.context)
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         return self.loop.create_task(coroutine, context=self.context.copy())
@@ -98,7 +128,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.places = [self.world]
         self.failure: BaseException | None = None
         self.on_error: Callable[[Place, BaseException], None] = self._fail
-        self._timers: list[tuple[float, int, Place, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[float, int, Due]] = []
         self._numbers = 0
         self._closed = False
 
@@ -113,39 +143,33 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def time(self) -> float:
         return HERE.get(self.world).local(self.now)
 
-    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:
-        handle = asyncio.Handle(callback, args, self, context)
-        place = handle._context.get(HERE, self.world)
+    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> Any:
+        place = HERE.get(self.world) if context is None else context.get(HERE, self.world)
+        due = Due(place, context or place.context, callback, args)
         if place.alive:
-            place.ready.append(handle)
-        return handle
+            place.ready.append(due)
+        return due
 
     call_soon_threadsafe = call_soon
 
     def call_later(self, delay: float, callback: Any, *args: Any, context: Context | None = None) -> Any:
-        context = copy_context() if context is None else context
-        place = context.get(HERE, self.world)
-        return self._at(self.now + max(0.0, delay) / place.rate, place, callback, args, context)
+        place = HERE.get(self.world) if context is None else context.get(HERE, self.world)
+        moment = self.now + delay / place.rate if delay > 0 else self.now
+        return self._at(moment, place, callback, args, context or place.context)
 
     def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> Any:
-        context = copy_context() if context is None else context
-        place = context.get(HERE, self.world)
-        return self._at((when - place.start) / place.rate, place, callback, args, context)
+        place = HERE.get(self.world) if context is None else context.get(HERE, self.world)
+        return self._at((when - place.start) / place.rate, place, callback, args, context or place.context)
 
-    def at(self, moment: float, place: Place, callback: Any, *args: Any) -> asyncio.TimerHandle:
+    def at(self, moment: float, place: Place, callback: Any, *args: Any) -> Due:
         """By virtual time, in that place."""
-        return self._at(moment, place, callback, args, place.context.copy())
+        return self._at(moment, place, callback, args, place.context)
 
-    def _at(
-        self, moment: float, place: Place, callback: Any, args: tuple[Any, ...], context: Context
-    ) -> asyncio.TimerHandle:
-        handle = asyncio.TimerHandle(place.local(moment), callback, args, self, context)
+    def _at(self, moment: float, place: Place, callback: Any, args: tuple[Any, ...], context: Context) -> Due:
+        due = Due(place, context, callback, args, place.start + place.rate * moment)
         self._numbers += 1
-        heapq.heappush(self._timers, (max(moment, self.now), self._numbers, place, handle))
-        return handle
-
-    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Stays in the heap until its time."""
+        heapq.heappush(self._timers, (moment if moment > self.now else self.now, self._numbers, due))
+        return due
 
     def create_future(self) -> asyncio.Future[Any]:
         return asyncio.Future(loop=self)
@@ -241,33 +265,36 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self._spun += 1
             if self._spun > SPIN:
                 raise Stalled(f"time stands still at {self.now:.4f}: {[(p, p.ready[0]) for p in able]}")
-            self._run_one(able[0] if len(able) == 1 else self.random.choice(able))
+            place = able[0] if len(able) == 1 else self.random.choice(able)
+            due = place.ready.popleft()
+            if not due._cancelled:
+                self.steps += 1
+                self.now += CALLBACK_S
+                try:
+                    due._context.run(due._callback, *due._args)
+                except (KeyboardInterrupt, SystemExit):
+                    raise
+                except BaseException as error:
+                    self.on_error(place, error)
             return True
         self._spun = 0
-        if not self._timers or (moment := self._timers[0][0]) > end:
-            self.now = end
-            return False
-        self.now = moment = max(moment, self.now)
-        while self._timers and self._timers[0][0] <= moment:
-            _, _, place, handle = heapq.heappop(self._timers)
-            if place.alive and not handle._cancelled:
-                place.ready.append(handle)
-        return True
+        return self._jump(end)
 
     _spun = 0
 
-    def _run_one(self, place: Place) -> None:
-        handle = place.ready.popleft()
-        if handle._cancelled:
-            return
-        self.steps += 1
-        self.now += CALLBACK_S
-        try:
-            handle._context.run(handle._callback, *handle._args)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:
-            self.on_error(place, error)
+    def _jump(self, end: float) -> bool:
+        timers = self._timers
+        while timers and timers[0][2]._cancelled:
+            heapq.heappop(timers)
+        if not timers or (moment := timers[0][0]) > end:
+            self.now = end
+            return False
+        self.now = moment = max(moment, self.now)
+        while timers and timers[0][0] <= moment:
+            due = heapq.heappop(timers)[2]
+            if due.place.alive and not due._cancelled:
+                due.place.ready.append(due)
+        return True
 
     def _close(self) -> None:
         """Throws away what still runs, without a word."""

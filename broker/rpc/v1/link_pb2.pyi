@@ -85,7 +85,7 @@ class Blob(_message.Message):
     def __init__(self, id: _Optional[int] = ..., length: _Optional[int] = ...) -> None: ...
 
 class Run(_message.Message):
-    __slots__ = ("lines", "records", "flags", "priority", "expires", "time", "attempts", "first", "ids", "blob")
+    __slots__ = ("lines", "records", "flags", "priority", "expires", "time", "attempts", "first", "ids", "blob", "due")
     LINES_FIELD_NUMBER: _ClassVar[int]
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     FLAGS_FIELD_NUMBER: _ClassVar[int]
@@ -96,6 +96,7 @@ class Run(_message.Message):
     FIRST_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
     BLOB_FIELD_NUMBER: _ClassVar[int]
+    DUE_FIELD_NUMBER: _ClassVar[int]
     lines: bytes
     records: _containers.RepeatedScalarFieldContainer[bytes]
     flags: int
@@ -106,7 +107,8 @@ class Run(_message.Message):
     first: int
     ids: _containers.RepeatedScalarFieldContainer[int]
     blob: Blob
-    def __init__(self, lines: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., flags: _Optional[int] = ..., priority: _Optional[int] = ..., expires: _Optional[int] = ..., time: _Optional[int] = ..., attempts: _Optional[int] = ..., first: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., blob: _Optional[_Union[Blob, _Mapping]] = ...) -> None: ...
+    due: int
+    def __init__(self, lines: _Optional[bytes] = ..., records: _Optional[_Iterable[bytes]] = ..., flags: _Optional[int] = ..., priority: _Optional[int] = ..., expires: _Optional[int] = ..., time: _Optional[int] = ..., attempts: _Optional[int] = ..., first: _Optional[int] = ..., ids: _Optional[_Iterable[int]] = ..., blob: _Optional[_Union[Blob, _Mapping]] = ..., due: _Optional[int] = ...) -> None: ...
 
 class Span(_message.Message):
     __slots__ = ("first", "last")
@@ -149,15 +151,19 @@ class Publish(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., address: _Optional[str] = ..., routing: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., queue: _Optional[str] = ..., create: bool = ..., dedup: bool = ...) -> None: ...
 
 class Resume(_message.Message):
-    __slots__ = ("held", "taken")
+    __slots__ = ("held", "taken", "tried", "attempts")
     HELD_FIELD_NUMBER: _ClassVar[int]
     TAKEN_FIELD_NUMBER: _ClassVar[int]
+    TRIED_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
     held: _containers.RepeatedCompositeFieldContainer[Span]
     taken: _containers.RepeatedCompositeFieldContainer[Span]
-    def __init__(self, held: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., taken: _Optional[_Iterable[_Union[Span, _Mapping]]] = ...) -> None: ...
+    tried: _containers.RepeatedScalarFieldContainer[int]
+    attempts: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, held: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., taken: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., tried: _Optional[_Iterable[int]] = ..., attempts: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Subscribe(_message.Message):
-    __slots__ = ("slot", "session", "seq", "consumer", "address", "routing", "ack", "queue", "durable", "selector", "credit_messages", "credit_bytes", "room", "overhead", "browse", "priority", "create", "confirm", "resume")
+    __slots__ = ("slot", "session", "seq", "consumer", "address", "routing", "ack", "queue", "durable", "selector", "credit_messages", "credit_bytes", "room", "overhead", "browse", "priority", "create", "confirm", "resume", "no_local")
     SLOT_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
@@ -177,6 +183,7 @@ class Subscribe(_message.Message):
     CREATE_FIELD_NUMBER: _ClassVar[int]
     CONFIRM_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
+    NO_LOCAL_FIELD_NUMBER: _ClassVar[int]
     slot: int
     session: int
     seq: int
@@ -196,7 +203,8 @@ class Subscribe(_message.Message):
     create: bool
     confirm: bool
     resume: Resume
-    def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., consumer: _Optional[int] = ..., address: _Optional[str] = ..., routing: _Optional[int] = ..., ack: _Optional[int] = ..., queue: _Optional[str] = ..., durable: bool = ..., selector: _Optional[str] = ..., credit_messages: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., room: _Optional[int] = ..., overhead: _Optional[int] = ..., browse: bool = ..., priority: _Optional[int] = ..., create: bool = ..., confirm: bool = ..., resume: _Optional[_Union[Resume, _Mapping]] = ...) -> None: ...
+    no_local: bool
+    def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., consumer: _Optional[int] = ..., address: _Optional[str] = ..., routing: _Optional[int] = ..., ack: _Optional[int] = ..., queue: _Optional[str] = ..., durable: bool = ..., selector: _Optional[str] = ..., credit_messages: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., room: _Optional[int] = ..., overhead: _Optional[int] = ..., browse: bool = ..., priority: _Optional[int] = ..., create: bool = ..., confirm: bool = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., no_local: bool = ...) -> None: ...
 
 class Unsubscribe(_message.Message):
     __slots__ = ("slot", "session", "seq", "consumer", "address", "delete_queue")
@@ -301,20 +309,22 @@ class Transact(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., turn: _Optional[int] = ..., number: _Optional[int] = ...) -> None: ...
 
 class Prepare(_message.Message):
-    __slots__ = ("slot", "session", "seq", "tx", "coordinator", "parts")
+    __slots__ = ("slot", "session", "seq", "tx", "coordinator", "parts", "epoch")
     SLOT_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
     TX_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_FIELD_NUMBER: _ClassVar[int]
     PARTS_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
     slot: int
     session: int
     seq: int
     tx: str
     coordinator: int
     parts: _containers.RepeatedCompositeFieldContainer[Part]
-    def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., tx: _Optional[str] = ..., coordinator: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ...) -> None: ...
+    epoch: int
+    def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., tx: _Optional[str] = ..., coordinator: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., epoch: _Optional[int] = ...) -> None: ...
 
 class Decide(_message.Message):
     __slots__ = ("slot", "session", "seq", "tx", "commit")
@@ -412,6 +422,18 @@ class ConsumerClosed(_message.Message):
     detail: str
     def __init__(self, consumer: _Optional[int] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
 
+class Crowd(_message.Message):
+    __slots__ = ("session", "slot", "address", "full")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    FULL_FIELD_NUMBER: _ClassVar[int]
+    session: int
+    slot: int
+    address: str
+    full: bool
+    def __init__(self, session: _Optional[int] = ..., slot: _Optional[int] = ..., address: _Optional[str] = ..., full: bool = ...) -> None: ...
+
 class SlotState(_message.Message):
     __slots__ = ("slot", "epoch", "state")
     class State(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
@@ -433,20 +455,22 @@ class SlotState(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., epoch: _Optional[int] = ..., state: _Optional[_Union[SlotState.State, str]] = ...) -> None: ...
 
 class Effect(_message.Message):
-    __slots__ = ("deliveries", "dones", "refused", "closed", "browse_end", "slot")
+    __slots__ = ("deliveries", "dones", "refused", "closed", "browse_end", "slot", "crowd")
     DELIVERIES_FIELD_NUMBER: _ClassVar[int]
     DONES_FIELD_NUMBER: _ClassVar[int]
     REFUSED_FIELD_NUMBER: _ClassVar[int]
     CLOSED_FIELD_NUMBER: _ClassVar[int]
     BROWSE_END_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
+    CROWD_FIELD_NUMBER: _ClassVar[int]
     deliveries: Deliveries
     dones: Dones
     refused: Refused
     closed: ConsumerClosed
     browse_end: int
     slot: SlotState
-    def __init__(self, deliveries: _Optional[_Union[Deliveries, _Mapping]] = ..., dones: _Optional[_Union[Dones, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., closed: _Optional[_Union[ConsumerClosed, _Mapping]] = ..., browse_end: _Optional[int] = ..., slot: _Optional[_Union[SlotState, _Mapping]] = ...) -> None: ...
+    crowd: Crowd
+    def __init__(self, deliveries: _Optional[_Union[Deliveries, _Mapping]] = ..., dones: _Optional[_Union[Dones, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., closed: _Optional[_Union[ConsumerClosed, _Mapping]] = ..., browse_end: _Optional[int] = ..., slot: _Optional[_Union[SlotState, _Mapping]] = ..., crowd: _Optional[_Union[Crowd, _Mapping]] = ...) -> None: ...
 
 class Body(_message.Message):
     __slots__ = ("id", "write", "data", "finish", "close", "read", "want", "written", "stored", "failed", "end", "slot")

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ToFollower(_message.Message):
-    __slots__ = ("hello", "leads", "append", "seed", "chunk", "ping", "resign")
+    __slots__ = ("hello", "leads", "append", "seed", "chunk", "ping", "resign", "check")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     LEADS_FIELD_NUMBER: _ClassVar[int]
     APPEND_FIELD_NUMBER: _ClassVar[int]
@@ -15,6 +15,7 @@ class ToFollower(_message.Message):
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     PING_FIELD_NUMBER: _ClassVar[int]
     RESIGN_FIELD_NUMBER: _ClassVar[int]
+    CHECK_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     leads: Leads
     append: Append
@@ -22,23 +23,26 @@ class ToFollower(_message.Message):
     chunk: BlobChunk
     ping: int
     resign: Resign
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., leads: _Optional[_Union[Leads, _Mapping]] = ..., append: _Optional[_Union[Append, _Mapping]] = ..., seed: _Optional[_Union[Seed, _Mapping]] = ..., chunk: _Optional[_Union[BlobChunk, _Mapping]] = ..., ping: _Optional[int] = ..., resign: _Optional[_Union[Resign, _Mapping]] = ...) -> None: ...
+    check: Check
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., leads: _Optional[_Union[Leads, _Mapping]] = ..., append: _Optional[_Union[Append, _Mapping]] = ..., seed: _Optional[_Union[Seed, _Mapping]] = ..., chunk: _Optional[_Union[BlobChunk, _Mapping]] = ..., ping: _Optional[int] = ..., resign: _Optional[_Union[Resign, _Mapping]] = ..., check: _Optional[_Union[Check, _Mapping]] = ...) -> None: ...
 
 class ToLeader(_message.Message):
-    __slots__ = ("acked", "pong", "haves", "stale", "broken", "taken")
+    __slots__ = ("acked", "pong", "haves", "stale", "broken", "taken", "checked")
     ACKED_FIELD_NUMBER: _ClassVar[int]
     PONG_FIELD_NUMBER: _ClassVar[int]
     HAVES_FIELD_NUMBER: _ClassVar[int]
     STALE_FIELD_NUMBER: _ClassVar[int]
     BROKEN_FIELD_NUMBER: _ClassVar[int]
     TAKEN_FIELD_NUMBER: _ClassVar[int]
+    CHECKED_FIELD_NUMBER: _ClassVar[int]
     acked: int
     pong: int
     haves: Haves
     stale: SlotEpoch
     broken: Broken
     taken: BlobTaken
-    def __init__(self, acked: _Optional[int] = ..., pong: _Optional[int] = ..., haves: _Optional[_Union[Haves, _Mapping]] = ..., stale: _Optional[_Union[SlotEpoch, _Mapping]] = ..., broken: _Optional[_Union[Broken, _Mapping]] = ..., taken: _Optional[_Union[BlobTaken, _Mapping]] = ...) -> None: ...
+    checked: Checked
+    def __init__(self, acked: _Optional[int] = ..., pong: _Optional[int] = ..., haves: _Optional[_Union[Haves, _Mapping]] = ..., stale: _Optional[_Union[SlotEpoch, _Mapping]] = ..., broken: _Optional[_Union[Broken, _Mapping]] = ..., taken: _Optional[_Union[BlobTaken, _Mapping]] = ..., checked: _Optional[_Union[Checked, _Mapping]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("cluster", "version", "boot", "to", "checksum", "promise_ms")
@@ -158,3 +162,43 @@ class Resign(_message.Message):
     slot: int
     epoch: int
     def __init__(self, slot: _Optional[int] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class Check(_message.Message):
+    __slots__ = ("number", "slot", "epoch", "lsn")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    LSN_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    slot: int
+    epoch: int
+    lsn: int
+    def __init__(self, number: _Optional[int] = ..., slot: _Optional[int] = ..., epoch: _Optional[int] = ..., lsn: _Optional[int] = ...) -> None: ...
+
+class Checked(_message.Message):
+    __slots__ = ("number", "why", "queues")
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    number: int
+    why: str
+    queues: _containers.RepeatedCompositeFieldContainer[QueueDigest]
+    def __init__(self, number: _Optional[int] = ..., why: _Optional[str] = ..., queues: _Optional[_Iterable[_Union[QueueDigest, _Mapping]]] = ...) -> None: ...
+
+class QueueDigest(_message.Message):
+    __slots__ = ("queue", "name", "messages", "ids", "content", "kept", "kept_ids")
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    MESSAGES_FIELD_NUMBER: _ClassVar[int]
+    IDS_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    KEPT_FIELD_NUMBER: _ClassVar[int]
+    KEPT_IDS_FIELD_NUMBER: _ClassVar[int]
+    queue: int
+    name: str
+    messages: int
+    ids: int
+    content: int
+    kept: int
+    kept_ids: int
+    def __init__(self, queue: _Optional[int] = ..., name: _Optional[str] = ..., messages: _Optional[int] = ..., ids: _Optional[int] = ..., content: _Optional[int] = ..., kept: _Optional[int] = ..., kept_ids: _Optional[int] = ...) -> None: ...

@@ -80,3 +80,32 @@ async def test_a_taken_port_is_named_with_the_setting_to_change():
         await AdminServer(AdminSettings(port=port), [], lambda: (True, {})).start()
     holder.close()
     await holder.wait_closed()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\r\n\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nA\r\n\r\n", b"A" * 70_000],
+)
+async def test_what_is_not_http_is_refused_without_a_stack_trace(state, caplog, sent):
+    caplog.set_level("INFO")
+    server = AdminServer(AdminSettings(port=0), [Source()], state)
+    await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(sent)
+    assert (await reader.readline()).split()[1] == b"400"
+    writer.close()
+    await writer.wait_closed()
+    await server.stop()
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+async def test_a_fault_of_ours_keeps_its_stack_trace(state, caplog):
+    def broken():
+        raise RuntimeError("a fault")
+
+    server = AdminServer(AdminSettings(port=0), [Source()], broken)
+    await server.start()
+    async with ClientSession(f"http://127.0.0.1:{server.port}") as http, http.get("/readyz") as answer:
+        assert answer.status == 500
+    await server.stop()
+    assert [record for record in caplog.records if record.exc_info and isinstance(record.exc_info[1], RuntimeError)]

@@ -12,6 +12,7 @@ from broker.app import cli
 from broker.config.settings import KIB, JournalSettings
 from broker.core.message import DURABLE, Run
 from broker.core.records import RunRecord
+from broker.edge.users import load_users
 from broker.journal.journal import Journal
 from broker.seams.files import OsFiles
 
@@ -50,6 +51,23 @@ def test_passcode_comes_from_stdin_and_is_never_shown(run, tmp_path):
     assert "$argon2id$" in path.read_text()
     assert "Changed the passcode of alice" in run("user", "add", "alice", "--passcode-stdin", input="other\n").output
     assert run("user", "list").output == "alice\n"
+
+
+def test_groups_are_given_kept_and_replaced(run, tmp_path):
+    def groups():
+        return load_users(str(tmp_path / "users.toml"))["ann"].groups
+
+    run("user", "add", "ann", "--passcode-stdin", "--group", "shop", "--group", "audit", input="p\n")
+    assert groups() == ("audit", "shop")
+    run("user", "add", "ann", "--passcode-stdin", input="q\n")
+    assert groups() == ("audit", "shop")
+    assert run("user", "groups", "ann", "staff").output == "ann belongs to staff.\n" and groups() == ("staff",)
+    for wrong in ("a,b", "*", " a", ""):
+        done = run("user", "groups", "ann", wrong)
+        assert done.exit_code == 1 and "group" in done.output
+    assert groups() == ("staff",)
+    assert run("user", "groups", "ann").output == "ann belongs to no group.\n" and groups() == ()
+    assert run("user", "groups", "nobody", "x").exit_code == 1
 
 
 def test_passcode_prompt_asks_twice(run):

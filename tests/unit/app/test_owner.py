@@ -54,7 +54,7 @@ async def others() -> list[str]:
 async def test_what_waits_for_etcd_can_be_stopped(tmp_path: Path, kind: type[OwnerProcess] | type[EdgeProcess]) -> None:
     process, stop = kind(settings(tmp_path)), asyncio.Event()
     asyncio.get_running_loop().call_later(0.5, stop.set)
-    assert not await asyncio.wait_for(_started(process, stop), 5)
+    assert not await asyncio.wait_for(_started(process, stop), 30)
     assert await others() == []
     assert nobody_holds(tmp_path)
 
@@ -87,5 +87,5 @@ async def test_an_error_in_what_goes_on_by_timers_ends_the_process(tmp_path: Pat
         raise RuntimeError("planted")
 
     process._every("poll", 0.01, broken)
-    assert not await asyncio.wait_for(starting, 5)
+    assert not await asyncio.wait_for(starting, 30)
     assert "RuntimeError" in process.failed.result() and process.shard.stopped

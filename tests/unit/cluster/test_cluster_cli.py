@@ -141,6 +141,64 @@ def test_addresses(store):
     assert json.loads(run("addresses", "get", "orders")) == {"partitions": 4}
 
 
+def test_partitions_only_grow(store):
+    run("addresses", "set", "orders", "partitions=4")
+    before = store.revision
+    for less in (["set", "orders", "partitions=3"], ["set", "orders", "partitions="], ["delete", "orders"]):
+        assert "orders has 4 partitions" in run("addresses", *less, status=1)
+    assert store.revision == before
+    run("addresses", "set", "orders", "partitions=6", "auto_create=no")
+    assert json.loads(run("addresses", "set", "orders", "auto_create=")) == {"partitions": 6}
+    run("settings", "set", "#", "partitions=2")
+    assert "may only grow" in run("settings", "set", "#", "partitions=1", status=1)
+
+
+def test_queues_and_diverts_are_checked_as_in_a_config_file(store):
+    run("queues", "set", "me.news", "address=news.#", "routing=multicast")
+    assert json.loads(run("queues", "set", "me.news", "ring_size=100")) == {
+        "address": "news.#", "routing": "MULTICAST", "ring_size": 100
+    }  # fmt: skip
+    before = store.revision
+    assert "routing must be MULTICAST" in run("queues", "set", "me.news", "routing=ANYCAST", status=1)
+    assert "Invalid selector" in run("queues", "set", "q", "selector=a = ", status=1)
+    assert "a divert needs" in run("diverts", "set", "copy", "address=a", status=1)
+    assert "diverted to itself" in run("diverts", "set", "copy", "address=a", "forward=b,a", status=1)
+    assert store.revision == before
+    run("diverts", "set", "copy", "address=a", "forward=b,c")
+    assert json.loads(run("diverts", "get")) == {"copy": {"address": "a", "forward": "b,c"}}
+    assert run("diverts", "delete", "copy") == "Removed copy.\n"
+    assert "There is no entry copy" in run("diverts", "delete", "copy", status=1)
+    assert KEYS.divert("copy") not in store.keys
+
+
+def test_permissions_are_checked_as_in_a_config_file(store):
+    run("permissions", "set", "orders.#", "send=shop", "consume=warehouse, audit")
+    run("permissions", "set", "orders::audit", "consume=audit")
+    assert json.loads(run("permissions", "get", "orders.#")) == {"send": "shop", "consume": "warehouse, audit"}
+    before = store.revision
+    assert "Did you mean send" in run("permissions", "set", "a", "sends=x", status=1)
+    assert "empty name of a group" in run("permissions", "set", "a", "send=x,,y", status=1)
+    assert "comes last" in run("permissions", "set", "a.#.b", "send=x", status=1)
+    assert store.revision == before
+    run("permissions", "delete", "orders::audit")
+    assert list(json.loads(run("permissions", "get"))) == ["orders.#"]
+
+
+def test_users_belong_to_groups(store):
+    def groups():
+        return json.loads(store.keys[KEYS.user("ada")].value).get("groups")
+
+    run("users", "set", "ada", "--passcode-stdin", "--group", "shop", "--group", "audit", stdin="secret\n")
+    run("users", "set", "ada", "--passcode-stdin", stdin="other\n")
+    assert groups() == ["audit", "shop"]
+    assert run("users", "groups", "ada", "staff") == "ada belongs to staff.\n" and groups() == ["staff"]
+    assert "no comma" in run("users", "groups", "ada", "a,b", status=2)
+    run("users", "groups", "ada")
+    assert groups() is None
+    assert "There is no user bob" in run("users", "groups", "bob", "x", status=1)
+    assert KEYS.user("bob") not in store.keys
+
+
 def test_users_never_show_their_hashes(store):
     run("users", "set", "ada", "--passcode-stdin", stdin="secret\n")
     assert run("users", "list") == "ada\n"

@@ -40,6 +40,48 @@ class Told:
         )  # fmt: skip
 
 
+def test_queues_and_diverts_replace_those_of_the_config_file():
+    async def scenario(world: World) -> None:
+        base = EngineSettings(queues={"q": {"ring_size": 1, "exclusive": True}, "kept": {}})
+        told = Told(world, base)
+        put(world, KEYS.queue("q"), {"ring_size": "5"})
+        put(world, KEYS.divert("copy"), {"address": "a", "forward": "b"})
+        await told.watch.start()
+        assert told.engine[-1].queues == {"q": {"ring_size": 5}, "kept": {}}
+        assert told.engine[-1].diverts == {"copy": {"address": "a", "forward": "b"}}
+        put(world, KEYS.queue("q"), {"selector": "a ="})
+        put(world, KEYS.divert("copy"), {"address": "a"})
+        await asyncio.sleep(0.1)
+        assert told.engine[-1].queues["q"] == {"ring_size": 5} and "copy" in told.engine[-1].diverts
+        assert "Invalid selector" in told.watch.bad[KEYS.queue("q")]
+        world.store.commit([], [Delete(KEYS.queue("q")), Delete(KEYS.divert("copy"))])
+        await asyncio.sleep(0.1)
+        assert told.engine[-1].queues == base.queues and told.engine[-1].diverts == {}
+
+    simulate(scenario)
+
+
+def test_permissions_take_the_place_of_those_of_the_config_file():
+    async def scenario(world: World) -> None:
+        seen: list[dict] = []
+        base = {"#": {"send": "all"}, "orders": {"send": "shop", "consume": "shop"}}
+        watch = ConfigWatch(world.client(), KEYS, EngineSettings(), permissions=base, on_permissions=seen.append)
+        put(world, KEYS.permission("orders"), {"send": "audit"})
+        await watch.start()
+        assert seen == [{"#": {"send": "all"}, "orders": {"send": "audit"}}]
+        put(world, KEYS.permission("orders"), {"send": ""})
+        put(world, KEYS.permission("a.#.b"), {"send": "x"})
+        put(world, KEYS.permission("closed"), {})
+        await asyncio.sleep(0.1)
+        assert seen[-1] == {"#": {"send": "all"}, "orders": {"send": ""}, "closed": {}}
+        assert "comes last" in watch.bad[KEYS.permission("a.#.b")]
+        world.store.commit([], [Delete(KEYS.permission("orders")), Delete(KEYS.permission("closed"))])
+        await asyncio.sleep(0.1)
+        assert seen[-1] == base
+
+    simulate(scenario)
+
+
 def test_settings_reach_the_engine_typed_and_laid_over_the_config_file():
     async def scenario(world: World) -> None:
         put(world, KEYS.setting("orders.#"), {"max_delivery_attempts": 3, "redelivery_delay_ms": "500"})
@@ -108,7 +150,41 @@ def test_users_come_and_go():
     simulate(scenario)
 
 
-def test_what_is_applied_is_told_at_most_once_a_second():
+def test_a_user_may_have_passcodes_from_before():
+    async def scenario(world: World) -> None:
+        told = Told(world)
+        await told.watch.start()
+        put(world, KEYS.user("ada"), {"hash": HASH, "previous": [HASH + "2"]})
+        put(world, KEYS.user("bob"), {"hash": HASH, "previous": ["plain"]})
+        await asyncio.sleep(0.1)
+        assert told.users[-1] == {"ada": UserEntry(HASH, (), (HASH + "2",))}
+        assert "no argon2id hash" in told.watch.bad[KEYS.user("bob")]
+
+    simulate(scenario)
+
+
+def test_queues_and_diverts_come_with_the_settings():
+    async def scenario(world: World) -> None:
+        told = Told(world, EngineSettings(queues={"audit": {"exclusive": True}}))
+        await told.watch.start()
+        put(world, KEYS.queue("big"), {"address": "orders", "selector": "a > 1"})
+        put(world, KEYS.divert("copy"), {"address": "orders", "forward": "audit"})
+        put(world, KEYS.queue("bad"), {"ring_size": "many"})
+        await asyncio.sleep(0.1)
+        assert told.engine[-1].queues == {
+            "audit": {"exclusive": True},
+            "big": {"address": "orders", "selector": "a > 1"},
+        }
+        assert told.engine[-1].diverts == {"copy": {"address": "orders", "forward": "audit"}}
+        assert "ring_size" in told.watch.bad[KEYS.queue("bad")]
+        world.store.commit([], [Delete(KEYS.queue("big"))])
+        await asyncio.sleep(0.1)
+        assert set(told.engine[-1].queues) == {"audit"}
+
+    simulate(scenario)
+
+
+def test_what_is_applied_is_told_at_most_four_times_a_second():
     async def scenario(world: World) -> None:
         owner = world.owner("a").begin()
         await world.until(lambda: hasattr(owner, "membership") and owner.membership.up)
@@ -118,7 +194,7 @@ def test_what_is_applied_is_told_at_most_once_a_second():
             owner.place.run(note.note, revision)
             await asyncio.sleep(0.1)
         writes = [change for change in world.store.history if change.key == KEYS.applied_by("a")]
-        assert 4 <= len(writes) <= 7
+        assert 15 <= len(writes) <= 22
         await asyncio.sleep(2)
         item = world.store.keys[KEYS.applied_by("a")]
         assert json.loads(item.value) == {"revision": 50} and item.lease

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -67,14 +68,14 @@ async def claim(shared: RedisShared, client_id: str, holder: Holder) -> Code | N
     answer = asyncio.get_running_loop().create_future()
     assert shared.client_ids is not None
     shared.client_ids.claim(client_id, holder, answer.set_result)
-    refused = await asyncio.wait_for(answer, 5)
+    refused = await asyncio.wait_for(answer, 30)
     return None if refused is None else refused.code
 
 
 async def lease(shared: RedisShared, want: int, rate: int = 100, name: str = "in:ada") -> int | None:
     answer = asyncio.get_running_loop().create_future()
     shared.tokens.lease(name, rate, rate // 2, want, answer.set_result)
-    return await asyncio.wait_for(answer, 5)
+    return await asyncio.wait_for(answer, 30)
 
 
 async def unknown(shared: RedisShared, proof: str) -> bool:
@@ -82,13 +83,13 @@ async def unknown(shared: RedisShared, proof: str) -> bool:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not condition():  # noqa: ASYNC110 (nothing here could set an event)
             await asyncio.sleep(0.005)
 
 
 async def until_not(question: Callable[[], Awaitable[object]]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while await question():  # noqa: ASYNC110
             await asyncio.sleep(0.005)
 
@@ -128,14 +129,14 @@ async def test_a_notice_that_was_missed_is_seen_by_the_refresh(edges, monkeypatc
 
 async def test_ids_live_on_while_they_are_refreshed_and_not_after_their_edge(edges, monkeypatch):
     monkeypatch.setattr(redis_ids, "REFRESH_S", 0.05)
-    monkeypatch.setattr(redis_ids, "KEEP_S", 0.3)
+    monkeypatch.setattr(redis_ids, "KEEP_S", 1.0)
     first, second = await edges.start("refuse"), await edges.start("refuse")
     for number in range(3):
         assert await claim(first, f"c{number}", Holder(number)) is None
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(1.3)
     assert await claim(second, "c1", Holder(9)) is Code.CLIENT_ID_IN_USE
     await first.client_ids._tasks.close()  # as if the process had died
-    await asyncio.sleep(0.4)
+    await asyncio.sleep(1.4)
     assert await claim(second, "c1", Holder(9)) is None
 
 
@@ -160,11 +161,15 @@ async def test_a_login_known_to_one_edge_is_known_to_all(edges):
 
 
 async def test_tokens_are_shared_by_all_edges(edges):
+    """100 a second, half of that at once."""
     first, second = await edges.start(), await edges.start()
+    began = time.monotonic()
     assert await lease(first, 40) == 40
-    assert await lease(second, 40) in (10, 11, 12)
+    got = 40 + (await lease(second, 40) or 0)
+    assert 50 <= got <= 52 + 100 * (time.monotonic() - began)
     await asyncio.sleep(0.2)
-    assert 15 <= (await lease(first, 1000) or 0) <= 40
+    got += await lease(first, 1000) or 0
+    assert 65 <= got <= 52 + 100 * (time.monotonic() - began)
     assert await lease(first, 1000, name="in:bob") == 50
 
 
@@ -196,7 +201,7 @@ async def test_without_redis_an_edge_goes_on_alone_says_so_once_and_comes_back(e
         assert await claim(first, "me", Holder(3)) is Code.CLIENT_ID_IN_USE
         assert await lease(first, 5) is None
         assert not await first.logins.known("proof")
-        assert asyncio.get_running_loop().time() - began < 2
+        assert asyncio.get_running_loop().time() - began < 5
     finally:
         server.resume()
     await until(lambda: caplog.text.count("Redis is back") == caplog.text.count("does not answer") > 0)

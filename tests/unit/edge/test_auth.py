@@ -82,16 +82,17 @@ async def test_the_right_passcode_is_checked_once_and_remembered(world: World) -
 
 
 async def test_all_refusals_look_alike_and_cost_a_check(world: World) -> None:
-    answers = [await world.login("ada", "wrong"), await world.login("nobody", "wrong")]
+    assert await world.login("ada", "wrong") == auth.refusal("ada")
+    assert await world.login("nobody", "wrong") == auth.refusal("nobody")
     assert world.checks.seen == [("$argon2id$right", "wrong"), (NOBODY, "wrong")]
-    answers += [await world.login(None, None, "10.0.0.2:1"), await world.login("ada", None, "10.0.0.2:1")]
-    assert set(answers) == {auth.REFUSAL}
+    assert await world.login(None, None, "10.0.0.2:1") == auth.refusal(None)
+    assert await world.login("ada", None, "10.0.0.2:1") == auth.refusal("ada")
 
 
 async def test_a_user_named_like_nobody_cannot_log_in_with_the_decoy(world: World) -> None:
     world.checks = lambda hash, passcode: True
     auth.verify = world.checks
-    assert await world.login("nobody", "anything") == auth.REFUSAL
+    assert await world.login("nobody", "anything") == auth.refusal("nobody")
 
 
 async def test_many_connections_of_one_user_share_a_check(world: World) -> None:
@@ -114,9 +115,21 @@ async def test_a_changed_file_counts_within_a_second_also_for_remembered_passcod
     assert world.auth.try_now("ada", "right") is not None  # looked at less than a second ago
     world.clock.now += 1.1
     assert world.auth.try_now("ada", "right") is None
-    assert await world.login("ada", "right") == auth.REFUSAL
+    assert await world.login("ada", "right") == auth.refusal("ada")
     assert await world.login("ada", "changed") == Principal("ada", ("adas",))
-    assert await world.login("bob", "b") == auth.REFUSAL
+    assert await world.login("bob", "b") == auth.refusal("bob")
+
+
+async def test_a_changed_file_is_told_once_with_who_is_gone_and_in_which_groups_the_others_are(world: World) -> None:
+    assert world.auth.changed() is None
+    assert world.auth.groups("ada") == ("adas",) and world.auth.known_groups() == {"adas", "bobs"}
+    world.write(ada="right", eve="e")
+    world.clock.now += 1.1
+    world.auth.try_now("eve", "e")  # a login may be the first to notice
+    assert world.auth.changed() == {"bob"} and world.auth.changed() is None
+    assert world.auth.groups("bob") == () and world.auth.known_groups() == {"adas", "eves"}
+    world.write(ada="right", bob="b")
+    assert world.auth.changed() == {"eve"}
 
 
 async def test_a_broken_or_missing_file_changes_nothing_and_is_logged_once(
@@ -138,7 +151,7 @@ async def test_a_broken_or_missing_file_changes_nothing_and_is_logged_once(
 
 async def test_repeated_failures_wait_longer_and_longer_by_address(world: World) -> None:
     for _ in range(9):
-        assert await world.login("ada", "wrong") == auth.REFUSAL
+        assert await world.login("ada", "wrong") == auth.refusal("ada")
     assert world.slept == [0.5, 1, 2, 4, 5, 5]
     await world.login("bob", "b", "10.9.9.9:1")
     assert len(world.slept) == 6  # other addresses do not wait
@@ -243,3 +256,11 @@ def test_without_users_only_this_machine_may_connect(tmp_path: Path, host: str) 
         make_authenticator(settings(tmp_path, host=host))
     for local in ("127.0.0.1", "::1", "localhost", ""):
         assert not make_authenticator(settings(tmp_path, host=local)).has_users
+
+
+@pytest.mark.parametrize("acceptor", [{"host": "0.0.0.0"}, {"url": "tcp://10.0.0.1:61613"}])
+def test_the_ports_of_acceptors_count_as_well(tmp_path: Path, acceptor: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match=r"acceptors\.a\.host is .* but there are no users"):
+        make_authenticator(replace(settings(tmp_path), acceptors={"a": acceptor}))
+    for harmless in ({"port": 0}, {"host": "localhost"}, {"host": "0.0.0.0", "port": -1}):
+        assert not make_authenticator(replace(settings(tmp_path), acceptors={"a": harmless})).has_users

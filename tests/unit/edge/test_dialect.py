@@ -1,10 +1,12 @@
-"""Destinations and header values of the default dialect."""
+"""Destinations and header values; the prefixes of acceptors."""
 
 import pytest
 
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
-from broker.edge.dialect import Target, durable_name, resolve, whole_number, yes
+from broker.edge.dialect import Dialect, Homes, Target, durable_name, whole_number, yes
+
+resolve = Dialect.of("/queue/", "/topic/").resolve
 
 
 @pytest.mark.parametrize(
@@ -26,11 +28,32 @@ def test_the_type_header_wins_over_the_prefix():
     assert resolve("/queue/a", "MULTICAST", "destination-type").routing is Routing.MULTICAST
 
 
-@pytest.mark.parametrize("destination", ["", "/queue/", "/topic/", "/queues/a", "/x", "a::", "::", "::q", "x" * 2000])
+@pytest.mark.parametrize(
+    "destination",
+    ["", "/queue/", "/topic/", "/queues/a", "/x", "a::", "::", "a::b::c", "/topic/t::t::7", "::a::b", "x" * 2000],
+)
 def test_a_destination_that_names_nothing_is_refused(destination):
     with pytest.raises(RefusedError) as refused:
         resolve(destination, None, "destination-type")
     assert refused.value.code is Code.BAD_DESTINATION
+
+
+def test_the_longest_prefix_wins_and_is_cut_off():
+    dialect = Dialect.of("q/, jms.queue.", "q/news/,jms.topic.")
+    assert dialect.resolve("q/a", None, "t") == Target("a", Routing.ANYCAST, None)
+    assert dialect.resolve("q/news/a", None, "t") == Target("a", Routing.MULTICAST, None)
+    assert dialect.resolve("jms.topic.a.b", None, "t") == Target("a.b", Routing.MULTICAST, None)
+    assert dialect.resolve("q/a::one", None, "t") == Target("a", Routing.ANYCAST, "one")
+    assert dialect.resolve("/queue/a", None, "t") == Target("/queue/a", Routing.UNSET, None)
+
+
+def test_a_mistaken_prefix_is_told_the_right_ones():
+    with pytest.raises(RefusedError, match="begins with neither /jobs/;"):
+        Dialect.of("/jobs/,q.", "").resolve("/job/a", None, "t")
+
+
+def test_without_prefixes_every_name_is_plain():
+    assert Dialect.of("", " , ").resolve("/topic/a", None, "t") == Target("/topic/a", Routing.UNSET, None)
 
 
 def test_a_bad_type_names_header_and_value():
@@ -57,3 +80,14 @@ def test_numbers_and_booleans():
     assert yes({"persistent": "True"}, "persistent") and not yes({}, "persistent")
     with pytest.raises(RefusedError, match="persistent:1"):
         yes({"persistent": "1"}, "persistent")
+
+
+def test_a_queue_without_its_address_is_found_by_the_settings_or_at_the_address_of_its_name():
+    homes = Homes()
+    dialect = Dialect.of("/queue/", "/topic/", ".", homes)
+    homes.learn({"one": {"address": "both"}, "two": {}})
+    assert dialect.resolve("::one", None, "t") == Target("both", Routing.UNSET, "one")
+    assert dialect.resolve("/queue/::two", None, "t") == Target("two", Routing.ANYCAST, "two")
+    assert dialect.resolve("::q", None, "t") == Target("q", Routing.UNSET, "q")
+    assert homes.elsewhere("one", "other") == "both"
+    assert homes.elsewhere("one", "both") is homes.elsewhere("q", "other") is None

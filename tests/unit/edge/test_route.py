@@ -5,9 +5,12 @@ import pytest
 from broker.core.address import Routing
 from broker.core.errors import RefusedError
 from broker.core.message import DURABLE
+from broker.edge.dialect import Dialect
 from broker.edge.route import READ, Routes
 from broker.wire.events import Head
 from broker.wire.shape import SIGNIFICANT
+
+DIALECT = Dialect.of("/queue/", "/topic/")
 
 
 def head(**headers):
@@ -20,13 +23,15 @@ def test_the_wire_never_hides_a_header_that_decides_the_route():
 
 
 def test_what_the_headers_say():
-    route = Routes(lambda address: 1).of(head(destination="/topic/a", persistent="true", priority="9", ttl="1000"))
+    route = Routes(lambda address: 1, DIALECT).of(
+        head(destination="/topic/a", persistent="true", priority="9", ttl="1000")
+    )
     assert (route.address, route.routing, route.queue) == ("a", Routing.MULTICAST, None)
     assert (route.flags, route.priority, route.ttl, route.expires) == (DURABLE, 9, 1000, 0)
 
 
 def test_equal_headers_give_the_same_route_and_others_do_not():
-    routes = Routes(lambda address: 1)
+    routes = Routes(lambda address: 1, DIALECT)
     first = routes.of(head(destination="a"))
     assert routes.of(head(destination="a")) is first
     assert routes.of(head(destination="a", priority="5")) is not first
@@ -38,4 +43,19 @@ def test_equal_headers_give_the_same_route_and_others_do_not():
 def test_a_value_that_makes_no_sense_is_refused_by_name(bad):
     (name,) = bad
     with pytest.raises(RefusedError, match=f"{name}:{bad[name]}"):
-        Routes(lambda address: 1).of(head(destination="a", **bad))
+        Routes(lambda address: 1, DIALECT).of(head(destination="a", **bad))
+
+
+def test_when_it_is_due_and_what_does_not_count():
+    routes = Routes(lambda address: 1, DIALECT)
+
+    def times(**headers):
+        route = routes.of(Head(b"", {"destination": "a", **headers}, 0, True))
+        return route.due, route.delay
+
+    assert times(AMQ_SCHEDULED_DELAY="2000") == (0, 2000)
+    assert times(AMQ_SCHEDULED_TIME="77", AMQ_SCHEDULED_DELAY="5") == (77, 5)
+    assert times(AMQ_SCHEDULED_TIME="-1", AMQ_SCHEDULED_DELAY="0") == (0, 0)
+    for name in ("AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_TIME"):
+        with pytest.raises(RefusedError, match=f"{name}:foo"):
+            times(**{name: "foo"})

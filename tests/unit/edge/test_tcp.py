@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from broker.config.settings import Settings
 from broker.core.errors import ConfigError
 from broker.core.reasons import Reason
 from broker.edge import tcp
@@ -57,7 +58,7 @@ def test_a_client_that_shuts_down_its_side_still_gets_its_answer(kind: str) -> N
             writer.write_eof()
             assert await reader.read() == b"late answer"
             session = await edge.sessions.get()
-            await asyncio.wait_for(session.over.wait(), 1)  # nobody waits for a peer that has ended
+            await asyncio.wait_for(session.over.wait(), tcp.LINGER_S * 0.9)  # nobody waits for a peer that has ended
             await closed(writer)
 
     run(kind, main())
@@ -77,7 +78,7 @@ def test_the_last_frame_arrives_although_the_peer_is_still_sending(kind: str) ->
         async with listening(edge, TCP) as listeners:
             reader, writer = await asyncio.open_connection("127.0.0.1", listeners.ports["tcp"])
             writer.write(b"x" * 3_000_000)
-            await asyncio.wait_for(writer.drain(), 5)
+            await asyncio.wait_for(writer.drain(), 30)
             assert await reader.read() == b"ERROR\n\n\0" * 1000
             session = await edge.sessions.get()
             assert len(session.received) == 1  # nothing is received after close()
@@ -104,7 +105,7 @@ def test_a_connection_closed_while_its_reading_is_paused_ends_with_its_peer(kind
             writer.write(b"y" * 2_000_000)
             await closed(writer)
             session = await edge.sessions.get()
-            await asyncio.wait_for(session.over.wait(), 1)
+            await asyncio.wait_for(session.over.wait(), tcp.LINGER_S * 0.9)
 
     run(kind, main())
 
@@ -119,7 +120,7 @@ def test_a_peer_that_never_ends_is_cut(kind: str, monkeypatch: pytest.MonkeyPatc
             _, writer = await asyncio.open_connection("127.0.0.1", listeners.ports["tcp"])
             writer.write(b"x")
             session = await edge.sessions.get()
-            await asyncio.wait_for(session.over.wait(), 1)
+            await asyncio.wait_for(session.over.wait(), 30)
             await closed(writer)
 
     run(kind, main())
@@ -141,9 +142,9 @@ def test_a_peer_that_reads_nothing_pauses_writing_and_is_cut_after_close(
                 client.send(b"x")
                 session = await edge.sessions.get()
                 await until(lambda: "pause" in session.calls)
-                assert session.channel.buffered() > tcp.WRITE_HIGH
+                assert session.channel.buffered() > 128 * 1024
                 session.channel.close(Reason.SLOW_CONSUMER)
-                await asyncio.wait_for(session.over.wait(), 1)
+                await asyncio.wait_for(session.over.wait(), 30)
 
     run(kind, main())
 
@@ -281,7 +282,7 @@ def test_a_taken_port_names_the_setting_and_leaves_nothing_bound(kind: str) -> N
         loop = asyncio.get_running_loop()
         with socket.create_server(("127.0.0.1", 0)) as other:
             taken = other.getsockname()[1]
-            listeners = Listeners(Edge(), replace(TCP, ws_port=taken), loop, "127.0.0.1")
+            listeners = Listeners(Edge(), Settings(edge=replace(TCP, ws_port=taken)), loop, "127.0.0.1")
             with pytest.raises(ConfigError, match=rf"port {taken} on 127\.0\.0\.1.*edge\.ws_port"):
                 await listeners.start()
             await asyncio.sleep(0)
@@ -293,7 +294,7 @@ def test_a_taken_port_names_the_setting_and_leaves_nothing_bound(kind: str) -> N
 
 def test_an_address_of_another_machine_names_the_host_setting() -> None:
     async def main() -> None:
-        listeners = Listeners(Edge(), TCP, asyncio.get_running_loop(), "192.0.2.1")
+        listeners = Listeners(Edge(), Settings(edge=TCP), asyncio.get_running_loop(), "192.0.2.1")
         with pytest.raises(ConfigError, match=r"192\.0\.2\.1.*edge\.host"):
             await listeners.start()
 
@@ -310,7 +311,7 @@ def test_without_a_host_strangers_are_let_in_only_when_there_are_users() -> None
 def test_all_interfaces_are_one_socket_and_ipv4_peers_look_like_ipv4(kind: str) -> None:
     async def main() -> None:
         edge = Edge()
-        listeners = Listeners(edge, TCP, asyncio.get_running_loop(), "")
+        listeners = Listeners(edge, Settings(edge=TCP), asyncio.get_running_loop(), "")
         await listeners.start()
         _, writer = await asyncio.open_connection("127.0.0.1", listeners.ports["tcp"])
         session = await edge.sessions.get()

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from websockets.asyncio.client import connect
 
-from broker.config.settings import EdgeSettings
+from broker.config.ports import edge_acceptors
+from broker.config.settings import EdgeSettings, Settings
 from broker.core.errors import ConfigError
 from broker.core.reasons import Reason
-from broker.edge import tls
+from broker.edge import arrivals
 from broker.edge.certificates import first_certificate, not_after, subject
 from broker.edge.listener import Listeners
 from broker.edge.tls import CertificateWatcher
@@ -38,6 +39,10 @@ def serving(pair: Pair, **more: object) -> EdgeSettings:
 
 def trusting(pair: Pair) -> ssl.SSLContext:
     return ssl.create_default_context(cafile=str(pair[0]))
+
+
+def watching(pair: Pair) -> CertificateWatcher:
+    return CertificateWatcher(edge_acceptors(serving(pair))["tls"], Loop(), 1.0, "edge")  # type: ignore[arg-type]
 
 
 def served(watcher: CertificateWatcher) -> str:
@@ -131,7 +136,7 @@ def test_a_client_certificate_is_asked_for_and_its_subject_known(kind: str, pair
             with contextlib.suppress(OSError):
                 assert await reader.read() == b""
             await closed(writer)
-            await until(lambda: listeners._handshakes.failed == 1)
+            await until(lambda: listeners._arrivals.failed[Reason.TLS_FAILED] == 1)
             assert edge.sessions.empty()
 
     run(kind, main())
@@ -151,7 +156,7 @@ def test_those_who_do_not_speak_tls_are_counted(
             writer.write(hello)
             if not hello:
                 writer.close()
-            await until(lambda: listeners._handshakes.failed)
+            await until(lambda: listeners._arrivals.failed[Reason.TLS_FAILED])
             await closed(writer)
             families = {family.name: family.samples for family in listeners.metrics()}
             assert families["stomp_tls_handshakes_failed_total"] == [({"reason": "tls_failed"}, 1.0)]
@@ -167,16 +172,16 @@ def test_those_who_do_not_speak_tls_are_counted(
 def test_handshakes_that_never_end_are_bounded_in_time_and_number(
     kind: str, pairs: dict[str, Pair], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tls, "MAX_HANDSHAKES", 2)
+    monkeypatch.setattr(arrivals, "MAX_ARRIVALS", 2)
 
     async def main() -> None:
         settings = serving(pairs["old"], login_timeout_s=0.2)
         async with listening(Edge(), settings) as listeners:
             clients = [await asyncio.open_connection("127.0.0.1", listeners.ports["tls"]) for _ in range(3)]
-            await until(lambda: listeners._handshakes.failed == 1)  # the third at once
-            assert len(listeners._handshakes._under_way) == 2
-            await until(lambda: listeners._handshakes.failed == 3)  # the others in time
-            await until(lambda: not listeners._handshakes._under_way)  # counted a moment before its task ends
+            await until(lambda: listeners._arrivals.failed[Reason.TLS_FAILED] == 1)  # the third at once
+            assert len(listeners._arrivals._under_way) == 2
+            await until(lambda: listeners._arrivals.failed[Reason.TLS_FAILED] == 3)  # the others in time
+            await until(lambda: not listeners._arrivals._under_way)  # counted a moment before its task ends
             for _, writer in clients:
                 await closed(writer)
 
@@ -188,7 +193,7 @@ def test_closing_ends_handshakes_under_way(kind: str, pairs: dict[str, Pair]) ->
     async def main() -> None:
         async with listening(Edge(), serving(pairs["old"], login_timeout_s=60)) as listeners:
             reader, writer = await asyncio.open_connection("127.0.0.1", listeners.ports["tls"])
-            await until(lambda: listeners._handshakes._under_way)
+            await until(lambda: listeners._arrivals._under_way)
             await listeners.close()
             with contextlib.suppress(OSError):
                 assert await reader.read() == b""
@@ -227,7 +232,7 @@ def test_a_rotated_certificate_is_served_without_restart(
     live: Pair, pairs: dict[str, Pair], caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    watcher = CertificateWatcher(serving(live), Loop())
+    watcher = watching(live)
     before = watcher.context
     watcher.check()
     assert watcher.context is before
@@ -241,7 +246,7 @@ def test_a_rotated_certificate_is_served_without_restart(
 def test_a_half_done_rotation_keeps_the_old_pair_and_is_logged_once(
     live: Pair, pairs: dict[str, Pair], caplog: pytest.LogCaptureFixture
 ) -> None:
-    watcher = CertificateWatcher(serving(live), Loop())
+    watcher = watching(live)
     shutil.copy(pairs["new"][0], live[0])  # the certificate has come, its key has not
     for _ in range(3):
         watcher.check()
@@ -254,7 +259,7 @@ def test_a_half_done_rotation_keeps_the_old_pair_and_is_logged_once(
 
 @pytest.mark.parametrize("damage", ["garbage", "missing", "empty"])
 def test_a_broken_certificate_keeps_the_old_one(live: Pair, damage: str) -> None:
-    watcher = CertificateWatcher(serving(live), Loop())
+    watcher = watching(live)
     if damage == "missing":
         live[0].unlink()
     else:
@@ -268,7 +273,7 @@ def test_the_files_are_looked_at_by_themselves(kind: str, live: Pair, pairs: dic
     async def main() -> None:
         async with listening(Edge(), serving(live, tls_reload_s=0.02)) as listeners:
             put(live, pairs["new"])
-            await until(lambda: served(listeners.certificates) == "new")
+            await until(lambda: served(listeners.certificates["[edge]"]) == "new")
             _, writer = await asyncio.open_connection("localhost", listeners.ports["tls"], ssl=trusting(pairs["new"]))
             await closed(writer)
 
@@ -278,10 +283,10 @@ def test_the_files_are_looked_at_by_themselves(kind: str, live: Pair, pairs: dic
 def test_unusable_files_at_the_start_name_the_settings(live: Pair, pairs: dict[str, Pair]) -> None:
     shutil.copy(pairs["new"][1], live[1])
     with pytest.raises(ConfigError, match=r"edge\.tls_cert_file, edge\.tls_key_file"):
-        CertificateWatcher(serving(live), Loop())
+        watching(live)
 
     async def main() -> None:
-        listeners = Listeners(Edge(), serving(live, port=0), asyncio.get_running_loop(), "127.0.0.1")
+        listeners = Listeners(Edge(), Settings(edge=serving(live, port=0)), asyncio.get_running_loop(), "127.0.0.1")
         with pytest.raises(ConfigError):
             await listeners.start()
         assert listeners.ports == {}
@@ -290,17 +295,15 @@ def test_unusable_files_at_the_start_name_the_settings(live: Pair, pairs: dict[s
 
 
 def test_the_end_of_the_certificate_is_known(live: Pair) -> None:
-    watcher = CertificateWatcher(serving(live), Loop())
+    watcher = watching(live)
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.load_verify_locations(str(live[0]))
     (decoded,) = client.get_ca_certs()
     assert watcher.not_after == ssl.cert_time_to_seconds(decoded["notAfter"])
-    assert watcher.days_left(int((watcher.not_after - 86_400 * 2.5) * 1000)) == pytest.approx(2.5)
-    assert watcher.metric().samples == [({}, float(watcher.not_after))]
 
 
 def test_old_tls_is_refused(live: Pair) -> None:
-    watcher = CertificateWatcher(serving(live), Loop())
+    watcher = watching(live)
     assert watcher.context.minimum_version is ssl.TLSVersion.TLSv1_2
 
 

@@ -24,6 +24,7 @@ class Client:
     def __init__(self, ack):
         self.ack = ack
         self.held: dict[int, int] = {}
+        self.tries: dict[int, int] = {}
         self.taken: list[int] = []
         self.unconfirmed = 0
 
@@ -72,6 +73,7 @@ class FailOver(RuleBasedStateMachine):
                 client.taken.append(i)
             else:
                 client.held[i] = number
+                client.tries[i] = run.attempts
         client.unconfirmed += client.ack is AUTO
 
     def do(self, *commands):
@@ -186,7 +188,7 @@ class FailOver(RuleBasedStateMachine):
         """Consumers first, then what was not answered."""
         for number, client in self.clients.items():
             client.unconfirmed = 0
-            known = Resume([(i, i) for i in client.held], [(i, i) for i in client.taken])
+            known = Resume([(i, i) for i in client.held], [(i, i) for i in client.taken], dict(client.tries))
             self.do(self.subscription(number, 50, known, client.ack))
         for command in list(self.unanswered.values()):
             again = Publish(7, 1, command.seq, "q", ANYCAST, run_of(*command.run.records, durable=True))

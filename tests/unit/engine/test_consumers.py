@@ -101,10 +101,6 @@ def test_the_answer_comes_before_the_first_message():
     assert done(effects) == [4] and got(effects) == [b"a"]
 
 
-def test_selectors_are_refused_for_now():
-    assert refused(World().subscribe(1, selector="a=1")) == [Code.BAD_SELECTOR]
-
-
 def test_a_browser_sees_everything_once_and_takes_nothing():
     world = World(queue_memory_bytes=30, page_bytes=12)
     world.publish("q", b"urgent", priority=7)
@@ -230,3 +226,14 @@ def test_a_deleted_queue_closes_browsers_that_watch_it():
     world.unsubscribe(1, address="t", delete="me.s")
     assert closed(world.effects) == [2]
     assert refused(world.unsubscribe(2, address="t")) == [Code.NO_SUCH_SUBSCRIPTION]
+
+
+def test_a_session_that_consumes_the_queue_of_its_own_subscription_too_ends():
+    """The queue ends with the first of the two, and the other one with the queue."""
+    world = World()
+    world.subscribe(1, "t", routing=MULTICAST, session=5)
+    (queue,) = world.engine.queues()
+    world.subscribe(2, "t", routing=MULTICAST, session=5, queue=queue.name)
+    world.subscribe(3, "other", session=5)
+    world.disconnect(5)
+    assert world.queue(queue.name) is None and world.queue("other")["consumers"] == 0

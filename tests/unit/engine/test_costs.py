@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from broker.core.address import Outcome
-from broker.core.commands import Settle, Subscribe
+from broker.core.commands import UNLIMITED, Hold, Settle, Subscribe
+from broker.core.errors import Code
 from broker.engine import redelivery
 
-from .world import ANYCAST, AUTO, INDIVIDUAL, World, got, ids
+from .world import ANYCAST, AUTO, INDIVIDUAL, World, got, ids, refused
 
 MANY = 300
 
@@ -45,3 +46,39 @@ def test_a_queue_whose_only_messages_come_back_is_not_idle():
     world.disconnect(1)
     world.tick(1)
     assert got(world.subscribe(2)) == [b"a"]
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_what_is_given_back_turn_by_turn_touches_its_neighbours_only(backwards, monkeypatch):
+    """10,000 NACKs that nobody takes, each in a turn of its own, sorted all of the head 10,000 times."""
+    world = World()
+    world.publish("q", *(b"%d" % i for i in range(MANY)))
+    first = ids(world.subscribe(1, ack=INDIVIDUAL, credit_bytes=UNLIMITED))
+    world.engine._slot.consumers[1].credit_messages = -MANY  # it takes nothing more
+    sorted_in_all = []
+    regroup = redelivery.regroup
+    monkeypatch.setattr(redelivery, "regroup", lambda found: (sorted_in_all.append(len(found)), regroup(found))[1])
+    for i in reversed(first) if backwards else first:
+        world.settle(1, i, outcome=Outcome.NACK)
+    assert sum(sorted_in_all) <= 4 * MANY
+    assert got(world.subscribe(2)) == [b"%d" % i for i in range(MANY)]
+
+
+def test_what_comes_back_between_others_finds_its_place():
+    world = World()
+    world.publish("q", *(b"%d" % i for i in range(10)))
+    first = ids(world.subscribe(1, ack=INDIVIDUAL))
+    world.engine._slot.consumers[1].credit_messages = -10
+    for some in ([7, 3], [5], [0, 9, 4], [1, 2], [8], [6]):
+        world.settle(1, *(first[i] for i in some), outcome=Outcome.NACK)
+    assert got(world.subscribe(2)) == [b"%d" % i for i in range(10)]
+
+
+def test_what_open_transactions_set_aside_is_bounded():
+    world = World(max_held_bytes=100)
+    world.publish("q", *(b"x" * 30 for _ in range(6)))
+    held = ids(world.subscribe(1, ack=INDIVIDUAL))
+    assert refused(world.do(*(Hold(7, 1, 0, 1, [i]) for i in held[:3]))) == []
+    assert refused(world.do(Hold(7, 1, 0, 1, [held[3]]))) == [Code.TRANSACTION_LIMIT]
+    world.do(Settle(7, 1, 0, 1, held[:2], Outcome.RETURN))  # one of them was aborted
+    assert refused(world.do(Hold(7, 1, 0, 1, [held[3]]))) == []

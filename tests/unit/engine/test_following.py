@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
+from broker.config.settings import EngineSettings
 from broker.core.address import Outcome
 from broker.core.commands import Decide, Prepare, Publish
-from broker.core.records import GroupRecord, MetaRecord, RunRecord, SettleRecord
+from broker.core.errors import NewerRelease
+from broker.core.records import META_KINDS, GroupRecord, MetaRecord, RunRecord, SettleRecord
+from broker.engine import state
 from broker.engine.engine import Engine
 from broker.engine.slot import Budget
 
@@ -118,3 +123,12 @@ def test_numbers_begin_where_the_epoch_says_or_behind_those_announced():
     world.subscribe(1)
     world.publish("q", b"a", durable=True)
     assert ids(world.effects)[-1] > 5 * EPOCH
+
+
+def test_a_record_of_a_newer_release_is_refused_by_its_name():
+    with pytest.raises(NewerRelease, match="slot 7: a newer release has written 'news'"):
+        Engine(7, EngineSettings()).restore_meta(MetaRecord(7, "news", {}))
+
+
+def test_all_kinds_of_records_are_known():
+    assert state._REPLAY.keys() == META_KINDS

@@ -175,7 +175,7 @@ def test_a_part_that_cannot_be_done_refuses_all_and_keeps_nothing():
     twice = [Settle(7, 1, 0, 1, [i[0]]), Settle(7, 1, 0, 1, [i[0]])]
     for parts, code in (
         ([send(b"a"), Settle(7, 1, 0, 1, [999])], Code.NO_SUCH_DELIVERY),
-        ([send(b"a", address="no", create=False)], Code.NO_SUCH_DESTINATION),
+        ([send(b"a", address="no", create=False)], Code.NOT_ALLOWED),
         (twice, Code.NO_SUCH_DELIVERY),
     ):
         assert refused(prepare(world, *parts)) == [code]
@@ -251,9 +251,33 @@ def test_parked_messages_do_not_expire_and_can_be_had_by_nobody():
 def test_what_could_be_made_at_the_prepare_can_be_made_at_the_commit():
     world = World()
     prepare(world, send(b"a", create=False), tx="t0")
-    assert refused(world.effects) == [Code.NO_SUCH_DESTINATION]
+    assert refused(world.effects) == [Code.NOT_ALLOWED]
     prepare(world, send(b"a"))
     world.engine.configure(World(auto_create=False).settings)
     decide(world)
     world.settle_down()
     assert world.queue()["ready"] == 1
+
+
+@LEADERS
+def test_what_a_deposed_coordinator_asks_for_late_is_not_prepared_again(leader):
+    """Three slots: the transaction is carried out here, and stands as decided until the third has heard: whoever
+    prepared it once more would find it decided, and commit it twice."""
+    world = World()
+
+    def ask(epoch, seq):
+        world.do(Prepare(7, 50, seq, "t1", 99, [send(b"a")], epoch))
+        world.settle_down()
+
+    ask(1, 1)
+    ask(2, 2)  # the next leader of slot 99, to whom the COMMIT was replayed
+    decide(world, seq=3)
+    world.settle_down()
+    change(world, leader)
+    world.effects.clear()
+    ask(1, 4)
+    assert refused(world.effects) == [Code.OWNER_MOVED]
+    world.do(Prepare(7, 50, 5, "t2", 98, [send(b"b")], 1))  # another slot's leader
+    world.settle_down()
+    assert done(world.effects) == [5]
+    assert drained(world) == [b"a"]

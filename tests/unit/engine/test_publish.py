@@ -133,11 +133,13 @@ def test_fully_qualified_names_reach_exactly_that_queue():
     assert world.queue("x3")["ready"] == 1
 
 
-@pytest.mark.parametrize(("allowed", "asked"), [(True, False), (False, True)])
-def test_what_may_not_be_created_is_refused_and_leaves_nothing(allowed, asked):
+@pytest.mark.parametrize(
+    ("allowed", "asked", "code"), [(True, False, Code.NOT_ALLOWED), (False, True, Code.NO_SUCH_DESTINATION)]
+)
+def test_what_may_not_be_created_is_refused_and_leaves_nothing(allowed, asked, code):
     world = World(auto_create=allowed)
-    assert refused(world.publish("no", b"a", create=asked, seq=1)) == [Code.NO_SUCH_DESTINATION]
-    assert refused(world.subscribe(1, "no", create=asked)) == [Code.NO_SUCH_DESTINATION]
+    assert refused(world.publish("no", b"a", create=asked, seq=1)) == [code]
+    assert refused(world.subscribe(1, "no", create=asked)) == [code]
     with pytest.raises(RefusedError):
         world.engine.check(Publish(7, 1, 1, "no", ANYCAST, run_of(b"a"), None, asked))
     assert world.log == [] and world.engine.stats() == [] and world.engine.counters()["accepted"] == 0
@@ -201,3 +203,16 @@ def test_the_cost_of_a_delivery_counts_the_edges_overhead():
     world.subscribe(1, overhead=10)
     (deliver,) = [e for e in world.publish("q", b"abc", b"de", lines=b"h:v\n\n") if isinstance(e, Deliver)]
     assert deliver.cost == 5 + 2 * 5 + 2 * 10
+
+
+def test_a_subscription_that_may_not_create_gets_what_is_there():
+    world = World()
+    for more in ({"routing": MULTICAST, "queue": "me.d", "durable": True}, {"routing": UNSET}):
+        assert refused(world.subscribe(1, "t", create=False, **more)) == [Code.NOT_ALLOWED]
+    world.subscribe(2, "t", routing=MULTICAST, queue="me.d", durable=True)
+    assert refused(world.subscribe(3, "t", routing=MULTICAST, queue="me.d", durable=True, create=False)) == []
+    assert refused(world.subscribe(4, "t", routing=MULTICAST, queue="me.e", durable=True, create=False)) == [
+        Code.NOT_ALLOWED
+    ]
+    assert refused(world.subscribe(5, "t", routing=UNSET, create=False)) == [Code.NOT_ALLOWED], "a topic, not a queue"
+    assert refused(world.subscribe(6, "t", routing=MULTICAST, create=False)) == []

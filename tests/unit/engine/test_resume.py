@@ -102,7 +102,7 @@ def test_a_message_known_by_number_only_comes_back_at_the_head(politely, snapsho
     world.settle(1, i[3], outcome=Outcome.NACK)
     fail_over(world, snapshot)
     world.effects.clear()
-    world.attach(1, [(i[2], i[3]), (i[0], i[0])], ack=INDIVIDUAL, credit_messages=3)
+    world.attach(1, [(i[2], i[3]), (i[0], i[0])], ack=INDIVIDUAL, credit_messages=3, tries={i[3]: 1})
     assert got(world.effects) == []
     if politely:
         world.auto_commit = False
@@ -313,3 +313,62 @@ def test_what_came_back_in_the_same_turn_is_found():
     effects = world.do(Disconnect(7, 1), back)
     assert [body for body, *_ in again(effects)] == [b"000", b"002"]
     assert refused(world.settle(1, *i)) == []
+
+
+def test_a_ghost_gives_way_when_its_message_is_handed_out_to_the_consumer_again():
+    """The cluster's history 403: an edge was given up, another one got its messages and gave them back."""
+    world, i = loaded(2)
+    world.disconnect(1)
+    world.attach(2, ack=INDIVIDUAL)
+    world.attach(1, spans(i), ack=INDIVIDUAL, credit_messages=3)
+    assert world.queue()["delivering"] == 4, "two of them are ghosts"
+    world.disconnect(2)
+    world.settle_down()
+    assert world.queue()["delivering"] == 2, "its credit came back with the first one"
+    world.settle(1, i[0])
+    world.settle(1, i[1])
+    assert world.queue()["delivering"] == 0
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_what_was_given_to_another_edge_is_that_ones_whoever_comes_back_first(first):
+    """The cluster's history 809: an edge that had been given up was first at the next leader; the ACK of whom the
+    message had been given to was then answered, and did nothing."""
+    world, i = loaded(1)
+    world.disconnect(1)
+    world.attach(2, ack=INDIVIDUAL)
+    fail_over(world, snapshot=first == 1)
+    again = []
+    for consumer in (first, 3 - first):
+        again.append(Subscribe(7, consumer, 0, consumer, "q", ANYCAST, INDIVIDUAL))
+        again[-1].resume = Resume(spans(i), [], {i[0]: 1} if consumer == 2 else {})
+    world.do(*again)  # a new leader hands out nothing before all edges have come
+    world.appended.clear()
+    assert refused(world.settle(1, i[0])) == [] and settled(world) == []
+    assert refused(world.settle(2, i[0])) == [] and settled(world) == [(i[0], i[0])]
+
+
+def test_a_ghost_that_a_transaction_holds_does_not_swallow_the_message_at_the_consumers_end():
+    """The cluster's history 55: the message was in no queue any more until the next restart."""
+    world, i = loaded(1)
+    world.disconnect(1)
+    world.attach(2, ack=INDIVIDUAL)
+    world.attach(1, spans(i), ack=INDIVIDUAL)
+    world.do(Hold(7, 1, 0, 1, i))
+    world.disconnect(2)
+    world.settle_down()
+    assert world.queue()["delivering"] == 1
+    world.disconnect(1)
+    assert world.queue()["delivering"] == 0 and world.queue()["ready"] == 1
+
+
+@pytest.mark.parametrize("ack", [CLIENT, INDIVIDUAL])
+def test_giving_back_what_is_not_held_any_more_does_nothing(ack):
+    world, i = loaded(3, ack=ack)
+    world.do(Hold(7, 1, 0, 1, [i[0]]))
+    world.effects.clear()
+    assert refused(world.do(Settle(7, 1, 0, 1, [i[0], 999], Outcome.RETURN))) == []
+    world.settle_down()
+    assert [body for body, *_ in again(world.effects)] == [b"000"]
+    assert refused(world.do(Settle(7, 1, 0, 1, [999], Outcome.RETURN))) == []
+    assert world.queue()["delivering"] == 3

@@ -127,6 +127,30 @@ def test_too_many_attempts_go_to_the_dead_letter_address_with_their_origin(durab
     assert world.engine.counters()["dead_lettered"] == 1
 
 
+@pytest.mark.parametrize("lines", [b"", b"app:v\n\n", b"\n"])
+def test_a_dead_letter_that_comes_back_over_and_over_does_not_grow(lines):
+    """Nobody may be able to consume it at the dead letter address either, which is its own dead letter address."""
+    world = World()
+    world.subscribe(1, ack=INDIVIDUAL)
+    world.subscribe(2, "DLQ", routing=UNSET, ack=INDIVIDUAL)
+    record = b"body\0" if lines else b"app:v\n\nbody\0"
+    run = Run(range(1), lines, [record], len(lines) + len(record), DURABLE)
+    world.do(Publish(7, 1, 0, "q", ANYCAST, run))
+    seen = []
+    for consumer in (1, 2, 2, 2):
+        (number,) = ids(world.effects, consumer)
+        world.effects.clear()
+        world.settle(consumer, number, outcome=Outcome.REJECT)
+        (dead,) = [e.run for e in world.effects if isinstance(e, Deliver)]
+        seen.append(dead.lines + dead.records[0])
+        assert dead.nbytes == len(seen[-1])
+        assert b"\n_AMQ_ORIG_MESSAGE_ID:%d\n" % number in seen[-1]
+    assert [frame.count(b"_AMQ_ORIG_") for frame in seen] == [3, 3, 3, 3]
+    app = b"" if lines == b"\n" else b"app:v\n"
+    assert seen[-1].startswith(b"_AMQ_ORIG_ADDRESS:DLQ\n_AMQ_ORIG_QUEUE:DLQ\ndead-letter-reason:rejected\n")
+    assert all(frame.endswith(b"\n%b\nbody\0" % app) for frame in seen)
+
+
 def test_reject_is_a_dead_letter_at_once_and_return_never_waits():
     world, i = loaded(3, redelivery_delay_ms=1000)
     world.settle(1, i[0], outcome=Outcome.REJECT)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from broker.config.settings import AddressSettings, EngineSettings
+from broker.config.addressing import AddressSettings
+from broker.config.settings import EngineSettings
 from broker.core.address import AckMode, Routing
 from broker.core.commands import Confirm, Disconnect, Grant, Publish, Resume, Settle, Subscribe, Unsubscribe
 from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Refused, Turn
@@ -12,6 +13,7 @@ from broker.core.message import DURABLE, REDELIVERED, TRANSIENT, Run
 from broker.core.records import GroupRecord, MetaRecord, RunRecord, SettleRecord
 from broker.engine.engine import Engine
 from broker.engine.runs import copy
+from broker.engine.slot import grouped
 
 ANYCAST, MULTICAST, UNSET = Routing.ANYCAST, Routing.MULTICAST, Routing.UNSET
 AUTO, CLIENT, INDIVIDUAL = AckMode.AUTO, AckMode.CLIENT, AckMode.INDIVIDUAL
@@ -62,12 +64,9 @@ class World:
             moves, turn.moves = turn.moves, []
             for move in moves:
                 group = Turn(turn.now, turn.number)
-                self.engine.handle(Publish(7, 0, 0, move.address, UNSET, move.run), group)
+                self.engine.handle(Publish(7, 0, 0, move.address, move.routing, move.run, move.to), group)
                 self.engine.moved(move, group)
-                if len(group.appends) > 1:
-                    turn.appends.append(GroupRecord(7, group.appends))
-                else:
-                    turn.appends += group.appends
+                turn.appends += grouped(7, group.appends)
                 turn.effects += group.effects
                 turn.fetches += group.fetches
                 turn.moves += group.moves
@@ -167,11 +166,13 @@ class World:
     def subscribe(self, consumer: int, address: str = "q", ack=AUTO, routing=ANYCAST, session=0, seq=0, **more) -> list:
         return self.do(Subscribe(7, session or consumer, seq, consumer, address, routing, ack, **more))
 
-    def attach(self, consumer: int, held=(), taken=(), ack=AUTO, address="q", routing=ANYCAST, seq=0, **more) -> list:
+    def attach(
+        self, consumer: int, held=(), taken=(), ack=AUTO, address="q", routing=ANYCAST, seq=0, tries=(), **more
+    ) -> list:
         """What an edge does for each of its consumers when it finds a new leader, or the old one again."""
         command = Subscribe(7, consumer, seq, consumer, address, routing, ack, **more)
         command.confirm = ack is AUTO
-        command.resume = Resume(list(held), list(taken))
+        command.resume = Resume(list(held), list(taken), dict(tries))
         return self.do(command)
 
     def confirm(self, consumer: int, count: int) -> list:

@@ -93,6 +93,32 @@ def test_positions_stay_readable_through_any_number_of_moves():
     assert journal.read([position], 1) == []
 
 
+def test_what_a_survey_finds_where_it_was_moved_to_stays_readable_when_it_is_moved_on():
+    """Found by the cluster's histories (seed 751): a new leader looked for messages where they were not any more, and
+    took them for settled. They came back with the next restart only."""
+    disk = SimDisk(0)
+    journal = open_journal(disk, compact_below=0.6)
+    put(journal, sent(1, b"keep"))
+    known = set()
+    for first in range(10, 300, 10):
+        put(journal, sent(first, b"z" * 600, queues=[3]), settled(first, first, queue=3))
+        maintain(journal)
+        if first in (60, 150):
+            survey = journal.survey(1)
+            known |= {record.run.position for record, _ in survey.read(100) if 1 in record.run.ids}
+            survey.close()
+    assert len(known) == 2
+    for position in known:
+        (run,) = journal.read([position], 1 << 20)
+        assert (list(run.ids), run.position) == ([1], position)
+    assert len(journal._reader.moved) == 3
+    put(journal, settled(1, 1))
+    for first in range(500, 600, 10):
+        put(journal, sent(first, b"z" * 600, queues=[3]), settled(first, first, queue=3))
+    maintain(journal)
+    assert len(journal._reader.moved) == 0
+
+
 def test_a_settle_outlives_its_segment_while_its_message_is_still_on_disk():
     disk = SimDisk(0)
     journal = open_journal(disk, compact_below=0.3)
@@ -155,3 +181,23 @@ def test_random_acks_in_two_queues_of_one_slot(seed):
     disk.crash()
     journal = Journal.open(disk, FOLDER, settings())
     assert {(q, i) for q in (1, 2) for i in live_ids(journal, queue=q)} == live
+
+
+def test_what_is_due_later_keeps_its_time_and_its_queues_through_restarts_and_moves():
+    disk = SimDisk(0)
+    journal = open_journal(disk, compact_below=0.6)
+    later = sent(1, b"a", b"gone", b"c", queues=[5, 6], due=77)
+    later.dedup = (9, 1)
+    put(journal, later, *[settled(2, 2, queue=queue) for queue in (5, 6)])
+    for restart in range(2):
+        [(record, _)] = list(journal.recovered.runs()) if restart else [(later, {})]
+        assert (record.run.due, list(record.queues)) == (77, [5, 6])
+        [*parts] = journal.read([record.run.position], 1 << 20)
+        assert [run.due for run in parts] == [77] * len(parts)
+        put(journal, *[sent(i, b"x" * 400) for i in range(10 + restart * 100, 60 + restart * 100)])
+        put(journal, settled(10 + restart * 100, 59 + restart * 100))
+        maintain(journal)
+        journal.close(clean=True)
+        journal = open_journal(disk, compact_below=0.6)
+    assert live_ids(journal, queue=5) == live_ids(journal, queue=6) == [1, 3]
+    assert {record.run.due for record, _ in journal.recovered.runs()} == {77}

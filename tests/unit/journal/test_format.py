@@ -20,7 +20,7 @@ IDS = st.lists(st.integers(1, 1 << 60), min_size=1, max_size=5, unique=True).map
     lines=st.binary(max_size=40),
     body=st.binary(max_size=40),
     queues=st.lists(U64, min_size=1, max_size=3),
-    numbers=st.tuples(U64, U64, U32),
+    numbers=st.tuples(U64, U64, U32, U64),
     small=st.tuples(st.integers(0, 9), st.integers(0, 255)),
     blob=st.none() | st.builds(Blob, U64, U64),
     dedup=st.none() | st.tuples(U64, U64),
@@ -30,7 +30,8 @@ IDS = st.lists(st.integers(1, 1 << 60), min_size=1, max_size=5, unique=True).map
 def test_runs_come_back_as_they_were(ids, lines, body, queues, numbers, small, blob, dedup, dispatched, address):
     records = [body * (i % 3) + b"\0" for i in range(len(ids))]
     nbytes = sum(map(len, records)) + len(ids) * len(lines)
-    run = Run(ids, lines, records, nbytes, small[1], small[0], numbers[0], numbers[1], numbers[2], 0, blob)
+    run = Run(ids, lines, records, nbytes, small[1], small[0], numbers[0], numbers[1], numbers[2], 0, blob,
+              numbers[3])  # fmt: skip
     checksum = f.CHECKSUMS[f.PREFERRED]
     flags, payload = f.run_payload(RunRecord(3, address, queues, run, dispatched, dedup))
     data = b"xx" + b"".join(f.record(f.RUN, flags, 3, 1, 9, payload, checksum)) + b"yy"
@@ -38,7 +39,7 @@ def test_runs_come_back_as_they_were(ids, lines, body, queues, numbers, small, b
     [(at, _, kind, flags, slot, epoch, lsn)] = f.records_in(data, 2, len(data) - 2)
     assert (kind, slot, epoch, lsn) == (f.RUN, 3, 1, 9)
     back = f.read_run(data, at, flags, slot)
-    same = ("lines", "records", "nbytes", "flags", "priority", "expires", "time", "attempts")
+    same = ("lines", "records", "nbytes", "flags", "priority", "expires", "time", "attempts", "due")
     assert [getattr(back.run, name) for name in same] == [getattr(run, name) for name in same]
     assert list(back.run.ids) == list(ids)
     assert (back.address, back.queues, back.dispatched, back.dedup) == (address, queues, dispatched, dedup)

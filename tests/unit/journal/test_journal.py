@@ -119,6 +119,23 @@ def test_snapshots_replace_older_small_state_only_when_complete():
     assert [m.kind for m in reopened(again, disk).recovered.metas] == ["all", "d"]
 
 
+def test_a_snapshot_longer_than_a_segment_does_not_ask_for_snapshots_for_ever():
+    """Found by the cluster's histories (seed 31): scattered delivery counts, and every commit wrote snapshots only."""
+    disk = SimDisk(0)
+    journal = open_journal(disk)
+    state = [meta("all", n=n, text="x" * 100) for n in range(100)]  # 4 segments
+    taken = []
+    for i in range(1, 401):
+        journal.append(sent(i, b"x" * 100))
+        if journal.wants_snapshot:
+            taken.append(journal._appender.segment)
+            snapshot(journal, *state)
+            assert not journal.wants_snapshot
+        commit(journal)
+    assert 2 <= len(taken) <= 8  # not one for each of some 18 segments of messages
+    assert [m.data["n"] for m in reopened(journal, disk).recovered.metas] == list(range(100))
+
+
 def test_a_record_larger_than_a_segment_gets_one_of_its_own_size():
     disk = SimDisk(0)
     journal = open_journal(disk)

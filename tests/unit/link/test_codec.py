@@ -66,7 +66,7 @@ def commands():
     resumed = Subscribe(3, 9, 5 << 8 | 3, 4, "a", Routing.ANYCAST, AckMode.AUTO)
     resumed.confirm = True
     resumed.room = -4
-    resumed.resume = Resume([(5, 9), (1, 1)], [(10, 20)])
+    resumed.resume = Resume([(5, 9), (1, 1)], [(10, 20)], {7: 2, 1: 1})
     return [
         Publish(3, 9, 5 << 8 | 3, "addr", Routing.ANYCAST, run, "q", False, (TOKEN, 5)),
         subscribe,
@@ -106,9 +106,12 @@ def test_parts_of_a_transaction_keep_the_edge_they_come_from():
     # The coordinator passes on what another edge asked: sessions stay that edge's, at every owner.
     other = TOKEN - 1
     passed = Settle(8, other << 40 | 9, 0, other << 40 | 4, [7], Outcome.ACK)
-    prepare = there(Prepare(8, 1, 2 << 8 | 8, "tx", 3, [passed]))
-    assert (prepare.session, prepare.coordinator) == (at_owner(1), 3)
+    prepare = there(Prepare(8, 1, 2 << 8 | 8, "tx", 3, [passed], 6))
+    assert (prepare.session, prepare.coordinator, prepare.epoch) == (at_owner(1), 3, 6)
     assert (prepare.parts[0].session, prepare.parts[0].consumer) == (other << 40 | 9, other << 40 | 4)
+    # A dead letter is nobody's: limits and the life time of its address look at that.
+    letter = Publish(8, 0, 0, "DLQ", Routing.UNSET, run_of(b"x"))
+    assert there(Prepare(8, 1, 2 << 8 | 8, "tx", 3, [letter], 6)).parts[0].session == 0
 
 
 def test_a_large_message_names_its_body():

@@ -151,23 +151,23 @@ async def test_the_keys_of_a_lease_go_with_it(world):
     assert [(c.key, c.value) for c in await take(watching, 1)] == [(key, None)]
     assert await other.get(key) is None
     assert lease.remaining <= 0
-    assert await asyncio.wait_for(lease.lost(), 1) == "given back"
+    assert await asyncio.wait_for(lease.lost(), 30) == "given back"
     await lease.revoke()
     await watching.aclose()
 
 
 async def test_a_lease_is_kept_alive_until_somebody_ends_it(world):
     client, other, key = world.client(), world.client(), world.prefix + "member"
-    lease = await client.grant(1)
+    lease = await client.grant(2)
     await client.put(key, b"me", lease.id)
     losing = asyncio.create_task(lease.lost())
-    await asyncio.sleep(1.6)
+    await asyncio.sleep(2.6)
     assert await other.get(key) is not None
     assert not losing.done()
     assert lease.remaining > 0.2
     await other.revoke(lease.id)
     assert await other.get(key) is None
-    assert await asyncio.wait_for(losing, 2) == "the metadata store has ended it"
+    assert await asyncio.wait_for(losing, 30) == "the metadata store has ended it"
     await other.revoke(lease.id)
 
 
@@ -185,7 +185,7 @@ async def test_a_process_that_goes_silent_loses_its_lease(world):
     put = await client.put(key, b"me", (await client.grant(1)).id)
     watching = other.watch(world.prefix, put + 1)
     await client.close()
-    assert [(c.key, c.value) for c in await take(watching, 1, 8)] == [(key, None)]
+    assert [(c.key, c.value) for c in await take(watching, 1, 30)] == [(key, None)]
     await watching.aclose()
 
 
@@ -197,8 +197,8 @@ async def test_while_the_store_is_down_calls_fail_in_time_and_leases_end_here_fi
     calls = client.get("a"), client.put("a", b""), client.commit([], [Put("a", b"")]), client.range("/")
     answers = await asyncio.gather(*calls, return_exceptions=True)
     assert [type(answer) for answer in answers] == [MetadataUnavailable] * 4
-    assert time.monotonic() - begun < TIMEOUT_S + 0.3
-    assert "did not answer" in await asyncio.wait_for(lease.lost(), 3)
+    assert time.monotonic() - begun < 3 * TIMEOUT_S
+    assert "did not answer" in await asyncio.wait_for(lease.lost(), 30)
     assert lease.remaining <= 0
 
 
@@ -222,7 +222,7 @@ async def test_a_watch_outlives_its_store(mortal):
         with contextlib.suppress(MetadataUnavailable):
             await other.put(key, b"by another")  # before the watch is back, or after
     await client.put(key, b"end")
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(30):
         while not seen or seen[-1] != b"end":  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     assert [value for value in seen if value != b"by another"] == [

@@ -20,6 +20,7 @@ from broker.core.slots import SlotRecord
 from broker.engine.engine import Engine
 from broker.journal import format as f
 from broker.journal.journal import Journal
+from broker.owner.checking import Inspector
 from broker.owner.follower import FollowerHome, Followers
 from broker.owner.leader import LeaderHome, Leaders
 from broker.owner.peer import Identity
@@ -252,10 +253,13 @@ class Owner:
         self.leaders = Leaders(me, cluster, self.journal, self, self.clock, later, Io(self))
         self.followers = Followers(me, self.journal, self.clock, later, Io(self), cluster)
         change = partial(self.world.change, self)
+        look = Inspector(self.journal, Io(self), later, self.durable).look
         self.leaders.start(
-            LeaderHome(self.durable, self.progress, self.small, change, self.on_new, self.deposed, self.on_lost)
+            LeaderHome(self.durable, self.progress, self.small, change, self.on_new, self.deposed, self.on_lost, look)
         )
-        self.followers.start(FollowerHome(self.durable, self.new_shadow, self.deposed, self.on_lost, self.released))
+        self.followers.start(
+            FollowerHome(self.durable, self.new_shadow, self.deposed, self.on_lost, self.released, look)
+        )
         for owner in ("o0", "o1", "o2"):
             self.leaders.reach(owner, owner)
         for record in list(self.world.records.values()):

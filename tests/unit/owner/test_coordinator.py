@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from broker.config.settings import AddressSettings, EngineSettings
+from broker.config.addressing import AddressSettings
+from broker.config.settings import EngineSettings
 from broker.core.address import AckMode, Routing
-from broker.core.commands import Decide, Inquire, Prepare, Publish, Subscribe, Transact
+from broker.core.commands import Decide, Inquire, Prepare, Publish, Settle, Subscribe, Transact
 from broker.core.effects import Done, Move, Refused, Turn
 from broker.core.errors import Code
 from broker.core.message import DURABLE, Blob, Run
 from broker.core.records import GroupRecord, MetaRecord
 from broker.engine.engine import Engine
-from broker.owner.coordinator import RETRY_S, SESSION, Coordinator
+from broker.owner.coordinator import AGAIN_MOST, RETRY_S, SESSION, Coordinator
 from tests.unit.engine.world import run_of
 
 HERE, THERE, ELSEWHERE = 7, 8, 9
@@ -60,6 +63,9 @@ class World:
     def _submit(self, commands):
         self.sent += commands
         return False
+
+    def epoch(self, slot):
+        return 3
 
     def in_turn(self, slot, step):
         self.steps.append((slot, step))
@@ -147,10 +153,11 @@ def world():
 # ── commit ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def test_it_is_decided_when_all_are_prepared_told_when_durable_and_forgotten_when_all_have_heard(world):
+def test_it_is_decided_when_all_are_prepared_and_answered_and_forgotten_when_all_have_heard(world):
+    """What the session sends next to a participant would overtake it, were it answered earlier."""
     world.commit(HERE, THERE, ELSEWHERE)
     assert world.asked(Prepare) == [(THERE, None), (ELSEWHERE, None)] and world.told() == []
-    world.answer(Prepare)
+    assert world.answer(Prepare).epoch == 3
     assert "decided" not in world.kinds()
     world.held = True
     world.answer(Prepare)
@@ -158,22 +165,41 @@ def test_it_is_decided_when_all_are_prepared_told_when_durable_and_forgotten_whe
     world.held = False
     world.turn(lambda turn: None)
     world.run()
-    assert world.told() == [3] and world.asked(Decide) == [(THERE, True), (ELSEWHERE, True)]
+    assert world.told() == [] and world.asked(Decide) == [(THERE, True), (ELSEWHERE, True)]
     world.answer(Decide)
     assert "told" not in world.kinds()
     world.answer(Decide, code=Code.OWNER_UNAVAILABLE)
     world.wait()
+    assert world.told() == []
     world.answer(Decide, ELSEWHERE)
-    assert world.kinds()[-1] == "told" and world.engines[HERE].undecided() == []
+    assert world.kinds()[-1] == "told" and world.engines[HERE].undecided() == [] and world.told() == [3]
 
 
 def test_a_replay_while_it_is_under_way_is_answered_once(world):
     world.commit(HERE, THERE)
     world.commit(HERE, THERE)
     world.answer(Prepare)
+    world.commit(HERE, THERE)
+    assert world.told() == [] and world.asked(Prepare) == []
+    world.answer(Decide)
     assert world.told() == [3] and world.asked(Prepare) == []
     world.commit(HERE, THERE)
     assert world.told() == [3, 3] and world.asked(Prepare) == []
+
+
+def test_numbers_are_a_slots_own(world):
+    """The cluster's history 1051: one edge's COMMITs in two slots had the same number, the second one passed for the
+    first, and a replay of that was carried out beside it."""
+    world.commit(HERE, THERE)
+    world.engines[ELSEWHERE] = Engine(ELSEWHERE, SETTINGS)
+    other = Transact(ELSEWHERE, CLIENT, 4, [publish_to(ELSEWHERE), publish_to(THERE)], (5, 1))
+    world.turn(lambda turn: world.coordinator.transact(other, turn), ELSEWHERE)
+    world.run()
+    world.commit(HERE, THERE)
+    assert len(world.asked(Prepare)) == 2
+    for kind in (Prepare, Prepare, Decide, Decide):
+        world.answer(kind)
+    assert sorted(world.told()) == [3, 4]
 
 
 def test_a_new_leader_tells_what_the_log_has_decided(world):
@@ -187,6 +213,10 @@ def test_a_new_leader_tells_what_the_log_has_decided(world):
     world.engines[HERE].restore_end(False, Turn(1, 1))
     world.coordinator.resume(world.engines[HERE])
     assert world.asked(Decide) == [(THERE, True)]
+    world.commit(HERE, THERE)
+    assert world.told() == [], "a replay is answered no earlier than the first one"
+    world.answer(Decide)
+    assert world.told() == [3]
 
 
 # ── rollback ───────────────────────────────────────────────────────────────────────────────────────
@@ -248,6 +278,7 @@ def test_a_replay_to_a_leader_that_led_the_slot_before_is_carried_out(world):
     world.answer(Prepare)
     assert world.told() == []
     world.answer(Prepare)
+    world.answer(Decide)
     assert world.told() == [3]
 
 
@@ -278,6 +309,25 @@ def test_a_dead_letter_is_tried_again_while_nobody_serves_its_address(world):
     world.wait()
     world.answer(Prepare)
     assert "decided" in world.kinds()
+
+
+@pytest.mark.parametrize("policy", ["FAIL", "BLOCK"])
+def test_a_full_address_takes_a_dead_letter_from_another_slot_and_refuses_a_client(world, policy):
+    dead_letter(world)
+    asked = world.answer(Prepare)
+    full = replace(SETTINGS, addresses={"DLQ": {"full_policy": policy, "max_size_messages": 1}})
+    target = Engine(THERE, full)
+
+    def takes(publish):
+        turn = Turn(0, 1)
+        target.handle(Prepare(THERE, SESSION, 8, f"tx{len(turn.appends)}{publish.session}", HERE, [publish], 3), turn)
+        return not [effect for effect in turn.effects if isinstance(effect, Refused)]
+
+    turn = Turn(0, 1)
+    target.handle(Publish(THERE, CLIENT, 0, "DLQ", Routing.ANYCAST, run_of(b"m")), turn)
+    (letter,) = asked.parts
+    assert takes(letter)
+    assert not takes(Publish(THERE, CLIENT, 0, "DLQ", Routing.ANYCAST, run_of(b"m", durable=True)))
 
 
 def test_a_dead_letter_of_an_earlier_leadership_is_not_tried_again(world):
@@ -328,3 +378,46 @@ def test_who_is_told_that_it_is_being_decided_asks_again(world):
     world.answer(Inquire, code=Code.OWNER_UNAVAILABLE)
     world.coordinator.poll()
     assert world.asked(Inquire) == [(THERE, None)]
+
+
+# ── a participant's new leader ─────────────────────────────────────────────────────────────────────
+
+
+def settling(world):
+    settle = Settle(THERE, CLIENT, 0, 1, [4])
+    command = Transact(HERE, CLIENT, 3, [settle, publish_to(HERE)], (5, 1))
+    world.turn(lambda turn: world.coordinator.transact(command, turn))
+    world.run()
+
+
+def publish_to(slot):
+    return Publish(slot, CLIENT, 0, f"a{slot}", Routing.ANYCAST, run_of(b"m", durable=True))
+
+
+def test_a_participant_is_asked_again_until_the_consumers_edge_has_come(world):
+    """The cluster's histories 123, 150, 284: the Prepare was faster than the edge's Resume at the new leader."""
+    settling(world)
+    world.answer(Prepare, code=Code.OWNER_UNAVAILABLE)
+    assert world.asked(Prepare) == [] and world.told() == []
+    world.wait()
+    assert world.asked(Prepare) == [(THERE, None)]
+    world.answer(Prepare)
+    world.answer(Decide)
+    assert world.told() == [3]
+
+
+def test_an_edge_that_never_comes_is_not_waited_for_for_ever(world):
+    settling(world)
+    for _ in range(AGAIN_MOST):
+        world.answer(Prepare, code=Code.OWNER_UNAVAILABLE)
+        world.wait()
+    world.answer(Prepare, code=Code.OWNER_UNAVAILABLE)
+    assert world.told() == [Code.OWNER_UNAVAILABLE] and world.asked(Prepare) == []
+
+
+def test_a_leader_that_is_deposed_meanwhile_does_not_ask_again(world):
+    settling(world)
+    world.answer(Prepare, code=Code.OWNER_UNAVAILABLE)
+    world.fail_over()
+    world.wait()
+    assert world.asked(Prepare) == []

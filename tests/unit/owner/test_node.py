@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from broker.config.settings import AddressSettings, EngineSettings, JournalSettings, Settings
+from broker.config.addressing import AddressSettings
+from broker.config.settings import EngineSettings, JournalSettings, Settings
 from broker.core.address import AckMode, Routing
 from broker.core.commands import Prepare, Publish, Subscribe
 from broker.core.effects import Deliver, Done

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from broker.owner.isr import UNKNOWN, State
+from broker.owner.leader import RETRY_S
 from tests.unit.owner.repl_world import World
 
 SLOT = 7
@@ -52,6 +55,37 @@ def test_a_silent_follower_is_dropped_first_and_only_then_do_messages_count():
     world.until(lambda: told(world) == 1)
     assert in_sync(world, "o0", "o1")
     assert ("o2", "") not in leader.lost and leader.lost[-1][0] == "o2"
+
+
+def test_nobody_waits_for_an_owner_that_ends_before_it_has_registered_anew():
+    """Its key goes some time before its streams do: it must not be taken for one that has caught up."""
+    world = ready_world()
+    leaders, stay = world.leader(SLOT).leaders, ["o0", "o1"]
+    leaders.members(stay, leaving=["o2"])
+    world.until(lambda: in_sync(world, "o0", "o1"))
+    leaders.members(stay, leaving=[])
+    world.run(2)
+    assert in_sync(world, "o0", "o1")
+    leaders.members([*stay, "o2"], leaving=[])
+    world.until(lambda: in_sync(world, "o0", "o1", "o2"))
+
+
+def test_a_change_of_the_isr_that_came_second_is_proposed_again_at_once():
+    """The controller writes the same record: what stalls the slot must not stall it for another while."""
+    world = ready_world()
+    leaders, asked = world.leader(SLOT).leaders, []
+    home = leaders._home
+
+    def crossed(record, new, done) -> None:
+        if not asked:
+            world.write(replace(record, target="o1"))
+        asked.append(world.now)
+        home.change(record, new, done)
+
+    leaders._home = replace(home, change=crossed)
+    leaders.members(["o1"], leaving=["o2"])
+    world.until(lambda: in_sync(world, "o0", "o1"))
+    assert len(asked) == 2 and world.now - asked[0] < RETRY_S / 2
 
 
 def test_never_below_min_in_sync():

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from broker.core.records import MetaRecord
+from broker.engine import state
+from broker.journal import items
+from broker.owner import leader
 from broker.rpc.v1 import replica_pb2 as pb
 from tests.unit.owner.repl_world import World
 
@@ -99,3 +103,26 @@ def test_rubbish_as_an_item_is_named_before_it_is_acknowledged():
     kinds = [m.WhichOneof("what") for m in line.sent]
     assert kinds[:3] == ["haves", "broken", "acked"] and not line.closed
     assert owner.journal.last(SLOT) == (0, 0)
+
+
+def test_what_a_newer_release_has_written_is_refused_by_name_and_taken_after_the_upgrade(monkeypatch, caplog):
+    """The older follower keeps what it has, and the others go on without it; it is not copied anew again and again."""
+    monkeypatch.setattr(leader, "UPGRADE_S", 1.0)
+    world = World()
+    world.create(SLOT, "o0")
+    leading = world.owners["o0"]
+    world.until(lambda: world.leader(SLOT) is not None, what="a leader")
+    leading.send(SLOT)
+    world.run(1.0)
+    known = items.META_KINDS
+    leading.append(MetaRecord(SLOT, "news", {}))
+    world.run(3.0)
+    named = "WRONG_RELEASE", "'news'", "upgrade"
+    assert any(all(part in record.getMessage() for part in named) for record in caplog.records)
+    assert all(world.owners[id].followers.seeded == 0 for id in ("o1", "o2"))
+    held = [world.owners[id].journal.last(SLOT) for id in ("o1", "o2")]
+    assert held[0] == held[1] and held[0][1] + 1 == leading.journal.last(SLOT)[1]
+    monkeypatch.setattr(items, "META_KINDS", known | {"news"})
+    monkeypatch.setattr("broker.engine.state._REPLAY", {**state._REPLAY, "news": lambda restore, data: None})
+    world.until(lambda: world.owners["o1"].journal.last(SLOT) == leading.journal.last(SLOT), what="it goes on")
+    assert world.owners["o1"].followers.seeded == 0

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 from broker.config.settings import EngineSettings
 from broker.core.effects import Turn
 from broker.core.message import DURABLE, Run
 from broker.core.records import MetaRecord, RunRecord, SettleRecord
 from broker.engine.engine import Engine
+from broker.journal import format as f
 from broker.owner.shadow import PRUNE_SLACK, Shadow, joined
 
 QUEUE = {"id": 1, "name": "a", "address": "a", "routing": 1, "auto": False, "subscription": False}
@@ -75,3 +78,25 @@ def test_dead_runs_are_forgotten():
     for first in range(1, 5 * PRUNE_SLACK):
         shadow.apply([run(first)], books)
     assert shadow.size <= PRUNE_SLACK + 1
+
+
+def test_memory_of_a_run_of_one_message():
+    """As they come from a leader: each with its number of a producer, an address and queues of its own making."""
+    count, token = 4000, 0x7ABCDEF012345678
+    items = []
+    for first in range(1, count + 1):
+        body = Run(
+            range(first, first + 1), b"destination:/queue/orders\n\n", [b"x\0"], 30, DURABLE, time=1 << 40 | first
+        )
+        flags, payload = f.run_payload(RunRecord(7, "orders.of.somebody", [1], body, dedup=(token, first)))
+        items.append((flags, b"".join(payload)))
+    shadow, books = Shadow(Engine(7, EngineSettings())), Books(*range(1, count + 1))
+    tracemalloc.start()
+    try:
+        for flags, data in items:
+            shadow.apply([f.read_run(data, 0, flags, 7, bodies=False)], books)
+        used = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert shadow.size == count and used / count < 560
+    assert shadow.engine.duplicate((token, count)) and not shadow.engine.duplicate((token, count + 1))

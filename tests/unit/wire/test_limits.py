@@ -85,7 +85,7 @@ def test_too_much_behind_connect():
     assert connection.receive(b"x" * 1000) == []
     [event] = connection.receive(b"x" * 1000)
     assert event.code.name == "FRAME_TOO_LARGE"
-    assert connection.held_bytes == 0
+    assert len(connection._held) == 0
     connection.accept_login(V12)
     assert connection.receive(b"BEGIN\ntransaction:1\n\n\0") == []
 
@@ -132,7 +132,7 @@ def test_pieces_of_a_large_body_are_slices_of_the_reads():
     [event] = connection.receive(piece)
     assert event.data is piece
     assert connection.mid_frame
-    assert connection.held_bytes == 0
+    assert len(connection._held) == 0
 
 
 def test_large_block_that_is_known():

@@ -370,7 +370,7 @@ def test_bytes_behind_connect_wait_for_the_decision():
     assert isinstance(connect, Frame)
     assert not connection.mid_frame
     assert connection.receive(behind[10:]) == []
-    assert connection.held_bytes == len(behind)
+    assert len(connection._held) == len(behind)
     connection.accept_login(V12)
     [event] = connection.receive(b"")
     assert event.head.headers["destination"] == "a:b"

@@ -1,0 +1,39 @@
+# One image for every role: `stampede serve|owner|edge|scaler`, `stampede-operator run`.
+#
+# BASE may be any Python image of Debian's kind. Versions of libraries are those of deploy/image/constraints.txt, so the
+# same commit gives the same image, whenever it is built (SOURCE_DATE_EPOCH goes into file times of what is compiled).
+ARG BASE=python:3.11-slim-bookworm
+
+FROM ${BASE} AS build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 SOURCE_DATE_EPOCH=1767225600
+RUN python3 -m venv --without-pip --copies /opt/stampede && python3 -m venv /opt/pip
+WORKDIR /src
+COPY deploy/image/constraints.txt ./
+COPY pyproject.toml README.md LICENSE ./
+COPY operator ./operator
+COPY broker ./broker
+# The checksummed .pyc files need no file times, and a read-only image could not write its own.
+RUN /opt/pip/bin/pip --python /opt/stampede/bin/python install -c constraints.txt '.[operator,redis,xpath]' \
+ && find /opt/stampede -name __pycache__ -prune -exec rm -rf {} + \
+ && find /opt/stampede -name tests -type d -path '*site-packages*' -prune -exec rm -rf {} + \
+ && /opt/stampede/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/stampede/lib
+
+FROM ${BASE}
+LABEL org.opencontainers.image.title="Stampede" \
+      org.opencontainers.image.description="A Kubernetes-native message broker that speaks STOMP 1.0, 1.1 and 1.2" \
+      org.opencontainers.image.licenses="Apache-2.0"
+RUN groupadd --gid 10001 stampede \
+ && useradd --uid 10001 --gid 10001 --home-dir /var/lib/stampede --no-create-home --shell /usr/sbin/nologin stampede \
+ && mkdir -p /var/lib/stampede && chown 10001:10001 /var/lib/stampede
+COPY --from=build /opt/stampede /opt/stampede
+ENV PATH=/opt/stampede/bin:/usr/local/bin:/usr/bin:/bin PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 \
+    STAMPEDE_DATA=/var/lib/stampede
+USER 10001:10001
+WORKDIR /var/lib/stampede
+VOLUME /var/lib/stampede
+# STOMP, STOMP over WebSocket, admin port, other components
+EXPOSE 61613 61614 61680 61700
+# Alive; whether clients are taken is /readyz. Kubernetes has probes of its own and does not look at this.
+HEALTHCHECK --interval=10s --timeout=3s --start-period=20s \
+  CMD ["python3", "-c", "from urllib.request import urlopen; urlopen('http://127.0.0.1:61680/healthz', timeout=2)"]
+CMD ["stampede", "serve"]

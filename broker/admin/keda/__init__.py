@@ -1,0 +1,1 @@
+"""KEDA's external scaler messages, generated (`make proto`). Rule: nothing of ours in here."""

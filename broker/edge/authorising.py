@@ -1,0 +1,104 @@
+"""May this session do that: what permissions.py says, as refusals, counts and ends of subscriptions.
+
+Rule: asked at SEND (once per run), SUBSCRIBE and UNSUBSCRIBE, before anything has happened; not again at COMMIT.
+A session without rights (`session.rights` is None) may do everything, and is asked for nothing but that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.address import Routing
+from broker.core.errors import Code, RefusedError
+
+from .permissions import full_name
+
+if TYPE_CHECKING:
+    from .permissions import Rights
+    from .route import Route
+    from .session import Session
+    from .subscribing import Wish
+
+ADDRESS, DURABLE, OWN = "create_address", "create_durable_queue", "create_non_durable_queue"
+CREATE = "create"
+"""Label of what an owner was not allowed to create for a command: which of the create_… were missing depends on what
+was there."""
+
+
+def sending(session: Session, rights: Rights, route: Route) -> bool:
+    """May a SEND that way create what is not there. Raises RefusedError(NOT_ALLOWED) if it may not be sent at all."""
+    allowed = rights.at(route.address, route.queue)
+    if "send" not in allowed:
+        raise refusal(session, rights, "send", route.address, route.queue)
+    return ADDRESS in allowed and (DURABLE in allowed or _topic(session, route.address, route.routing, route.queue))
+
+
+def subscribing(session: Session, wish: Wish) -> bool:
+    """May a SUBSCRIBE create what is not there. Raises RefusedError(NOT_ALLOWED)."""
+    rights = session.rights
+    if rights is None:
+        return True
+    allowed = rights.at(wish.address, wish.named)
+    if wish.operation not in allowed:
+        raise refusal(session, rights, wish.operation, wish.address, wish.named)
+    if _topic(session, wish.address, wish.routing, wish.queue):
+        # Its queue is always a new one.
+        if OWN not in allowed:
+            raise refusal(session, rights, OWN, wish.address, None)
+        return wish.wildcard or ADDRESS in allowed
+    if wish.durable and wish.wildcard:
+        return DURABLE in allowed
+    # By the settings a plain name is a queue; the owner may know better, and then asks for nothing more.
+    plain = wish.routing is Routing.UNSET and wish.queue is None
+    return ADDRESS in allowed and DURABLE in allowed and (OWN in allowed or not plain)
+
+
+def deleting(session: Session, address: str) -> None:
+    """Raises RefusedError(NOT_ALLOWED) unless it may delete durable subscriptions to the address."""
+    rights = session.rights
+    if rights is not None and "delete_durable_queue" not in rights.at(address):
+        raise refusal(session, rights, "delete_durable_queue", address, None)
+
+
+def refusal(session: Session, rights: Rights, operation: str, address: str, queue: str | None) -> RefusedError:
+    """Counted; to be raised."""
+    _count(session, operation)
+    match = rights.against(operation, address, queue)
+    fix = "add an entry of edge.permissions for all of it"
+    if match is not None:
+        fix = f'add a group of the user to edge.permissions."{match}".{operation}'
+    name = full_name(address, queue)[:100]
+    return RefusedError(Code.NOT_ALLOWED, f"user '{session.principal}' lacks {operation} at '{name}': {fix}")
+
+
+def not_created(session: Session, detail: str) -> str:
+    """What a client is told whose command an owner has not carried out, because it would have created something."""
+    _count(session, CREATE)
+    return (
+        f"{detail}: user '{session.principal}' lacks {ADDRESS}, {DURABLE} or {OWN} there (edge.permissions); "
+        "add a group of the user, or create it first"
+    )
+
+
+def lost(session: Session) -> None:
+    """The session's rights have changed: a subscription it would not get any more ends its connection."""
+    rights = session.rights
+    if rights is None:
+        return
+    for sub in session.subscriptions.values():
+        if sub.operation not in rights.at(sub.address, sub.named):
+            error = refusal(session, rights, sub.operation, sub.address, sub.named)
+            session.fail(error.code, f"{error.detail}; the subscription has ended")
+            return
+
+
+def _topic(session: Session, address: str, routing: Routing, queue: str | None) -> bool:
+    """Does a destination mean a topic, as far as settings tell."""
+    if queue is not None:
+        return False
+    return (session.edge.plain(address) if routing is Routing.UNSET else routing) is Routing.MULTICAST
+
+
+def _count(session: Session, operation: str) -> None:
+    denied = session.edge.counters.denied
+    denied[operation] = denied.get(operation, 0) + 1

@@ -1,0 +1,88 @@
+"""An entrance: what all connections of one acceptor share, whatever socket they have.
+
+Rule: made once per acceptor, at start; nothing here is looked up per message. Entrances with the same prefixes share
+what is remembered of header blocks and routes. Must not know sockets (listener.py opens them) nor sessions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from broker.config.acceptor import AcceptorSettings
+from broker.config.ports import OF_EDGE
+from broker.config.settings import WireSettings
+from broker.wire.memo import Memo
+
+from .dialect import Dialect, Homes
+from .route import Routes
+
+
+class Entrance:
+    """One acceptor at work.
+
+    name    of the acceptor; the ports of [edge] are tcp, tls, ws and wss.
+    wire    bounds of the parser for its connections.
+    open    connections that came in by it."""
+
+    __slots__ = ("dialect", "memo", "name", "open", "routes", "settings", "wire")
+
+    def __init__(
+        self, name: str, settings: AcceptorSettings, wire: WireSettings, dialect: Dialect, memo: Memo, routes: Routes
+    ) -> None:
+        self.name = name
+        self.settings = settings
+        self.wire = wire
+        self.dialect = dialect
+        self.memo = memo
+        self.routes = routes
+        self.open = 0
+
+    @property
+    def full(self) -> str:
+        """Why the connection that has just come in is one too many; empty: it is not."""
+        most = self.settings.connections_allowed
+        if most < 0 or self.open <= most:
+            return ""
+        return f"{most} are open (acceptors.{self.name}.connections_allowed)"
+
+
+class Entrances:
+    """All of an edge, by name. `partitions`: how many an address has. `delimiter`: between the words of addresses.
+
+    homes   of queues that the settings name."""
+
+    def __init__(
+        self,
+        acceptors: Mapping[str, AcceptorSettings],
+        wire: WireSettings,
+        partitions: Callable[[str], int],
+        delimiter: str = ".",
+    ) -> None:
+        self.homes = Homes()
+        self._shared: dict[Dialect, tuple[Memo, Routes]] = {}
+        self._by_name: dict[str, Entrance] = {}
+        for name, settings in acceptors.items():
+            dialect = Dialect.of(settings.anycast_prefix, settings.multicast_prefix, delimiter, self.homes)
+            if dialect not in self._shared:
+                self._shared[dialect] = Memo(wire.memo_entries), Routes(partitions, dialect)
+            own = replace(wire, large_body_bytes=settings.large_body_bytes)
+            self._by_name[name] = Entrance(name, settings, own, dialect, *self._shared[dialect])
+
+    def __getitem__(self, name: str) -> Entrance:
+        return self._by_name[name]
+
+    @property
+    def routes(self) -> Routes:
+        """Of the ports of [edge]: for questions that no prefix has to do with."""
+        return self._by_name[next(iter(OF_EDGE))].routes
+
+    @property
+    def paced(self) -> bool:
+        """Has one of them a rate for single connections."""
+        return any(entrance.settings.max_producer_rate >= 0 for entrance in self._by_name.values())
+
+    def replace(self, partitions: Callable[[str], int]) -> None:
+        """Addresses may be split otherwise now."""
+        for _, routes in self._shared.values():
+            routes.replace(partitions)

@@ -1,0 +1,139 @@
+"""Who may do what: the table `edge.permissions`, asked by groups and address, and remembered.
+
+As in Artemis: the most specific match of an address decides, alone; what it does not say, and what no match is about,
+is for nobody. An empty table means that everybody who is let in may do everything. A queue named as `address::queue`
+is its address' affair, unless an entry names it just so.
+
+A wildcard subscription needs more than its pattern's own match: an entry for some of its addresses counts for it as
+well, or `#` would show everything that an entry for `secret.#` keeps from others.
+
+Rule: pure; decides and never acts. Must not know sessions, users' names or frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from broker.config.permissions import EVERYBODY, FQQN, OPERATIONS, groups_of
+from broker.engine.matching import covers, is_pattern, matches, overlap, specificity
+
+REMEMBERED = 4096
+"""Names whose answer is kept for each set of groups: reply topics would pile up else."""
+MAX_SETS = 1000
+"""Sets of groups that are remembered; users share them."""
+
+NOTHING: frozenset[str] = frozenset()
+READING = frozenset({"consume", "browse"})
+"""What a wildcard subscription must be allowed everywhere; anything else is the affair of its pattern's own match."""
+
+
+class Rights:
+    """What the users of one set of groups may do."""
+
+    __slots__ = ("_groups", "_known", "_table")
+
+    def __init__(self, table: Permissions, groups: frozenset[str]) -> None:
+        self._table = table
+        self._groups = groups
+        self._known: dict[str, frozenset[str]] = {}
+
+    def at(self, address: str, queue: str | None = None) -> frozenset[str]:
+        """The operations (config.permissions.OPERATIONS) that are theirs at an address, a pattern of addresses, or a
+        queue of one address."""
+        name = full_name(address, queue)
+        found = self._known.get(name)
+        if found is None:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            found = self._known[name] = self._table.operations(self._groups, address, name)
+        return found
+
+    def against(self, operation: str, address: str, queue: str | None = None) -> str | None:
+        """The match that keeps them from it; None: there is none for (all of) it."""
+        return self._table.against(self._groups, operation, address, full_name(address, queue))
+
+
+def full_name(address: str, queue: str | None) -> str:
+    """As a destination has it."""
+    return address if queue is None else f"{address}{FQQN}{queue}"
+
+
+class _Entry:
+    """One match: who may do what there."""
+
+    __slots__ = ("_allowed", "match", "words")
+
+    def __init__(self, match: str, words: list[str], settings: Mapping[str, Any]) -> None:
+        self.match = match
+        self.words = words
+        self._allowed = [(operation, groups_of(settings.get(operation, ""))) for operation in OPERATIONS]
+
+    def operations(self, groups: frozenset[str]) -> frozenset[str]:
+        return frozenset(operation for operation, allowed in self._allowed if allowed & groups)
+
+
+class Permissions:
+    """The whole table: match → its settings. delimiter: between the words of addresses."""
+
+    def __init__(self, table: Mapping[str, Mapping[str, Any]], delimiter: str = ".") -> None:
+        self._delimiter = delimiter
+        names = sorted(table, key=lambda name: (not self._is_pattern(name), specificity(name, delimiter)), reverse=True)
+        entries = [_Entry(name, name.split(delimiter), table[name]) for name in names]
+        self._queues = {entry.match: entry for entry in entries if FQQN in entry.match}
+        self._entries = [entry for entry in entries if FQQN not in entry.match]
+        """From specific to general, exact names first."""
+        self._empty = not entries
+        self._rights: dict[frozenset[str], Rights] = {}
+        self.groups = frozenset(
+            name for entry in table.values() for text in entry.values() for name in groups_of(text)
+        ) - {EVERYBODY}
+
+    def rights(self, groups: tuple[str, ...]) -> Rights | None:
+        """Of the users with these groups; None: they may do everything."""
+        if self._empty:
+            return None
+        key = frozenset((*groups, EVERYBODY))
+        found = self._rights.get(key)
+        if found is None:
+            if len(self._rights) >= MAX_SETS:
+                self._rights.clear()
+            found = self._rights[key] = Rights(self, key)
+        return found
+
+    def operations(self, groups: frozenset[str], address: str, name: str) -> frozenset[str]:
+        """What users with these groups may do at `address`; name: the same, or `address::queue`."""
+        deciding, whole = self._deciding(address, name)
+        if not whole:
+            return NOTHING
+        everywhere = frozenset.intersection(*(entry.operations(groups) for entry in deciding))
+        return deciding[-1].operations(groups) - READING | everywhere & READING
+
+    def against(self, groups: frozenset[str], operation: str, address: str, name: str) -> str | None:
+        """The match that keeps them from it; None: there is none for (all of) it."""
+        deciding, whole = self._deciding(address, name)
+        for entry in deciding[-1:] if whole and operation not in READING else deciding:
+            if operation not in entry.operations(groups):
+                return entry.match
+        return None
+
+    def _deciding(self, address: str, name: str) -> tuple[list[_Entry], bool]:
+        """The entries that have a say there, and whether they speak of all of it. Several only for a pattern: before
+        the entry that stands for all of its addresses those which decide about some of them."""
+        queue = self._queues.get(name)
+        if queue is not None:
+            return [queue], True
+        words = address.split(self._delimiter)
+        if not self._is_pattern(address):
+            found = next((entry for entry in self._entries if matches(entry.words, words)), None)
+            return ([], False) if found is None else ([found], True)
+        some: list[_Entry] = []
+        for entry in self._entries:
+            if overlap(entry.words, words):
+                some.append(entry)
+                if covers(entry.words, words):
+                    return some, True
+        return some, False
+
+    def _is_pattern(self, name: str) -> bool:
+        return is_pattern(name, self._delimiter)

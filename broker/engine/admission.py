@@ -1,0 +1,94 @@
+"""What happens to messages before they reach queues, where an address or a message asks for more than delivery.
+
+Rule: the order of the steps is decided here, what each does elsewhere. Only runs that say so by their own fields
+(`due`, UNIQUE), or whose address has rules, come here. Must not know how runs enter queues.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.commands import Publish
+from broker.core.effects import Turn
+from broker.core.message import UNIQUE, Run
+from broker.selector import Predicate
+
+from . import diverts, duplicates, lifetime, limits
+from .queue import Queue
+from .rules import rules_for
+from .runs import pick
+from .stamping import stamp
+
+if TYPE_CHECKING:
+    from .slot import Slot
+
+Part = tuple[Run, list[Queue]]
+"""A run, and the queues that get all of it."""
+
+
+def check(slot: Slot, command: Publish) -> None:
+    """Raises RefusedError if admit() would refuse this part of a transaction."""
+    rules = rules_for(slot, command.address)
+    if rules is not None and rules.limited:
+        limits.check(slot, slot.addresses.get(command.address), command)
+
+
+def admit(slot: Slot, command: Publish, turn: Turn) -> bool:
+    """Duplicates, limits, life time, time stamp, diverts, in this order: what is known already adds nothing, so no
+    address is too full for it; and what an address is too full for is not known by it. False: nothing is left for the
+    queues (it was dropped, known already, or went elsewhere). `command.run` may be another one afterwards. Raises
+    RefusedError; nothing has been changed then."""
+    if command.run.due <= turn.now:
+        command.run.due = 0
+    address = slot.addresses.get(command.address)
+    rules = rules_for(slot, command.address)
+    unique = command.run.flags & UNIQUE
+    if unique and not duplicates.fresh(slot, command):
+        return False
+    if rules is not None and rules.limited and not limits.admit(slot, address, command, turn):
+        return False
+    if unique:
+        duplicates.remember(slot, command, turn)
+    if rules is None:
+        return True
+    if rules.aging and (command.session or not lifetime.ended(command.run)):
+        lifetime.apply(rules.settings, command.run, turn.now)
+    if rules.stamped:
+        stamp(command.run, turn.now)
+    return not (rules.diverts and diverts.divert(slot, address, command, turn))
+
+
+def sift(parts: list[Part], address: str) -> list[Part]:
+    """The same, with only those messages for each queue that its filter lets in. Queues which get the same messages
+    share a run."""
+    result: list[Part] = []
+    for run, queues in parts:
+        if any([queue.selective() for queue in queues]):
+            result += _sifted(run, queues, address)
+        else:
+            result.append((run, queues))
+    return result
+
+
+def _sifted(run: Run, queues: list[Queue], address: str) -> list[Part]:
+    count = len(run.records)
+    run.ids = run.ids or range(count)
+    free: list[Queue] = []
+    wanted: dict[tuple[int, ...], list[Queue]] = {}
+    known: dict[Predicate, tuple[int, ...]] = {}
+    for queue in queues:
+        if queue.closed():
+            continue
+        matching = queue.filter
+        if matching is None:
+            free.append(queue)
+            continue
+        if matching not in known:
+            known[matching] = tuple(matching.select(run, address))
+        at = known[matching]
+        if len(at) == count:
+            free.append(queue)
+        elif at:
+            wanted.setdefault(at, []).append(queue)
+    result: list[Part] = [(run, free)] if free else []
+    return result + [(pick(run, at), takers) for at, takers in wanted.items()]

@@ -1,0 +1,140 @@
+"""From a run to consumers: marks, shares, and what a delivery changes in the books.
+
+Rule: nothing durable goes out beyond the queue's mark (the log must know first that it may have been delivered);
+what is not dealt is returned, and its place is the caller's affair. Must not know where runs rest.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from broker.core.effects import Deliver, Turn
+from broker.core.message import DURABLE, REDELIVERED, Run
+from broker.core.records import MetaRecord
+
+from .consumer import Consumer
+from .queue import Queue
+from .runs import pick
+from .slot import Held, Slot
+
+
+class Turns(Protocol):
+    """Where the round robin goes on."""
+
+    start: int
+
+
+def may_go(slot: Slot, queue: Queue, run: Run, turn: Turn) -> bool:
+    """May the run be delivered now? If not, the mark that allows it is on its way."""
+    if queue.announced > queue.cleared and run.flags & DURABLE and run.ids[-1] > queue.cleared:
+        if not queue.mark_asked:
+            ask_mark(slot, queue, max(run.ids[-1], run.ids[0] + slot.mark_messages - 1), run.ids[-1], turn)
+        return False
+    return True
+
+
+def ask_mark(slot: Slot, queue: Queue, mark: int, least: int, turn: Turn) -> None:
+    """Announces delivery up to `mark`, but not further than what was published so far."""
+    mark = max(min(mark, queue.last), least)
+    queue.mark_asked = mark
+    turn.appends.append(MetaRecord(slot.number, "mark", {"queue": queue.id, "id": mark}))
+    slot.pending.append(Held(turn.number, mark=(queue, mark)))
+
+
+def mark_ahead(slot: Slot, queue: Queue, turn: Turn) -> None:
+    """Asks for the next mark when half of the last one is used, so that draining does not wait for it."""
+    if queue.sent + slot.mark_messages // 2 > queue.cleared:
+        # A message that needs no mark may have been sent far beyond it: ids leap at every restart.
+        reached = max(queue.cleared, queue.sent)
+        ask_mark(slot, queue, reached + slot.mark_messages, queue.cleared + 1, turn)
+
+
+def deliver(slot: Slot, queue: Queue, consumer: Consumer, run: Run, turn: Turn, gone: list[Run]) -> None:
+    """All of the run; what is consumed at once (AckMode.AUTO) is added to `gone`."""
+    if consumer.haunted:
+        queue.delivering -= consumer.bury(run.ids)
+    turn.effects.append(Deliver(consumer.id, run, consumer.charge(run)))
+    count = len(run.records)
+    counters = slot.counters
+    counters.delivered += count
+    if run.attempts or run.flags & REDELIVERED:
+        counters.redelivered += count
+    if consumer.flight is not None:
+        consumer.flight.append(run)
+        queue.delivering += count
+    elif consumer.ledger is None:
+        gone.append(run)
+        if queue.pace is not None:
+            queue.pace.took(consumer, count)
+    else:
+        queue.delivering += count
+    if run.ids[-1] > queue.sent:
+        queue.sent = run.ids[-1]
+
+
+def deliver_part(slot: Slot, queue: Queue, consumer: Consumer, run: Run, turn: Turn, gone: list[Run]) -> Run | None:
+    """As much of the run as the consumer may get; returns the rest."""
+    fitting = consumer.prefix(run)
+    if fitting == len(run.records):
+        deliver(slot, queue, consumer, run, turn, gone)
+        return None
+    deliver(slot, queue, consumer, run.cut(slice(fitting)), turn, gone)
+    return run.cut(slice(fitting, None))
+
+
+def foremost(consumers: list[Consumer]) -> list[Consumer]:
+    """Those of the highest priority (the list is sorted by it)."""
+    if len(consumers) > 1 and consumers[0].priority != consumers[-1].priority:
+        top = consumers[0].priority
+        return [consumer for consumer in consumers if consumer.priority == top]
+    return consumers
+
+
+def deal(
+    slot: Slot, queue: Queue, turns: Turns, consumers: list[Consumer], run: Run, turn: Turn, gone: list[Run]
+) -> Run | None:
+    """The run to consumers that are ready, one message each in turn; returns what they cannot take."""
+    ways = len(consumers)
+    if ways == 1:
+        return deliver_part(slot, queue, consumers[0], run, turn, gone)
+    count = len(run.records)
+    start = turns.start % ways
+    if count == 1:
+        turns.start = start + 1
+        deliver(slot, queue, consumers[start], run, turn, gone)
+    elif all([consumer.fits(count, run.nbytes) for consumer in consumers]):
+        turns.start = start + count
+        for n in range(min(ways, count)):
+            deliver(slot, queue, consumers[(start + n) % ways], run.cut(slice(n, None, ways)), turn, gone)
+    else:
+        turns.start = start
+        return _message_by_message(slot, queue, turns, consumers, run, turn, gone)
+    return None
+
+
+def _message_by_message(
+    slot: Slot, queue: Queue, turns: Turns, consumers: list[Consumer], run: Run, turn: Turn, gone: list[Run]
+) -> Run | None:
+    """Deals a run while credits are short."""
+    hands: list[list[int]] = [[] for _ in consumers]
+    messages = [c.credit_messages if c.ledger is not None else len(run.records) for c in consumers]
+    nbytes = [min(c.room, c.credit_bytes) if c.sized else c.room for c in consumers]
+    turn_of, ways, dealt = turns.start, len(consumers), 0
+    for at in range(len(run.records)):
+        size = run.size_of(at)
+        for _ in range(ways):
+            who = turn_of % ways
+            turn_of += 1
+            if messages[who] > 0 and nbytes[who] > 0:
+                hands[who].append(at)
+                messages[who] -= 1
+                nbytes[who] -= size + consumers[who].overhead
+                break
+        else:
+            break
+        dealt = at + 1
+    turns.start = turn_of % ways
+    for consumer, hand in zip(consumers, hands, strict=True):
+        if hand:
+            deliver(slot, queue, consumer, pick(run, hand), turn, gone)
+    return run.cut(slice(dealt, None)) if dealt < len(run.records) else None

@@ -1,0 +1,118 @@
+"""Makes what the settings name, and lets go what they name no more.
+
+Rule: declarations are not in the log. Whoever leads the slot makes what is missing when it begins, and after each
+change of the settings. What is declared no more is deleted when it is empty and unused, never with messages in it: so
+a queue that a declaration made is recorded as auto-created, and the settings alone protect it. Must not know messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from broker.core.address import Routing
+from broker.core.effects import Turn
+
+from . import choice, kinds
+from .addresses import change_selector, create, delete, find_rules
+from .queue import Queue
+from .slot import Address, Slot, grouped
+
+
+def configure(slot: Slot) -> None:
+    """The settings have changed: for what exists too. Queues stay, whatever their addresses match now."""
+    for queue in slot.queues.values():
+        slot.touched[queue] = None
+        if not queue.hidden:
+            queue.settings = slot.declarations.settings(queue.address, queue.name)
+            choice.configure(queue)
+            kinds.equip(queue)
+            if queue.auto_created:
+                slot.wake(queue, 1)  # the next tick looks whether it is to go now
+    for address in slot.addresses.values():
+        find_rules(slot, address)
+    if slot.patterns is not None:
+        slot.patterns.refresh()
+
+
+def declare(slot: Slot, turn: Turn) -> None:
+    """Everything that is to exist does; what need not exist may go."""
+    _addresses(slot)
+    wanted = dict(slot.declarations.queues)
+    for queue in list(slot.queues.values()):
+        if queue.hidden:
+            continue
+        kinds.equip(queue)
+        table = wanted.get((queue.address, queue.name))
+        # One of another type stays what it is: its messages were not meant for the declared one.
+        queue.declared = table is not None and _routing(table) is queue.routing
+        if table is not None:
+            del wanted[queue.address, queue.name]
+            queue.idle_since = 0
+            if queue.selector != (table.get("selector") or None):
+                change_selector(slot, queue, table.get("selector"), turn)
+        slot.watch_idle(queue, turn.now)
+        slot.touched[queue] = None
+    for (address, name), table in wanted.items():
+        _make(slot, address, name, table, turn)
+
+
+def renew(slot: Slot, queue: Queue, turn: Turn) -> None:
+    """A queue has been deleted on demand: a declared one exists again, empty."""
+    table = slot.declarations.queues.get((queue.address, queue.name))
+    if table is not None:
+        _make(slot, queue.address, queue.name, table, turn, replay=False)
+
+
+def abandoned(slot: Slot, queue: Queue, turn: Turn) -> None:
+    """The last consumer has gone."""
+    kinds.equip(queue)
+    if queue.kind is not None:
+        slot.touched[queue] = None
+    if queue.settings.purge_on_no_consumers and not queue.empty():
+        purge(slot, queue, turn)
+
+
+def purge(slot: Slot, queue: Queue, turn: Turn) -> None:
+    """Empties a queue that has no consumers: another one takes its place, so that what is on its way in goes too.
+    Both in one record of the log, or a crash could leave nobody."""
+    first = len(turn.appends)
+    delete(slot, queue, turn)
+    another = create(
+        slot, queue.address, queue.name, queue.routing, turn,
+        durable=queue.durable, auto_created=queue.auto_created, subscription=queue.subscription,
+        selector=queue.selector, replay=False,
+    )  # fmt: skip
+    another.declared = queue.declared
+    turn.appends[first:] = grouped(slot.number, turn.appends[first:])
+    slot.watch_idle(another, turn.now)
+
+
+def _make(slot: Slot, address: str, name: str, table: Mapping[str, Any], turn: Turn, replay: bool = True) -> None:
+    routing = _routing(table)
+    subscription = routing is Routing.MULTICAST
+    if subscription and name in slot.subscriptions:
+        return  # a client has a durable subscription of this name at another address
+    queue = create(
+        slot, address, name, routing, turn,
+        auto_created=True, subscription=subscription, selector=table.get("selector") or None,
+        replay=replay,
+    )  # fmt: skip
+    queue.declared = True
+
+
+def _addresses(slot: Slot) -> None:
+    wanted = slot.declarations.addresses
+    for address in list(slot.addresses.values()):
+        address.declared = address.name in wanted
+        if not (address.declared or address.queues):
+            del slot.addresses[address.name]
+    for name in wanted:
+        if name not in slot.addresses:
+            address = slot.addresses[name] = Address(name)
+            address.declared = True
+            find_rules(slot, address)
+
+
+def _routing(table: Mapping[str, Any]) -> Routing:
+    return Routing[table.get("routing", "ANYCAST")]

@@ -1,0 +1,91 @@
+"""Messages that go to other addresses as well, or instead.
+
+Every exclusive divert that wants a message gets it, and nobody else does; what none of them wants goes to the queues of
+its address, and to the other diverts that want it. A message for one queue by name (FQQN) is diverted by nobody.
+
+Rule: decides only; the way itself is transfer.py's. Must not know queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from broker import selector
+from broker.config.addressing import DivertSettings
+from broker.core.address import Routing
+from broker.core.commands import Publish
+from broker.core.effects import Turn
+from broker.core.message import NO_IDS, Run
+
+from . import letters, transfer
+from .rules import rules_for
+from .runs import pick
+
+if TYPE_CHECKING:
+    from .slot import Address, Slot
+
+
+def divert(slot: Slot, address: Address | None, command: Publish, turn: Turn) -> bool:
+    """Sends copies where the diverts of the address lead; True: exclusive ones took all. They may take some:
+    `command.run` is then what is left."""
+    rules = rules_for(slot, command.address)
+    if rules is None or command.queue is not None or transfer.tired(command):
+        return False
+    taken: set[int] = set()
+    for _, settings in rules.diverts:
+        if settings.exclusive:
+            taken.update(_send(slot, settings, command, turn))
+    if taken:
+        command.run = _picked(command.run, [at for at in range(len(command.run.records)) if at not in taken])
+        if not command.run.records:
+            return True
+    for _, settings in rules.diverts:
+        if not settings.exclusive:
+            _send(slot, settings, command, turn)
+    return False
+
+
+def unrouted(slot: Slot, command: Publish, turn: Turn) -> None:
+    """No queue wants it: to the dead letter address, if the settings say so."""
+    settings = slot.match(command.address)
+    name = settings.dead_letter_address
+    if settings.send_to_dla_on_no_route and name and name != command.address and not transfer.tired(command):
+        own = letters.dead_letter_queue(settings, command.address)
+        way = transfer.Way(name) if own is None else transfer.Way(name, Routing.MULTICAST, own)
+        transfer.send_on(slot, command, command.run, way, turn)
+    else:
+        slot.counters.dropped_unrouted += len(command.run.records)
+
+
+def _send(slot: Slot, settings: DivertSettings, command: Publish, turn: Turn) -> Sequence[int]:
+    """What the divert wants goes where it leads. Returns which messages these are."""
+    run = command.run
+    wanted: Sequence[int] = range(len(run.records))
+    if settings.selector:
+        wanted = _filter(settings.selector).select(run, command.address)
+    if wanted:
+        part = run if len(wanted) == len(run.records) else _picked(run, wanted)
+        for name in settings.forward.split(","):
+            address, _, queue = name.strip().partition("::")
+            if address:
+                routing = command.routing if settings.routing == "PASS" else _ROUTING[settings.routing]
+                transfer.send_on(slot, command, part, transfer.Way(address, routing, queue or None), turn)
+    return wanted
+
+
+_ROUTING = {"STRIP": Routing.UNSET, "ANYCAST": Routing.ANYCAST, "MULTICAST": Routing.MULTICAST}
+
+
+@lru_cache(1024)
+def _filter(text: str) -> selector.Predicate:
+    """Kept as long as it is in use."""
+    return selector.compile(text)
+
+
+def _picked(run: Run, indices: Sequence[int]) -> Run:
+    run.ids = range(len(run.records))
+    part = pick(run, indices)
+    run.ids = part.ids = NO_IDS
+    return part

@@ -1,0 +1,167 @@
+"""Which message of each key is the newest, and which ones it has replaced.
+
+Messages are looked at when they come (in `fresh`, at the end of the turn that brought them) or go to the page index; so
+every key is in memory, about 200 bytes of it, and bodies need not be. What comes to the page index unseen, at a restart
+or from the schedule, is looked at before anything is handed out: in memory if it all fits, else by reading the pages
+once for their keys alone. Newer is what has the higher id.
+
+Rule: knows keys and ids; where messages rest, and that they leave, is kinds.py's. A message without the key's header is
+like any other, and is never replaced.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
+
+from broker.core.effects import Fetch, Turn
+from broker.core.message import Run
+
+from . import headers
+from .browser import consumed
+from .queue import Queue
+from .runs import pick
+from .slot import Slot
+from .stubs import Stub
+
+_SLACK = 1024
+"""So many keys of messages that have left are not worth a look."""
+
+
+class LastValue:
+    """name   of the key's header.    fresh   came since the last settle_down().    dead   replaced, and still here.
+    blind   positions in the page index whose keys are not known, in its order.    asked   those being read for them."""
+
+    __slots__ = ("_buried", "_key", "_newest", "_paged", "asked", "blind", "dead", "fresh", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.fresh: list[Run] = []
+        self.dead: set[int] = set()
+        self.blind: deque[int] = deque()
+        self.asked: array[int] | None = None
+        self._key = headers.key(name)
+        self._newest: dict[bytes, int] = {}
+        self._paged: dict[int, Stub] = {}
+        """Messages in the page index whose keys are known."""
+        self._buried: set[int] = set()
+        """Messages in the page index that were replaced, and are settled already."""
+
+    def overtaken(self) -> None:
+        """Before anything is handed out: finds what rested and is replaced by something fresh. Fresh messages do not
+        replace each other yet: the first of them may go to somebody who waits."""
+        if not self.fresh:
+            return
+        fresh = {i for run in self.fresh for i in run.ids}
+        for key, i in self._keys(self.fresh):
+            known = self._newest.get(key)
+            if known is None:
+                continue
+            if known > i:
+                self.dead.add(i)
+            elif known < i and known not in fresh:
+                self.dead.add(known)
+
+    def settle_down(self) -> None:
+        """What is fresh and was not handed out rests now."""
+        fresh, self.fresh = self.fresh, []
+        for key, i in self._keys(fresh):
+            self._replace(key, i)
+        if self._paged:
+            for run in fresh:
+                for i in run.ids:
+                    self._paged.pop(i, None)
+
+    def paged(self, run: Run) -> None:
+        """The run goes to the page index."""
+        stub = Stub(range(run.ids[0], run.ids[-1] + 1), run.position, run.nbytes)
+        stub.flags = run.flags
+        for key, i in self._keys([run]):
+            self._replace(key, i)
+            self._paged[i] = stub
+
+    def unpaged(self, positions: Iterable[int]) -> None:
+        """These have left the page index, and are in memory or dead."""
+        gone = set(positions)
+        while self.blind and self.blind[0] in gone:
+            self.blind.popleft()
+
+    def look(self, slot: Slot, queue: Queue, turn: Turn) -> None:
+        """Reads what is not known, if memory has no room for it; else it comes by itself."""
+        if queue.fetching is None and queue.nbytes * 2 > slot.limit:
+            mean = queue.paged_bytes // (len(queue.index) or 1) + 1
+            self.asked = array("Q", islice(self.blind, max(slot.page_bytes // mean, 1)))
+            queue.fetching = 0
+            turn.fetches.append(Fetch(slot.number, queue.id, self.asked))
+
+    def looked(self, runs: list[Run], used: Iterable[Run]) -> None:
+        """The journal's answer to look(), and what of it is in the queue."""
+        assert self.asked is not None
+        for _ in range(consumed(self.asked, runs)):
+            self.blind.popleft()
+        self.asked = None
+        for run in used:
+            self.paged(run)
+
+    def current(self, run: Run) -> Run:
+        """Those of its messages that nothing which rests has replaced."""
+        newest = self._newest
+        old = {i for key, i in self._keys([run]) if newest.get(key, i) > i}
+        return pick(run, [at for at, i in enumerate(run.ids) if i not in old]) if old else run
+
+    def bury(self, slot: Slot, queue: Queue, dead: set[int], gone: list[Run], turn: Turn) -> None:
+        """These are replaced; `gone` is what of them was in memory. Settles all but what has been settled before."""
+        count = 0
+        for run in gone:
+            if self._buried:
+                at = [n for n, i in enumerate(run.ids) if i not in self._buried]
+                self._buried.difference_update(run.ids)
+                run = pick(run, at)
+            if run.ids:
+                count += len(run.ids)
+                slot.settle_runs(queue, [run], turn)
+        paged = {i: self._paged.pop(i) for i in dead if i in self._paged}
+        if paged:
+            self._buried.update(paged)
+            slot.settle_ids(queue, dict(paged), turn)
+        slot.counters.replaced += count + len(paged)
+        if not queue.paging and (self._paged or self._buried):
+            self._paged.clear()
+            self._buried.clear()
+
+    def alive(self, runs: list[Run]) -> list[Run]:
+        """Those messages of pages that were not replaced meanwhile."""
+        if not self._buried:
+            return runs
+        parts = [pick(run, [at for at, i in enumerate(run.ids) if i not in self._buried]) for run in runs]
+        return [part for part in parts if part.ids]
+
+    def crowded(self, count: int) -> bool:
+        """Are most of the keys those of messages that have left; `count`: messages that are here."""
+        return len(self._newest) > 2 * (count + len(self._paged)) + _SLACK
+
+    def forget(self, here: set[int]) -> None:
+        """Forgets the keys of messages that are neither in the page index nor among these."""
+        self._newest = {key: i for key, i in self._newest.items() if i in here or i in self._paged}
+
+    def _replace(self, key: bytes, i: int) -> None:
+        known = self._newest.get(key, 0)
+        if known < i:
+            self._newest[key] = i
+            if known:
+                self.dead.add(known)
+        elif known > i:
+            self.dead.add(i)
+
+    def _keys(self, runs: Iterable[Run]) -> list[tuple[bytes, int]]:
+        """(key, id) of all messages that have one."""
+        raw, key = headers.raw, self._key
+        found: list[tuple[bytes, int]] = []
+        for run in runs:
+            for at, i in enumerate(run.ids):
+                value = raw(run, at, key)
+                if value is not None:
+                    found.append((value, i))
+        return found

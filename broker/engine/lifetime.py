@@ -1,0 +1,30 @@
+"""How long messages live, by the settings of their address.
+
+Rule: a function of settings, run and time, as Artemis has it: `no_expiry` wins over all; `expiry_delay_ms` is for
+messages without an expiry of their own and puts the bounds out of use; `max_expiry_delay_ms` (else `min_…`) also gives
+one to those that have none. It ends once: what has expired is not given another life at its expiry address, whose
+settings may be those of all addresses, or it would go round there for ever. Must not know queues.
+"""
+
+from __future__ import annotations
+
+from broker.config.addressing import AddressSettings
+from broker.core.message import Run
+
+
+def apply(settings: AddressSettings, run: Run, now: int) -> None:
+    """Sets `run.expires` (epoch ms, 0 = never)."""
+    expires, least, most = run.expires, settings.min_expiry_delay_ms, settings.max_expiry_delay_ms
+    if settings.no_expiry:
+        run.expires = 0
+    elif settings.expiry_delay_ms >= 0:
+        run.expires = expires or now + settings.expiry_delay_ms
+    elif most >= 0 and (not expires or expires > now + most):
+        run.expires = now + most
+    elif least >= 0 and (not expires or expires < now + least):
+        run.expires = now + least
+
+
+def ended(run: Run) -> bool:
+    """Has it expired before (redelivery.py says so in front). What a client says of that is not believed."""
+    return b"_AMQ_ACTUAL_EXPIRY:" in run.lines

@@ -1,0 +1,365 @@
+"""Bounds of what an address may hold, and what happens at them.
+
+Bytes and messages are counted per queue (`Book`) and per address (`Stock`, the sum over its queues): everything that
+was published to a queue and has not left it for good, wherever it is meanwhile (ready, with a consumer, paged out,
+delayed). A message in three queues counts three times. Queues of wildcard subscriptions count for the pattern they
+subscribed to, not for the addresses it covers. A split address has its limits divided by its partitions.
+
+What came in at once is taken at once: a limit may be passed by the messages of one read of a socket. Only DROP looks
+at single messages (edges send them one by one to addresses that FAIL). Dead letters and expired messages are never
+refused, or they would be lost.
+
+Rule: books exist only where a limit applies, and can be made anew from the queues at any time: they are in no log.
+Must not know who consumes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from broker.config.addressing import AddressSettings
+from broker.core.address import Routing
+from broker.core.commands import Publish
+from broker.core.effects import Crowd, Turn
+from broker.core.errors import Code, RefusedError
+from broker.core.message import NO_IDS, Run
+
+from .runs import pick
+from .stubs import Stub
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from .queue import Queue
+    from .slot import Address, Slot
+
+BLOCK, FAIL, DROP = "BLOCK", "FAIL", "DROP"
+LIMITS: Final = frozenset((
+    "full_policy", "max_size_bytes", "max_size_messages", "page_full_policy", "page_limit_bytes",
+    "page_limit_messages",
+))  # fmt: skip
+"""Settings that give an address a limit."""
+NEVER: Final = 1 << 62
+"""A bound that is not there."""
+EASE: Final = 8
+"""Producers that wait go on when this part of the limit is free: woken by every message, they would do little else."""
+MOST_WAITING: Final = 10_000
+"""Sessions remembered as waiting at one address. The engine does not hear of the end of all of them; one that is
+forgotten goes on, and is told again."""
+
+
+class Stock:
+    """What all queues of an address hold together, and its bounds.
+
+    messages, nbytes             at present.    most_messages, most_bytes   full from there on.
+    reject_bytes                 BLOCK: from there on messages are refused.
+    waiting                      sessions that were told to wait."""
+
+    __slots__ = (
+        "address", "messages", "most_bytes", "most_messages", "nbytes", "policy", "reject_bytes", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.messages = self.nbytes = 0
+        self.waiting: dict[int, None] = {}
+        self.policy = BLOCK
+        self.most_messages = self.most_bytes = self.reject_bytes = NEVER
+
+    def bound(self, settings: AddressSettings) -> None:
+        """Takes the bounds of the settings, which must have some (see limited())."""
+        paging = settings.full_policy == "PAGE"
+        self.policy = settings.page_full_policy if paging else settings.full_policy
+        messages = settings.page_limit_messages if paging else settings.max_size_messages
+        nbytes = settings.page_limit_bytes if paging else settings.max_size_bytes
+        self.most_messages = _share(messages, settings.partitions)
+        self.most_bytes = _share(nbytes, settings.partitions)
+        self.reject_bytes = _share(settings.reject_threshold_bytes, settings.partitions)
+
+    def full(self) -> bool:
+        """Has it reached its limit."""
+        return self.messages >= self.most_messages or self.nbytes >= self.most_bytes
+
+    def eased(self) -> bool:
+        """May those who wait go on."""
+        messages, nbytes = self.most_messages, self.most_bytes
+        return (
+            not self.full() and self.messages <= messages - messages // EASE and self.nbytes <= nbytes - nbytes // EASE
+        )
+
+    def error(self) -> RefusedError:
+        """What a producer is told who may not wait."""
+        return RefusedError(
+            Code.ADDRESS_FULL,
+            f'Address "{self.address}" is full: {self.messages} messages, {self.nbytes} bytes; '
+            "send again when some have been consumed",
+        )
+
+
+class Book:
+    """One queue's share of the stock of its address."""
+
+    __slots__ = ("messages", "nbytes", "stock")
+
+    def __init__(self, stock: Stock) -> None:
+        self.messages = self.nbytes = 0
+        self.stock = stock
+
+    def change(self, messages: int, nbytes: int) -> None:
+        """So much came, or (negative) left. What lay in the journal at a restart has estimated sizes: an empty queue
+        has no bytes, whatever the sum says."""
+        messages = max(messages, -self.messages)
+        if self.messages + messages == 0:
+            nbytes = -self.nbytes
+        nbytes = max(nbytes, -self.nbytes)
+        self.messages += messages
+        self.nbytes += nbytes
+        self.stock.messages += messages
+        self.stock.nbytes += nbytes
+
+
+def _share(limit: int, partitions: int) -> int:
+    if limit < 0:
+        return NEVER
+    return max(limit // partitions, min(limit, 1))
+
+
+def limited(settings: AddressSettings) -> bool:
+    """Has the address a limit at all. PAGE at `max_size_*` is what every address does anyway."""
+    if settings.full_policy == "PAGE":
+        return settings.page_limit_bytes >= 0 or settings.page_limit_messages >= 0
+    return settings.max_size_bytes >= 0 or settings.max_size_messages >= 0
+
+
+def refuses(settings: AddressSettings) -> bool:
+    """May SEND end in an ERROR because the address is full."""
+    policy = settings.page_full_policy if settings.full_policy == "PAGE" else settings.full_policy
+    return policy == FAIL and limited(settings)
+
+
+# ── publishing ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def admit(slot: Slot, address: Address | None, command: Publish, turn: Turn) -> bool:
+    """May the messages come in; False: they are dropped in silence. `command.run` may be a shorter one afterwards.
+    Raises RefusedError(ADDRESS_FULL), but never for parts of a transaction (`command.atomic`): those have been asked
+    by check(). `address` None: it has no queues."""
+    stock = _stock_of(slot, address, command.address)
+    if stock is None:
+        return True
+    if stock.policy == DROP:
+        return _fits(slot, stock, address, command)
+    if not command.atomic:
+        _refuse(stock, command)
+    return True
+
+
+def check(slot: Slot, address: Address | None, command: Publish, waits: bool = True) -> None:
+    """Raises RefusedError(ADDRESS_FULL) if a part of a transaction may not come in. waits: its session can be told to
+    wait; else BLOCK refuses as well (a transaction over several slots: nobody here knows its session)."""
+    stock = _stock_of(slot, address, command.address)
+    if stock is not None:
+        _refuse(stock, command)
+        if not waits and command.session and stock.policy == BLOCK and stock.full():
+            raise stock.error()
+
+
+def _refuse(stock: Stock, command: Publish) -> None:
+    if not command.session:
+        return
+    if stock.full() if stock.policy == FAIL else stock.policy == BLOCK and stock.nbytes >= stock.reject_bytes:
+        raise stock.error()
+
+
+def _stock_of(slot: Slot, address: Address | None, name: str) -> Stock | None:
+    """Of the address; one without queues has an empty one."""
+    if address is not None:
+        return address.stock
+    if not limited(slot.match(name)):
+        return None
+    stock = Stock(name)
+    stock.bound(slot.match(name))
+    return stock
+
+
+def _fits(slot: Slot, stock: Stock, address: Address | None, command: Publish) -> bool:
+    """DROP: takes out the messages that find the address full. What no queue wants needs no room."""
+    run = command.run
+    messages, nbytes = stock.messages, stock.nbytes
+    count = len(run.records)
+    most = len(address.queues) or 1 if address is not None else 1
+    if messages + most * count <= stock.most_messages and nbytes + most * run.nbytes <= stock.most_bytes:
+        return True
+    fitting: list[int] = []
+    for at, ways in enumerate(_ways(address, command)):
+        if not ways or (messages < stock.most_messages and nbytes < stock.most_bytes):
+            messages += ways
+            nbytes += ways * run.size_of(at)
+            fitting.append(at)
+    slot.counters.dropped_full += count - len(fitting)
+    if len(fitting) < count:
+        run.ids = range(count)
+        command.run = pick(run, fitting)
+        run.ids = command.run.ids = NO_IDS
+    return bool(fitting)
+
+
+def _ways(address: Address | None, command: Publish) -> list[int]:
+    """How many queues each message goes to."""
+    run = command.run
+    count = len(run.records)
+    anycast, multicast = _queues(address, command)
+    # Several anycast queues take turns; whose it is is decided later, so each message is taken to find one.
+    ways = [int(len(anycast) > 1 or not anycast + multicast)] * count
+    for queue in multicast + (anycast if len(anycast) == 1 else []):
+        if not queue.closed():
+            for at in range(count) if queue.filter is None else queue.filter.select(run, command.address):
+                ways[at] += 1
+    return ways
+
+
+def _queues(address: Address | None, command: Publish) -> tuple[list[Queue], list[Queue]]:
+    """Those there are for the command: anycast ones, and others."""
+    if address is None:
+        return [], []
+    if command.queue is not None:
+        named = address.queues.get(command.queue)
+        return ([named] if named is not None else []), []
+    anycast = address.anycast if command.routing is not Routing.MULTICAST else []
+    return anycast, address.multicast if command.routing is not Routing.ANYCAST else []
+
+
+def entered(queues: Sequence[Queue], run: Run) -> None:
+    """The run has been published to these queues."""
+    for queue in queues:
+        if queue.book is not None:
+            queue.book.change(len(run.records), run.nbytes)
+
+
+def published(slot: Slot, command: Publish, turn: Turn) -> None:
+    """Tells the sender to wait if the address is full now. Told with every SEND that comes all the same: an edge that
+    has heard of it before may have forgotten (the stream to it broke)."""
+    address = slot.addresses.get(command.address)
+    stock = address.stock if address is not None else None
+    session = command.session
+    if stock is None or stock.policy != BLOCK or not session or not stock.full():
+        return
+    if len(stock.waiting) >= MOST_WAITING and session not in stock.waiting:
+        eldest = next(iter(stock.waiting))
+        del stock.waiting[eldest]
+        turn.effects.append(Crowd(eldest, slot.number, stock.address, False))
+    stock.waiting[session] = None
+    turn.effects.append(Crowd(session, slot.number, stock.address, True))
+
+
+# ── leaving ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def left_runs(slot: Slot, queue: Queue, runs: Sequence[Run], turn: Turn) -> None:
+    """Whole runs have left for good. The queue must have a book."""
+    _left(slot, queue, sum([len(run.ids) for run in runs]), sum([run.nbytes for run in runs]), turn)
+
+
+def left_messages(slot: Slot, queue: Queue, taken: Mapping[int, Run], turn: Turn) -> None:
+    """Single messages have left for good. The queue must have a book."""
+    messages = nbytes = 0
+    for i, run in taken.items():
+        if type(run) is Stub and not run.position:
+            continue  # known to its client only: it left before
+        messages += 1
+        nbytes += run.size_of(run.ids.index(i))
+    _left(slot, queue, messages, nbytes, turn)
+
+
+def deleted(slot: Slot, queue: Queue, turn: Turn) -> None:
+    """The queue is gone with all it had."""
+    book = queue.book
+    if book is not None:
+        _left(slot, queue, book.messages, book.nbytes, turn)
+        queue.book = None
+        if queue.address not in slot.addresses:
+            _release(slot, book.stock, turn)
+
+
+def _left(slot: Slot, queue: Queue, messages: int, nbytes: int, turn: Turn) -> None:
+    book = queue.book
+    assert book is not None
+    book.change(-messages, -nbytes)
+    if book.stock.waiting and book.stock.eased():
+        _release(slot, book.stock, turn)
+
+
+def _release(slot: Slot, stock: Stock, turn: Turn) -> None:
+    waiting, stock.waiting = stock.waiting, {}
+    turn.effects += [Crowd(session, slot.number, stock.address, False) for session in waiting]
+
+
+# ── the books ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def open_book(slot: Slot, address: Address, queue: Queue) -> None:
+    """A queue has come to the address."""
+    if address.stock is None and limited(slot.match(address.name)):
+        _stock(slot, address)
+    if address.stock is not None:
+        queue.book = Book(address.stock)
+
+
+def _stock(slot: Slot, address: Address) -> None:
+    address.stock = Stock(address.name)
+    address.stock.bound(slot.match(address.name))
+    slot.booked = True
+
+
+def configure(slot: Slot) -> None:
+    """Settings have changed, or everything was restored: all books are made anew. Who waits where there is room now is
+    told by the next tick (relieve)."""
+    slot.booked = False
+    old = slot.loose
+    for address in slot.addresses.values():
+        if address.stock is not None and address.stock.waiting:
+            old.append(address.stock)
+        address.stock = None
+        if limited(slot.match(address.name)):
+            _stock(slot, address)
+        for queue in address.queues.values():
+            queue.book = None if address.stock is None else Book(address.stock)
+    if slot.booked:
+        _count(slot)
+    if old:
+        slot.due = 1
+
+
+def _count(slot: Slot) -> None:
+    for consumer in slot.consumers.values():
+        queue = slot.queues[consumer.queue]
+        if queue.kind is not None and queue.kind.cursors is not None:
+            continue  # what they hold is in the queue all the same
+        if queue.book is not None:
+            held = dict(consumer.ledger or {})
+            for group in consumer.held.values():
+                held.update(group)
+            for run in consumer.flight or ():
+                queue.book.change(len(run.records), run.nbytes)
+            queue.book.change(len(held), sum([run.size_of(run.ids.index(i)) for i, run in held.items()]))
+    for waiting in slot.pending:
+        for queue, run, _ in waiting.entries:
+            if queue.book is not None:
+                queue.book.change(len(run.records), run.nbytes)
+    for queue in slot.queues.values():
+        if (book := queue.book) is not None:
+            book.change(queue.count + queue.paged_count, queue.nbytes + queue.paged_bytes)
+            if queue.far:
+                # Of what memory has the number only, no size is known: as large as the others.
+                book.change(queue.far, queue.far * (queue.nbytes // queue.count if queue.count else 0))
+            if queue.agenda is not None:
+                book.change(queue.agenda.count, queue.agenda.nbytes)
+            for run in [*queue.returned, *(run for _, _, run in queue.delayed)]:
+                book.change(len(run.records), run.nbytes)
+
+
+def relieve(slot: Slot, turn: Turn) -> None:
+    """Who waits by settings that are no more may go on: the next SEND finds out whether there is room."""
+    loose, slot.loose = slot.loose, []
+    for stock in loose:
+        _release(slot, stock, turn)

@@ -1,0 +1,79 @@
+"""What an address does with messages beside passing them on.
+
+Rule: a value, looked up by name and remembered; None is the plain address, so that the plain path asks one question.
+What changes while messages come (books, known ids) is kept by those who act. Must not know queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from broker.config.addressing import AddressSettings, DivertSettings
+
+if TYPE_CHECKING:
+    from .slot import Slot
+
+
+_REMEMBERED = 1024
+"""Settings whose rules are kept (with the settings: an id is good as long as its object lives)."""
+
+
+class Rules:
+    """settings     of the address.
+    diverts      (name, settings) of those that start here, by name.
+    limited      there is a limit of bytes or messages.
+    aging        settings say how long messages live.
+    retroactive  messages are kept for queues to come.
+    stamped      messages say when they were taken."""
+
+    __slots__ = ("aging", "diverts", "limited", "retroactive", "settings", "stamped")
+
+    def __init__(self, settings: AddressSettings, diverts: tuple[tuple[str, DivertSettings], ...] = ()) -> None:
+        self.settings = settings
+        self.diverts = diverts
+        self.limited = max(
+            settings.max_size_bytes, settings.max_size_messages, settings.page_limit_bytes, settings.page_limit_messages
+        ) >= 0  # fmt: skip
+        self.aging = settings.no_expiry or (
+            max(settings.expiry_delay_ms, settings.min_expiry_delay_ms, settings.max_expiry_delay_ms) >= 0
+        )
+        self.retroactive = settings.retroactive_messages > 0
+        self.stamped = settings.ingress_timestamp
+
+    def plain(self) -> bool:
+        """Nothing special at all."""
+        asks = self.limited or self.aging or self.retroactive or self.diverts or self.stamped
+        return not (asks or self.settings.send_to_dla_on_no_route)
+
+
+def rules_for(slot: Slot, name: str) -> Rules | None:
+    """By the settings alone, for any address; None: plain. One with queues has its own answer in `Address.rules`,
+    which is never None while one of its queues has a filter."""
+    return slot.rulebook(name)
+
+
+class Rulebook:
+    """Rules by address, remembered by settings (a Matcher gives equal addresses the same object)."""
+
+    __slots__ = ("_diverts", "_known", "_match")
+
+    def __init__(self, match: Callable[[str], AddressSettings], diverts: Mapping[str, DivertSettings]) -> None:
+        self._match = match
+        self._known: dict[int, tuple[AddressSettings, Rules | None]] = {}
+        self._diverts: dict[str, tuple[tuple[str, DivertSettings], ...]] = {}
+        for name in sorted(diverts):
+            start = diverts[name].address
+            self._diverts[start] = (*self._diverts.get(start, ()), (name, diverts[name]))
+
+    def __call__(self, name: str) -> Rules | None:
+        settings = self._match(name)
+        if name in self._diverts:
+            return Rules(settings, self._diverts[name])
+        known = self._known.get(id(settings))
+        if known is None:
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            rules = Rules(settings)
+            known = self._known[id(settings)] = (settings, None if rules.plain() else rules)
+        return known[1]

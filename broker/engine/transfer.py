@@ -1,0 +1,116 @@
+"""Messages on their way to another address: copies of diverts, and what no queue wanted.
+
+An address of this slot gets them at once, in the same log group. For one that may be led elsewhere durable messages
+rest in a hidden durable queue of this slot, named after where they go; from there they are moved like dead letters:
+published there and settled here in one atomic step, also after a crash in between.
+
+Rule: a message says in its first header where it was last (`_AMQ_ORIG_ADDRESS`), and after HOPS of them it goes no
+further that way. What its new address does not take is dropped. Must not know why it is sent on.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from broker.core.address import Routing
+from broker.core.commands import Publish
+from broker.core.effects import Fetch, Move, Turn
+from broker.core.errors import RefusedError
+from broker.core.ids import slot_of
+from broker.core.message import BLOB, DURABLE, ESCAPED, NO_IDS, REDELIVERED, UNIQUE, Run
+from broker.core.records import RunRecord
+
+from . import publish
+from .addresses import create
+from .headers import escaped
+from .queue import Queue
+from .runs import copy
+from .slot import Held, Slot
+
+HOPS: Final = 8
+"""Diverts that lead in a circle end here."""
+HIDDEN: Final = "$to"
+"""First part of the name of such a queue."""
+
+_ORIGIN: Final = b"_AMQ_ORIG_ADDRESS:"
+_PAGE: Final = 1024
+
+
+class Way(NamedTuple):
+    """queue: name of one queue of the address, or None for routing by type."""
+
+    address: str
+    routing: Routing = Routing.UNSET
+    queue: str | None = None
+
+
+def tired(command: Publish) -> bool:
+    """Has it been sent on so often that it may not be again. What a client says of that is not believed: it could keep
+    its messages out of a divert."""
+    return not command.session and command.run.lines.count(_ORIGIN) >= HOPS
+
+
+def prefixed(run: Run, front: bytes) -> Run:
+    """The same messages, not numbered yet, with header lines in front: first of repeated names wins."""
+    made = copy(run)
+    made.ids = NO_IDS
+    made.position = made.attempts = 0
+    made.lines = front + run.lines
+    made.nbytes = run.nbytes + len(front) * len(run.records)
+    made.flags = run.flags & ~(UNIQUE | REDELIVERED) | (ESCAPED if b"\\" in front else 0)
+    return made
+
+
+def send_on(slot: Slot, command: Publish, run: Run, way: Way, turn: Turn) -> None:
+    """Messages of `command` (all, or some of them as `run`) go `way`. Part of its log group."""
+    made = prefixed(run, _ORIGIN + escaped(command.address) + b"\n")
+    if slot_of(way.address) == slot.number:
+        onward = Publish(slot.number, 0, 0, way.address, way.routing, made, way.queue)
+        onward.atomic = True
+        try:
+            publish.publish(slot, onward, turn)
+        except RefusedError:
+            slot.counters.dropped_unrouted += len(made.records)
+    elif made.flags & (DURABLE | BLOB):
+        made.flags |= DURABLE  # a body that is carried needs a record that keeps it
+        _rest(slot, command.address, made, way, turn)
+    else:
+        turn.moves.append(Move(slot.number, 0, (), way.address, made, way.queue, way.routing))
+
+
+def _rest(slot: Slot, source: str, run: Run, way: Way, turn: Turn) -> None:
+    name = f"{HIDDEN}.{way.queue or ''}"
+    queue = slot.hidden.get((way.address, name, way.routing))
+    if queue is None:
+        queue = create(slot, way.address, name, way.routing, turn, hidden=True)
+    slot.number_run(run, turn.now)
+    slot.reserve(turn)
+    turn.appends.append(RunRecord(slot.number, source, [queue.id], run))
+    queue.last = run.ids[-1]
+    paged = bool(len(queue.index) or queue.gated_pages)  # behind what a restart has left
+    queue.gated += 1
+    queue.gated_pages += paged
+    queue.gated_bytes += 0 if paged else run.nbytes
+    slot.pending.append(Held(turn.number, entries=[(queue, run, paged)]))
+
+
+def is_mine(queue: Queue) -> bool:
+    """Is the hidden queue one of these."""
+    return queue.name.startswith(f"{HIDDEN}.")
+
+
+def arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
+    """Sends off what is in the queue, and reads back what a restart has left."""
+    while queue.count:
+        run = queue.front().popleft()
+        queue.left(run)
+        queue.moving += len(run.records)
+        made = copy(run)
+        made.ids, made.position, made.attempts = NO_IDS, 0, 0
+        made.flags &= ~REDELIVERED
+        to = queue.name.partition(".")[2] or None
+        turn.moves.append(Move(slot.number, queue.id, run.ids, queue.address, made, to, queue.routing))
+    if len(queue.index) and queue.fetching is None:
+        positions = queue.index.first(_PAGE)
+        queue.fetching = len(positions)
+        turn.fetches.append(Fetch(slot.number, queue.id, positions))

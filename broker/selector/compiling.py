@@ -1,0 +1,291 @@
+"""A selector's tree as functions over a message.
+
+Rule: a test gives True, False or None (unknown), and never raises. All that can be decided before the first message
+is decided here. Must not know the language's text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from broker.core.message import DURABLE, Run
+
+from .heads import body_of, key, plain, text
+from .syntax import And, Compare, In, IsNull, Like, Literal, Name, Negative, Node, Not, Or, Sum, XPath
+from .values import ORDER, Mode, beside, compute, equal, liker, operand, ordered
+from .xpath import matcher
+
+Getter = Callable[[bytes, Run, int, str], Any]
+"""(head, run, index, address) → value."""
+Test = Callable[[bytes, Run, int, str], bool | None]
+
+ALIASES: Final = {
+    "AMQGroupID": "JMSXGroupID",
+    "AMQUserID": "JMSXUserID",
+    "JMSType": "type",
+    "JMSCorrelationID": "correlation-id",
+    "JMSReplyTo": "reply-to",
+}
+"""Headers that go by other names in JMS."""
+
+OWN: Final[dict[str, Getter]] = {
+    "AMQDurable": lambda head, run, index, address: "DURABLE" if run.flags & DURABLE else "NON_DURABLE",
+    "AMQPriority": lambda head, run, index, address: run.priority,
+    "AMQExpiration": lambda head, run, index, address: run.expires,
+    "AMQTimestamp": lambda head, run, index, address: run.time,
+    "AMQSize": lambda head, run, index, address: run.size_of(index),
+    "AMQAddress": lambda head, run, index, address: address,
+    "priority": lambda head, run, index, address: run.priority,
+    "JMSPriority": lambda head, run, index, address: run.priority,
+    "JMSTimestamp": lambda head, run, index, address: run.time,
+    "JMSExpiration": lambda head, run, index, address: run.expires,
+}
+"""Names that are not headers."""
+
+
+def header_of(node: Node) -> bytes | None:
+    """The header a node names, as it is looked for; None: it is something else."""
+    if not isinstance(node, Name) or node.name in OWN:
+        return None
+    return key(ALIASES.get(node.name, node.name))
+
+
+def single(node: Node) -> bool:
+    """Does the result depend on more than the run and its headers, so that every message has to be looked at."""
+    match node:
+        case Name():
+            return node.name == "AMQSize"
+        case XPath():
+            return True
+        case Negative() | IsNull() | Like() | In():
+            return single(node.value)
+        case Not():
+            return single(node.condition)
+        case Compare():
+            return single(node.left) or single(node.right)
+        case Sum():
+            return single(node.first) or any(single(value) for _, value in node.rest)
+        case And() | Or():
+            return any(single(part) for part in node.conditions)
+        case _:
+            return False
+
+
+def test_of(node: Node, mode: Mode) -> Test:
+    """A condition. Raises RefusedError (XPATH that cannot be)."""
+    match node:
+        case And():
+            return _all([test_of(part, mode) for part in node.conditions])
+        case Or():
+            return _any([test_of(part, mode) for part in node.conditions])
+        case Not():
+            return _opposite(test_of(node.condition, mode))
+        case Compare():
+            return _comparison(node, mode)
+        case IsNull():
+            return _null(node.value, mode)
+        case Like():
+            return _like(node, mode)
+        case In():
+            return _in(node)
+        case XPath():
+            return _xpath(node)
+        case _:
+            return _truth(getter_of(node, mode), mode)
+
+
+def getter_of(node: Node, mode: Mode) -> Getter:
+    """A value."""
+    match node:
+        case Literal():
+            value = node.value
+            return lambda head, run, index, address: value
+        case Name():
+            wanted = header_of(node)
+            return OWN[node.name] if wanted is None else _header(wanted)
+        case Negative():
+            return _negative(getter_of(node.value, mode), mode)
+        case Sum():
+            return _sum(node, mode)
+        case _:
+            return test_of(node, mode)
+
+
+# ── conditions ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _all(tests: list[Test]) -> Test:
+    def test(head: bytes, run: Run, index: int, address: str) -> bool | None:
+        result: bool | None = True
+        for part in tests:
+            found = part(head, run, index, address)
+            if found is False:
+                return False
+            if found is None:
+                result = None
+        return result
+
+    return test
+
+
+def _any(tests: list[Test]) -> Test:
+    def test(head: bytes, run: Run, index: int, address: str) -> bool | None:
+        result: bool | None = False
+        for part in tests:
+            found = part(head, run, index, address)
+            if found is True:
+                return True
+            if found is None:
+                result = None
+        return result
+
+    return test
+
+
+def _opposite(condition: Test) -> Test:
+    def test(head: bytes, run: Run, index: int, address: str) -> bool | None:
+        found = condition(head, run, index, address)
+        return None if found is None else not found
+
+    return test
+
+
+def _truth(value: Getter, mode: Mode) -> Test:
+    """A name, or TRUE, FALSE, NULL, alone."""
+
+    def test(head: bytes, run: Run, index: int, address: str) -> bool | None:
+        found = value(head, run, index, address)
+        if isinstance(found, str):
+            found = beside(found, True, mode)
+        return None if found is None else found is True
+
+    return test
+
+
+def _comparison(node: Compare, mode: Mode) -> Test:
+    operator, left, right = node.operator, node.left, node.right
+    if isinstance(left, Literal) and operator in ("=", "<>"):
+        left, right = right, left
+    wanted = header_of(left)
+    if wanted is not None and isinstance(right, Literal) and isinstance(right.value, str):
+        exact = plain(right.value)
+        if exact is not None:
+            return _header_is(wanted, exact + b"\n", operator == "=")
+    orders = operator not in ("=", "<>") and mode is not Mode.STRICT
+    if wanted is not None and orders and isinstance(right, Literal) and isinstance(right.value, int):
+        return _digits(wanted, operator, right.value, mode)
+    compare = equal if operator in ("=", "<>") else ordered(operator)
+    first, second = getter_of(left, mode), getter_of(right, mode)
+
+    def test(head: bytes, run: Run, index: int, address: str) -> bool | None:
+        return compare(first(head, run, index, address), second(head, run, index, address), mode)
+
+    return _opposite(test) if operator == "<>" else test
+
+
+def _header_is(wanted: bytes, line: bytes, same: bool) -> Test:
+    """The short cut of name = 'text': no value is taken out of the bytes."""
+    length, other = len(wanted), not same
+
+    def test(head: bytes, run: Run, index: int, address: str) -> bool | None:
+        at = head.find(wanted)
+        if at < 0:
+            return None
+        return same if head.startswith(line, at + length) else other
+
+    return test
+
+
+def _digits(wanted: bytes, operator: str, literal: int, mode: Mode) -> Test:
+    """The short cut of name > 5: most values are plain digits."""
+    compare, order, length = ordered(operator), ORDER[operator], len(wanted)
+    value_of = _header(wanted)
+
+    def test(head: bytes, run: Run, index: int, address: str) -> bool | None:
+        at = head.find(wanted)
+        if at < 0:
+            return None
+        at += length
+        value = head[at : head.index(b"\n", at)]
+        if value.isdigit() and len(value) < 19:
+            return order(int(value), literal)
+        return compare(value_of(head, run, index, address), literal, mode)
+
+    return test
+
+
+def _null(value: Node, mode: Mode) -> Test:
+    getter = getter_of(value, mode)
+    return lambda head, run, index, address: getter(head, run, index, address) is None
+
+
+def _like(node: Like, mode: Mode) -> Test:
+    getter, like = getter_of(node.value, mode), liker(node.pattern, node.escape)
+
+    def test(head: bytes, run: Run, index: int, address: str) -> bool | None:
+        found = getter(head, run, index, address)
+        if found is None:
+            return None
+        return isinstance(found, str) and like(found)
+
+    return test
+
+
+def _in(node: In) -> Test:
+    getter, values = getter_of(node.value, Mode.STRICT), node.values
+
+    def test(head: bytes, run: Run, index: int, address: str) -> bool | None:
+        found = getter(head, run, index, address)
+        return found in values if isinstance(found, str) else None
+
+    return test
+
+
+def _xpath(node: XPath) -> Test:
+    matches = matcher(node.expression)
+
+    def test(head: bytes, run: Run, index: int, address: str) -> bool | None:
+        body = body_of(run, index)
+        return body is not None and matches(body)
+
+    return test
+
+
+# ── values ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _header(wanted: bytes) -> Getter:
+    length = len(wanted)
+
+    def getter(head: bytes, run: Run, index: int, address: str) -> str | None:
+        at = head.find(wanted)
+        if at < 0:
+            return None
+        at += length
+        return text(head[at : head.index(b"\n", at)])
+
+    return getter
+
+
+def _negative(value: Getter, mode: Mode) -> Getter:
+    def getter(head: bytes, run: Run, index: int, address: str) -> int | float | None:
+        found = operand(value(head, run, index, address), mode)
+        return None if found is None else -found
+
+    return getter
+
+
+def _sum(node: Sum, mode: Mode) -> Getter:
+    first = getter_of(node.first, mode)
+    rest = [(operator, getter_of(value, mode)) for operator, value in node.rest]
+
+    def getter(head: bytes, run: Run, index: int, address: str) -> Any:
+        result = first(head, run, index, address)
+        for operator, value in rest:
+            if result is None:
+                return None
+            result = compute(operator, result, value(head, run, index, address), mode)
+        return result
+
+    return getter

@@ -1,0 +1,298 @@
+"""A selector's text as a tree: Artemis' grammar, with SQL's place of NOT.
+
+    selector := prefix* or          prefix := convert_string_expressions: | hyphenated_props:, each also with no_
+    or    := and (OR and)*          and := not (AND not)*          not := NOT not | equal
+    equal := comp ((= | <>) comp | IS [NOT] NULL)*
+    comp  := add ((< | <= | > | >=) add | [NOT] LIKE string [ESCAPE string] | [NOT] BETWEEN add AND add
+                  | [NOT] IN (string, …))*
+    add   := mul ((+ | -) mul)*     mul := unary ((* | / | %) unary)*
+    unary := + unary | - unary | NOT unary | XPATH string | string | number | TRUE | FALSE | NULL | name | ( or )
+
+Rule: every way down is counted, so that no text can exhaust the stack. Must not know messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from .syntax import And, Compare, In, IsNull, Like, Literal, Name, Negative, Node, Not, Or, Sum, XPath, is_condition
+from .tokens import Kind, Token, refused, tokens
+
+MAX_LENGTH: Final = 64 * 1024
+"""Characters; a header line is shorter, but settings may be long."""
+MAX_DEPTH: Final = 50
+"""Nested parentheses, NOTs, signs and chained comparisons; each takes ten calls, of the thousand that Python allows."""
+
+CONVERT: Final = "convert_string_expressions:"
+KEEP: Final = "no_convert_string_expressions:"
+_HYPHENATED: Final = "hyphenated_props:"
+_NOT_HYPHENATED: Final = "no_hyphenated_props:"
+
+
+class Parsed:
+    """node      the condition.
+    convert   True: strings become what they are compared with, as Artemis does; False: never; None: nobody said."""
+
+    __slots__ = ("convert", "node")
+
+    def __init__(self, node: Node, convert: bool | None) -> None:
+        self.node = node
+        self.convert = convert
+
+
+def parse(text: str) -> Parsed:
+    """Raises RefusedError(BAD_SELECTOR) that names the text, the place and the reason."""
+    if len(text) > MAX_LENGTH:
+        raise refused(text, MAX_LENGTH, f"longer than {MAX_LENGTH} characters")
+    start, convert, hyphenated = _prefixes(text)
+    parser = _Parser(text, start, hyphenated)
+    return Parsed(parser.whole(), convert)
+
+
+def _prefixes(text: str) -> tuple[int, bool | None, bool]:
+    """Where the condition begins, and what stands before it; the last of two that contradict each other counts."""
+    at, convert, hyphenated = 0, None, False
+    while True:
+        while at < len(text) and text[at] in " \t\r\n\f":
+            at += 1
+        if text.startswith(CONVERT, at):
+            at, convert = at + len(CONVERT), True
+        elif text.startswith(KEEP, at):
+            at, convert = at + len(KEEP), False
+        elif text.startswith(_HYPHENATED, at):
+            at, hyphenated = at + len(_HYPHENATED), True
+        elif text.startswith(_NOT_HYPHENATED, at):
+            at, hyphenated = at + len(_NOT_HYPHENATED), False
+        else:
+            return at, convert, hyphenated
+
+
+class _Parser:
+    """Recursive descent over the tokens; `_next` is the token to come."""
+
+    __slots__ = ("_depth", "_next", "_text", "_tokens")
+
+    def __init__(self, text: str, start: int, hyphenated: bool) -> None:
+        self._text = text
+        self._depth = 0
+        self._tokens = tokens(text, start, hyphenated)
+        self._next = next(self._tokens)
+
+    def whole(self) -> Node:
+        if self._ended():
+            raise refused(self._text, self._next.at, "it is empty; leave the header out to get every message")
+        node = self._condition(self._or, self._next)
+        if self._ended():
+            return node
+        raise self._unexpected("AND, OR or the end")
+
+    def _ended(self) -> bool:
+        return self._next.kind is Kind.END
+
+    # ── tokens ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _take(self) -> Token:
+        token = self._next
+        if token.kind is not Kind.END:
+            self._next = next(self._tokens)
+        return token
+
+    def _is(self, kind: Kind, *values: str) -> bool:
+        return self._next.kind is kind and self._next.value in values
+
+    def _took(self, kind: Kind, value: str) -> bool:
+        if self._is(kind, value):
+            self._take()
+            return True
+        return False
+
+    def _must(self, kind: Kind, value: str) -> None:
+        if not self._took(kind, value):
+            raise self._unexpected(value)
+
+    def _unexpected(self, wanted: str) -> Exception:
+        token = self._next
+        found = "the end" if token.kind is Kind.END else f"'{str(token.value)[:50]}'"
+        return refused(self._text, token.at, f"{wanted} should come here, not {found}")
+
+    def _deeper(self, levels: int = 1) -> None:
+        self._depth += levels
+        if self._depth > MAX_DEPTH:
+            raise refused(self._text, self._next.at, f"nested deeper than {MAX_DEPTH} levels")
+
+    # ── conditions ─────────────────────────────────────────────────────────────────────────────────
+
+    def _condition(self, rule: Callable[[], Node], first: Token) -> Node:
+        node: Node = rule()
+        if not is_condition(node):
+            raise refused(self._text, first.at, "this is a value; compare it with something")
+        return node
+
+    def _or(self) -> Node:
+        return self._joined("OR", self._and, Or)
+
+    def _and(self) -> Node:
+        return self._joined("AND", self._not, And)
+
+    def _joined(self, word: str, rule: Callable[[], Node], make: type[And] | type[Or]) -> Node:
+        first = self._next
+        node: Node = rule()
+        if not self._is(Kind.KEYWORD, word):
+            return node
+        if not is_condition(node):
+            raise refused(self._text, first.at, f"this is a value; {word} joins conditions")
+        parts = [node]
+        while self._took(Kind.KEYWORD, word):
+            parts.append(self._condition(rule, self._next))
+        return make(tuple(parts))
+
+    def _not(self) -> Node:
+        if not self._took(Kind.KEYWORD, "NOT"):
+            return self._equal()
+        self._deeper()
+        node = Not(self._condition(self._not, self._next))
+        self._depth -= 1
+        return node
+
+    def _equal(self) -> Node:
+        left, chained = self._comparison(), 0
+        while True:
+            if self._is(Kind.OPERATOR, "=", "<>"):
+                node: Node = self._compared(self._take(), left, self._comparison, null_only=True)
+            elif self._took(Kind.KEYWORD, "IS"):
+                negated = self._took(Kind.KEYWORD, "NOT")
+                self._must(Kind.KEYWORD, "NULL")
+                node = Not(IsNull(left)) if negated else IsNull(left)
+            else:
+                self._depth -= chained
+                return left
+            left = node
+            chained += 1
+            self._deeper()
+
+    def _comparison(self) -> Node:
+        left, chained = self._add(), 0
+        while True:
+            if self._is(Kind.OPERATOR, "<", "<=", ">", ">="):
+                node: Node = self._compared(self._take(), left, self._add)
+            elif self._is(Kind.KEYWORD, "NOT", "LIKE", "BETWEEN", "IN"):
+                negated = self._took(Kind.KEYWORD, "NOT")
+                node = Not(self._special(left)) if negated else self._special(left)
+            else:
+                self._depth -= chained
+                return left
+            left = node
+            chained += 1
+            self._deeper()
+
+    def _special(self, left: Node) -> Node:
+        if self._took(Kind.KEYWORD, "LIKE"):
+            return self._like(left)
+        if self._is(Kind.KEYWORD, "BETWEEN"):
+            word = self._take()
+            low = self._add()
+            self._must(Kind.KEYWORD, "AND")
+            bounds = Compare(">=", left, low), Compare("<=", left, self._add())
+            for bound in bounds:
+                self._check(word, bound)
+            return And(bounds)
+        at = self._next.at
+        if not self._took(Kind.KEYWORD, "IN"):
+            raise self._unexpected("LIKE, BETWEEN or IN")
+        if not isinstance(left, Name):
+            raise refused(self._text, at, "only a header name may stand before IN")
+        self._must(Kind.OPERATOR, "(")
+        values = [self._string("IN")]
+        while self._took(Kind.OPERATOR, ","):
+            values.append(self._string("IN"))
+        self._must(Kind.OPERATOR, ")")
+        return In(left, frozenset(values))
+
+    def _like(self, left: Node) -> Node:
+        pattern, escape = self._string("LIKE"), ""
+        if self._took(Kind.KEYWORD, "ESCAPE"):
+            at = self._next.at
+            escape = self._string("ESCAPE")
+            if len(escape) != 1:
+                raise refused(self._text, at, "ESCAPE takes one character")
+        return Like(left, pattern, escape)
+
+    def _string(self, after: str) -> str:
+        if self._next.kind is not Kind.STRING:
+            raise self._unexpected(f"a text in '…' (for {after})")
+        return str(self._take().value)
+
+    def _compared(self, operator: Token, left: Node, rule: Callable[[], Node], null_only: bool = False) -> Compare:
+        node = Compare(str(operator.value), left, rule())
+        self._check(operator, node, null_only)
+        return node
+
+    def _check(self, operator: Token, node: Compare, null_only: bool = False) -> None:
+        for side in (node.left, node.right):
+            if not isinstance(side, Literal):
+                continue
+            if side.value is None:
+                raise refused(self._text, operator.at, "nothing equals NULL; write IS NULL or IS NOT NULL")
+            if not null_only and isinstance(side.value, bool | str):
+                raise refused(self._text, operator.at, f"{operator.value} orders numbers, not texts or TRUE and FALSE")
+
+    # ── values ─────────────────────────────────────────────────────────────────────────────────────
+
+    def _add(self) -> Node:
+        return self._sum(("+", "-"), self._multiply)
+
+    def _multiply(self) -> Node:
+        return self._sum(("*", "/", "%"), self._unary)
+
+    def _sum(self, operators: tuple[str, ...], rule: Callable[[], Node]) -> Node:
+        first: Node = rule()
+        if not self._is(Kind.OPERATOR, *operators):
+            return first
+        rest: list[tuple[str, Node]] = []
+        while self._is(Kind.OPERATOR, *operators):
+            rest.append((str(self._take().value), rule()))
+        return Sum(first, tuple(rest))
+
+    def _unary(self) -> Node:
+        token = self._next
+        if self._is(Kind.OPERATOR, "+", "-"):
+            self._take()
+            self._deeper()
+            value = self._unary()
+            self._depth -= 1
+            return _signed(value) if token.value == "-" else value
+        if self._took(Kind.KEYWORD, "NOT"):
+            self._deeper()
+            node = Not(self._condition(self._unary, self._next))
+            self._depth -= 1
+            return node
+        if self._took(Kind.OPERATOR, "("):
+            self._deeper()
+            node_in = self._or()
+            self._depth -= 1
+            self._must(Kind.OPERATOR, ")")
+            return node_in
+        return self._primary()
+
+    def _primary(self) -> Node:
+        token = self._next
+        if token.kind is Kind.NAME:
+            if not token.value:
+                raise refused(self._text, token.at, "a header name is not empty")
+            return Name(str(self._take().value))
+        if token.kind in (Kind.STRING, Kind.NUMBER):
+            return Literal(self._take().value)
+        if self._is(Kind.KEYWORD, "TRUE", "FALSE", "NULL"):
+            return Literal({"TRUE": True, "FALSE": False, "NULL": None}[str(self._take().value)])
+        if self._took(Kind.KEYWORD, "XPATH"):
+            return XPath(self._string("XPATH"))
+        if self._is(Kind.KEYWORD, "XQUERY"):
+            raise refused(self._text, token.at, "XQUERY is not supported; XPATH is")
+        raise self._unexpected("a header name, a value or (")
+
+
+def _signed(value: Node) -> Node:
+    if isinstance(value, Literal) and isinstance(value.value, int | float) and not isinstance(value.value, bool):
+        return Literal(-value.value)
+    return Negative(value)

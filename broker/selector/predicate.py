@@ -1,0 +1,87 @@
+"""A compiled selector.
+
+Rule: equal texts are one object while anybody holds it, so that whoever asks the same question is known to. Must not
+know how it was compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+from broker.core.message import Run
+
+from .compiling import ALIASES, OWN, single, test_of
+from .heads import head_of, key, plain, shared
+from .parser import parse
+from .syntax import Node, key_of
+from .values import Mode
+
+
+class Key(NamedTuple):
+    """A selector is true only if the header (what heads.raw looks for) is one of these raw values, or looks like one of
+    these numbers; exact: it is true then."""
+
+    name: bytes
+    values: frozenset[bytes]
+    numbers: frozenset[int | float]
+    exact: bool
+
+
+class Predicate:
+    """text    as it was given.
+    test     (head, run, index, address) → True, False or None: for whoever has the head of the message already.
+    each     it may differ between messages with the same headers (size, body).
+    key      what it needs of one header; None: no header decides."""
+
+    __slots__ = ("__weakref__", "each", "key", "test", "text")
+
+    def __init__(self, text: str) -> None:
+        """Raises RefusedError(BAD_SELECTOR)."""
+        parsed = parse(text)
+        mode = Mode.AUTO if parsed.convert is None else Mode.CONVERT if parsed.convert else Mode.STRICT
+        self.text = text
+        self.test = test_of(parsed.node, mode)
+        self.each = single(parsed.node)
+        self.key = _key(parsed.node, mode)
+
+    def __call__(self, run: Run, index: int, address: str = "") -> bool:
+        """Is message `index` wanted; `address`: where it was sent to, for AMQAddress."""
+        return self.test(head_of(run, index), run, index, address) is True
+
+    def select(self, run: Run, address: str = "") -> Sequence[int]:
+        """The indices of all wanted messages of the run, ascending."""
+        count = len(run.records)
+        if not self.each and shared(run):
+            return range(count if count and self(run, 0, address) else 0)
+        test = self.test
+        return [at for at in range(count) if test(head_of(run, at), run, at, address) is True]
+
+    def __repr__(self) -> str:
+        return f"Predicate({self.text!r})"
+
+
+_known: WeakValueDictionary[str, Predicate] = WeakValueDictionary()
+
+
+def compile(text: str) -> Predicate:
+    """Raises RefusedError(BAD_SELECTOR) that names the text, the place and the reason."""
+    found = _known.get(text)
+    if found is None:
+        found = _known[text] = Predicate(text)
+    return found
+
+
+def _key(node: Node, mode: Mode) -> Key | None:
+    found = key_of(node)
+    if found is None or found[0] in OWN:
+        return None
+    name, wanted, exact = found
+    values = [plain(value) for value in wanted if isinstance(value, str)]
+    if None in values:
+        return None
+    numbers = frozenset(value for value in wanted if not isinstance(value, str))
+    # Where texts are not simply the numbers they look like, looking like one is not enough.
+    exact = exact and (mode is Mode.AUTO or not numbers)
+    return Key(key(ALIASES.get(name, name)), frozenset(v for v in values if v is not None), numbers, exact)

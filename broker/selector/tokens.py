@@ -1,0 +1,104 @@
+"""A selector's text as tokens.
+
+Rule: one pass, linear in the length of the text. Must not know grammar.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from broker.core.errors import Code, RefusedError
+
+
+class Kind(IntEnum):
+    """What a token is; KEYWORD and OPERATOR tell by their text (keywords in upper case)."""
+
+    END = 0
+    NAME = 1
+    STRING = 2
+    NUMBER = 3
+    KEYWORD = 4
+    OPERATOR = 5
+
+
+class Token(NamedTuple):
+    """`value` of a NUMBER is int or float, else str. `at`: where it begins in the text."""
+
+    kind: Kind
+    value: str | int | float
+    at: int
+
+
+KEYWORDS: Final = frozenset(
+    ["AND", "OR", "NOT", "IS", "NULL", "LIKE", "ESCAPE", "BETWEEN", "IN", "TRUE", "FALSE", "XPATH", "XQUERY"]
+)
+MAX_NUMBER: Final = 400
+"""Characters: no double needs more."""
+
+_PARTS: Final = r"""
+    (?P<space>[ \t\r\n\f]+|--[^\r\n]*|/\*.*?\*/)
+  | (?P<string>'(?:[^']|'')*')
+  | (?P<quoted>"(?:[^"]|"")*")
+  | (?P<float>(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+)
+  | (?P<hex>0[xX][0-9a-fA-F]+)
+  | (?P<octal>0[0-7]*[lL]?)
+  | (?P<decimal>[1-9][0-9]*[lL]?)
+  | (?P<name>[A-Za-z_$][A-Za-z0-9_$%s]*)
+  | (?P<operator><>|<=|>=|[=<>(),+\-*/%%])
+"""
+_STRICT: Final = re.compile(_PARTS % "", re.VERBOSE | re.DOTALL)
+_HYPHENATED: Final = re.compile(_PARTS % r"\-", re.VERBOSE | re.DOTALL)
+
+
+def tokens(text: str, start: int, hyphenated: bool) -> Iterator[Token]:
+    """The tokens from `start` on, END last. hyphenated: names may hold hyphens.
+
+    Raises RefusedError(BAD_SELECTOR)."""
+    pattern, at, end = _HYPHENATED if hyphenated else _STRICT, start, len(text)
+    while at < end:
+        match = pattern.match(text, at)
+        if match is None:
+            raise refused(text, at, _strange(text[at]))
+        if match.lastgroup != "space":
+            yield _token(match, text, at)
+        at = match.end()
+    yield Token(Kind.END, "", end)
+
+
+def _token(match: re.Match[str], text: str, at: int) -> Token:
+    found, group = match[0], match.lastgroup
+    if group == "name":
+        upper = found.upper()
+        return Token(Kind.KEYWORD, upper, at) if upper in KEYWORDS else Token(Kind.NAME, found, at)
+    if group == "operator":
+        return Token(Kind.OPERATOR, found, at)
+    if group == "string":
+        return Token(Kind.STRING, found[1:-1].replace("''", "'"), at)
+    if group == "quoted":
+        return Token(Kind.NAME, found[1:-1].replace('""', '"'), at)
+    if len(found) > MAX_NUMBER:
+        raise refused(text, at, f"a number has more than {MAX_NUMBER} characters")
+    return Token(Kind.NUMBER, _number(group, found), at)
+
+
+def _number(group: str | None, found: str) -> int | float:
+    if group == "float":
+        return float(found)
+    digits = found.rstrip("lL")
+    value = int(digits, {"hex": 16, "octal": 8}.get(group or "", 10))
+    return value if -(1 << 63) <= value < 1 << 63 else float(value)
+
+
+def _strange(char: str) -> str:
+    if char in "'\"":
+        return f"the {char} is never closed"
+    return f"{char!r} is not part of the language"
+
+
+def refused(text: str, at: int, why: str) -> RefusedError:
+    """The error about `text` at that place."""
+    shown = text if len(text) <= 100 else f"{text[:100]}…"
+    return RefusedError(Code.BAD_SELECTOR, f'"{shown}", character {at + 1}: {why}')

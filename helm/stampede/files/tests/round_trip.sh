@@ -1,0 +1,7 @@
+# A durable message there and back. URL, STAMPEDE_LOGIN and STAMPEDE_PASSCODE come from the pod.
+set -eu
+text="helm-test $(date +%s)-$$"
+queue="/queue/helm-test.$(hostname)"
+stampede send "$queue" "$text" --persistent $CA
+test "$(stampede receive "$queue" --count 1 --timeout 20 $CA)" = "$text"
+echo "$STAMPEDE_URL: sent, confirmed, received"

@@ -1,0 +1,176 @@
+{{/* Names, labels and what several templates need. Names that outlive an upgrade never change (ADR 6). */}}
+
+{{- define "stampede.broker" -}}
+{{- default .Release.Name .Values.names.broker | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "stampede.acceptor" -}}
+{{- default (printf "%s-stomp" (.Release.Name | trunc 34 | trimSuffix "-")) .Values.names.acceptor | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "stampede.name" -}}
+{{- .Release.Name | trunc 40 | trimSuffix "-" -}}
+{{- end -}}
+
+{{- define "stampede.image" -}}
+{{- $image := .Values.image -}}
+{{- if $image.digest -}}
+{{ $image.repository }}@{{ $image.digest }}
+{{- else -}}
+{{ $image.repository }}:{{ default .Chart.AppVersion $image.tag }}
+{{- end -}}
+{{- end -}}
+
+{{/* dict "root" $ "component" "operator" */}}
+{{- define "stampede.selector" -}}
+app.kubernetes.io/name: stampede
+app.kubernetes.io/instance: {{ include "stampede.broker" .root }}
+app.kubernetes.io/component: {{ .component }}
+{{- end -}}
+
+{{- define "stampede.labels" -}}
+{{ include "stampede.selector" . }}
+app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .root.Release.Service }}
+helm.sh/chart: {{ printf "%s-%s" .root.Chart.Name .root.Chart.Version }}
+{{- with .root.Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Restricted pod security. dict "root" $ "user" 10001 */}}
+{{- define "stampede.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: {{ .user }}
+runAsGroup: {{ .user }}
+fsGroup: {{ .user }}
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- define "stampede.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{- define "stampede.pullSecrets" -}}
+{{- with .Values.image.pullSecrets }}
+imagePullSecrets:
+{{- range . }}
+  - name: {{ . }}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "stampede.etcdEndpoints" -}}
+{{- if eq .Values.etcd.mode "external" -}}
+{{ required "etcd.external.endpoints is empty: name host:port of your etcd, or set etcd.mode to bundled" .Values.etcd.external.endpoints }}
+{{- else -}}
+{{- $name := printf "%s-etcd" (include "stampede.name" .) -}}
+{{- $hosts := list -}}
+{{- range $n := until (int .Values.etcd.bundled.replicas) -}}
+{{- $hosts = append $hosts (printf "%s-%d.%s.%s.svc:2379" $name $n $name $.Release.Namespace) -}}
+{{- end -}}
+{{ join "," $hosts }}
+{{- end -}}
+{{- end -}}
+
+{{/* Secret of the certificates between components: "" = plain text. */}}
+{{- define "stampede.componentsSecret" -}}
+{{- if ne .Values.tls.components.mode "none" -}}
+{{ default (printf "%s-components" (include "stampede.broker" .)) .Values.tls.components.secretName }}
+{{- end -}}
+{{- end -}}
+
+{{/* What etcd's own members show. */}}
+{{- define "stampede.etcdSecret" -}}
+{{- if eq .Values.tls.components.mode "existing" -}}
+{{ include "stampede.componentsSecret" . }}
+{{- else if ne .Values.tls.components.mode "none" -}}
+{{ include "stampede.name" . }}-etcd-tls
+{{- end -}}
+{{- end -}}
+
+{{/* What our processes show to etcd: "" = plain text. */}}
+{{- define "stampede.etcdClientSecret" -}}
+{{- if eq .Values.etcd.mode "external" -}}
+{{ .Values.etcd.external.tlsSecretName }}
+{{- else -}}
+{{ include "stampede.componentsSecret" . }}
+{{- end -}}
+{{- end -}}
+
+{{/* Names in the certificates, as lists in YAML. */}}
+{{- define "stampede.componentNames" -}}
+{{- $owner := printf "%s-owner.%s.svc" (include "stampede.broker" .) .Release.Namespace -}}
+{{ list $owner (printf "*.%s" $owner) (printf "*.%s.cluster.local" $owner) "localhost" | toYaml }}
+{{- end -}}
+
+{{- define "stampede.etcdNames" -}}
+{{- $etcd := printf "%s-etcd" (include "stampede.name" .) -}}
+{{- $service := printf "%s.%s.svc" $etcd .Release.Namespace -}}
+{{- $names := list $service (printf "*.%s" $service) (printf "*.%s.cluster.local" $service) "localhost" -}}
+{{- /* A member looks up the names of a peer's certificate: wildcards would need reverse DNS. */ -}}
+{{- range $n := until 5 }}{{ $names = append $names (printf "%s-%d.%s" $etcd $n $service) }}{{ end -}}
+{{ $names | toYaml }}
+{{- end -}}
+
+{{- define "stampede.clientNames" -}}
+{{- $service := printf "%s.%s.svc" (include "stampede.acceptor" .) .Release.Namespace -}}
+{{ concat (list (include "stampede.acceptor" .) $service (printf "%s.cluster.local" $service) "localhost") .Values.tls.clients.dnsNames | toYaml }}
+{{- end -}}
+
+{{- define "stampede.clientsSecret" -}}
+{{- if ne .Values.tls.clients.mode "none" -}}
+{{ default (printf "%s-tls" (include "stampede.acceptor" .)) .Values.tls.clients.secretName }}
+{{- end -}}
+{{- end -}}
+
+{{- define "stampede.pdbVersion" -}}
+{{- if .Capabilities.APIVersions.Has "policy/v1" -}}policy/v1{{- else -}}policy/v1beta1{{- end -}}
+{{- end -}}
+
+{{/* What the chart knows better than the user, laid under broker.spec. */}}
+{{- define "stampede.brokerSpec" -}}
+{{- $etcd := dict "endpoints" (splitList "," (include "stampede.etcdEndpoints" . | nospace)) -}}
+{{- with include "stampede.etcdClientSecret" . }}{{ $_ := set $etcd "tlsSecretName" . }}{{ end -}}
+{{- if eq .Values.etcd.mode "external" }}{{ with .Values.etcd.external.userSecretName }}{{ $_ := set $etcd "userSecretName" . }}{{ end }}{{ end -}}
+{{- $spec := dict "etcd" $etcd "imagePullPolicy" .Values.image.pullPolicy -}}
+{{- $pulls := list }}{{ range .Values.image.pullSecrets }}{{ $pulls = append $pulls (dict "name" .) }}{{ end -}}
+{{- if $pulls }}{{ $_ := set $spec "imagePullSecrets" $pulls }}{{ end -}}
+{{- with include "stampede.componentsSecret" . }}{{ $_ := set $spec "tls" (dict "secretName" .) }}{{ end -}}
+{{- if eq .Values.redis.mode "bundled" -}}
+{{- $redis := printf "%s-redis" (include "stampede.name" .) -}}
+{{- $_ := set $spec "redis" (dict "url" (printf "redis://%s.%s.svc:6379/0" $redis .Release.Namespace) "passwordSecretName" $redis) -}}
+{{- else if eq .Values.redis.mode "external" -}}
+{{- $redis := dict "url" (required "redis.external.url is empty: name your Redis, or set redis.mode to none" .Values.redis.external.url) -}}
+{{- with .Values.redis.external.passwordSecretName }}{{ $_ := set $redis "passwordSecretName" . }}{{ end -}}
+{{- $_ := set $spec "redis" $redis -}}
+{{- end -}}
+{{- /* With fewer than three owners there cannot be three copies. */ -}}
+{{- $owners := default 3 (dig "owners" "replicas" 3 .Values.broker.spec) | int -}}
+{{- if lt $owners 3 }}{{ $_ := set $spec "replication" (dict "factor" $owners "minInSync" $owners) }}{{ end -}}
+{{- mergeOverwrite $spec (deepCopy .Values.broker.spec) | toYaml -}}
+{{- end -}}
+
+{{- define "stampede.acceptorSpec" -}}
+{{- $listeners := list (dict "name" "stomp" "port" 61613) (dict "name" "stomp-ws" "port" 61614 "transport" "websocket") -}}
+{{- with include "stampede.clientsSecret" . -}}
+{{- $listeners = append $listeners (dict "name" "stomp-tls" "port" 61612 "tls" (dict "secretName" .)) -}}
+{{- end -}}
+{{- $spec := dict "brokerRef" (dict "name" (include "stampede.broker" .)) "listeners" $listeners -}}
+{{- mergeOverwrite $spec (deepCopy .Values.acceptor.spec) | toYaml -}}
+{{- end -}}
+
+{{/* "yes" when this release brings the kind: dict "root" $ "crd" "addresses.stampede.dev". One that is there already and was not
+brought by this release is left alone. */}}
+{{- define "stampede.bringsCrd" -}}
+{{- if .root.Values.crds.install -}}
+{{- $there := lookup "apiextensions.k8s.io/v1" "CustomResourceDefinition" "" .crd -}}
+{{- $notes := dig "metadata" "annotations" (dict) (default dict $there) -}}
+{{- $same := and (eq (get $notes "meta.helm.sh/release-name") .root.Release.Name) (eq (get $notes "meta.helm.sh/release-namespace") .root.Release.Namespace) -}}
+{{- if or (not $there) $same -}}yes{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,126 @@
+"""Objects as they are wanted: applied when they differ, deleted when nobody wants them any more.
+
+Rule: no write without a difference. What the server made of an object when we applied it (1000m → 1) is none the next
+time. An object of somebody else is never taken over.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from broker.core.errors import BrokerError
+
+from .difference import difference
+from .kube import Kube
+from .model import Table
+from .names import Id
+
+log = logging.getLogger("stampede.operator")
+
+Live = Mapping[str, Mapping[Id, Table]]
+"""Kind → the objects there are, as informers have them."""
+
+
+class Taken(BrokerError):
+    """The name of an object is taken by one that is not ours."""
+
+
+class Drift(NamedTuple):
+    """Somebody else had changed or deleted an object of ours. what: the foreign values, for people."""
+
+    id: Id
+    what: str
+
+
+class Applier:
+    """`drifts`: how often somebody else had changed or deleted an object of ours."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+        self._made: dict[Id, tuple[Table, dict[str, Any]]] = {}
+        """What we last applied → what the server makes different of it."""
+        self._lost: set[tuple[Id, str]] = set()
+        """Objects of ours that went without us, and uids of the resources that want them again."""
+        self.drifts = 0
+
+    async def ensure(self, uid: str, wanted: list[Table], live: Live) -> list[Drift]:
+        """Makes the objects of the resource `uid` just these. Returns what somebody else had done to them.
+        Raises Taken, KubeError."""
+        drifts = []
+        ids = set()
+        for body in wanted:
+            id = id_of(body)
+            ids.add(id)
+            item = live[id.kind].get(id)
+            if item is None:
+                # Informers see what has our label only: there may be one of somebody else.
+                item = await self._kube.get(body["apiVersion"], *id)
+            if drift := await self._one(id, uid, body, item):
+                drifts.append(drift)
+        for objects in live.values():
+            for id, item in list(objects.items()):
+                if id not in ids and controller_of(item) == uid:
+                    log.info("%s is not wanted any more", id)
+                    await self._kube.delete(item)
+                    self._made.pop(id, None)
+        self.drifts += len(drifts)
+        return drifts
+
+    async def _one(self, id: Id, uid: str, body: Table, item: Table | None) -> Drift | None:
+        if item is not None and controller_of(item) != uid:
+            raise Taken(f"{id} is there already and belongs to somebody else; delete it, or rename this resource.")
+        different = difference(body, item)
+        before, usual = self._made.get(id, ({}, {}))
+        if item is not None and (not different or (before == body and different == usual)):
+            return None
+        drift = None
+        if item is None and (id, uid) in self._lost:
+            drift = Drift(id, "it was deleted")
+        elif item is not None and before == body:
+            foreign = {path: value for path, value in different.items() if path not in usual or usual[path] != value}
+            drift = Drift(id, _described(foreign)) if foreign else None
+        made = await self._kube.apply(body)
+        self._made[id] = (body, difference(body, made))
+        self._lost.discard((id, uid))
+        if drift is not None:
+            log.warning("%s was changed by somebody else: %s", id, drift.what)
+        return drift
+
+    def gone(self, id: Id, uid: str) -> None:
+        """The object is gone. uid: of the resource that it belonged to, "" = that is leaving as well."""
+        if self._made.pop(id, None) is not None and uid:
+            self._lost.add((id, uid))
+
+
+def _described(different: Mapping[str, Any]) -> str:
+    """Fields that were others, and what stood there."""
+    shown = [f"{path.lstrip('.')} was {_short(value)}" for path, value in sorted(different.items())[:3]]
+    more = f" and {len(different) - 3} more" if len(different) > 3 else ""
+    return ", ".join(shown) + more
+
+
+def _short(value: Any) -> str:
+    text = "taken out" if value is None else json.dumps(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def id_of(body: Table) -> Id:
+    return Id(body["kind"], body["metadata"]["namespace"], body["metadata"]["name"])
+
+
+def controller_of(item: Table) -> str:
+    """uid of the resource that an object goes with, "" = none."""
+    for reference in item["metadata"].get("ownerReferences", []):
+        if reference.get("controller"):
+            return str(reference["uid"])
+    return ""
+
+
+def owner_of(item: Table) -> Id | None:
+    for reference in item["metadata"].get("ownerReferences", []):
+        if reference.get("controller"):
+            return Id(reference["kind"], item["metadata"]["namespace"], reference["name"])
+    return None

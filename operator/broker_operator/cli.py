@@ -1,0 +1,134 @@
+"""`stampede-operator`: run, crds.
+
+Rule: parse, call, say; no logic of its own. Every flag is a variable as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from collections.abc import Coroutine
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import click
+
+from broker import __version__
+from broker.core.errors import BrokerError
+from broker.seams.clock import SystemClock
+from broker.seams.entropy import token
+from broker.seams.files import read_whole
+
+from .crds import files
+from .kube import Kube, login
+from .lease import Lease
+from .process import Operator, Options
+from .serving import Server
+
+log = logging.getLogger("stampede.operator")
+
+_NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="stampede-operator")
+def main() -> None:
+    """The Kubernetes operator of Stampede."""
+
+
+@main.command()
+@click.argument("folder", default=".", type=click.Path(file_okay=False, path_type=Path))
+def crds(folder: Path) -> None:
+    """Write the CustomResourceDefinitions to deploy/crds and helm/ below FOLDER."""
+    for name, text in files().items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        click.echo(str(path))
+
+
+@main.command()
+@click.option(
+    "--namespaces", envvar="STAMPEDE_OPERATOR_NAMESPACES", default="", metavar="LIST",
+    help="Comma list of namespaces to look after. Empty: all.",
+)  # fmt: skip
+@click.option(
+    "--image", envvar="STAMPEDE_OPERATOR_IMAGE", default="", metavar="IMAGE", help="Of brokers that name none."
+)
+@click.option(
+    "--lease-namespace", envvar="STAMPEDE_OPERATOR_LEASE_NAMESPACE", default="", metavar="NAME",
+    help="Namespace of the lease. Default: that of this pod, else the first of --namespaces, else default.",
+)  # fmt: skip
+@click.option(
+    "--lease", envvar="STAMPEDE_OPERATOR_LEASE", default="stampede-operator", metavar="NAME", show_default=True
+)
+@click.option("--port", envvar="STAMPEDE_OPERATOR_PORT", default=8080, show_default=True, help="Health and metrics.")
+@click.option(
+    "--log-level", envvar="STAMPEDE_OPERATOR_LOG_LEVEL", default="INFO", show_default=True,
+    type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
+)  # fmt: skip
+def run(namespaces: str, image: str, lease_namespace: str, lease: str, port: int, log_level: str) -> None:
+    """Look after custom resources until SIGTERM. In a pod, or where KUBECONFIG says."""
+    logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    # kopf tells of every event; what we do of it is ours to tell.
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    watched = tuple(name.strip() for name in namespaces.split(",") if name.strip())
+    where = lease_namespace or _own_namespace() or (watched[0] if watched else "default")
+    try:
+        asyncio.run(_run(Options(watched, image), where, lease, port))
+    except BrokerError as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _own_namespace() -> str:
+    try:
+        return read_whole(_NAMESPACE_FILE).decode().strip()
+    except OSError:
+        return ""
+
+
+async def _run(options: Options, namespace: str, name: str, port: int) -> None:
+    """Waits for the lease, works while it is held. Raises BrokerError when this process must end."""
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    kube = Kube(login())
+    lease = Lease(kube, namespace, name, f"{socket.gethostname()}-{os.getpid()}-{token(3)}", SystemClock())
+    operator: list[Operator] = []
+    server = Server(port, lambda: (operator[0] if operator else None, lease.held))
+    try:
+        await server.start()
+        if await _first(stop, lease.acquire()):
+            return
+        operator.append(Operator(kube, options))
+        await operator[0].start()
+        await _first(stop, lease.keep(), operator[0].failed())
+    except OSError as error:
+        raise BrokerError(
+            f"The port {port} cannot be used: {error.strerror}; choose another one with --port."
+        ) from None
+    finally:
+        for one in operator:
+            await one.stop()
+        await lease.release()
+        await server.stop()
+        await kube.close()
+
+
+async def _first(stop: asyncio.Event, *work: Coroutine[Any, Any, None]) -> bool:
+    """True: asked to stop. False: some of `work` has ended. Raises what it ended with."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    stopping = asyncio.ensure_future(stop.wait())
+    done, _ = await asyncio.wait([*tasks, stopping], return_when=asyncio.FIRST_COMPLETED)
+    for task in (*tasks, stopping):
+        if task not in done:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+    for task in done:
+        task.result()
+    return stopping in done

@@ -1,0 +1,219 @@
+"""The resources as values: what a spec says, typed, with the defaults of the schema.
+
+Rule: the fields are those of the CRDs (a test compares). Settings of the broker stay tables: broker.config knows them.
+Values only; nothing here decides.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from .names import Id
+
+Table = dict[str, Any]
+
+
+class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Unknown fields are let through: an older operator may meet a newer CRD."""
+
+
+class Ref(_Spec, frozen=True):
+    name: str = "stomp"
+
+
+class AddressSpec(_Spec, frozen=True):
+    broker_ref: Ref = Ref()
+    name: str = ""
+    match: str = ""
+    settings: Table = {}
+    queues: list[Table] = []
+    diverts: list[Table] = []
+    permissions: Table | None = None
+    deletion_policy: str = "Delete"
+
+
+class SecretKey(_Spec, frozen=True):
+    name: str
+    key: str = "password"
+
+
+class Generate(_Spec, frozen=True):
+    length: int = 32
+    rotation: str = ""
+
+
+class UserSpec(_Spec, frozen=True):
+    broker_ref: Ref = Ref()
+    username: str = ""
+    password_secret_ref: SecretKey | None = None
+    generate: Generate | None = None
+    groups: list[str] = []
+    rotation_grace_seconds: int = 600
+    suspended: bool = False
+
+
+class Tls(_Spec, frozen=True):
+    secret_name: str
+    client_ca_secret_name: str = ""
+    crl_secret_name: str = ""
+    client_auth: str = ""
+    min_version: str = ""
+    ciphers: list[str] = []
+    sni_host: str = ""
+
+
+class Autoscaling(_Spec, frozen=True):
+    min_replicas: int = 2
+    max_replicas: int = 10
+    target_cpu_percent: int = msgspec.field(default=65, name="targetCPUPercent")
+    target_connections_per_pod: int = 0
+    scale_down_stabilization_seconds: int = 600
+    behavior: Table = {}
+
+
+class ServiceSpec(_Spec, frozen=True):
+    type: str = "ClusterIP"
+    external_traffic_policy: str = ""
+    load_balancer_class: str = ""
+    load_balancer_source_ranges: list[str] = []
+    ip_family_policy: str = ""
+    annotations: dict[str, str] = {}
+
+
+class Gateway(_Spec, frozen=True):
+    parent_refs: list[Table]
+    kind: str = "TCPRoute"
+    hostnames: list[str] = []
+
+
+class Drain(_Spec, frozen=True):
+    delay_seconds: int = 5
+    timeout_seconds: int = 60
+
+
+class AcceptorSpec(_Spec, frozen=True):
+    """listeners: tables, because most of their fields are settings; see edges.py."""
+
+    listeners: list[Table]
+    broker_ref: Ref = Ref()
+    settings: dict[str, Table] = {}
+    replicas: int | None = None
+    autoscaling: Autoscaling | None = None
+    service: ServiceSpec = ServiceSpec()
+    gateway: Gateway | None = None
+    drain: Drain = Drain()
+    max_unavailable: int = 1
+    network_policy: bool = True
+    image: str = ""
+    resources: Table = {}
+    template: Table = {}
+
+
+class Storage(_Spec, frozen=True):
+    size: str = "10Gi"
+    storage_class_name: str = ""
+    when_scaled: str = "Retain"
+
+
+class Owners(_Spec, frozen=True):
+    replicas: int = 3
+    storage: Storage = Storage()
+    max_unavailable: int = 1
+    termination_grace_period_seconds: int = 120
+    resources: Table = {}
+    template: Table = {}
+
+
+class Replication(_Spec, frozen=True):
+    factor: int = 3
+    min_in_sync: int = 2
+
+
+class Etcd(_Spec, frozen=True):
+    endpoints: list[str]
+    prefix: str = ""
+    tls_secret_name: str = ""
+    user_secret_name: str = ""
+
+
+class Redis(_Spec, frozen=True):
+    url: str
+    password_secret_name: str = ""
+
+
+class BrokerTls(_Spec, frozen=True):
+    secret_name: str = ""
+
+
+class BrokerSpec(_Spec, frozen=True):
+    etcd: Etcd
+    image: str = ""
+    image_pull_policy: str = "IfNotPresent"
+    image_pull_secrets: list[Table] = []
+    owners: Owners = Owners()
+    replication: Replication = Replication()
+    redis: Redis | None = None
+    tls: BrokerTls = BrokerTls()
+    settings: dict[str, Table] = {}
+    network_policy: bool = True
+
+
+T = TypeVar("T", bound=_Spec)
+
+
+class Resource:
+    """One custom resource as the API server has it. `raw`: all of it; not to be changed."""
+
+    __slots__ = ("id", "raw")
+
+    def __init__(self, raw: Table) -> None:
+        meta = raw["metadata"]
+        self.id = Id(raw["kind"], meta["namespace"], meta["name"])
+        self.raw = raw
+
+    @property
+    def uid(self) -> str:
+        return str(self.raw["metadata"]["uid"])
+
+    @property
+    def generation(self) -> int:
+        return int(self.raw["metadata"].get("generation", 1))
+
+    @property
+    def created(self) -> str:
+        """RFC 3339, so that texts compare like times."""
+        return str(self.raw["metadata"].get("creationTimestamp", ""))
+
+    @property
+    def leaving(self) -> bool:
+        return "deletionTimestamp" in self.raw["metadata"]
+
+    @property
+    def annotations(self) -> dict[str, str]:
+        return self.raw["metadata"].get("annotations") or {}
+
+    @property
+    def status(self) -> Table:
+        return self.raw.get("status") or {}
+
+    @property
+    def broker(self) -> str:
+        """Name of the StompBroker it belongs to."""
+        return str((self.raw.get("spec", {}).get("brokerRef") or {}).get("name", "stomp"))
+
+    def spec(self, type: type[T]) -> T:
+        """Raises msgspec.ValidationError for what no CRD of ours lets in."""
+        return msgspec.convert(self.raw.get("spec", {}), type)
+
+    def reference(self) -> Table:
+        """ownerReference for objects that go with it. It never blocks anybody's deletion."""
+        return {
+            "apiVersion": self.raw["apiVersion"],
+            "kind": self.id.kind,
+            "name": self.id.name,
+            "uid": self.uid,
+            "controller": True,
+            "blockOwnerDeletion": False,
+        }

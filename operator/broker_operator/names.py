@@ -1,0 +1,107 @@
+"""Names: of the API group, of objects, labels, annotations, ports and paths (docs/adr/0006-kubernetes.md).
+
+Rule: the only place where such a name is put together. Selectors and names of objects never change: other tools and the
+immutable fields of live objects rely on them. Must not know what the objects hold.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+GROUP = "stampede.dev"
+VERSION = "v1beta1"
+API_VERSION = f"{GROUP}/{VERSION}"
+FIELD_MANAGER = "stampede-operator"
+
+PAUSED = f"{GROUP}/paused"
+"""Annotation: "true", or the time (RFC 3339) until which nothing is changed."""
+CONFIG_HASH = f"{GROUP}/config-hash"
+"""Annotation of pod templates: another ConfigMap rolls the pods."""
+ACCEPTOR_LABEL = f"{GROUP}/acceptor"
+
+ADMIN_PORT = 61680
+GRPC_PORT = 61700
+CONFIG_DIR = "/etc/stampede"
+CONFIG_FILE = "stampede.yaml"
+COMPONENTS_DIR = "/etc/stampede-components"
+ETCD_DIR = "/etc/stampede-etcd"
+ETCD_USER_DIR = "/etc/stampede-etcd-user"
+REDIS_DIR = "/etc/stampede-redis"
+TLS_DIR = "/etc/stampede-tls"
+CA_DIR = "/etc/stampede-ca"
+DATA_DIR = "/var/lib/stampede"
+DATA_CLAIM = "data"
+
+BROKER = "StompBroker"
+ACCEPTOR = "StompAcceptor"
+ADDRESS = "Address"
+USER = "StompUser"
+
+PLURALS = {BROKER: "stompbrokers", ACCEPTOR: "stompacceptors", ADDRESS: "addresses", USER: "stompusers"}
+
+
+class Id(NamedTuple):
+    """A resource or object: what the work queue is keyed by."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+def owner_name(broker: str) -> str:
+    """StatefulSet, headless Service, PodDisruptionBudget, NetworkPolicy and ConfigMap of the owners."""
+    return f"{broker}-owner"
+
+
+def owner_pod(broker: str, ordinal: int) -> str:
+    """A pod's name, which is the owner's `cluster.id`."""
+    return f"{broker}-owner-{ordinal}"
+
+
+def ordinal_of(broker: str, owner: str) -> int | None:
+    """The ordinal of an owner's id; None for one that is no pod of this broker."""
+    head, _, tail = owner.rpartition("-")
+    return int(tail) if head == owner_name(broker) and tail.isdigit() else None
+
+
+def admin_service(workload: str) -> str:
+    return f"{workload}-admin"
+
+
+def components_secret(broker: str) -> str:
+    return f"{broker}-components"
+
+
+def edge_name(acceptor: str) -> str:
+    """Deployment, HorizontalPodAutoscaler, PodDisruptionBudget, NetworkPolicy and ConfigMap of a pool of edges."""
+    return f"{acceptor}-edge"
+
+
+def route_name(acceptor: str, listener: str) -> str:
+    return f"{acceptor}-{listener}"
+
+
+def user_secret(user: str) -> str:
+    return f"{user}-stomp"
+
+
+def etcd_prefix(namespace: str, broker: str) -> str:
+    return f"/stampede/{namespace}/{broker}"
+
+
+def selector(broker: str, component: str, acceptor: str = "") -> dict[str, str]:
+    """The labels that select pods. component: "owner" or "edge"."""
+    labels = {"app.kubernetes.io/instance": broker, "app.kubernetes.io/component": component}
+    return {**labels, ACCEPTOR_LABEL: acceptor} if acceptor else labels
+
+
+def labels(broker: str, component: str, acceptor: str = "") -> dict[str, str]:
+    """The labels of every object that we make."""
+    return {
+        "app.kubernetes.io/name": "stampede",
+        "app.kubernetes.io/managed-by": FIELD_MANAGER,
+        **selector(broker, component, acceptor),
+    }

@@ -1,0 +1,368 @@
+"""The operator as a process: where all objects meet, and which event makes what be looked at again.
+
+Rule: wiring and life cycle. An event never does anything by itself; it puts an id into the queue. What was missed is
+found by reading all lists anew every RESYNC_S, which writes nothing unless something differs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import ChainMap
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import kopf
+
+from broker.core.errors import BrokerError
+from broker.seams.clock import SystemClock
+from broker.seams.memory import hand_back
+
+from . import counts, handlers, names
+from .applying import Applier, owner_of
+from .bundles import LABEL, Bundles
+from .connecting import Connections
+from .costs import COSTS, Costs
+from .events import Events
+from .informer import Informer
+from .keyed import Keyed
+from .kube import Kube
+from .model import BrokerSpec, Resource, Table
+from .names import ACCEPTOR, ADDRESS, BROKER, USER, Id
+from .owners import Versions
+from .statuses import Statuses
+from .workloads import Workloads
+from .workqueue import WorkQueue
+from .world import World, slim
+
+log = logging.getLogger("stampede.operator")
+
+RESYNC_S = 300.0
+SWEEP = "Sweep"
+"""Kind of an id whose rest names a StompBroker: keys that nobody wants any more are looked for."""
+BUNDLE = "Bundle"
+"""Kind of an id whose rest names a ConfigMap with resources."""
+KOPF_END_S = 1.0
+"""How long kopf may take to end by itself. It only watches, so nothing is lost when it is cut off."""
+TIDY_S = 15.0
+CALM_S = 0.3
+"""Slots and members change by the dozen: a broker is looked at once they are through."""
+
+
+class Options(NamedTuple):
+    """namespaces: () = all. image: of brokers that name none."""
+
+    namespaces: tuple[str, ...] = ()
+    image: str = ""
+
+
+class Operator:
+    """Everything that reconciles. start() when we are the only one; failed() awaits what must not happen."""
+
+    def __init__(self, kube: Kube, options: Options) -> None:
+        self.kube = kube
+        self.options = options
+        self.clock = SystemClock()
+        self.queue = WorkQueue(self._work)
+        self.world = World(self.queue.add)
+        self.events = Events(kube, self.clock)
+        self.statuses = Statuses(kube, self.world, self.events)
+        self.applier = Applier(kube)
+        self.connections = Connections(self.world, kube, self._on_cluster)
+        self.keyed = Keyed(self.world, kube, self.statuses, self.events, self.clock)
+        self.bundles = Bundles(kube, self.events, self.world.resources)
+        self.costs = Costs(kube, self.clock)
+        self.workloads: Workloads | None = None
+        self._informers: list[Informer] = []
+        self._live: dict[str, ChainMap[Id, Table]] = {}
+        self._bundled: list[dict[Id, Table]] = []
+        self._addresses: ChainMap[Id, Table] = ChainMap()
+        self._kopf: asyncio.Task[None] | None = None
+        self._loops: list[asyncio.Task[None]] = []
+        self._stop = asyncio.Event()
+        self.ready = False
+
+    async def start(self) -> None:
+        """Reads everything, then follows. Raises KubeError."""
+        api = await versions(self.kube)
+        selector = f"app.kubernetes.io/managed-by={names.FIELD_MANAGER}"
+        for api_version, kind in _managed(api):
+            parts = []
+            for namespace in self.options.namespaces or ("",):
+                informer = Informer(self.kube, api_version, kind, namespace, selector, self._on_object)
+                parts.append(informer.items)
+                await self._begin(informer)
+            self._live[kind] = ChainMap(*parts)
+        for namespace in self.options.namespaces or ("",):
+            informer = Informer(self.kube, "v1", "ConfigMap", namespace, f"{LABEL}=true", self._on_bundle)
+            self._bundled.append(informer.items)
+            await self._begin(informer)
+        for namespace in self.options.namespaces or ("",):
+            await self._begin(Informer(self.kube, "v1", "Secret", namespace, "", self._on_secret, meta=True))
+        self.workloads = Workloads(
+            self.world, self.kube, self.statuses, self.events, self.applier, self._live, api, self.options.image,
+            self.clock,
+        )  # fmt: skip
+        parts = []
+        for namespace in self.options.namespaces or ("",):
+            informer = Informer(self.kube, names.API_VERSION, ADDRESS, namespace, "", self._on_address, shape=slim)
+            parts.append(informer.items)
+            self._addresses = ChainMap(*parts)
+            await self._begin(informer)
+        # All resources before the first sweep: the keys of one that is not known yet would be given back.
+        await self._read_all()
+        self.queue.start()
+        self._kopf = asyncio.create_task(self._run_kopf(), name="kopf")
+        self._loops = [
+            asyncio.create_task(self._read_again(), name="resync"),
+            asyncio.create_task(self._hand_back(), name="memory"),
+        ]
+        self.ready = True
+
+    async def failed(self) -> None:
+        """Returns only when kopf has ended by itself. Raises what it ended with."""
+        assert self._kopf is not None
+        await asyncio.shield(self._kopf)
+
+    async def stop(self) -> None:
+        self.ready = False
+        self._stop.set()
+        tasks = [*self._loops, *([self._kopf] if self._kopf is not None else [])]
+        for task in self._loops:
+            task.cancel()
+        if self._kopf is not None:
+            done, _ = await asyncio.wait([self._kopf], timeout=KOPF_END_S)
+            if not done:
+                self._kopf.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self.queue.stop()
+        for informer in self._informers:
+            await informer.stop()
+        await self.connections.close()
+
+    # ── what has happened ────────────────────────────────────────────────────────────────────────
+
+    def _on_address(self, id: Id, raw: Table) -> None:
+        self.on_resource("" if id in self._addresses else "DELETED", raw)
+
+    def on_resource(self, type: str, raw: Table) -> None:
+        """A custom resource has come, changed or gone."""
+        if type == "DELETED":
+            id = Id(raw["kind"], raw["metadata"]["namespace"], raw["metadata"]["name"])
+            known = self.world.resources.get(id)
+            if known is None or known.uid == raw["metadata"]["uid"]:
+                self._gone(id)
+            return
+        resource = self.world.put(raw)
+        if resource is None:
+            return
+        self.queue.add(resource.id)
+        if resource.leaving:
+            self._sweep_of(resource.id.namespace, resource.broker)
+        if resource.id.kind == BROKER:
+            for other in self._dependents(resource.id):
+                self.queue.add(other)
+
+    def _gone(self, id: Id) -> None:
+        resource = self.world.resources.get(id)
+        self.world.drop(id)
+        self.queue.add(id)
+        if resource is not None and (owner := owner_of(resource.raw)) is not None:
+            self.queue.add(owner._replace(kind=BUNDLE))
+        if id.kind == BROKER:
+            for other in self._dependents(id):
+                self.queue.add(other)
+        elif resource is not None:
+            self._sweep_of(id.namespace, resource.broker)
+
+    def _sweep_of(self, namespace: str, broker: str) -> None:
+        self.queue.add(Id(SWEEP, namespace, broker))
+
+    def _on_object(self, id: Id, item: Table) -> None:
+        owner = owner_of(item)
+        resource = self.world.resources.get(owner) if owner is not None else None
+        if id not in self._live.get(id.kind, {}):
+            self.applier.gone(id, resource.uid if resource is not None and not resource.leaving else "")
+        if owner is not None and resource is not None:
+            self.queue.add(owner)
+
+    def _on_bundle(self, id: Id, _: Table) -> None:
+        self.queue.add(Id(BUNDLE, id.namespace, id.name))
+
+    def _on_secret(self, id: Id, _: Table) -> None:
+        """Whoever names this Secret looks at it again."""
+        for resource in list(self.world.resources.values()):
+            if resource.id.namespace == id.namespace and id.name in _secrets_of(resource):
+                self.queue.add(resource.id)
+
+    def _on_cluster(self, broker: Id, part: str, places: list[str]) -> None:
+        if part in ("reachable", "owners", "edges", "slots", "cordons"):
+            self.queue.add(broker, CALM_S)
+        if part == "reachable":
+            self._sweep_of(broker.namespace, broker.name)
+            for id in self._dependents(broker):
+                self.queue.add(id)
+        elif part in ("applied", "owners", "edges"):
+            for id in self.keyed.caught_up(broker):
+                self.queue.add(id)
+        elif part == "loads":
+            self.queue.add(broker._replace(kind=COSTS), CALM_S)
+            for id in self._dependents(broker):
+                if id.kind == ACCEPTOR:
+                    self.queue.add(id, counts.EVERY_S)
+        elif part in ("config", "managed"):
+            for place in places:
+                claimants = self.world.claimants(broker.namespace, broker.name, place)
+                for resource in claimants:
+                    self.queue.add(resource.id)
+                if not claimants:
+                    self._sweep_of(broker.namespace, broker.name)
+
+    def _dependents(self, broker: Id) -> list[Id]:
+        return [
+            id
+            for id, resource in self.world.resources.items()
+            if id.kind != BROKER and id.namespace == broker.namespace and resource.broker == broker.name
+        ]
+
+    # ── what is done ─────────────────────────────────────────────────────────────────────────────
+
+    async def _work(self, id: Id) -> float | None:
+        if id.kind == SWEEP:
+            await self.keyed.sweep(Id(BROKER, id.namespace, id.name))
+            return None
+        if id.kind == BUNDLE:
+            for bundled in self._bundled:
+                if found := bundled.get(Id("ConfigMap", id.namespace, id.name)):
+                    await self.bundles.reconcile(found)
+            return None
+        if id.kind == COSTS:
+            broker = id._replace(kind=BROKER)
+            cluster = self.world.clusters.get(broker)
+            return await self.costs.reconcile(broker, cluster.connections) if cluster is not None else None
+        assert self.workloads is not None
+        resource = self.world.resources.get(id)
+        if resource is None or resource.leaving:
+            # Objects go by their owner references, keys by the sweep.
+            if id.kind == BROKER:
+                await self.connections.drop(id)
+            elif id.kind == ACCEPTOR:
+                self.workloads.gone(id)
+            for waiting in self.keyed.pending.values():
+                waiting.pop(id, None)
+            return None
+        if id.kind == BROKER:
+            await self.connections.ensure(resource, resource.spec(BrokerSpec))
+        work = {
+            BROKER: self.workloads.broker,
+            ACCEPTOR: self.workloads.acceptor,
+            ADDRESS: self.keyed.address,
+            USER: self.keyed.user,
+        }[id.kind]
+        return await work(resource)
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────
+
+    async def _begin(self, informer: Informer) -> None:
+        self._informers.append(informer)
+        await informer.start()
+
+    async def _read_all(self) -> None:
+        """What kopf follows, as it is now: kopf does not tell of what went while its watch was away."""
+        for kind in handlers.KINDS:
+            found = set()
+            before = [id for id in self.world.resources if id.kind == kind]
+            for namespace in self.options.namespaces or ("",):
+                answer = await self.kube.read_list(names.API_VERSION, kind, namespace)
+                for raw in answer["items"]:
+                    raw |= {"apiVersion": names.API_VERSION, "kind": kind}
+                    found.add(Id(kind, raw["metadata"]["namespace"], raw["metadata"]["name"]))
+                    self.on_resource("", slim(raw))
+            for id in before:
+                if id not in found:
+                    self._gone(id)
+
+    async def _read_again(self) -> None:
+        while True:
+            await asyncio.sleep(RESYNC_S)
+            try:
+                await self._read_all()
+            except BrokerError as error:
+                log.warning("resync: %s", error)
+                continue
+            for id in list(self.world.resources):
+                self.queue.add(id)
+            for id in list(self.world.clusters):
+                self._sweep_of(id.namespace, id.name)
+
+    async def _hand_back(self) -> None:
+        """Lists and bursts leave free memory behind; nobody needs it until the next one."""
+        seen = -1
+        while True:
+            await asyncio.sleep(TIDY_S)
+            done = sum(self.queue.done.values())
+            if done != seen and not self.queue.depth:
+                seen = done
+                hand_back()
+
+    async def _run_kopf(self) -> None:
+        where = {"namespaces": list(self.options.namespaces)} if self.options.namespaces else {"clusterwide": True}
+        await kopf.operator(
+            registry=handlers.registry(lambda type, raw: self.on_resource(type, slim(raw))),
+            settings=handlers.settings(),
+            standalone=True,
+            stop_flag=self._stop,
+            **where,
+        )
+
+
+async def versions(kube: Kube) -> Versions:
+    """What this cluster serves of what we make. Raises KubeError."""
+    served = await kube.served()
+
+    def newest(group: str, wanted: Iterable[str]) -> str:
+        return next((f"{group}/{one}" for one in wanted if one in served.get(group, ())), "")
+
+    async def routes(kind: str) -> str:
+        group = "gateway.networking.k8s.io"
+        for version in ("v1", "v1alpha3", "v1alpha2"):
+            if version in served.get(group, ()) and await kube.serves(f"{group}/{version}", kind):
+                return f"{group}/{version}"
+        return ""
+
+    return Versions(
+        newest("policy", ("v1", "v1beta1")),
+        newest("autoscaling", ("v2", "v2beta2")),
+        await routes("TCPRoute"),
+        await routes("TLSRoute"),
+    )
+
+
+def _managed(api: Versions) -> list[tuple[str, str]]:
+    """(API version, kind) of what we make."""
+    found = [
+        ("apps/v1", "StatefulSet"),
+        ("apps/v1", "Deployment"),
+        ("v1", "Service"),
+        ("v1", "ConfigMap"),
+        ("v1", "ServiceAccount"),
+        (api.policy, "PodDisruptionBudget"),
+        (api.autoscaling, "HorizontalPodAutoscaler"),
+        ("networking.k8s.io/v1", "NetworkPolicy"),
+        (api.tcp_routes, "TCPRoute"),
+        (api.tls_routes, "TLSRoute"),
+    ]
+    return [(version, kind) for version, kind in found if version]
+
+
+def _secrets_of(resource: Resource) -> set[str]:
+    """Names of the Secrets that a resource is about."""
+    spec = resource.raw.get("spec", {})
+    if resource.id.kind == BROKER:
+        etcd = spec.get("etcd", {})
+        return {etcd.get("tlsSecretName", ""), etcd.get("userSecretName", "")}
+    if resource.id.kind == USER:
+        return {(spec.get("passwordSecretRef") or {}).get("name", names.user_secret(resource.id.name))}
+    if resource.id.kind == ACCEPTOR:
+        return {(listener.get("tls") or {}).get("secretName", "") for listener in spec.get("listeners", [])}
+    return set()

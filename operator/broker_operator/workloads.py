@@ -1,0 +1,319 @@
+"""Reconciles StompBroker and StompAcceptor: objects, cordons, and what the status says of them.
+
+Rule: owners.py and edges.py decide, this performs. Nothing is taken away while the state of the cluster is unknown. One
+that makes no sense keeps the objects it has.
+"""
+
+from __future__ import annotations
+
+import logging
+from base64 import b64decode
+from collections.abc import Mapping
+
+from broker.cluster.view import Policy
+from broker.metadata.port import Delete, Put
+from broker.seams.clock import Clock
+
+from . import counts, edges, names, owners
+from .applying import Applier, Taken
+from .certificate import not_after
+from .cluster import Cluster
+from .conditions import Condition, new_status, paused, ready, rfc3339
+from .counts import Counts
+from .events import NORMAL, Events, Told
+from .kube import Kube
+from .model import AcceptorSpec, BrokerSpec, Resource, Table
+from .names import Id
+from .owners import Scaling, Versions
+from .statuses import Statuses
+from .world import World
+
+log = logging.getLogger("stampede.operator")
+
+EXPIRES_SOON_S = 7 * 86400
+LOOK_AGAIN_S = 6 * 3600
+"""Certificates end without an event."""
+
+
+class Workloads:
+    """objects: kind → the live objects, as informers have them."""
+
+    def __init__(
+        self,
+        world: World,
+        kube: Kube,
+        statuses: Statuses,
+        events: Events,
+        applier: Applier,
+        objects: Mapping[str, Mapping[Id, Table]],
+        api: Versions,
+        image: str,
+        clock: Clock,
+    ) -> None:
+        """image: of brokers that name none."""
+        self._world = world
+        self._kube = kube
+        self._statuses = statuses
+        self._events = events
+        self._applier = applier
+        self._objects = objects
+        self._api = api
+        self._image = image
+        self._clock = clock
+        self._counts = Counts()
+
+    def gone(self, id: Id) -> None:
+        """A StompAcceptor is not there any more."""
+        self._counts.forget(id)
+
+    async def broker(self, resource: Resource) -> float | None:
+        now = self._now()
+        spec = resource.spec(BrokerSpec)
+        cluster = self._world.clusters.get(resource.id)
+        if (left := paused(resource, now)) is not None:
+            return await self._statuses.paused(resource, left, now)
+        image = spec.image or self._image
+        if not image:
+            why = "name an image in spec.image, or give the operator one with --image"
+            await self._say_broker(resource, spec, cluster, Scaling(0), Condition("Accepted", False, "NoImage", why))
+            return None
+        workload = Id("StatefulSet", resource.id.namespace, names.owner_name(resource.id.name))
+        live = self._objects["StatefulSet"].get(workload)
+        wanted = spec.owners.replicas
+        current = int(live["spec"].get("replicas", wanted)) if live else wanted
+        holding = cluster.holding() if cluster else {}
+        cordoned = cluster.cordoned if cluster else frozenset()
+        step = owners.scaling(
+            resource.id.name, wanted, current, holding, cordoned, cluster is not None and cluster.whole
+        )  # fmt: skip
+        accepted = Condition("Accepted", True, "Accepted")
+        try:
+            if cluster is not None:
+                await _cordon(cluster, step)
+            made = owners.objects(resource, spec, image, step.replicas, live, self._api)
+            await self._make(resource, made)
+            await self._claims(resource, spec, live, step)
+        except Taken as error:
+            accepted = Condition("Accepted", False, "NameTaken", str(error))
+        await self._say_broker(resource, spec, cluster, step, accepted, image)
+        return 5.0 if step.reason == "Unreachable" else None
+
+    async def acceptor(self, resource: Resource) -> float | None:
+        now = self._now()
+        if (left := paused(resource, now)) is not None:
+            return await self._statuses.paused(resource, left, now)
+        spec = resource.spec(AcceptorSpec)
+        broker = self._world.broker_of(resource)
+        if broker is None:
+            why = f"there is no StompBroker {resource.broker}"
+            await self._say_acceptor(resource, spec, Condition("Accepted", False, "BrokerNotFound", why))
+            return None
+        shared = broker.spec(BrokerSpec)
+        image = spec.image or shared.image or self._image
+        if not image:
+            why = "name an image in spec.image, or in the StompBroker"
+            await self._say_acceptor(resource, spec, Condition("Accepted", False, "NoImage", why))
+            return None
+        accepted = Condition("Accepted", True, "Accepted")
+        made = edges.objects(resource, spec, broker.id.name, shared, image, self._api)
+        try:
+            await self._make(resource, made)
+        except Taken as error:
+            accepted = Condition("Accepted", False, "NameTaken", str(error))
+        if spec.gateway and not any(one["kind"] == spec.gateway.kind for one in made):
+            why = f"this cluster has no {spec.gateway.kind}; install the Gateway API, or take spec.gateway out"
+            accepted = Condition("Accepted", False, "NoGatewayAPI", why)
+        return await self._say_acceptor(resource, spec, accepted)
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────
+
+    def _now(self) -> float:
+        return self._clock.wall_ms() / 1000
+
+    async def _make(self, resource: Resource, wanted: list[Table]) -> None:
+        """Raises Taken, KubeError."""
+        for drift in await self._applier.ensure(resource.uid, wanted, self._objects):
+            told = Told(
+                NORMAL, "DriftRepaired", f"{drift.id} was changed by somebody else and is repaired: {drift.what}"
+            )
+            await self._events.tell(resource.raw, told, str(drift.id))
+
+    # ── inside: brokers ──────────────────────────────────────────────────────────────────────────
+
+    async def _claims(self, resource: Resource, spec: BrokerSpec, live: Table | None, step: Scaling) -> None:
+        """Claims grow with the spec. Those of removed owners go if that is wanted: such an owner kept nothing."""
+        if live is None:
+            return
+        storage, name = spec.owners.storage, resource.id.name
+        templates = live["spec"].get("volumeClaimTemplates") or [{}]
+        made = templates[0].get("spec", {}).get("resources", {}).get("requests", {}).get("storage")
+        gone = step.reason == "" and int(live.get("status", {}).get("replicas", 0)) <= spec.owners.replicas
+        delete = storage.when_scaled == "Delete" and gone
+        if made == storage.size and not delete:
+            return
+        selector = ",".join(f"{key}={value}" for key, value in names.selector(name, "owner").items())
+        answer = await self._kube.read_list("v1", "PersistentVolumeClaim", resource.id.namespace, selector)
+        for claim in answer["items"]:
+            claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+            claim_name = claim["metadata"]["name"]
+            ordinal = names.ordinal_of(name, claim_name.removeprefix(f"{names.DATA_CLAIM}-"))
+            if ordinal is None:
+                continue
+            if delete and ordinal >= spec.owners.replicas:
+                log.info("claim %s of a removed owner is deleted", claim_name)
+                await self._kube.delete(claim)
+            elif claim["spec"]["resources"]["requests"]["storage"] != storage.size:
+                patch = {"spec": {"resources": {"requests": {"storage": storage.size}}}}
+                await self._kube.merge("v1", "PersistentVolumeClaim", resource.id.namespace, claim_name, patch)
+
+    async def _say_broker(
+        self,
+        resource: Resource,
+        spec: BrokerSpec,
+        cluster: Cluster | None,
+        step: Scaling,
+        accepted: Condition,
+        image: str = "",
+    ) -> None:
+        workload = Id("StatefulSet", resource.id.namespace, names.owner_name(resource.id.name))
+        live = (self._objects["StatefulSet"].get(workload) or {}).get("status", {})
+        up, there = int(live.get("readyReplicas", 0)), int(live.get("replicas", 0))
+        wanted = spec.owners.replicas
+        fields: Table = {
+            "owners": {
+                "replicas": there,
+                "ready": up,
+                "selector": _selector(names.selector(resource.id.name, "owner")),
+                "holding": step.holding,
+            },
+            "image": image or None,
+        }
+        reachable, replicated = _seen(cluster)
+        if cluster is not None and cluster.known:
+            policy = Policy(spec.replication.factor, spec.replication.min_in_sync)
+            slots = cluster.slots(policy)
+            edge_ids = [one for one in cluster.members.values() if one.kind == "edge"]
+            fields |= {"slots": slots, "edges": len(edge_ids)}
+            replicated = _replicated(slots)
+        all_up = Condition("OwnersReady", up >= wanted, "Ready" if up >= wanted else "Waiting", f"{up} of {wanted}")
+        scaling = Condition("ScalingDown", bool(step.reason), step.reason or "Idle", _progress(step))
+        found = (accepted, reachable, all_up, replicated, scaling, ready(accepted, reachable, all_up, replicated))
+        await self._statuses.write(resource, new_status(resource, found, fields, self._now()))
+
+    # ── inside: acceptors ────────────────────────────────────────────────────────────────────────
+
+    async def _say_acceptor(self, resource: Resource, spec: AcceptorSpec, accepted: Condition) -> float | None:
+        id, now = resource.id, self._now()
+        workload = self._objects["Deployment"].get(Id("Deployment", id.namespace, names.edge_name(id.name))) or {}
+        service = self._objects["Service"].get(Id("Service", id.namespace, id.name)) or {}
+        live = workload.get("status", {})
+        up, there = int(live.get("readyReplicas", 0)), int(live.get("replicas", 0))
+        wanted = int(workload.get("spec", {}).get("replicas", 0))
+        addresses = _addresses(service, spec)
+        certificates, ends = await self._certificates(resource, spec)
+        available = Condition("Available", up > 0 or wanted == 0, "Available" if up else "Waiting", f"{up} of {wanted}")
+        balanced = _balanced(service, spec)
+        fields: Table = {
+            "listeners": ",".join(f"{one['name']}:{one['port']}" for one in spec.listeners),
+            "addresses": addresses,
+            "replicas": there,
+            "readyReplicas": up,
+            "selector": _selector(names.selector(resource.broker, "edge", id.name)),
+            "certificatesNotAfter": rfc3339(ends) if ends is not None else None,
+        }
+        counted, again = self._counts.due(id, resource.status, self._counted(resource), self._clock.monotonic())
+        fields |= counted
+        found = (accepted, available, balanced, certificates, ready(accepted, certificates, available, balanced))
+        await self._statuses.write(resource, new_status(resource, found, fields, now))
+        waits = (LOOK_AGAIN_S if ends is not None else None, again)
+        return min((one for one in waits if one is not None), default=None)
+
+    def _counted(self, resource: Resource) -> Table:
+        """{}: nobody knows."""
+        broker = self._world.broker_of(resource)
+        cluster = self._world.clusters.get(broker.id) if broker is not None else None
+        if cluster is None or not cluster.known:
+            return {}
+        return counts.fields(counts.of_pool(resource.id.name, cluster.connections))
+
+    async def _certificates(self, resource: Resource, spec: AcceptorSpec) -> tuple[Condition, float | None]:
+        """Whether those of the listeners are there and last, and when the first one ends."""
+        ends: list[tuple[float, str]] = []
+        for listener in spec.listeners:
+            tls = edges.tls_of(listener)
+            if tls is None:
+                continue
+            secret = await self._kube.get("v1", "Secret", resource.id.namespace, tls.secret_name)
+            data = (secret or {}).get("data") or {}
+            if not data.get("tls.crt") or not data.get("tls.key"):
+                why = f"there is no Secret {tls.secret_name} with tls.crt and tls.key (listener {listener['name']})"
+                return Condition("CertificatesValid", False, "Missing", why), None
+            end = not_after(b64decode(data["tls.crt"]).decode(errors="replace"))
+            if end is None:
+                why = f"tls.crt of Secret {tls.secret_name} is not a PEM certificate"
+                return Condition("CertificatesValid", False, "Unreadable", why), None
+            ends.append((end, tls.secret_name))
+        if not ends:
+            return Condition("CertificatesValid", True, "NoTLS"), None
+        first, name = min(ends)
+        if first > self._now() + EXPIRES_SOON_S:
+            return Condition("CertificatesValid", True, "Valid"), first
+        over = first <= self._now()
+        reason, verb = ("Expired", "ended") if over else ("ExpiresSoon", "ends")
+        return Condition("CertificatesValid", False, reason, f"that of {name} {verb} {rfc3339(first)}; renew it"), first
+
+
+async def _cordon(cluster: Cluster, step: Scaling) -> None:
+    for owner in step.cordon:
+        await cluster.commit([(cluster.keys.cordon(owner), 0)], [Put(cluster.keys.cordon(owner), b"")])
+    for owner in step.uncordon:
+        await cluster.commit([], [Delete(cluster.keys.cordon(owner))])
+
+
+def _seen(cluster: Cluster | None) -> tuple[Condition, Condition]:
+    """EtcdReachable, and FullyReplicated while nothing else is known of it."""
+    if cluster is not None and cluster.known:
+        return Condition("EtcdReachable", True, "Reachable"), Condition("FullyReplicated", None, "Unknown")
+    why = cluster.why if cluster is not None else "not connected yet"
+    unknown = Condition("FullyReplicated", None, "EtcdUnreachable", "what is not known cannot be said")
+    return Condition("EtcdReachable", False, "Unreachable", why), unknown
+
+
+def _replicated(slots: Mapping[str, int]) -> Condition:
+    if not slots["total"]:
+        return Condition("FullyReplicated", False, "NoSlots", "no owner has begun the cluster yet")
+    for word, reason in (("offline", "Offline"), ("stalled", "Stalled"), ("underReplicated", "UnderReplicated")):
+        if slots[word]:
+            return Condition("FullyReplicated", False, reason, f"{slots[word]} of {slots['total']} slots")
+    return Condition("FullyReplicated", True, "InSync")
+
+
+def _progress(step: Scaling) -> str:
+    if not step.reason:
+        return ""
+    if step.reason == "Unreachable":
+        return "the state of the cluster is not known, so nobody is removed"
+    return f"{step.holding} copies of slots have to move before owners are removed" if step.holding else "empty"
+
+
+def _selector(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in labels.items())
+
+
+def _addresses(service: Table, spec: AcceptorSpec) -> list[str]:
+    """Where clients connect: of the load balancer, else within the cluster."""
+    balancer = service.get("status", {}).get("loadBalancer", {}).get("ingress") or []
+    hosts = [one.get("hostname") or one.get("ip") for one in balancer]
+    meta = service.get("metadata", {})
+    if not hosts and meta:
+        hosts = [f"{meta['name']}.{meta['namespace']}.svc"]
+    ports = [one.get("servicePort", one["port"]) for one in spec.listeners]
+    return [f"{host}:{port}" for host in hosts if host for port in ports]
+
+
+def _balanced(service: Table, spec: AcceptorSpec) -> Condition:
+    if spec.service.type != "LoadBalancer":
+        return Condition("LoadBalancerReady", True, "NotWanted")
+    if service.get("status", {}).get("loadBalancer", {}).get("ingress"):
+        return Condition("LoadBalancerReady", True, "Ready")
+    return Condition("LoadBalancerReady", False, "Pending", "the load balancer has no address yet")

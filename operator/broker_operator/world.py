@@ -1,0 +1,130 @@
+"""What the operator knows: custom resources, who claims which key, the clusters of the brokers.
+
+Rule: caches and indexes only; nothing is written from here. A key is claimed by its place below `config/`, so that
+claims are known before any etcd is.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from broker.cluster.keys import Keys
+from broker.core.errors import BrokerError
+
+from .cluster import Cluster
+from .entries import of_address
+from .model import Resource, Table, UserSpec
+from .names import ADDRESS, BROKER, USER, Id
+
+_PLACES = Keys("")
+Claim = tuple[str, str, str]
+"""(namespace, broker, place of the key below `config/`)."""
+
+
+class World:
+    """again(id): whoever shares a claim with a resource that has come, changed or gone."""
+
+    def __init__(self, again: Callable[[Id], None]) -> None:
+        self._again = again
+        self.resources: dict[Id, Resource] = {}
+        self.clusters: dict[Id, Cluster] = {}
+        """By the id of the StompBroker."""
+        self._claims: dict[Id, frozenset[Claim]] = {}
+        self._claimants: dict[Claim, set[Id]] = {}
+
+    def put(self, raw: Table) -> Resource | None:
+        """Takes a resource, see slim(). None: we have a newer one, or this very one."""
+        resource = Resource(raw)
+        known = self.resources.get(resource.id)
+        if known is not None and known.uid == resource.uid and _version(known) >= _version(resource):
+            return None
+        self.resources[resource.id] = resource
+        self._claim(resource.id, frozenset() if resource.leaving else claims_of(resource))
+        return resource
+
+    def drop(self, id: Id) -> None:
+        self.resources.pop(id, None)
+        self._claim(id, frozenset())
+
+    def _claim(self, id: Id, claims: frozenset[Claim]) -> None:
+        before = self._claims.get(id, frozenset())
+        for claim in before - claims:
+            self._claimants[claim].discard(id)
+        for claim in claims - before:
+            self._claimants.setdefault(claim, set()).add(id)
+        for claim in before ^ claims:
+            for other in self._claimants[claim]:
+                if other != id:
+                    self._again(other)
+            if not self._claimants[claim]:
+                del self._claimants[claim]
+        if claims:
+            self._claims[id] = claims
+        else:
+            self._claims.pop(id, None)
+
+    def claimants(self, namespace: str, broker: str, place: str) -> list[Resource]:
+        return [self.resources[id] for id in self._claimants.get((namespace, broker, place), ())]
+
+    def living(self, broker: Id) -> set[str]:
+        """uids of the resources that belong to a broker and are not being deleted."""
+        return {one.uid for one in self.of_broker(broker)}
+
+    def of_broker(self, broker: Id) -> Iterable[Resource]:
+        for id, resource in self.resources.items():
+            ours = id.namespace == broker.namespace and id.kind in (ADDRESS, USER) and resource.broker == broker.name
+            if ours and not resource.leaving:
+                yield resource
+
+    def broker_of(self, resource: Resource) -> Resource | None:
+        found = self.resources.get(Id(BROKER, resource.id.namespace, resource.broker))
+        return found if found is not None and not found.leaving else None
+
+
+_UNREAD = ("managedFields", "selfLink")
+_NOT_INTERNED = 40
+"""Longer texts are seldom the same in two resources."""
+
+
+def slim(raw: Table) -> Table:
+    """The resource without what nobody here reads, texts that many share held once: there may be thousands."""
+    meta = {key: value for key, value in raw["metadata"].items() if key not in _UNREAD}
+    if meta.get("annotations"):
+        last = "kubectl.kubernetes.io/last-applied-configuration"
+        meta["annotations"] = {key: value for key, value in meta["annotations"].items() if key != last}
+    found: Table = _shared({**raw, "metadata": meta})
+    return found
+
+
+def _shared(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {sys.intern(key): _shared(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_shared(one) for one in value]
+    return sys.intern(value) if isinstance(value, str) and len(value) <= _NOT_INTERNED else value
+
+
+def claims_of(resource: Resource) -> frozenset[Claim]:
+    """What a resource wants to be the only one for. Nothing, if it makes no sense."""
+    keys: Iterable[str] = ()
+    with suppress(BrokerError, msgspec.ValidationError):
+        if resource.id.kind == ADDRESS:
+            keys = of_address(resource, _PLACES)
+        elif resource.id.kind == USER:
+            keys = [_PLACES.user(resource.spec(UserSpec).username or resource.id.name)]
+    return frozenset((resource.id.namespace, resource.broker, place_of(_PLACES, key)) for key in keys)
+
+
+def place_of(keys: Keys, key: str) -> str:
+    """A key of `config` without what is above it."""
+    return key.removeprefix(keys.config)
+
+
+def _version(resource: Resource) -> int:
+    text = resource.raw["metadata"].get("resourceVersion", "0")
+    return int(text) if text.isdigit() else 0

@@ -1,0 +1,109 @@
+"""The whole site is lost, and what deploy/README.md tells to do brings back every message that was receipted before the
+backup began: etcd's snapshot first, then the owners' volumes, one after the other, while clients go on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.harness.cluster import Cluster
+from tests.harness.servers import LocalServer, local_etcd
+
+from .conftest import _needs_etcdctl
+from .load import Load, assert_nothing_lost, persistent
+
+pytestmark = pytest.mark.timeout(300)
+
+KEPT, LATER = "/queue/kept%d", "/queue/later%d"
+
+
+class Backup:
+    """What was saved of a cluster."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.folder = folder
+        self.etcd = folder / "etcd.db"
+
+    def take_etcd(self, etcd: LocalServer) -> None:
+        _etcdctl(f"--endpoints=127.0.0.1:{etcd.port}", "snapshot", "save", str(self.etcd))
+
+    def take_volumes(self, cluster: Cluster) -> None:
+        """As a volume snapshot: the folder at one moment, with whatever was not synced yet (or without it)."""
+        for owner in cluster.owners:
+            owner.pause()
+            try:
+                shutil.copytree(owner.data, self.folder / owner.id)
+            finally:
+                owner.resume()
+
+    def restore(self, cluster: Cluster, etcd: LocalServer) -> None:
+        options = dict(zip(etcd.line[1::2], etcd.line[2::2], strict=True))
+        wanted = ("--name", "--data-dir", "--initial-cluster", "--initial-advertise-peer-urls")
+        _etcdctl("snapshot", "restore", str(self.etcd), *(f"{name}={options[name]}" for name in wanted))
+        for owner in cluster.owners:
+            shutil.copytree(self.folder / owner.id, owner.data)
+
+
+def _etcdctl(*arguments: str) -> None:
+    done = subprocess.run(
+        ["etcdctl", *arguments], capture_output=True, text=True, env={**os.environ, "ETCDCTL_API": "3"}, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def lose_everything(cluster: Cluster, etcd: LocalServer) -> None:
+    for process in cluster.processes:
+        process.kill()
+    for owner in cluster.owners:
+        owner.wipe()
+    etcd.kill()
+    shutil.rmtree(etcd.line[etcd.line.index("--data-dir") + 1])
+
+
+def start_again(cluster: Cluster, etcd: LocalServer) -> None:
+    etcd.start()
+    cluster.start()
+
+
+def test_a_site_that_was_lost_comes_back(tmp_path):
+    _needs_etcdctl()
+    (etcd,) = local_etcd(tmp_path / "etcd")
+    etcd.start()
+    cluster = Cluster(tmp_path, etcd.port, edges=1)
+    try:
+        cluster.start()
+        produced = Load(cluster.edges[0].port, *persistent(2, 300, KEPT), "--produce-only").result()
+        assert produced["errors"] == 0 and produced["receipts"] == produced["sent"] > 300
+        later = Load(cluster.edges[0].port, *persistent(8, 100, LATER), "--produce-only")
+        backup = Backup(tmp_path / "backup")
+        backup.take_etcd(etcd)
+        # The worst case: leaders change between the snapshots, so that disks know epochs that etcd's snapshot does not.
+        cluster.owners[0].kill()
+        cluster.wait(lambda: not cluster.leaders().get("owner-0"), 30, lambda: str(cluster.leaders()))
+        time.sleep(0.5)  # messages of the new epochs
+        cluster.owners[0].start()
+        cluster.owners[0].wait_ready()
+        backup.take_volumes(cluster)
+        later.result()
+        lose_everything(cluster, etcd)
+        backup.restore(cluster, etcd)
+        start_again(cluster, etcd)
+        again = Load(
+            cluster.edges[0].port, "--consume-only", "--producers", "4", "--consumers", "4", "--destinations", "4",
+            "--destination", KEPT, "--count", str(produced["sent"]), "--run-id", produced["run"], "--verify",
+            "--body", "100", "--idle-timeout", "60",
+        )  # fmt: skip
+        assert_nothing_lost(again.result())
+        # And it works as before.
+        after = Load(cluster.edges[0].port, *persistent(2, 200, "/queue/after%d"))
+        assert_nothing_lost(after.result())
+    finally:
+        Load.end_all()
+        cluster.close()
+        etcd.stop()

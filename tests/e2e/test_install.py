@@ -1,0 +1,258 @@
+"""From `helm install` to `helm uninstall` on a real Kubernetes: install, Address, helm test, edges and owners scaled
+under traffic, foreign edits repaired, everything gone at the end. Steps in order; what they took is printed.
+
+Needs E2E_KUBECONFIG, and an image of this source that the nodes have or can pull: E2E_IMAGE
+(name:tag); E2E_ETCD_IMAGE if the chart's etcd cannot be pulled. `make e2e` runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.kube import CHART, Cluster, until
+from tests.e2e.traffic import Traffic
+
+RELEASE = "mq"
+BROKER, ACCEPTOR = "mq", "mq-stomp"
+IDLE, TRANSACTIONS = 500, 8
+
+pytestmark = pytest.mark.timeout(1800)
+figures: dict[str, object] = {}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    config = os.environ.get("E2E_KUBECONFIG")
+    if not config:
+        pytest.skip("no E2E_KUBECONFIG: nothing is installed on a real Kubernetes")
+    found = Cluster(config, f"e2e-{os.getpid()}", os.environ.get("TEST_HELM", "helm"))
+    found.run("kubectl", "create", "namespace", found.namespace)
+    yield found
+    print(json.dumps(figures, indent=1))
+    found.run("kubectl", "delete", "namespace", found.namespace, "--wait=false", check=False)
+
+
+@pytest.fixture(scope="module")
+def installed(cluster: Cluster) -> str:
+    """Address of the clients' Service; the first message has gone through it."""
+    repository, _, tag = os.environ.get("E2E_IMAGE", "stampede:dev").rpartition(":")
+    values = [f"image.repository={repository}", f"image.tag={tag}"]
+    if etcd := os.environ.get("E2E_ETCD_IMAGE"):
+        name, _, version = etcd.rpartition(":")
+        values += [f"etcd.bundled.image.repository={name}", f"etcd.bundled.image.tag={version}"]
+    begin = time.monotonic()
+    cluster.helm("install", RELEASE, str(CHART), *[part for value in values for part in ("--set", value)])
+    figures["helm install took s"] = round(time.monotonic() - begin, 1)
+    until(lambda: cluster.get("service", ACCEPTOR), 90, lambda: "the operator made no Service")
+    host = f"{cluster.ip(ACCEPTOR)}:61613"
+    until(lambda: cluster.get("secret", "admin-stomp"), 90, lambda: "no Secret of the user")
+    probe = Traffic(host, "admin", cluster.secret("admin-stomp", "password"), "/queue/e2e.first", rate=5, lanes=1)
+    probe.start()
+    until(lambda: probe.got, 180, lambda: f"no message came through {host}: {state(cluster)}")
+    figures["helm install to first message s"] = round(time.monotonic() - begin, 1)
+    probe.stop()
+    return host
+
+
+def state(cluster: Cluster) -> str:
+    return cluster.kubectl("get", "pods,stompbrokers,stompacceptors,stompusers", "-o", "wide", check=False)
+
+
+@pytest.fixture(scope="module")
+def traffic(cluster: Cluster, installed: str) -> Iterator[Traffic]:
+    found = Traffic(installed, "admin", cluster.secret("admin-stomp", "password"), "/queue/e2e.load")
+    found.start(IDLE, TRANSACTIONS)
+    yield found
+    found.stop()
+
+
+def test_the_first_message_within_ninety_seconds(installed):
+    assert figures["helm install to first message s"] <= 90
+
+
+def test_everything_becomes_ready(cluster, installed):
+    cluster.wait_for("stompbroker", BROKER, "Ready", 120)
+    cluster.wait_for("stompacceptor", ACCEPTOR, "Ready", 120)
+
+
+def test_an_address_is_programmed_without_restarts(cluster, installed):
+    before = restarts(cluster)
+    begin = time.monotonic()
+    cluster.apply("Address", "e2e", {"brokerRef": {"name": BROKER}, "name": "e2e", "settings": {"ringSize": 10}})
+    cluster.wait_for("address", "e2e", "Programmed", 30)
+    figures["Address applied to Programmed s (with kubectl)"] = round(time.monotonic() - begin, 2)
+    assert restarts(cluster) == before
+
+
+def restarts(cluster: Cluster) -> dict[str, int]:
+    pods = cluster.items("pods", "app.kubernetes.io/managed-by=stampede-operator")
+    return {
+        each["metadata"]["name"]: sum(c["restartCount"] for c in each["status"].get("containerStatuses", []))
+        for each in pods
+    }
+
+
+def test_an_invalid_address_is_refused_at_admission(cluster, installed):
+    with pytest.raises(AssertionError, match=r"spec\.name"):
+        cluster.apply("Address", "bad", {"brokerRef": {"name": BROKER}})
+
+
+def test_helm_test(cluster, installed):
+    begin = time.monotonic()
+    try:
+        cluster.helm("test", RELEASE, "--timeout", "6m", timeout=400)
+    except AssertionError as error:
+        tests = "app.kubernetes.io/component=test"
+        raise AssertionError(f"{error}\n{cluster.kubectl('logs', '-l', tests, '--tail=20', check=False)}") from None
+    figures["helm test took s"] = round(time.monotonic() - begin, 1)
+
+
+def test_a_foreign_edit_is_repaired(cluster, installed):
+    service = cluster.get("service", ACCEPTOR)
+    assert service is not None
+    wanted = service["spec"]["selector"]
+    cluster.kubectl("patch", "service", ACCEPTOR, "-p", '{"spec":{"selector":{"app.kubernetes.io/component":"other"}}}')
+    took = until(lambda: cluster.get("service", ACCEPTOR)["spec"]["selector"] == wanted, 15, lambda: "not repaired")
+    figures["foreign edit repaired s"] = round(took, 2)
+    assert took <= 5
+    told = [each for each in cluster.items("events") if each["reason"] == "DriftRepaired"]
+    assert any("spec.selector.app.kubernetes.io/component" in each["message"] for each in told)
+    cluster.kubectl("delete", "poddisruptionbudget", f"{BROKER}-owner")
+    took = until(lambda: cluster.get("poddisruptionbudget", f"{BROKER}-owner"), 15, lambda: "not made again")
+    assert took <= 5
+
+
+def test_edges_scale_under_traffic(cluster, traffic):
+    until(lambda: len(traffic.got) > 100, 60, lambda: f"no traffic: {state(cluster)}")
+    cluster.kubectl("scale", "stompacceptor", ACCEPTOR, "--replicas=4")
+    until(lambda: ready(cluster, "edge") == 4, 120, lambda: state(cluster))
+    time.sleep(10)
+    begin = time.monotonic()
+    cluster.kubectl("scale", "stompacceptor", ACCEPTOR, "--replicas=2")
+    until(lambda: len(pods(cluster, "edge")) == 2, 180, lambda: state(cluster))
+    figures["edges 4 to 2, two told to end after s"] = round(time.monotonic() - begin, 1)
+    settled(traffic)
+    figures["transactions committed, torn"] = (traffic.committed, traffic.torn)
+    assert traffic.torn == 0, "a connection was cut inside a transaction"
+
+
+def test_owners_scale_under_traffic(cluster, traffic):
+    begin = time.monotonic()
+    cluster.kubectl("patch", "stompbroker", BROKER, "--type=merge", "-p", '{"spec":{"owners":{"replicas":4}}}')
+    until(lambda: ready(cluster, "owner") == 4, 180, lambda: state(cluster))
+    figures["owners 3 to 4 ready s"] = round(time.monotonic() - begin, 1)
+    time.sleep(10)
+    begin = time.monotonic()
+    cluster.kubectl("patch", "stompbroker", BROKER, "--type=merge", "-p", '{"spec":{"owners":{"replicas":3}}}')
+    until(lambda: len(pods(cluster, "owner")) == 3, 300, lambda: progress(cluster))
+    figures["owners 4 to 3 s"] = round(time.monotonic() - begin, 1)
+    settled(traffic)
+
+
+def test_the_status_counts_connections(cluster, traffic):
+    def counted() -> bool:
+        status = (cluster.get("stompacceptor", ACCEPTOR) or {}).get("status", {})
+        figures["connections in the status, least and most of a pod"] = (
+            status.get("connections", 0), status.get("connectionsPerPod")
+        )  # fmt: skip
+        # The number is coarse on purpose: edges tell of changes by a tenth.
+        return bool(status.get("connections", 0) >= 0.8 * IDLE)
+
+    until(counted, 120, lambda: state(cluster))
+
+
+def test_an_upgrade_under_traffic(cluster, traffic):
+    """Other values for all that rolls: operator, owners and edges, and a listener more."""
+    begin = time.monotonic()
+    values = [
+        "operator.resources.limits.memory=200Mi",
+        "broker.spec.owners.resources.requests.memory=64Mi",
+        "acceptor.spec.resources.requests.memory=64Mi",
+        "tls.clients.mode=selfSigned",
+    ]
+    sets = [part for value in values for part in ("--set", value)]
+    cluster.helm("upgrade", RELEASE, str(CHART), "--reuse-values", *sets)
+    until(lambda: rolled(cluster, "deployment", f"{ACCEPTOR}-edge"), 300, lambda: state(cluster))
+    until(lambda: rolled(cluster, "statefulset", f"{BROKER}-owner"), 600, lambda: state(cluster))
+    figures["helm upgrade until all owners and edges are new s"] = round(time.monotonic() - begin, 1)
+    cluster.wait_for("stompbroker", BROKER, "Ready", 120)
+    settled(traffic)
+
+
+def rolled(cluster: Cluster, kind: str, name: str) -> bool:
+    """Every pod is of the new template and ready."""
+    found = cluster.get(kind, name)
+    assert found is not None, f"{kind}/{name} is gone"
+    container, status = found["spec"]["template"]["spec"]["containers"][0], found["status"]
+    new = container.get("resources", {}).get("requests", {}).get("memory") == "64Mi"
+    seen = status.get("observedGeneration") == found["metadata"]["generation"]
+    numbers = {status.get(each, 0) for each in ("replicas", "updatedReplicas", "readyReplicas")}
+    return new and seen and numbers == {found["spec"]["replicas"]}
+
+
+def progress(cluster: Cluster) -> str:
+    return f"{cluster.condition('stompbroker', BROKER, 'ScalingDown')}\n{state(cluster)}"
+
+
+def pods(cluster: Cluster, component: str) -> list[dict]:
+    found = cluster.items("pods", f"app.kubernetes.io/component={component},app.kubernetes.io/instance={BROKER}")
+    return [each for each in found if not each["metadata"].get("deletionTimestamp")]
+
+
+def ready(cluster: Cluster, component: str) -> int:
+    return sum(
+        any(c["type"] == "Ready" and c["status"] == "True" for c in each["status"].get("conditions", []))
+        for each in pods(cluster, component)
+    )
+
+
+def settled(traffic: Traffic) -> None:
+    """Traffic goes on, and what was confirmed has come."""
+    before = len(traffic.sent)
+    until(lambda: len(traffic.sent) > before + 50, 60, lambda: "producers stand still")
+    confirmed = set(traffic.sent)
+    until(lambda: not confirmed - set(traffic.got), 60, lambda: f"lost {sorted(confirmed - set(traffic.got))[:10]}")
+
+
+def test_nothing_was_lost(traffic):
+    traffic.stop()
+    figures["confirmed, lost, received twice"] = (
+        len(traffic.sent), len(traffic.missing), sum(1 for count in traffic.got.values() if count > 1)
+    )  # fmt: skip
+    figures["longest wait for a receipt s"] = round(traffic.longest_s, 2)
+    figures["producers that had to connect again"] = traffic.reconnects
+    assert not traffic.missing
+
+
+def test_the_operator_is_small_and_quiet(cluster, installed):
+    (pod,) = [each for each in cluster.items("pods", "app.kubernetes.io/component=operator")][:1]
+    name = pod["metadata"]["name"]
+    rss = cluster.kubectl("exec", name, "--", "sh", "-c", "grep VmRSS /proc/1/status")
+    figures["operator RSS MB"] = round(int(rss.split()[1]) / 1024, 1)
+    assert figures["operator RSS MB"] <= 80
+
+
+def test_uninstall_leaves_nothing(cluster, installed):
+    begin = time.monotonic()
+    cluster.helm("uninstall", RELEASE)
+    kinds = "pods,services,deployments,statefulsets,configmaps,horizontalpodautoscalers"
+    until(
+        lambda: (
+            not cluster.items(kinds, "app.kubernetes.io/name=stampede")
+            and not cluster.items("stompbrokers,stompacceptors,stompusers")
+        ),
+        60,
+        lambda: cluster.kubectl("get", kinds, "--show-labels"),
+    )
+    figures["helm uninstall until all is gone s"] = round(time.monotonic() - begin, 1)
+    cluster.kubectl("delete", "address", "e2e", "--ignore-not-found", timeout=30)
+
+
+def test_the_namespace_goes(cluster, installed):
+    begin = time.monotonic()
+    cluster.run("kubectl", "delete", "namespace", cluster.namespace, "--timeout=60s")
+    figures["namespace deletion s"] = round(time.monotonic() - begin, 1)

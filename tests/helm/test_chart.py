@@ -1,0 +1,159 @@
+"""The chart: what it renders is what was looked at, is valid Kubernetes, and is safe by default; what makes no sense is
+refused with its name.
+
+`TEST_GOLDEN=write pytest tests/helm` renews golden/; look at the difference before committing it."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import kubernetes_validate
+import pytest
+import yaml
+
+HERE = Path(__file__).parent
+VALUES = [*sorted((HERE / "values").glob("*.yaml")), HERE.parents[1] / "deploy" / "values-production.yaml"]
+REFUSED = sorted((HERE / "refused").glob("*.yaml"))
+OTHERS = {"ServiceMonitor", "PodMonitor", "PrometheusRule", "Certificate", "CustomResourceDefinition"}
+"""Kinds that Kubernetes itself has no schema for, or that have tests of their own."""
+NO_CRDS = ("--set", "crds.install=false")
+
+
+def documents(text):
+    return [each for each in yaml.safe_load_all(text) if each]
+
+
+def masked(text):
+    """Certificates and passwords are made anew each time."""
+    return re.sub(r"^(  [\w.]+): [A-Za-z0-9+/=]{24,}$", r"\1: (made)", text, flags=re.MULTILINE)
+
+
+def resources(text):
+    """The custom resources within the ConfigMap of the release."""
+    (found,) = [each for each in documents(text) if each["metadata"]["name"] == "shop-resources"]
+    return {key: yaml.safe_load(each) for key, each in (found.get("data") or {}).items()}
+
+
+@pytest.mark.parametrize("values", VALUES, ids=lambda path: path.stem)
+def test_it_renders_what_was_looked_at(render, values):
+    rendered = render(values, True, *NO_CRDS)
+    assert rendered.text, rendered.error
+    golden = HERE / "golden" / values.name
+    if os.environ.get("TEST_GOLDEN") == "write":
+        golden.write_text(masked(rendered.text))
+    assert masked(rendered.text) == golden.read_text()
+
+
+@pytest.mark.parametrize("values", VALUES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("modern", [True, False], ids=["1.33", "old"])
+def test_every_object_is_valid(render, values, modern):
+    rendered = render(values, modern, *NO_CRDS)
+    assert rendered.text, rendered.error
+    for each in documents(rendered.text):
+        if each["kind"] in OTHERS or each["apiVersion"] == "policy/v1beta1":
+            continue
+        kubernetes_validate.validate(each, "1.33", strict=True)
+
+
+@pytest.mark.parametrize("values", REFUSED, ids=lambda path: path.stem)
+def test_what_makes_no_sense_is_refused_by_name(render, values):
+    expected = values.read_text().splitlines()[0].removeprefix("# ")
+    rendered = render(values)
+    assert not rendered.text
+    assert expected in rendered.error
+
+
+@pytest.mark.parametrize("values", VALUES, ids=lambda path: path.stem)
+def test_pods_are_restricted(render, values):
+    """Pod security standard `restricted`, and a read-only root."""
+    for each in documents(render(values, True, *NO_CRDS).text):
+        if each["kind"] not in ("Deployment", "StatefulSet"):
+            continue
+        pod = each["spec"]["template"]["spec"]
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert pod["enableServiceLinks"] is False
+        if "operator" not in each["metadata"]["name"]:
+            assert pod["automountServiceAccountToken"] is False
+        for container in pod["containers"]:
+            context = container["securityContext"]
+            assert context["readOnlyRootFilesystem"] is True
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["capabilities"] == {"drop": ["ALL"]}
+            assert container["resources"]["limits"]["memory"]
+            assert "livenessProbe" in container
+            assert "readinessProbe" in container
+
+
+def test_selectors_hold_nothing_that_an_upgrade_changes(render):
+    for each in documents(render(HERE / "values" / "production.yaml", True, *NO_CRDS).text):
+        if each["kind"] in ("Deployment", "StatefulSet"):
+            labels = each["spec"]["selector"]["matchLabels"]
+            assert set(labels) == {
+                "app.kubernetes.io/name", "app.kubernetes.io/instance", "app.kubernetes.io/component"
+            }  # fmt: skip
+
+
+def test_no_cluster_wide_rights_unless_asked_for(render):
+    kinds = {each["kind"] for each in documents(render(HERE / "values" / "defaults.yaml", True, *NO_CRDS).text)}
+    assert not kinds & {"ClusterRole", "ClusterRoleBinding"}
+    kinds = {each["kind"] for each in documents(render(HERE / "values" / "everywhere.yaml", True, *NO_CRDS).text)}
+    assert {"ClusterRole", "ClusterRoleBinding"} <= kinds
+
+
+def test_the_operator_has_no_right_to_everything(render):
+    for each in documents(render(HERE / "values" / "everywhere.yaml", True, *NO_CRDS).text):
+        for rule in each.get("rules") or ():
+            assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"], each["metadata"]["name"]
+
+
+def test_secrets_are_in_no_other_object(render):
+    text = render(HERE / "values" / "production.yaml", True, *NO_CRDS).text
+    for each in documents(text):
+        if each["kind"] == "Secret":
+            for value in each["data"].values():
+                assert text.count(value) == 1 or value == each["data"].get("ca.crt") or "tls.crt" in each["data"]
+
+
+def test_the_resources_of_a_release(render):
+    found = resources(render(HERE / "values" / "defaults.yaml", True, *NO_CRDS).text)
+    assert {each["kind"] for each in found.values()} == {"StompBroker", "StompAcceptor", "StompUser"}
+    broker = found["broker.yaml"]["spec"]
+    assert broker["etcd"]["endpoints"] == ["shop-etcd-0.shop-etcd.mq.svc:2379"]
+    assert broker["tls"]["secretName"] == broker["etcd"]["tlsSecretName"] == "shop-components"
+    assert found["acceptor.yaml"]["spec"]["brokerRef"] == {"name": "shop"}
+
+
+def test_fewer_owners_keep_fewer_copies(render):
+    spec = resources(render(HERE / "values" / "two-owners.yaml", True, *NO_CRDS).text)["broker.yaml"]["spec"]
+    assert spec["replication"] == {"factor": 2, "minInSync": 2}
+
+
+def test_what_the_user_says_wins(render):
+    found = resources(render(HERE / "values" / "users-and-addresses.yaml", True, *NO_CRDS).text)
+    assert found["user-worker.yaml"]["spec"]["passwordSecretRef"] == {"name": "worker-login"}
+    assert found["address-all.yaml"]["spec"]["settings"] == {"maxDeliveryAttempts": 5}
+    spec = resources(render(HERE / "values" / "production.yaml", True, *NO_CRDS).text)["acceptor.yaml"]["spec"]
+    assert "replicas" not in spec
+    assert [each["name"] for each in spec["listeners"]] == ["stomp", "stomp-ws", "stomp-tls"]
+
+
+def test_crds_can_be_left_to_somebody_else(render):
+    values = HERE / "values" / "defaults.yaml"
+    with_them = {each["kind"] for each in documents(render(values).text)}
+    without = {each["kind"] for each in documents(render(values, True, *NO_CRDS).text)}
+    assert with_them - without == {"CustomResourceDefinition"}
+    kept = [each for each in documents(render(values).text) if each["kind"] == "CustomResourceDefinition"]
+    assert all(each["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for each in kept)
+
+
+def test_dashboards_ask_for_metrics_that_exist(render):
+    """Names in dashboards and alerts against those in the code."""
+    broker = Path(__file__).resolve().parents[2] / "broker"
+    code = "".join(path.read_text() for path in broker.rglob("*.py"))
+    text = render(HERE / "values" / "production.yaml", True, *NO_CRDS).text
+    for name in sorted(set(re.findall(r"\bstomp_[a-z_]+", text))):
+        messages = re.fullmatch(r"stomp_messages_(\w+)_total", name)
+        assert (f'"{messages[1]}"' if messages else name) in code, name

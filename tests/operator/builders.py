@@ -1,0 +1,36 @@
+"""Custom resources as the API server would have them, for tests of pure functions."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+from broker_operator.model import Resource
+from broker_operator.names import ACCEPTOR, ADDRESS, API_VERSION, BROKER, USER
+
+_numbers = count(1)
+
+SPECS: dict[str, dict[str, Any]] = {
+    BROKER: {"image": "stampede:1", "etcd": {"endpoints": ["etcd:2379"]}},
+    ACCEPTOR: {"listeners": [{"name": "stomp", "port": 61613}]},
+    ADDRESS: {"name": "orders"},
+    USER: {},
+}
+NAMES = {BROKER: "stomp", ACCEPTOR: "edge", ADDRESS: "orders", USER: "ada"}
+
+
+def raw(kind: str, name: str = "", /, *, created: str = "2026-01-01T00:00:00Z", **spec: Any) -> dict[str, Any]:
+    number = next(_numbers)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": kind,
+        "metadata": {
+            "name": name or NAMES[kind], "namespace": "shop", "uid": f"uid-{number:04}", "generation": 1,
+            "resourceVersion": str(number), "creationTimestamp": created,
+        },
+        "spec": {**SPECS[kind], **spec},
+    }  # fmt: skip
+
+
+def resource(kind: str, name: str = "", /, **spec: Any) -> Resource:
+    return Resource(raw(kind, name, **spec))

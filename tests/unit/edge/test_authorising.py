@@ -1,0 +1,176 @@
+"""Permissions at work in sessions: what is refused, what may be created, and what a change does to open connections."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from broker.config.permissions import OPERATIONS
+from broker.core.commands import Publish, Subscribe, Transact, Unsubscribe
+from broker.core.effects import Refused
+from broker.core.errors import Code
+from broker.core.message import Blob
+from broker.core.reasons import Reason
+from broker.edge.session import Session
+
+from .test_session import Bench, Wire
+
+ALL = dict.fromkeys(OPERATIONS, "*")
+
+
+def bench_of(permissions: dict[str, dict[str, str]]) -> tuple[Bench, Session, Wire]:
+    bench = Bench(permissions=permissions)
+    return bench, *bench.session()
+
+
+def denied(bench: Bench) -> dict[str, int]:
+    return bench.edge.counters.denied
+
+
+def without(*operations: str) -> dict[str, str]:
+    return {name: groups for name, groups in ALL.items() if name not in operations}
+
+
+REFUSED = [
+    (b"SEND\ndestination:/queue/q\nreceipt:r\n\nx\0", "send", "q"),
+    (b"SEND\ndestination:q\nreceipt:r\ntransaction:t\n\nx\0", "send", "q"),
+    (b"SEND\ndestination:/queue/q::p\nreceipt:r\n\nx\0", "send", "q::p"),
+    (b"SEND\ndestination:/queue/q\nreceipt:r\ncontent-length:2000\n\n" + b"x" * 2000 + b"\0", "send", "q"),
+    (b"SUBSCRIBE\nid:1\ndestination:/queue/q\nreceipt:r\n\n\0", "consume", "q"),
+    (b"SUBSCRIBE\nid:1\ndestination:/queue/q\nbrowser:true\nreceipt:r\n\n\0", "browse", "q"),
+    (b"SUBSCRIBE\nid:1\ndestination:/topic/q\nreceipt:r\n\n\0", "create_non_durable_queue", "q"),
+    (b"SUBSCRIBE\nid:1\ndestination:/topic/#\nreceipt:r\n\n\0", "consume", "#"),
+    (
+        b"UNSUBSCRIBE\nid:1\ndestination:/topic/q\ndurable-subscriber-name:d\nreceipt:r\n\n\0",
+        "delete_durable_queue",
+        "q",
+    ),
+]
+
+
+@pytest.mark.parametrize(("frame", "operation", "name"), REFUSED, ids=[f"{o}-{n}" for _, o, n in REFUSED])
+async def test_what_is_not_allowed_is_refused_by_name_and_nothing_happens(frame, operation, name):
+    bench, session, wire = bench_of({"#": without(operation)})
+    session.client_id = "c"
+    session.receive(b"BEGIN\ntransaction:t\n\n\0")
+    session.receive(frame)
+    said = wire.take()
+    assert said.startswith(b"ERROR\n") and b"error-code:1203\n" in said and b"receipt-id:r\n" in said
+    assert f"user 'anonymous' lacks {operation} at '{name}'".encode() in said and b'edge.permissions."#".' in said
+    assert wire.closed is Reason.REFUSED and denied(bench) == {operation: 1}
+    assert not [one for one in bench.port.commands if isinstance(one, Publish | Subscribe | Unsubscribe)]
+    assert not bench.port.writers
+
+
+async def test_what_was_sent_before_the_refused_frame_of_one_read_is_kept():
+    bench, session, wire = bench_of({"#": {}, "mine": ALL})
+    send = b"SEND\ndestination:/queue/%b\n\nx\0"
+    session.receive(send % b"mine" * 3 + send % b"yours" + send % b"mine")
+    assert [len(command.run) for command in bench.port.commands] == [3]
+    assert b"at 'yours'" in wire.take() and wire.closed is Reason.REFUSED
+
+
+async def test_a_transaction_is_judged_when_it_is_sent_not_when_it_commits():
+    bench, session, wire = bench_of({"#": ALL})
+    session.receive(b"BEGIN\ntransaction:t\n\n\0SEND\ndestination:/queue/q\ntransaction:t\n\nx\0")
+    bench.edge.permit({"#": {}})
+    session.receive(b"COMMIT\ntransaction:t\n\n\0")
+    assert len(bench.port.last(Transact).parts) == 1 and wire.closed is None
+
+
+SEND, SUBSCRIBE = b"SEND\ndestination:%b\n\nx\0", b"SUBSCRIBE\nid:1\ndestination:%b\n\n\0"
+BIG = b"SEND\ndestination:%b\ncontent-length:2000\n\n" + b"x" * 2000 + b"\0"
+CREATES: list[tuple[bytes, bytes, set[str], set[str]]] = [
+    # frame, destination, what is enough to create, what alone is not
+    (SEND, b"/queue/q", {"create_address", "create_durable_queue"}, {"create_address"}),
+    (SEND, b"/queue/q", {"create_address", "create_durable_queue"}, {"create_durable_queue"}),
+    (SEND, b"/topic/q", {"create_address"}, {"create_durable_queue"}),
+    (SEND, b"q", {"create_address", "create_durable_queue"}, {"create_address"}),
+    (SEND, b"/topic/q::p", {"create_address", "create_durable_queue"}, {"create_address"}),
+    (SUBSCRIBE, b"/queue/q", {"create_address", "create_durable_queue"}, {"create_address"}),
+    (SUBSCRIBE, b"/topic/q", {"create_address", "create_non_durable_queue"}, {"create_non_durable_queue"}),
+    (SUBSCRIBE, b"/topic/q.*", {"create_non_durable_queue"}, set()),
+]
+
+
+@pytest.mark.parametrize(("frame", "destination", "enough", "little"), CREATES)
+async def test_who_may_not_create_tells_the_owner_so(frame, destination, enough, little):
+    base = {"send": "*", "consume": "*"}
+    for operations, create in ((enough, True), (little, False)):
+        bench, session, _ = bench_of({"#": base | dict.fromkeys(operations, "*")})
+        session.receive(frame % destination)
+        kind: Any = Publish if frame is SEND else Subscribe
+        made = [command.create for command in bench.port.commands if type(command) is kind]
+        assert set(made) == ({create} if made else set()) and (made or not create)
+
+
+async def test_a_large_body_and_a_transaction_are_told_as_well():
+    bench, session, _ = bench_of({"#": {"send": "*"}})
+    session.receive(BIG % b"/queue/q")
+    bench.port.writers[0].finished(Blob(1, 2000), "")
+    assert bench.port.last(Publish).create is False
+    session.receive(
+        b"BEGIN\ntransaction:t\n\n\0SEND\ndestination:/queue/q\ntransaction:t\n\nx\0COMMIT\ntransaction:t\n\n\0"
+    )
+    assert bench.port.last(Transact).parts[0].create is False
+
+
+async def test_what_an_owner_may_not_create_is_told_with_the_setting():
+    bench, session, wire = bench_of({"#": {"send": "*"}})
+    session.receive(b"SEND\ndestination:/queue/q\nreceipt:r\n\nx\0")
+    publish = bench.port.last(Publish)
+    bench.edge.on_effects([Refused(session.id, publish.seq, Code.NOT_ALLOWED, "'q' does not exist")])
+    said = wire.take()
+    assert b"receipt-id:r" in said and b"lacks create_address" in said and b"'anonymous'" in said
+    assert denied(bench) == {"create": 1}
+
+
+async def test_without_permissions_nothing_is_asked():
+    bench, session, wire = bench_of({})
+    assert session.rights is None
+    session.receive(SEND % b"/queue/q" + SUBSCRIBE % b"/topic/#")
+    assert bench.port.last(Publish).create and bench.port.last(Subscribe).create and wire.closed is None
+
+
+# ── live ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_change_counts_for_the_next_frame_of_an_open_connection():
+    bench, session, wire = bench_of({"#": ALL})
+    session.receive(SEND % b"/queue/q")
+    bench.edge.permit({"#": without("send")})
+    assert wire.closed is None, "who only sent is told when sending again"
+    session.receive(SEND % b"/queue/q")
+    assert b"lacks send" in wire.take() and wire.closed is Reason.REFUSED
+    bench.edge.permit({})
+    session, wire = bench.session()
+    session.receive(SEND % b"/queue/q")
+    assert wire.closed is None
+
+
+@pytest.mark.parametrize("destination", [b"/queue/q", b"/topic/q", b"/queue/q::p", b"/topic/q.*"])
+async def test_a_subscription_that_lost_its_right_ends(destination):
+    bench, session, wire = bench_of({"#": ALL})
+    other, kept = bench.session()
+    session.receive(SUBSCRIBE % destination)
+    other.receive(SUBSCRIBE % b"/queue/other")
+    bench.edge.permit({"#": ALL, "q.#": without("consume")})
+    said = wire.take()
+    assert b"error-code:1203" in said and b"lacks consume" in said and b"has ended" in said
+    assert wire.closed is Reason.REFUSED and kept.closed is None and denied(bench) == {"consume": 1}
+    bench.edge.permit({"#": without("browse")})
+    assert kept.closed is None
+
+
+async def test_groups_that_no_user_has_are_named_once(caplog):
+    bench, _, _ = bench_of({"#": {"send": "ghosts,*"}})
+    bench.edge.permit({"#": {"send": "ghosts,*", "consume": "*"}})
+    assert caplog.text.count("ghosts") == 1 and "'*'" not in caplog.text
+
+
+async def test_denials_are_a_metric():
+    bench, session, _ = bench_of({"#": {}})
+    session.receive(SEND % b"/queue/q")
+    found = next(metric for metric in bench.edge.metrics() if metric.name == "stomp_denied_total")
+    assert found.samples == [({"operation": "send"}, 1.0)]

@@ -1,0 +1,110 @@
+"""Connections end at idle points only, at the rate that was asked for, and no more than too many."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.errors import Code
+from broker.edge.shedding import Shedding, excess
+
+
+class Session:
+    def __init__(self, idle=True):
+        self.idle = idle
+        self.ended: tuple | None = None
+
+    def fail(self, code, detail):
+        self.idle = False
+        self.ended = (code, detail)
+
+
+class World:
+    """Sessions, and time that is moved by hand."""
+
+    def __init__(self, count, busy=0):
+        self.all = [Session(n >= busy) for n in range(count)]
+        self.now = 0.0
+        self.due: list[tuple[float, object]] = []
+        self.shedding = Shedding(self.open, self, self)
+
+    def open(self):
+        return [each for each in self.all if each.ended is None]
+
+    def monotonic(self):
+        return self.now
+
+    def deadline(self, at, callback):
+        self.due.append((at, callback))
+
+    def pass_time(self, seconds):
+        end = self.now + seconds
+        while self.due and self.due[0][0] <= end + 1e-9:
+            self.now, callback = self.due.pop(0)
+            callback()
+        self.now = end
+
+    @property
+    def ended(self):
+        return len(self.all) - len(self.open())
+
+
+def test_a_drain_keeps_its_rate():
+    world = World(100)
+    world.shedding.drain(20, 1000, "bye")
+    world.pass_time(1)
+    assert 18 <= world.ended <= 22
+    world.pass_time(6)
+    assert world.ended == 100
+    assert world.all[0].ended == (Code.SHUTDOWN, "bye")
+    assert not world.due, "nothing is left to do"
+
+
+def test_a_drain_is_faster_when_its_time_is_short():
+    world = World(1000)
+    world.shedding.drain(1, 10, "bye")
+    world.pass_time(8.1)
+    assert world.ended == 1000
+
+
+def test_who_is_busy_is_waited_for():
+    world = World(3, busy=2)
+    world.shedding.drain(100, 10, "bye")
+    world.pass_time(5)
+    assert world.ended == 1
+    world.all[0].idle = True
+    world.pass_time(0.1)
+    assert world.ended == 2
+
+
+def test_busy_time_is_not_saved_up_for_a_storm():
+    world = World(100, busy=100)
+    world.shedding.drain(20, 1000, "bye")
+    world.pass_time(60)
+    for each in world.all:
+        each.idle = True
+    world.pass_time(1)
+    assert world.ended <= 22
+
+
+def test_shedding_ends_so_many_and_stops():
+    world = World(50)
+    world.shedding.shed(7, 20, "move")
+    world.pass_time(10)
+    assert world.ended == 7
+    assert not world.due
+
+
+@pytest.mark.parametrize(
+    "mine, others, many",
+    [
+        (1000, [0], 500),
+        (1000, [1000], 0),
+        (1200, [1000, 1000], 0),
+        (500, [0, 0], 333),
+        (300, [], 0),
+        (150, [0], 0),
+        (0, [1000], 0),
+    ],
+)
+def test_too_many_is_measured_by_the_mean(mine, others, many):
+    assert excess(mine, others, 1.2, 100) == many

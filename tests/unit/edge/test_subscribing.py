@@ -1,0 +1,128 @@
+"""What headers of SUBSCRIBE ask of the owner: selectors, no-local, windows and rates."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from broker.config.settings import EngineSettings
+from broker.core.commands import UNLIMITED, Grant, Subscribe
+from broker.core.effects import Deliver
+from broker.core.errors import Code
+from broker.core.message import Run
+
+from .test_session import Bench
+
+
+def subscribe(bench: Bench, headers: str, destination: str = "/queue/a") -> tuple[Subscribe | None, bytes]:
+    """The command, or what the client was told instead."""
+    session, wire = bench.session()
+    bench.port.commands.clear()
+    session.receive(f"SUBSCRIBE\nid:1\ndestination:{destination}\nreceipt:r\n{headers}\n\0".encode())
+    commands = [command for command in bench.port.commands if isinstance(command, Subscribe)]
+    return (commands[0] if commands else None), wire.take()
+
+
+def grants(bench: Bench) -> int:
+    found = [command.nbytes for command in bench.port.commands if isinstance(command, Grant)]
+    bench.port.commands.clear()
+    return sum(found)
+
+
+def deliver(bench: Bench, command: Subscribe, count: int) -> int:
+    run = Run(range(1, count + 1), b"\n", [b"x\0"] * count, 3 * count)
+    cost = run.nbytes + count * command.overhead
+    bench.edge.on_effects([Deliver(command.consumer, run, cost)])
+    return cost
+
+
+async def test_selector_and_no_local_go_to_the_owner():
+    command, _ = subscribe(Bench(), "selector:a = 'x'\nno-local:true\n")
+    assert command is not None and (command.selector, command.no_local) == ("a = 'x'", True)
+    command, _ = subscribe(Bench(), "activemq.noLocal:TRUE\n")
+    assert command is not None and (command.selector, command.no_local) == (None, True)
+    command, _ = subscribe(Bench(), "no-local:false\nactivemq.noLocal:true\n")
+    assert command is not None and not command.no_local
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "code"),
+    [
+        ("selector", "a =", "BAD_SELECTOR"), ("selector", "", "BAD_SELECTOR"), ("selector", "(" * 999, "BAD_SELECTOR"),
+        ("no-local", "maybe", "BAD_HEADER"), ("activemq.noLocal", "1", "BAD_HEADER"),
+        ("consumer-window-size", "lots", "BAD_HEADER"), ("consumer-window-size", "-2", "BAD_HEADER"),
+        ("activemq.prefetchSize", "1.5", "BAD_HEADER"), ("prefetch-count", "-1", "BAD_HEADER"),
+        ("consumer-max-rate", "-5", "BAD_HEADER"), ("consumer-priority", "high", "BAD_HEADER"),
+        ("browser", "yes", "BAD_HEADER"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("destination", ["/queue/a", "/topic/a.#"])
+async def test_a_value_that_cannot_be_is_named_at_once(header, value, code, destination):
+    command, told = subscribe(Bench(), f"{header}:{value}\n", destination)
+    assert command is None and told.startswith(b"ERROR") and b"receipt-id:r" in told
+    assert b"error-code:%d" % Code[code].number in told
+    assert value[:50].encode() in told
+
+
+@pytest.mark.parametrize(
+    ("headers", "most"),
+    [
+        ("", None), ("consumer-window-size:-1\n", None), ("consumer-window-size:540\n", 540),
+        ("consumer-window-size:0\n", 1), ("activemq.prefetchSize:1\n", 1),
+        ("consumer-window-size:700\nactivemq.prefetchSize:1\n", 700), ("prefetch-count:5\n", None),
+    ],
+)  # fmt: skip
+async def test_in_auto_mode_a_window_bounds_what_is_under_way_and_never_stalls(headers, most):
+    bench = Bench()
+    command, _ = subscribe(bench, headers)
+    assert command is not None and (command.credit_messages, command.credit_bytes) == (UNLIMITED, UNLIMITED)
+    if most is None:
+        assert command.room > 1000
+        return
+    assert command.room == most
+    cost = deliver(bench, command, 5)
+    assert grants(bench) == cost  # as soon as it is written
+
+
+async def test_the_default_window_is_the_address_s_then_the_acceptor_s():
+    bench = Bench()
+    engine = EngineSettings(addresses={"a": {"consumer_window_bytes": 777}, "b": {"consumer_window_bytes": -1}})
+    by_acceptor = subscribe(bench, "ack:client\n")[0]
+    bench.edge.configure(engine)
+    found = [subscribe(bench, "ack:client\n", f"/queue/{name}")[0] for name in "abc"]
+    assert [command.credit_bytes for command in found] == [777, UNLIMITED, by_acceptor.credit_bytes]
+    assert subscribe(bench, "ack:client\nconsumer-window-size:5\n")[0].credit_bytes == 5
+
+
+async def test_a_rate_gives_room_back_no_faster_than_it_says():
+    bench = Bench()
+    command, _ = subscribe(bench, "consumer-max-rate:100\n")
+    assert command is not None and command.room == 16 * 1024
+    assert grants(bench) == 0 and deliver(bench, command, 40) == grants(bench)  # half a second may come at once
+    cost = deliver(bench, command, 40)
+    assert grants(bench) == 0
+    await asyncio.sleep(0.6)
+    assert grants(bench) == cost
+    slow, _ = subscribe(bench, "consumer-max-rate:2\n")
+    assert slow is not None and slow.room == 1
+    free, _ = subscribe(bench, "consumer-max-rate:-1\n")
+    assert free is not None and free.room > 16 * 1024
+
+
+async def test_a_rate_over_several_parts_counts_them_together_and_ends_with_the_subscription():
+    bench = Bench()
+    bench.edge.configure(replace(EngineSettings(), addresses={"q": {"partitions": 2}}))
+    session, _ = bench.session()
+    bench.port.commands.clear()
+    session.receive(b"SUBSCRIBE\nid:1\ndestination:q\nconsumer-max-rate:40\n\n\0")
+    parts = [command for command in bench.port.commands if isinstance(command, Subscribe)]
+    bench.port.commands.clear()
+    for part in parts:
+        deliver(bench, part, 15)
+    assert grants(bench) and len(bench.edge.beats) >= 1
+    session.receive(b"UNSUBSCRIBE\nid:1\n\n\0")
+    bench.port.commands.clear()
+    await asyncio.sleep(0.5)
+    assert grants(bench) == 0

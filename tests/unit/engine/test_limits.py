@@ -1,0 +1,290 @@
+"""Bounds of addresses: who is refused, who waits, what is dropped, and that the books are right whatever happens."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.core.address import Outcome
+from broker.core.commands import Decide, Hold, Prepare, Publish, Settle
+from broker.core.effects import Crowd
+from broker.core.errors import Code, RefusedError
+from broker.engine import limits
+
+from .world import ANYCAST, AUTO, CLIENT, INDIVIDUAL, MULTICAST, World, done, got, ids, refused, run_of
+
+
+def crowds(effects: list) -> list[tuple[int, bool]]:
+    return [(e.session, e.full) for e in effects if isinstance(e, Crowd)]
+
+
+def stock(world: World, address: str = "q") -> tuple[int, int]:
+    found = world.engine._slot.addresses[address].stock
+    return found.messages, found.nbytes
+
+
+def reconfigure(world: World, **changes: object) -> None:
+    world.settings = replace(world.settings, address=replace(world.settings.address, **changes))
+    world.engine.configure(world.settings)
+
+
+def test_block_takes_what_comes_and_tells_the_sender_to_wait():
+    world = World(full_policy="BLOCK", max_size_messages=3)
+    world.subscribe(1, ack=INDIVIDUAL, credit_messages=1)
+    assert crowds(world.publish("q", b"a", b"b")) == []
+    effects = world.publish("q", b"c", seq=5)
+    assert crowds(effects) == [(1, True)] and done(effects) == [5]
+    assert done(world.publish("q", b"d", seq=6)) == [6]
+    assert crowds(world.settle(1, *ids(world.effects, 1))) == []  # 3 of 3: still full
+    assert crowds(world.settle(1, ids(world.effects, 1)[-1])) == [(1, False)]
+    assert crowds(world.publish("q", b"e")) == [(1, True)]
+
+
+def test_who_waits_goes_on_when_an_eighth_is_free():
+    world = World(full_policy="BLOCK", max_size_bytes=80)
+    world.subscribe(1, ack=INDIVIDUAL)
+    for _ in range(8):
+        world.publish("q", b"0123456789")
+    names = ids(world.effects, 1)
+    world.effects.clear()
+    world.settle(1, names[0])
+    assert crowds(world.effects) == [(1, False)]
+
+
+def test_above_the_reject_threshold_block_refuses():
+    world = World(full_policy="BLOCK", max_size_bytes=10, reject_threshold_bytes=20)
+    assert refused(world.publish("q", b"0123456789")) == []
+    assert refused(world.publish("q", b"0123456789")) == []
+    assert refused(world.publish("q", b"x")) == [Code.ADDRESS_FULL]
+
+
+def test_fail_refuses_by_the_name_of_the_address_and_takes_again_when_there_is_room():
+    world = World(full_policy="FAIL", max_size_messages=1)
+    world.publish("q", b"a")
+    world.effects.clear()
+    effects = world.publish("q", b"b", seq=4)
+    assert refused(effects) == [Code.ADDRESS_FULL] and effects[0].seq == 4
+    assert effects[0].detail.startswith('Address "q" is full')
+    world.subscribe(1)
+    assert got(world.publish("q", b"c"), 1) == [b"c"]
+
+
+def test_drop_keeps_what_fits_and_answers_all_the_same():
+    world = World(full_policy="DROP", max_size_messages=3)
+    assert done(world.publish("q", b"a", b"b", b"c", b"d", b"e", seq=3)) == [3]
+    assert done(world.publish("q", b"f", seq=4)) == [4]
+    assert world.engine.counters()["dropped_full"] == 3
+    world.subscribe(1)
+    assert got(world.effects, 1) == [b"a", b"b", b"c"]
+
+
+def test_drop_counts_a_message_in_every_queue_of_a_topic():
+    world = World(full_policy="DROP", max_size_messages=4)
+    world.subscribe(1, "t", ack=CLIENT, routing=MULTICAST)
+    world.subscribe(2, "t", ack=CLIENT, routing=MULTICAST)
+    world.publish("t", b"a", b"b", b"c", routing=MULTICAST)
+    assert got(world.effects, 1) == got(world.effects, 2) == [b"a", b"b"]
+    assert stock(world, "t")[0] == 4
+
+
+def test_drop_does_not_count_queues_that_do_not_want_a_message():
+    world = World(full_policy="DROP", max_size_messages=4)
+    world.subscribe(1, "t", ack=CLIENT, routing=MULTICAST)
+    for consumer in (2, 3, 4):
+        world.subscribe(consumer, "t", ack=CLIENT, routing=MULTICAST, selector=f"n = {consumer}")
+    world.publish("t", *[b"n:%c\n\nx\0" % n for n in b"121"], routing=MULTICAST)
+    assert (stock(world, "t")[0], world.engine.counters()["dropped_full"]) == (4, 0)
+    world.publish("t", b"n:1\n\ny\0", b"n:3\n\nz\0", routing=MULTICAST)
+    assert (stock(world, "t")[0], world.engine.counters()["dropped_full"]) == (4, 2)
+    assert len(got(world.effects, 1)) == 3
+
+
+def test_drop_lets_pass_what_no_queue_wants():
+    """It is not lost for want of room: the settings may send it elsewhere."""
+    world = World(full_policy="DROP", max_size_messages=1, send_to_dla_on_no_route=True)
+    world.subscribe(2, "t", ack=CLIENT, routing=MULTICAST, selector="n = 2")
+    world.publish("t", b"n:2\n\na\0", routing=MULTICAST)
+    world.publish("t", b"n:2\n\nb\0", b"n:1\n\nc\0", routing=MULTICAST)
+    assert world.engine.counters()["dropped_full"] == 1
+    assert [body[-2:] for body in got(world.subscribe(3, "DLQ"))] == [b"c\0"]
+
+
+@pytest.mark.parametrize("policy", ["FAIL", "DROP"])
+def test_paging_ends_at_its_own_limit(policy: str):
+    world = World(page_limit_messages=2, max_size_messages=1, page_full_policy=policy, queue_memory_bytes=1)
+    for body in (b"a", b"b", b"c"):
+        world.publish("q", body, durable=True)
+    assert refused(world.effects) == ([Code.ADDRESS_FULL] if policy == "FAIL" else [])
+    assert stock(world)[0] == 2
+
+
+def test_partitions_share_the_limit():
+    world = World(full_policy="FAIL", max_size_messages=8, partitions=4)
+    world.publish("q", b"a", b"b")
+    assert refused(world.publish("q", b"c")) == [Code.ADDRESS_FULL]
+
+
+def test_dead_letters_are_never_refused():
+    world = World(max_delivery_attempts=1, addresses={"DLQ": {"full_policy": "FAIL", "max_size_messages": 1}})
+    world.subscribe(1, ack=INDIVIDUAL)
+    world.publish("q", b"a", b"b", b"c")
+    world.settle(1, *ids(world.effects, 1), outcome=Outcome.NACK)
+    assert world.queue("DLQ")["ready"] == 3
+    assert stock(world, "DLQ")[0] == 3
+    assert refused(world.publish("DLQ", b"x")) == [Code.ADDRESS_FULL]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.ACK, Outcome.NACK, Outcome.REJECT])
+def test_what_leaves_for_another_address_makes_room(outcome):
+    world = World(max_delivery_attempts=1, addresses={"q": {"full_policy": "BLOCK", "max_size_messages": 1}})
+    world.subscribe(1, ack=INDIVIDUAL)
+    world.publish("q", b"a")
+    world.settle(1, *ids(world.effects, 1), outcome=outcome)
+    assert stock(world) == (0, 0)
+    assert crowds(world.effects) == [(1, True), (1, False)]
+
+
+def test_the_books_are_right_after_a_restart():
+    world = World(full_policy="BLOCK", max_size_messages=3)
+    world.publish("q", b"a", b"b", durable=True)
+    world.publish("q", b"c", durable=True)
+    world.restart()
+    assert stock(world) == (3, 3)
+    assert crowds(world.publish("q", b"d")) == [(1, True)]
+    world.subscribe(1)
+    assert crowds(world.effects)[-1] == (1, False)
+    assert stock(world) == (0, 0)
+
+
+def test_a_limit_that_comes_or_goes_while_messages_wait():
+    world = World()
+    world.subscribe(1, ack=CLIENT, credit_messages=1)
+    world.publish("q", b"a", b"b", b"c")
+    reconfigure(world, full_policy="BLOCK", max_size_messages=3)
+    assert stock(world) == (3, 3)
+    assert crowds(world.publish("q", b"d")) == [(1, True)]
+    reconfigure(world, full_policy="PAGE")
+    assert crowds(world.tick(1)) == [(1, False)]
+    assert crowds(world.publish("q", b"e")) == []
+
+
+def test_a_deleted_address_keeps_nobody_waiting():
+    world = World(full_policy="BLOCK", max_size_messages=1)
+    world.subscribe(1, "t", ack=CLIENT, routing=MULTICAST)
+    assert crowds(world.publish("t", b"a", routing=MULTICAST)) == [(1, True)]
+    assert crowds(world.disconnect(1)) == [(1, False)]
+
+
+def test_a_transaction_is_refused_as_a_whole():
+    world = World(full_policy="FAIL", max_size_messages=1)
+    part = Publish(7, 1, 0, "q", ANYCAST, run_of(b"x"))
+    world.engine.check(part)
+    world.publish("q", b"a")
+    with pytest.raises(RefusedError, match='Address "q" is full'):
+        world.engine.check(part)
+
+
+def test_a_transaction_over_several_slots_cannot_wait():
+    world = World(full_policy="BLOCK", max_size_messages=1)
+    world.publish("q", b"a")
+    effects = world.do(Prepare(7, 1, 5, "tx", 3, [Publish(7, 9, 0, "q", ANYCAST, run_of(b"x"))]))
+    assert refused(effects) == [Code.ADDRESS_FULL]
+    world.engine.check(Publish(7, 9, 0, "q", ANYCAST, run_of(b"x")))  # but one in this slot alone is told to
+
+
+def test_what_a_decided_transaction_publishes_is_counted():
+    world = World(full_policy="BLOCK", max_size_messages=5)
+    world.publish("q", b"a")
+    world.do(Prepare(7, 1, 5, "tx", 3, [Publish(7, 9, 0, "q", ANYCAST, run_of(b"x"))]))
+    assert stock(world)[0] == 1
+    world.do(Decide(7, 1, 6, "tx", True))
+    assert stock(world)[0] == 2
+
+
+def test_only_so_many_waiting_sessions_are_remembered(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(limits, "MOST_WAITING", 2)
+    world = World(full_policy="BLOCK", max_size_messages=1)
+    for session in (1, 2, 3):
+        world.do(Publish(7, session, 0, "q", ANYCAST, run_of(b"x")))
+    assert crowds(world.effects) == [(1, True), (2, True), (1, False), (3, True)]
+
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("publish"), st.integers(1, 3), st.booleans(), st.sampled_from(["q", "t"])),
+        st.tuples(st.just("subscribe"), st.sampled_from([AUTO, CLIENT, INDIVIDUAL]), st.sampled_from(["q", "t"])),
+        st.tuples(st.just("settle"), st.integers(0, 99), st.sampled_from([Outcome.ACK, Outcome.NACK, Outcome.REJECT])),
+        st.tuples(st.just("hold"), st.integers(0, 99)),
+        st.tuples(st.just("leave"), st.integers(0, 99)),
+        st.tuples(st.just("tick"), st.integers(1, 3000)),
+        st.tuples(st.just("restart"), st.booleans()),
+    ),
+    max_size=40,
+)
+
+
+KINDS = [{}, {"ring_size": 3}, {"last_value": True}, {"non_destructive": True, "ring_size": 4},
+         {"purge_on_no_consumers": True}, {"exclusive": True, "expiry_delay_ms": 900}]  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(steps, st.sampled_from(KINDS))
+def test_books_are_what_a_recount_finds(plan: list, kind: dict):
+    world = World(
+        full_policy="BLOCK", max_size_messages=6, queue_memory_bytes=40, page_bytes=20, redelivery_delay_ms=500,
+        max_delivery_attempts=3, auto_delete=False, **kind,
+    )  # fmt: skip
+    consumers: dict[int, str] = {}
+    numbers = count(10)
+    for step in plan:
+        if step[0] == "publish":
+            _, number, durable, name = step
+            bodies = [b"_AMQ_LVQ_NAME:%d\n\n" % n + b"x" * (3 * n + 1) for n in range(number)]
+            world.publish(name, *bodies, durable=durable, routing=ANYCAST if name == "q" else MULTICAST)
+        elif step[0] == "subscribe":
+            number = next(numbers)
+            routing = ANYCAST if step[2] == "q" else MULTICAST
+            world.subscribe(number, step[2], ack=step[1], routing=routing, credit_messages=3)
+            consumers[number] = step[2]
+        elif step[0] in ("settle", "hold", "leave") and consumers:
+            number = sorted(consumers)[step[1] % len(consumers)]
+            consumer = world.engine._slot.consumers.get(number)
+            if step[0] == "leave":
+                world.disconnect(number)
+                del consumers[number]
+            elif consumer is not None and consumer.ledger:
+                named = [list(consumer.ledger)[step[1] % len(consumer.ledger)]]
+                if step[0] == "settle":
+                    world.do(Settle(7, number, 0, number, named, step[2]))
+                else:
+                    world.do(Hold(7, number, 0, number, named))
+        elif step[0] == "tick":
+            world.tick(step[1])
+        elif step[0] == "restart":
+            world.restart(clean=step[1])
+            consumers.clear()
+    slot = world.engine._slot
+    kept = {name: (a.stock.messages, a.stock.nbytes) for name, a in slot.addresses.items()}
+    books = {q.id: (q.book.messages, q.book.nbytes) for q in slot.queues.values()}
+    limits.configure(slot)
+    again = {q.id: (q.book.messages, q.book.nbytes) for q in slot.queues.values()}
+    assert {i: b[0] for i, b in books.items()} == {i: b[0] for i, b in again.items()}
+    assert {name: (a.stock.messages) for name, a in slot.addresses.items()} == {n: k[0] for n, k in kept.items()}
+    if not any(step[0] == "restart" for step in plan):
+        assert books == again
+
+
+def test_what_waits_behind_selectors_is_counted_after_new_settings():
+    world = World(full_policy="FAIL", max_size_messages=2000, queue_memory_bytes=4000, page_bytes=1000)
+    world.subscribe(1, selector="color = 'red'")
+    for _ in range(100):
+        world.publish("q", *[b"color:blue\n\nbody\0"] * 10)
+    assert next(iter(world.engine._slot.queues.values())).far
+    before = stock(world)
+    reconfigure(world, max_size_messages=1000)
+    assert before[0] == stock(world)[0] == 1000 and stock(world)[1] > before[1] * 0.9
+    assert refused(world.publish("q", b"one more", seq=5)) == [Code.ADDRESS_FULL]

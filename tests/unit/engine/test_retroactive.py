@@ -1,0 +1,140 @@
+"""The last messages of a topic, for whoever comes later."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.config.settings import EngineSettings
+from broker.core.commands import Publish, Subscribe
+
+from .world import AUTO, CLIENT, MULTICAST, UNSET, World, got, run_of
+
+
+def keeping(count, auto_commit=True, **more):
+    return World(auto_commit, {"t": {"retroactive_messages": count}}, **more)
+
+
+def send(world, *bodies, durable=True, routing=MULTICAST, **more):
+    return world.publish("t", *bodies, durable=durable, routing=routing, **more)
+
+
+def latest(world, number, **more):
+    return got(world.subscribe(number, "t", routing=MULTICAST, **more), number)
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_who_comes_later_gets_the_last_ones_and_then_the_new_ones(durable):
+    world = keeping(3)
+    send(world, b"1", b"2", durable=durable)
+    assert latest(world, 1) == [b"1", b"2"]
+    send(world, b"3", durable=durable)
+    send(world, b"4", b"5", durable=durable)
+    assert latest(world, 2) == [b"3", b"4", b"5"]
+    send(world, b"6", durable=durable)
+    assert got(world.effects, 1) == [b"1", b"2", b"3", b"4", b"5", b"6"]
+    assert got(world.effects, 2) == [b"3", b"4", b"5", b"6"]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_durable_ones_survive(clean):
+    world = keeping(2)
+    for body in (b"1", b"2", b"3"):
+        send(world, body)
+    world.restart(clean)
+    send(world, b"4")
+    assert latest(world, 1) == [b"3", b"4"]
+
+
+def test_who_comes_before_they_are_read_back_gets_them_too():
+    world = keeping(5)
+    send(world, b"1")
+    send(world, b"2")
+    world.auto_commit = False
+    world.restart()
+    assert latest(world, 1) == []
+    world.settle_down()
+    assert got(world.effects, 1) == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("read_back", [False, True])
+def test_a_second_crash_before_they_are_read_back_keeps_nobody_from_them(read_back):
+    world = keeping(5)
+    send(world, b"1")
+    send(world, b"2")
+    world.auto_commit = False
+    world.restart()
+    own = {"queue": "me.sub", "durable": True}
+    assert latest(world, 1, **own) == []
+    world.commit()
+    if read_back:
+        world.serve()  # what it is given is on its way to the disk when the power fails
+    world.auto_commit = True
+    world.restart()
+    send(world, b"3")
+    for _ in range(2):  # and once only
+        assert latest(world, 2, ack=CLIENT, **own) == [b"1", b"2", b"3"]
+        world.restart()
+
+
+def test_what_comes_in_the_same_turn_comes_once():
+    world = keeping(5)
+    send(world, b"1", durable=False)
+    subscribe = Subscribe(7, 1, 0, 1, "t", MULTICAST, AUTO)
+    publish = Publish(7, 1, 0, "t", MULTICAST, run_of(b"2"))
+    assert got(world.do(subscribe, publish), 1) == [b"1", b"2"]
+
+
+def test_a_durable_subscription_gets_them_once():
+    world = keeping(5)
+    send(world, b"1", b"2")
+    world.subscribe(1, "t", routing=MULTICAST, queue="c.s", durable=True)
+    world.disconnect(1)
+    world.restart()
+    assert latest(world, 2, queue="c.s", durable=True) in ([b"1", b"2"], [])
+    world.restart()
+    assert len(got(world.effects)) <= 2
+
+
+def test_queues_for_one_do_not_get_what_was_for_all():
+    world = keeping(5)
+    send(world, b"1")
+    assert got(world.subscribe(1, "t")) == []
+    send(world, b"2", routing=UNSET)
+    assert latest(world, 2) == [b"1", b"2"]
+
+
+def test_nothing_is_kept_elsewhere_or_when_the_settings_change():
+    world = keeping(5)
+    world.publish("u", b"1", routing=MULTICAST)
+    assert got(world.subscribe(1, "u", routing=MULTICAST)) == []
+    send(world, b"1")
+    world.engine.configure(EngineSettings())
+    world.do()
+    world.commit()
+    assert latest(world, 2) == []
+    assert not world.engine._slot.hidden
+
+
+def test_memory_is_bounded_whatever_the_settings_say():
+    world = keeping(1_000_000, queue_memory_bytes=1 << 20, page_bytes=1 << 16)
+    for n in range(40):
+        send(world, b"%d" % n * 25_000)
+    [ring] = world.engine._slot.hidden.values()
+    assert ring.nbytes <= 1 << 20
+    assert latest(world, 1)[-1] == b"39" * 25_000
+
+
+def test_order_is_kept_whichever_of_them_are_durable():
+    world = keeping(10)
+    for n in range(6):
+        send(world, b"%d" % n, durable=n % 2 == 0)
+    world.subscribe(1, "t", queue="c.s", durable=True, routing=MULTICAST)
+    assert got(world.effects) == [b"%d" % n for n in range(6)]
+
+
+def test_they_count_for_the_limit_of_their_address():
+    world = World(retroactive_messages=5, full_policy="FAIL", max_size_messages=100)
+    send(world, *[b"a"] * 5)
+    world.subscribe(1, "t", queue="c.s", durable=True, routing=MULTICAST, ack=CLIENT)
+    stock = world.engine._slot.addresses["t"].stock
+    assert stock is not None and stock.messages == 5

@@ -1,0 +1,293 @@
+"""What selectors mean: grammar, three values, coercion, LIKE, XPATH, and what they refuse."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.core.errors import Code, RefusedError
+from broker.core.message import DURABLE, Blob, Run
+from broker.selector import compile
+from broker.selector.values import liker
+
+STRICT, CONVERT = "no_convert_string_expressions:", "convert_string_expressions:"
+
+
+def message(body: bytes = b"hi", lines: bytes = b"", flags: int = 0, **headers: object) -> Run:
+    head = "".join(f"{name.replace('__', '-')}:{value}\n" for name, value in headers.items())
+    record = head.encode() + b"\n" + body + b"\0"
+    return Run(range(1), lines, [record], len(lines) + len(record), flags, 7, 99_000, 55_000)
+
+
+PERSON = message(
+    name="James", location="London", rank=123, version=2, quote="'In God We Trust'", foo="_foo", yes="true", no="false",
+    punctuation="!#$&()*+,-./;<=>?@[]^`{|}~", under="XD7xlJIQn_", half="21.5", empty="", type="order",
+    correlation__id="c1", reply__to="/queue/r", JMSXGroupID="g1", foo__bar="zzz", odd=r"a\cb\\n\nz", blank=" 21 ",
+)  # fmt: skip
+
+
+def holds(text: str, run: Run = PERSON, address: str = "shop") -> bool:
+    return compile(text)(run, 0, address)
+
+
+TRUE = [
+    "name = 'James'", "rank > 100", "rank >= 123", "name = 'James' and rank < 200", "name = 'James' or rank > 200",
+    "name = 'Foo' or rank < 200", "rank + 2 = 125", "(rank + 2) = 125", "125 = (rank + 2)", "rank + version = 125",
+    "name + '!' = 'James!'", "rank - 2 = 121", "rank - version = 121", "rank * 2 = 246", "rank * version = 246",
+    "rank / version = 61.5", "version / 2 = 1", "rank % 2 = 1", "rank between 100 and 150",
+    "rank not between 1 and 2", "name in ('James', 'Bob')", "name not in ('Bob')", "dummy is null", "name is not null",
+    "empty is not null", "empty = ''", "quote = '''In God We Trust'''", "quote LIKE '''In G_d We Trust'''",
+    "quote NOT LIKE '''In Gd_ We Trust'''", "foo LIKE '%oo'", "foo NOT LIKE '%ar'", "foo LIKE '!_%' ESCAPE '!'",
+    "quote NOT LIKE '!_%' ESCAPE '!'", "foo LIKE '%_%' ESCAPE '%'", "under LIKE '_D7xlJIQn$_' ESCAPE '$'",
+    "under LIKE '_D7xlJIQn__' ESCAPE '_'", "under LIKE '%D7xlJIQn%_' ESCAPE '%'", "under LIKE '%D7xlJIQn%' ESCAPE '%'",
+    r"under LIKE '_D7xlJIQn\_' ESCAPE '\'", "punctuation LIKE '!#$&()*+,-./;<=>?@[]^`{|}~'", "-1.1 < 1.0",
+    "1.0E1 < 1.1E1", "-5E8 < 2E2", ".1E1 < .5E1", "1. < 1.1", "4E-10 < 5E-10", "0x1F = 31", "017 = 15", "0 = 00",
+    "5L = 5", "NOT name = 'Bob'", "NOT NOT name = 'James'", "NOT (name = 'Bob' OR rank = 1) AND rank = 123",
+    "name = 'James' -- a comment\n AND /* another\n one */ rank = 123", "\"foo-bar\" = 'zzz'",
+    "hyphenated_props:foo-bar = 'zzz'", "JMSType = 'order'", "type = 'order'", "\"correlation-id\" = 'c1'",
+    "JMSCorrelationID = 'c1'", "JMSReplyTo = '/queue/r'", "AMQGroupID = 'g1'", "AMQPriority = 7", "priority > 6",
+    "AMQDurable = 'NON_DURABLE'", "AMQExpiration = 99000", "AMQTimestamp < 55001", "AMQSize > 100",
+    "AMQAddress = 'shop'", "AMQUserID IS NULL", "half > 18", "yes", "yes = TRUE", "NOT no", "TRUE", "1 = 1",
+    r"odd = 'a:b\n" + "\nz'", "blank = 21", "rank <> 1", "(rank > 1) = TRUE", "name > 'Ja' + 'a'", "+rank = 123",
+    "-rank = -123", "rank = +123", "9223372036854775808 > 9223372036854775807", "rank - - 1 = 124",
+]  # fmt: skip
+FALSE = [
+    "name = 'Foo'", "rank >= 124", "unknown = 'Foo' and anotherUnknown < 200", "unknown = 'Foo' or other < 200",
+    "rank + 2 < 124", "rank * 2 < 130", "rank / 3 > 100.0", "name in ('Bob')", "dummy is not null", "name is null",
+    "unknown not in ('a')", "unknown NOT LIKE 'a'", "unknown <> 'x'", "'x' <> unknown", "NOT unknown = 'x'",
+    "under LIKE '%D7xlJIQn%%' ESCAPE '%'", "name = 5", "NULL", "FALSE", "no", "name", "unknown", "foo-bar = 'zzz'",
+    "name + 1 > 3", "rank * name = 1", "rank / 0 = 1", "0 / 0 = 0 / 0", "name LIKE 'J'", "name LIKE 'James_'",
+    "3 LIKE '3'", "name > 5", "rank > 'z' + 'z'", "half = 21", "correlation = 'c1'", "JMSMessageID = 'x'",
+    "AMQAddress = 'other'",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", TRUE)
+def test_true(text):
+    assert holds(text)
+
+
+@pytest.mark.parametrize("text", FALSE)
+def test_not_true(text):
+    assert not holds(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "strict", "convert", "auto"),
+    [
+        ("half > 18", False, False, True),  # "21.5" is no int
+        ("half > 18.0", False, True, True),
+        ("rank > 18", False, True, True),
+        ("rank + 2 = 125", False, False, True),  # a text on the left of + is joined
+        ("2 + rank = 125", False, True, True),
+        ("rank <> 5", True, True, True),
+        ("name <> 5", True, True, True),
+        ("yes = TRUE", False, True, True),
+        ("name = FALSE", False, True, False),
+        ("yes", False, True, True),
+        ("blank = 21", False, False, True),
+        ("rank = '123'", True, True, True),
+        ("AMQPriority = '7'", False, True, True),
+    ],
+)
+def test_what_a_text_is_worth_beside_a_number(text, strict, convert, auto):
+    assert [holds(STRICT + text), holds(CONVERT + text), holds(text)] == [strict, convert, auto]
+
+
+def test_prefixes_in_any_order_and_the_last_one_counts():
+    assert holds(f"hyphenated_props:{CONVERT} foo-bar = 'zzz' AND rank > 1")
+    assert holds(f"{STRICT} {CONVERT}rank > 1")
+    assert not holds(f"{CONVERT}{STRICT}rank > 1")
+    assert not holds("hyphenated_props:no_hyphenated_props:foo-bar = 'zzz'")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "empty"), ("  ", "empty"), (CONVERT, "empty"), ("3+5", "is a value"), ("True AND 3+5", "is a value"),
+        ("=TEST 'test'", "should come here"), ("prop1 = prop2 foo AND string = 'Test'", "not 'foo'"),
+        ("a = 1 AMD  b = 2", "not 'AMD'"), (") foo = 'bar' (", "should come here"), ("a = 'x", "never closed"),
+        ("a = NULL", "IS NULL"), ("a > 'x'", "orders numbers"), ("a < TRUE", "orders numbers"),
+        ("a BETWEEN 'a' AND 'b'", "orders numbers"), ("5 IN ('a')", "header name"), ("a IN (5)", "a text in"),
+        ("a IN ()", "a text in"), ("a LIKE 5", "a text in"), ("a LIKE 'x' ESCAPE 'ab'", "one character"),
+        ("a LIKE 'x' ESCAPE ''", "one character"), ("a IS 5", "NULL should"), ("a NOT = 1", "LIKE, BETWEEN or IN"),
+        ("(a = 1", ") should come"), ("a = 1)", "AND, OR or the end"), ("a ? 1", "not part"), ("'a' AND b", "a value"),
+        ("NOT 5", "is a value"), ("XQUERY 'x'", "XQUERY is not supported"), ('"" = 1', "not empty"),
+        ("a = 1 and", "not the end"), ("AND", "should come here"), ("a b", "not 'b'"), ("a ===  b", "should come"),
+    ],
+)  # fmt: skip
+def test_refused_with_the_text_and_the_reason(text, why):
+    with pytest.raises(RefusedError) as caught:
+        compile(text)
+    assert caught.value.code is Code.BAD_SELECTOR
+    assert why in caught.value.detail and text[:100] in caught.value.detail
+
+
+# ── the bytes ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("cut", range(19))
+def test_headers_are_found_wherever_the_cut_between_lines_and_records_lies(cut):
+    whole = b"a:first\nb:2\na:no\n\na:body\nb:7\n\nx\0"
+    run = Run(range(1), whole[:cut], [whole[cut:]], len(whole))
+    assert compile("a = 'first' AND b = 2")(run, 0)
+    assert not compile("a = 'no' OR a = 'body' OR b = 7")(run, 0)
+    assert compile("x IS NULL")(run, 0)
+    assert compile("XPATH 'a'")(Run(range(1), whole[:cut], [whole[cut:18] + b"<a/>\0"], 9), 0)
+
+
+def test_a_message_without_headers():
+    for run in (Run(range(1), b"", [b"\nbody\0"], 6), Run(range(1), b"\n", [b"body\0"], 6)):
+        assert compile("body IS NULL")(run, 0)
+
+
+def test_a_run_whose_messages_share_their_headers_is_asked_once():
+    shared = Run(range(3), b"a:x\n\n", [b"1\0", b"22\0", b"<a/>\0"], 9)
+    assert list(compile("a = 'x'").select(shared)) == [0, 1, 2]
+    assert list(compile("a = 'y'").select(shared)) == []
+    assert list(compile("AMQSize = 8").select(shared)) == [1]
+    assert list(compile("XPATH '/a'").select(shared)) == [2]
+    own = Run(range(3), b"", [b"a:x\n\n1\0", b"a:y\n\n1\0", b"a:x\n\n1\0"], 9)
+    assert list(compile("a = 'x'").select(own)) == [0, 2]
+
+
+def test_durable_and_large():
+    run = Run(range(1), b"", [b"a:x\n\n"], 5, DURABLE, blob=Blob(1, 1000))
+    assert compile("AMQDurable = 'DURABLE' AND a = 'x' AND AMQSize > 1000")(run, 0)
+    assert not compile("XPATH 'a'")(run, 0)  # a large body is not read for it
+
+
+def test_equal_texts_are_one_object():
+    assert compile("a = 'same'") is compile("a = 'same'")
+
+
+# ── XPATH ──────────────────────────────────────────────────────────────────────────────────────────────
+
+XML = b"<root><a key='first' num='1'/><b key='second' num='2'>b</b></root>"
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("root/a", True), ("//root/b", True), ("root/c", False), ('//root/b/text()="b"', True), ('//root/b="b"', True),
+        ('//root/b="c"', False), ('//root/b!="c"', True), ("//root/*[@key=''second'']", True),
+        ("//root/*[@key=''third'']", False), ("//root/a[@key=''first'']", True), ("//root/a[@num=1]", True),
+        ("//root/a[@key=''second'']", False), ("/root/*[@key=''first'' or @key=''third'']", True),
+        ("//root/*[@key=''third'' or @key=''forth'']", False), ("/root/b=''b'' and /root/b[@key=''second'']", True),
+        ("/root/b=''b'' and /root/b[@key=''first'']", False), ("not(//root/a)", False), ("not(//root/c)", True),
+        ("//root/a[not(@key=''first'')]", False), ("//root/a[not(not(@key=''first''))]", True),
+        ("string(//root/b)", True), ("string(//root/a)", False), ("sum(//@num) < 10", True),
+        ("sum(//@num) > 10", False),
+        ("//root/a[@num > 1]", False), ("//root/b[@num > 1]", True),
+    ],
+)  # fmt: skip
+def test_xpath(expression, expected):
+    assert compile(f"XPATH '{expression}'")(message(XML), 0) is expected
+
+
+def test_xpath_over_what_it_must_not_read(tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("<a>found</a>")
+    entity = f'<!DOCTYPE a [<!ENTITY e SYSTEM "file://{secret}">]><a>&e;</a>'.encode()
+    for body in (b"no xml", b"", b"<a>", entity, b"\xff\xfe<"):
+        assert not compile("XPATH '//a'")(message(body), 0)
+    assert not compile(f"XPATH 'document(\"file://{secret}\")/a'")(message(b"<a/>"), 0)
+    for bad in ("//a[", "a]", "x:y:z"):
+        with pytest.raises(RefusedError, match="no XPath expression"):
+            compile(f"XPATH '{bad}'")
+
+
+def test_xpath_without_lxml_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "lxml", None)
+    with pytest.raises(RefusedError, match=r"stampede-broker\[xpath\]"):
+        compile("XPATH 'without/lxml'")
+
+
+# ── bounds ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("text", ["(" * 1000 + "a" + ")" * 1000, "NOT " * 1000 + "a", "-" * 150 + "a = 1"])
+def test_deep_texts_are_refused(text):
+    if text.startswith("--"):
+        text = "- " * 150 + "a = 1"
+    with pytest.raises(RefusedError, match="nested deeper"):
+        compile(text)
+
+
+def test_long_texts_are_taken_up_to_a_bound_and_are_not_slow():
+    terms = [f"a = '{n}'" for n in range(4500)]
+    start = time.process_time()
+    assert compile(" OR ".join(terms))(message(a=4499), 0)
+    assert compile("0" + "+1" * 30_000 + " = 30000")(message(), 0)
+    assert not compile("9" * 300 + "*9" * 30_000 + " = 5")(message(), 0)
+    assert time.process_time() - start < 3
+    with pytest.raises(RefusedError, match="longer than"):
+        compile(" OR ".join(terms * 2))
+    with pytest.raises(RefusedError, match="more than 400"):
+        compile("9" * 1000 + " = 1")
+
+
+@pytest.mark.parametrize("prefix", ["", STRICT, CONVERT])
+def test_no_sum_of_texts_is_slow(prefix):
+    long = message(a="a" * 9000)
+    text = prefix + "(" + "+".join(["''"] + ["a"] * 3000)
+    started = time.perf_counter()
+    assert holds(f"{text}) IS NULL", long), "longer than any header: unknown, and given up on at once"
+    assert time.perf_counter() - started < 1
+    assert holds(f"{prefix}{'+'.join(['a'] * 7)} LIKE '%a'", long)
+
+
+def test_no_pattern_of_like_is_slow():
+    start = time.process_time()
+    run = message(a="a" * 9000)
+    assert not compile(f"a LIKE '{'%a' * 500}%b'")(run, 0)
+    assert not compile(f"a LIKE '{'%_a' * 500}_b%'")(run, 0)
+    assert time.process_time() - start < 2
+
+
+def naive(pattern: str, text: str) -> bool:
+    if not pattern:
+        return not text
+    if pattern[0] == "%":
+        return any(naive(pattern[1:], text[n:]) for n in range(len(text) + 1))
+    return bool(text) and pattern[0] in ("_", text[0]) and naive(pattern[1:], text[1:])
+
+
+@given(st.text("ab%_", max_size=7), st.text("ab\n", max_size=8))
+def test_like_is_what_the_definition_says(pattern, text):
+    assert liker(pattern, "")(text) is naive(pattern, text)
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_compiled_or_refused(text):
+    try:
+        compile(text)(PERSON, 0)
+    except RefusedError as refused:
+        assert refused.code is Code.BAD_SELECTOR
+
+
+TOKENS = "a rank name 'x' 5 2.5 NULL TRUE = <> < + * / % - ( ) AND OR NOT IS IN LIKE BETWEEN ,".split()  # noqa: SIM905
+
+
+@given(st.lists(st.sampled_from(TOKENS), max_size=14), st.sampled_from([STRICT, CONVERT, ""]))
+def test_whatever_is_compiled_never_raises_over_a_message(tokens, prefix):
+    try:
+        predicate = compile(prefix + " ".join(tokens))
+    except RefusedError:
+        return
+    assert predicate(PERSON, 0) in (True, False)
+
+
+def test_two_terms_cost_microseconds():
+    predicate, run = compile("name = 'James' AND rank > 18"), PERSON
+    best = 1.0
+    for _ in range(5):
+        start = time.process_time()
+        for _ in range(2000):
+            predicate(run, 0)
+        best = min(best, (time.process_time() - start) / 2000)
+    assert best < 12e-6  # about 1.5 on the machine it was written on
