@@ -89,10 +89,10 @@ class SlotTable:
                     slots.setdefault(one[1].slot, one)
             batch = list(slots.values())
             results = await self._change_all([(record, new) for record, new, _ in batch])
-            # Only now, so that change() sees that somebody is at work.
-            self._asked = [one for one in self._asked if slots.get(one[1].slot) is not one]
             for (_, _, done), result in zip(batch, results, strict=True):
                 shielded(done, result)
+            # Only now, so that change(), which an answer may call, sees that somebody is at work.
+            self._asked = [one for one in self._asked if slots.get(one[1].slot) is not one]
 
     async def _change_all(self, swaps: list[tuple[SlotRecord, SlotRecord]]) -> list[SlotRecord | None]:
         """In one transaction; if one of them comes too late, each on its own."""

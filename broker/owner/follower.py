@@ -99,7 +99,7 @@ class Followers:
         self._asked: dict[int, tuple[Following, int]] = {}
         """Leads that wait until the slot is followed here."""
         self._known: dict[int, int] = {}
-        """Slot → epoch the node knows of."""
+        """Slot → highest epoch that the node or a leader has named."""
         self._promised: dict[int, float] = {}
         self._led_in: dict[int, tuple[str, str, int]] = {}
         """Slot → (leader, its boot id, epoch) that the last promise was given to."""
@@ -189,6 +189,9 @@ class Followers:
         if epoch < highest or (old is not None and old is not stream and old.slots[slot] == epoch):
             stream.stale(slot, max(highest, epoch))
             return False
+        # From here on, though the journal may not know it for a while: an older leader's question that comes late
+        # must not take the place of this one's.
+        self._known[slot] = epoch
         if slot not in self._shadows:
             # It is led here, or its log is being read: the node makes it a followed one.
             self._asked[slot] = (stream, epoch)
@@ -201,7 +204,6 @@ class Followers:
             self._forget(slot)
         if epoch > self.journal.epoch(slot):
             self.journal.begin_epoch(slot, epoch)
-        self._known[slot] = epoch
         self._sources[slot] = stream
         self._led_in[slot] = (stream.owner, stream.boot, epoch)
         return True
@@ -230,6 +232,8 @@ class Followers:
     def resigned(self, slot: int, source: Following, epoch: int) -> None:
         """The leader of this epoch will not dispatch the slot any more. Nor will those before it: they needed the
         promise of this leader, who waited for its end."""
+        if self._asked.get(slot) == (source, epoch):
+            del self._asked[slot]
         if self._led_in.get(slot) == (source.owner, source.boot, epoch):
             self.drop_source(slot, source)
             self._promised.pop(slot, None)
@@ -282,7 +286,7 @@ class Followers:
             if now - stream.heard > silence:
                 stream.stream.abort("silent")
         for slot, (asked, epoch) in list(self._asked.items()):
-            if epoch < max(self.journal.epoch(slot), self._known.get(slot, 0)):
+            if epoch < self.journal.epoch(slot):
                 del self._asked[slot]
                 asked.stale(slot, self.journal.epoch(slot))
 

@@ -321,7 +321,11 @@ class Leaders:
 
     def on_broken(self, peer: Peer, slot: int, why: str) -> None:
         lead = self._leads.get(slot)
-        if lead is None or peer.id not in lead.tracks or lead.tracks[peer.id].state is State.ASKED:
+        if lead is None or peer.id not in lead.tracks:
+            return
+        if lead.tracks[peer.id].state is State.ASKED:
+            # The answer to the question was given up while it was on its way, or crosses this: once more is harmless.
+            self._ask(lead, lead.tracks[peer.id])
             return
         if why:
             log.warning("slot %d: follower %s cannot go on: %s", slot, peer.id, why)

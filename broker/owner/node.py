@@ -141,7 +141,6 @@ class Node:
         self._claiming: set[int] = set()
         self._ending = False
         self._leaving = False
-        """Called when nothing is led here any more."""
         self._suspended = True
         """Until the process is registered it leads nothing."""
 

