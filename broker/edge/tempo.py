@@ -1,13 +1,14 @@
 """A subscription that takes so many messages a second (`consumer-max-rate` of SUBSCRIBE).
 
-What it gets is shown at once; its room is given back when that many messages may have been shown. So whatever is more
-stays in the queue, for others too, and nothing is held here.
+What it gets is shown at once; its room is given back when it has left, and that many messages may have been shown.
+So whatever is more stays in the queue, for others too, and nothing is held here.
 
 Rule: only subscriptions that ask for it have one. Must not know queues or frames.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.core.commands import UNLIMITED
@@ -23,8 +24,6 @@ SLOW = 20
 """Messages a second: up to that one at a time is under way, above it as many as the room holds."""
 ROOM = 16 * 1024
 """Bytes under way to a faster one: so much may come at once, and is waited for afterwards."""
-_AGAIN_S = 0.1
-"""While the client does not read."""
 
 
 class Tempo:
@@ -37,32 +36,27 @@ class Tempo:
         self._pace = Pace(rate, now)
 
     def join(self, part: Subscription) -> None:
-        """This part's deliveries come here from now on, and its room is given back from here."""
+        """This part's deliveries come here from now on."""
         part.sink = self
-        part.quarter = UNLIMITED
 
     def deliver(self, sub: Subscription, effect: Deliver) -> None:
         edge = sub.session.edge
-        self._next.deliver(sub, effect)
-        wait = self._pace.take(len(effect.run), edge.clock.monotonic())
+        now = edge.clock.monotonic()
+        wait = self._pace.take(len(effect.run), now)
+        # From when nothing is waited for, the session gives room back for whatever is out, however long that takes.
+        sub.quarter = UNLIMITED if wait else 0
         if wait:
-            self._later(sub, wait)
-        elif sub.session.writable:
-            edge.grant(sub)
-        else:
-            self._later(sub, _AGAIN_S)
+            edge.beats.deadline(now + wait, partial(_over, sub))
+        self._next.deliver(sub, effect)
 
-    def _later(self, sub: Subscription, seconds: float) -> None:
-        edge = sub.session.edge
-        edge.beats.deadline(edge.clock.monotonic() + seconds, lambda: self._give(sub))
 
-    def _give(self, sub: Subscription) -> None:
-        if sub.consumer not in sub.session.edge.consumers:
-            return
-        if sub.session.writable:
+def _over(sub: Subscription) -> None:
+    """As many messages as the part has may have been shown by now."""
+    session = sub.session
+    if sub.consumer in session.edge.consumers:
+        sub.quarter = 0
+        if session.writable:
             sub.give_room()
-        else:
-            self._later(sub, _AGAIN_S)
 
 
 def room(rate: int, most: int) -> int:

@@ -126,3 +126,27 @@ async def test_a_rate_over_several_parts_counts_them_together_and_ends_with_the_
     bench.port.commands.clear()
     await asyncio.sleep(0.5)
     assert grants(bench) == 0
+
+
+@pytest.mark.parametrize("stop", ["large", "not reading"])
+async def test_a_rated_subscription_goes_on_when_what_it_has_leaves_later_than_its_rate_says(stop):
+    bench = Bench()
+    session, _ = bench.session()
+    session.receive(b"SUBSCRIBE\nid:1\ndestination:q\nconsumer-max-rate:20\n\n\0")
+    command = bench.port.last(Subscribe)
+    deliver(bench, command, 10)
+    assert grants(bench)
+    if stop == "large":
+        reader = bench.deliver_large(command.consumer, 2000)
+    else:
+        session.pause_writing()
+        deliver(bench, command, 1)
+    await asyncio.sleep(0.2)
+    assert grants(bench) == 0
+    if stop == "large":
+        reader.turn()
+    else:
+        session.resume_writing()
+    assert grants(bench) > 0
+    deliver(bench, command, 20)
+    assert grants(bench) == 0, "it waits again"
