@@ -59,6 +59,10 @@ class Marks:
             lines, head.lines = head.lines, b""
             number = self._numbers.next
             records = [b"amqMessageId:STOMP%d\n%b%b" % (number(), lines, record) for record in records]
+        elif not event.head.lines:
+            # All lines stay in the records: that is where groups and duplicates are looked for then.
+            head.lines = b""
+            records = [self._user + record for record in records]
         nbytes = sum(map(len, records)) + len(records) * len(head.lines)
         return Sends(head, records, event.receipts, nbytes)
 

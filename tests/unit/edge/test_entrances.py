@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.config.settings import EdgeSettings, Settings, WireSettings
+from broker.config.settings import EdgeSettings, EngineSettings, Settings, WireSettings
 from broker.core.address import Routing
 from broker.core.commands import UNLIMITED, Publish, Subscribe
 from broker.core.errors import Code
@@ -319,6 +319,22 @@ def test_the_login_is_told_and_cannot_be_forged() -> None:
     for publish in house.sent():
         assert publish.run.nbytes == sum(map(len, messages(publish)))
         assert not publish.run.flags & ESCAPED
+
+
+@pytest.mark.parametrize("header", ["JMSXGroupID", "_AMQ_DUPL_ID"])
+@pytest.mark.parametrize("marks", [{"validated_user": True}, {"enable_message_id": True}])
+def test_messages_that_belong_together_still_go_to_one_part_of_a_split_address(header: str, marks: Any) -> None:
+    house = House(marks)
+    house.edge.configure(EngineSettings(addresses={"a": {"partitions": 4}}))
+    session, _ = house.session()
+    for number in range(40):
+        send(session, f"SEND\ndestination:/queue/a\nn:{number}\n{header}:g{number % 8}\n\nx|" * 2)
+    slots: dict[bytes, set[int]] = {}
+    for publish in house.sent():
+        for message in messages(publish):
+            group = re.findall(rb"^%b:(.*)$" % header.encode(), message, re.MULTILINE)[0]
+            slots.setdefault(group, set()).add(publish.slot)
+    assert len(slots) == 8 and all(len(found) == 1 for found in slots.values())
 
 
 def test_other_acceptors_messages_stay_as_they_are() -> None:
