@@ -51,8 +51,8 @@ class Publisher:
             head = event.head
         receipts = event.receipts
         session = self._session
-        if session.rights is not None:
-            self._create = sending(session, session.rights, route)
+        rights = session.rights
+        self._create = rights is None or sending(session, rights, route)
         if "transaction" in head.headers:
             self._into_transaction(event, route)
             return
@@ -157,8 +157,7 @@ class Publisher:
     def body_start(self, event: BodyStart) -> None:
         route = self._session.entrance.routes.of(event.head)
         rights = self._session.rights
-        if rights is not None:
-            self._create = sending(self._session, rights, route)
+        self._create = rights is None or sending(self._session, rights, route)
         if self._marks is not None:
             event = self._marks.body(event)
         if "transaction" in event.head.headers:

@@ -149,6 +149,19 @@ async def test_a_change_counts_for_the_next_frame_of_an_open_connection():
     assert wire.closed is None
 
 
+@pytest.mark.parametrize("frame", [SEND, BIG])
+async def test_without_permissions_any_more_everything_is_created_again(frame):
+    bench, session, _ = bench_of({"#": {"send": "*"}})
+    session.receive(SEND % b"/queue/q")
+    assert bench.port.last(Publish).create is False
+    bench.edge.permit({})
+    session.receive(frame % b"/queue/r")
+    for writer in bench.port.writers:
+        writer.finished(Blob(1, 2000), "")
+    published = bench.port.last(Publish)
+    assert published.address == "r" and published.create
+
+
 @pytest.mark.parametrize("destination", [b"/queue/q", b"/topic/q", b"/queue/q::p", b"/topic/q.*"])
 async def test_a_subscription_that_lost_its_right_ends(destination):
     bench, session, wire = bench_of({"#": ALL})
