@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.core.address import Outcome
-from broker.core.commands import Barrier, Disconnect, Hold, Settle, Transact
+from broker.core.commands import Barrier, Command, Disconnect, Hold, Settle, Transact
 from broker.wire.events import Frame
 from broker.wire.versions import Version
 
@@ -85,13 +85,13 @@ def disconnect(session: Session, frame: Frame) -> None:
     back in its queues, also for a client that comes to another edge next."""
     if session.crowds is not None and session.crowds.when_empty(partial(_disconnect_late, session, frame)):
         # What it sent goes first. Its consumers end now: what they hold may be what there is no room for.
-        _end_consumers(session)
+        session.batch += ends(session)
         session.park()
         return
     if frame.receipt is None:
         session.leave([])
         return
-    _end_consumers(session)
+    session.batch += ends(session)
     for slot in session.slots():
         session.batch.append(Barrier(slot, session.id, session.answers.ask([])))
     session.leave([frame.receipt])
@@ -102,9 +102,9 @@ def _disconnect_late(session: Session, frame: Frame) -> None:
     session.unpark()
 
 
-def _end_consumers(session: Session) -> None:
-    slots = sorted({sub.slot for sub in session.handles.values()})
-    session.batch.extend(Disconnect(slot, session.id) for slot in slots)
+def ends(session: Session) -> list[Command]:
+    """What ends all its consumers."""
+    return [Disconnect(slot, session.id) for slot in sorted({sub.slot for sub in session.handles.values()})]
 
 
 CONTROL: dict[str, Callable[[Session, Frame], None]] = {

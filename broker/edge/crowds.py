@@ -60,7 +60,7 @@ class Waiting:
 class Crowds:
     """See the head of this file. `full`: addresses the session was told of."""
 
-    __slots__ = ("_held", "_paced", "_pieces", "_session", "_then", "_timer", "_waiting", "full", "nbytes")
+    __slots__ = ("_held", "_paced", "_patience", "_session", "_then", "_timer", "_waiting", "full", "nbytes")
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -69,9 +69,10 @@ class Crowds:
         self._waiting: deque[Waiting] = deque()
         self._held: dict[Key, int] = {}
         """Address → how many of those that wait go there."""
-        self._pieces: dict[int, Sequence[Key]] = {}
-        """Request → whose next piece waits for its answer."""
-        self._paced: set[Key] = set()
+        self._paced: dict[Key, int] = {}
+        """Address → the last request of its piece that is on its way: the next piece waits for its answer."""
+        self._patience: float = session.edge.settings.edge.block_timeout_s
+        """Seconds without a step forward; 0: for ever."""
         self._then: Callable[[], None] | None = None
         self._timer: Handle | None = None
 
@@ -113,14 +114,16 @@ class Crowds:
             return False
         self._then = then
         if gone:
-            self._arm(GONE_S)
+            self._patience = min(self._patience or GONE_S, GONE_S)
+            self._arm()
         return True
 
     def answered(self, seq: int) -> None:
         """Request `seq` of the session is carried out."""
-        keys = self._pieces.pop(seq, None)
-        if keys is not None:
-            self._paced.difference_update(keys)
+        keys = [key for key, last in self._paced.items() if last == seq]
+        if keys:
+            for key in keys:
+                del self._paced[key]
             self._advance()
 
     def crowd(self, slot: int, address: str, full: bool) -> None:
@@ -162,7 +165,7 @@ class Crowds:
         self.nbytes += waiting.nbytes
         self._session.edge.parked += waiting.nbytes
         if self._timer is None:
-            self._arm(self._session.edge.settings.edge.block_timeout_s)
+            self._arm()
 
     def _bound(self) -> None:
         session, settings = self._session, self._session.edge.settings.edge
@@ -187,7 +190,7 @@ class Crowds:
         if not self._waiting or session.closed or session.leaving:
             return
         stay: deque[Waiting] = deque()
-        blocked = self.full | self._paced
+        blocked = self.full | self._paced.keys()
         sizes: dict[Key, int] = {}
         leaving: list[Waiting] = []
         for waiting in self._waiting:
@@ -218,45 +221,32 @@ class Crowds:
             if waiting.command is not None:
                 seq = waiting.command.seq = session.answers.ask(waiting.receipts)
                 # The last of each address is who the next piece waits for; earlier ones are answered before it.
-                self._pieces[seq] = waiting.keys
-                self._paced.update(waiting.keys)
+                self._paced.update(dict.fromkeys(waiting.keys, seq))
                 batch.append(waiting.command)
-        self._last_only()
         if batch and session.edge.port.submit(batch):
             session.edge.pause(session)
         for waiting in leaving:
             if waiting.go is not None:
                 waiting.go()
 
-    def _last_only(self) -> None:
-        """Of several requests for an address only the last one is waited for."""
-        last: dict[Key, int] = {}
-        for seq, keys in self._pieces.items():
-            last.update(dict.fromkeys(keys, seq))
-        pieces: dict[int, list[Key]] = {}
-        for key, seq in last.items():
-            pieces.setdefault(seq, []).append(key)
-        self._pieces = dict(pieces)
-
     def _eased(self) -> None:
         session = self._session
-        settings = session.edge.settings.edge
         self._disarm()
-        if self.nbytes <= settings.park_bytes // 2:
+        if self.nbytes <= session.edge.settings.edge.park_bytes // 2:
             session.release_reading("crowd")
         if self._waiting:
-            self._arm(settings.block_timeout_s)
+            self._arm()
         elif self._then is not None:
             then, self._then = self._then, None
             then()
 
     # ── patience ───────────────────────────────────────────────────────────────────────────────────
 
-    def _arm(self, seconds: float) -> None:
+    def _arm(self) -> None:
         self._disarm()
         edge = self._session.edge
-        if seconds > 0:
-            self._timer = edge.beats.deadline(edge.clock.monotonic() + seconds, self._too_long)
+        if self._patience > 0:
+            self._timer = edge.beats.deadline(edge.clock.monotonic() + self._patience, self._too_long)
 
     def _disarm(self) -> None:
         if self._timer is not None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from broker.config.acceptor import AcceptorSettings
 from broker.core.address import AckMode
-from broker.core.commands import Command, Disconnect, Grant
+from broker.core.commands import Command, Grant
 from broker.core.effects import Deliver
 from broker.core.errors import Code, RefusedError
 from broker.core.message import BLOB
@@ -539,7 +539,10 @@ class Session:
             self.close(self.channel.reason)
         elif self.closed or self.leaving:
             return
-        elif self.crowds is None or not self.crowds.when_empty(self._hang_up, gone=True):
+        elif self.crowds is not None and self.crowds.when_empty(self._hang_up, gone=True):
+            self.batch += control.ends(self)  # as at DISCONNECT
+            self.submit()
+        else:
             self.leave([], lambda: self._left(Reason.CLIENT_GONE))
 
     def lost(self) -> None:
@@ -560,7 +563,7 @@ class Session:
             self.login_task.cancel()
         if self.crowds is not None:
             self.crowds.close()
-        slots = {sub.slot for sub in self.handles.values()}
+        ends = control.ends(self)
         self._transactions = None
         if self.publisher is not None and self.publisher.large is not None:
             self.publisher.large.abort()
@@ -573,8 +576,8 @@ class Session:
             sub.sink = self
         self.subscriptions = NO_SUBSCRIPTIONS
         self.handles = NO_HANDLES
-        if slots:
-            self.edge.port.submit([Disconnect(slot, self.id) for slot in sorted(slots)])
+        if ends:
+            self.edge.port.submit(ends)
         if self.client_id:
             self.edge.directory.client_ids.release(self.client_id, self)
         self.edge.closed(self, reason, detail)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.core.commands import Publish
+from broker.core.commands import Disconnect, Publish
 from broker.core.effects import Crowd, Done
 from broker.core.reasons import Reason
 from broker.edge import crowds
@@ -136,6 +136,33 @@ async def test_patience_begins_anew_with_every_step_forward(monkeypatch: pytest.
         bench.answer(bench.port.commands[-1])
         bench.told(True)
     assert bench.wire.closed is None
+
+
+async def test_who_has_closed_its_side_gives_back_what_it_consumes_and_then_waits() -> None:
+    bench = Full()
+    session = bench.session_
+    slot = bench.edge.consumers[bench.subscribed(session)].slot
+    bench.send(b"1")
+    bench.port.commands.clear()
+    session.eof()
+    assert [(command.slot, command.session) for command in bench.port.commands] == [(slot, session.id)]
+    assert isinstance(bench.port.last(Disconnect), Disconnect) and bench.wire.closed is None
+    bench.told(False)
+    bench.answer(bench.port.last(Publish))
+    assert bench.wire.closed is Reason.CLIENT_GONE
+
+
+async def test_what_it_sent_waits_no_longer_after_a_step_forward(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crowds, "PIECE", 500)
+    monkeypatch.setattr(crowds, "GONE_S", 0.1)
+    bench = Full()
+    bench.send(*(b"x" * 500 for _ in range(3)))
+    bench.session_.eof()
+    bench.told(False)
+    bench.told(True)
+    bench.answer(bench.port.last(Publish))
+    await until(lambda: bench.wire.closed is not None)
+    assert b"error-code:1511" in bench.wire.sent
 
 
 async def test_receipts_of_others_do_not_wait() -> None:
