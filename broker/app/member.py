@@ -113,8 +113,7 @@ def advertised(settings: Settings, port: int) -> str:
     cluster = settings.cluster
     if cluster.advertise:
         return cluster.advertise
-    host = f"[{cluster.host}]" if ":" in cluster.host and cluster.host[0] != "[" else cluster.host
-    return f"{host}:{port}"
+    return f"{_bracketed(cluster.host)}:{port}"
 
 
 def advertised_admin(settings: Settings) -> str:
@@ -123,6 +122,11 @@ def advertised_admin(settings: Settings) -> str:
     if admin.port <= 0:
         return ""
     if admin.host not in ("", "0.0.0.0", "::"):
-        return f"{admin.host}:{admin.port}"
+        return f"{_bracketed(admin.host)}:{admin.port}"
     host = settings.cluster.advertise.rpartition(":")[0] or socket.gethostname()
     return f"{host}:{admin.port}"
+
+
+def _bracketed(host: str) -> str:
+    """As it stands in front of a port: an IPv6 address in brackets."""
+    return f"[{host}]" if ":" in host and host[0] != "[" else host

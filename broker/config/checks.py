@@ -37,8 +37,7 @@ def check(settings: Settings) -> None:
     _copies(settings.cluster)
     _no_secret(settings.redis)
     delimiter = settings.engine.wildcard_delimiter
-    if len(delimiter) != 1 or delimiter in "*#":
-        raise ConfigError(f"engine.wildcard_delimiter is {delimiter!r}; it must be one character, neither * nor #.")
+    check_delimiter(delimiter)
     check_address(settings.engine.address, "engine.address")
     for pattern, table in settings.engine.addresses.items():
         check_address(replace(settings.engine.address, **table), f'engine.addresses."{pattern}"')
@@ -163,6 +162,12 @@ def _no_secret(redis: RedisSettings) -> None:
         raise ConfigError(f"redis.url is not a URL: {error}.") from None
     if secret:
         raise ConfigError("redis.url holds a password; take it out and put it into a file: redis.password_file.")
+
+
+def check_delimiter(delimiter: str) -> None:
+    """Raises ConfigError unless patterns can be read with it."""
+    if len(delimiter) != 1 or delimiter in "*#":
+        raise ConfigError(f"engine.wildcard_delimiter is {delimiter!r}; it must be one character, neither * nor #.")
 
 
 def check_address(address: AddressSettings, where: str) -> None:

@@ -30,6 +30,7 @@ from .artemis_names import (
     QUEUE_WITHOUT,
 )
 from .catalogue import leaves
+from .checks import check_delimiter
 from .load import address_table, checked_entry, entry_table
 from .values import coerce
 from .xml_tree import Element, parse
@@ -319,12 +320,20 @@ def _wildcards(core: Element, found: Imported) -> None:
     for section in core:
         for child in section if section.name == "wildcard-addresses" else ():
             if child.name == "delimiter":
-                _plain("engine.wildcard_delimiter")(child, found)
-                found.delimiter = child.text
-            elif child.text.lower() != usual.get(child.name, child.text):
-                found.note(child, f"it is always {usual[child.name]} here")
+                _delimiter(child, found)
             elif child.name not in usual:
                 found.note(child, "unknown to this importer")
+            elif child.text.lower() != usual[child.name]:
+                found.note(child, f"it is always {usual[child.name]} here")
+
+
+def _delimiter(element: Element, found: Imported) -> None:
+    try:
+        check_delimiter(element.text)
+    except ConfigError as error:
+        found.note(element, str(error))
+    else:
+        found.values["engine.wildcard_delimiter"] = found.delimiter = element.text
 
 
 def _security(section: Element, found: Imported) -> None:

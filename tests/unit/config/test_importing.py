@@ -265,3 +265,19 @@ def test_a_permission_that_would_be_refused_becomes_a_note():
         )
     )
     assert not found.tables.get("edge.permissions") and "comes last" in " ".join(note.why for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("inner", "why"),
+    [
+        ("<Wildcards>Yes</Wildcards>", "unknown to this importer"),
+        ("<any-words>**</any-words>", "it is always # here"),
+        ("<delimiter/>", "must be one character"),
+        ("<delimiter>::</delimiter>", "must be one character"),
+    ],
+)
+def test_wildcards_that_cannot_be_as_they_were_are_noted(inner, why):
+    queue = '<addresses><address name="a"><anycast><queue name="q"/></anycast></address></addresses>'
+    found = convert(core(f"<wildcard-addresses>{inner}</wildcard-addresses>{queue}"))
+    assert [note.why for note in found.notes if why in note.why] and len(found.notes) == 1
+    assert "q" in found.tables["engine.queues"] and "to be mended" not in as_toml(found, "x")
