@@ -314,8 +314,7 @@ class Queue:
             return self.empty()
         if self.delivering or self.moving or self.gated:
             return False
-        left = self.count + self.far + self.paged_count + sum([len(run.ids) for run in self.returned])
-        return most < 0 or left + len(self.delayed) + len(self.agenda or ()) <= most
+        return most < 0 or sum(self.tally()) + sum([len(run.ids) for run in self.returned]) <= most
 
 
 def _rank(run: Run) -> tuple[int, int]:

@@ -7,11 +7,13 @@ from dataclasses import replace
 import pytest
 
 from broker.config.settings import EngineSettings
+from broker.core.address import Outcome
+from broker.core.commands import Publish
 from broker.core.errors import Code
 from broker.core.ids import SLOTS, slot_of, slots_of
 from broker.engine.declarations import places
 
-from .world import ANYCAST, CLIENT, INDIVIDUAL, MULTICAST, UNSET, World, closed, done, got, refused
+from .world import ANYCAST, CLIENT, INDIVIDUAL, MULTICAST, UNSET, World, closed, done, got, ids, refused, run_of
 
 
 def named(slot: int = 7) -> list[str]:
@@ -224,6 +226,26 @@ def test_queues_go_with_some_messages_left_where_the_settings_say_so():
     assert w.queue(A) is not None
     w.tick(100)
     assert w.queue(A) is None
+
+
+@pytest.mark.parametrize("delayed", [True, False])
+def test_every_message_counts_for_what_may_be_left(delayed):
+    """Three messages in one piece are three: delayed after a NACK, or scheduled."""
+    w = world(addresses={A: {"auto_delete_message_count": 2, "auto_delete_delay_ms": 100, "max_delivery_attempts": -1}})
+    w.subscribe(1, A, ack=CLIENT)
+    if delayed:
+        held = ids(w.publish(A, b"1", b"2", b"3"), 1)
+        w.settle(1, held[-1], outcome=Outcome.NACK, delay=3_600_000)
+        assert w.queue(A)["delayed"] == 3
+    else:
+        run = run_of(b"1", b"2", b"3", durable=True)
+        run.due = w.now + 3_600_000
+        w.do(Publish(7, 9, 0, A, ANYCAST, run))
+        assert w.queue(A)["scheduled"] == 3
+    w.unsubscribe(1, address=A)
+    w.tick(100)
+    w.tick(100)
+    assert w.queue(A) is not None
 
 
 def test_the_last_place_of_a_queue_is_refused_and_given_again():
