@@ -39,7 +39,7 @@ def evaluation(text: str) -> float:
 
     def work() -> None:
         for _ in range(5000):
-            predicate(run, 0)
+            predicate(run, 0, "q")
 
     return best(work, 5000)
 

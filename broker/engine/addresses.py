@@ -13,7 +13,6 @@ from broker.core.reasons import Reason
 from broker.core.records import MetaRecord, SettleRecord
 
 from . import kinds, letters, limits, retroactive
-from .consumer import Consumer
 from .patterns import Patterns
 from .queue import Queue
 from .routing import check_budget, default_routing, has_type, mismatch, resolve
@@ -70,7 +69,7 @@ def subscribed_queue(slot: Slot, command: Subscribe, turn: Turn) -> Queue:
             slot, command.address, command.queue, Routing.MULTICAST, turn, subscription=True, selector=command.selector
         )
     check_budget(slot)
-    return _own_queue(slot, command, turn)
+    return own_queue(slot, command, turn)
 
 
 def _other_selector(slot: Slot, queue: Queue, command: Subscribe, turn: Turn) -> None:
@@ -88,10 +87,10 @@ def _other_selector(slot: Slot, queue: Queue, command: Subscribe, turn: Turn) ->
     raise RefusedError(Code.SUBSCRIPTION_CONFLICT, f"'{queue.name}' has {has}; {help}")
 
 
-def _own_queue(slot: Slot, command: Subscribe, turn: Turn) -> Queue:
-    """The queue that dies with its only consumer."""
+def own_queue(slot: Slot, command: Subscribe, turn: Turn) -> Queue:
+    """The queue that dies with its only consumer. No client can name it: destinations hold one `::` at most."""
     return create(
-        slot, command.address, own_name(command), Routing.MULTICAST, turn,
+        slot, command.address, f"{command.address}::{command.consumer}", Routing.MULTICAST, turn,
         durable=False, tied=True, selector=command.selector,
     )  # fmt: skip
 
@@ -184,36 +183,6 @@ def find_rules(slot: Slot, address: Address) -> None:
     address.rules = rules_for(slot, address.name)
     if address.rules is None and any(queue.selective() for queue in address.queues.values()):
         address.rules = Rules(slot.match(address.name))
-
-
-def fall_asleep(slot: Slot, command: Subscribe) -> None:
-    """A wildcard consumer that needs no queue yet. Raises RefusedError."""
-    resolve(slot, command)
-    check_budget(slot)
-    if slot.patterns is None:
-        slot.patterns = Patterns(slot.match.delimiter)
-    slot.patterns.sleep(command)
-
-
-def awaken(slot: Slot, command: Publish, turn: Turn) -> list[Queue]:
-    """The wildcard queues that get this message; sleeping consumers get theirs now."""
-    patterns = slot.patterns
-    if patterns is None:
-        return []
-    for asleep in patterns.sleepers(command.address):
-        queue = _own_queue(slot, asleep, turn)
-        consumer = Consumer(asleep, queue.id)
-        slot.consumers[consumer.id] = consumer
-        slot.sessions.setdefault(consumer.session, []).append(consumer.id)
-        queue.consumers.append(consumer)
-        if consumer.no_local:
-            slot.strangers[consumer.session] = slot.strangers.get(consumer.session, 0) + 1
-    return patterns.queues(command.address)
-
-
-def own_name(command: Subscribe) -> str:
-    """Of the queue that dies with its only consumer. No client can name it: destinations hold one `::` at most."""
-    return f"{command.address}::{command.consumer}"
 
 
 def described(queue: Queue) -> dict[str, object]:

@@ -20,14 +20,22 @@ class Browser:
     """feed   runs still to be shown.    positions   journal positions still to be read, last one first.
     fetching   the fetch under way is this browser's.    done   it has seen everything."""
 
-    __slots__ = ("_some", "asked", "consumer", "done", "feed", "fetching", "positions")
+    __slots__ = ("_address", "_some", "asked", "consumer", "done", "feed", "fetching", "positions")
 
     def __init__(
-        self, consumer: Consumer, runs: list[Run], positions: array[int], far: list[int], some: dict[int, set[int]]
+        self,
+        consumer: Consumer,
+        address: str,
+        runs: list[Run],
+        positions: array[int],
+        far: list[int],
+        some: dict[int, set[int]],
     ) -> None:
-        """`far`: positions of which only the messages `some` are in the queue."""
+        """`address`: of the messages, for AMQAddress. `far`: positions of which only the messages `some` are in the
+        queue."""
         self.consumer = consumer
         self.feed: deque[Run] = deque()
+        self._address = address
         self._some = some
         self._feed(runs)
         positions = array("Q", far) + positions
@@ -61,7 +69,7 @@ class Browser:
         selector = None if wish is None else wish[0]
         for run in runs:
             if selector is not None and run.ids:
-                run = pick(run, selector.select(run))
+                run = pick(run, selector.select(run, self._address))
             if run.ids:
                 self.feed.append(run)
 

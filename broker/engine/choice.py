@@ -215,9 +215,11 @@ class Choice:
 
     # ── messages ───────────────────────────────────────────────────────────────────────────────────
 
-    def came_from(self, session: int, span: Span) -> None:
-        """Messages of a session, some consumer of which does not want them."""
+    def came_from(self, queue: Queue, session: int, span: Span) -> None:
+        """Messages of a session, some consumer of which does not want them. They are not in the queue yet."""
         if session in self._strangers:
+            if self._origins and queue.empty():
+                self._origins.clear()
             add_span(self._origins.setdefault(session, []), span)
 
     def look(self, run: Run) -> dict[int, list[int]] | int:
@@ -279,8 +281,8 @@ class Choice:
         """Is it needed no more."""
         if self.transit is not None or self.strange or self.paused or self.exclusive is not None:
             return False
-        if any(self.lanes.values()):
-            return False
+        if queue.count or queue.far:
+            return False  # in lanes, or still to be looked at: a group that was not must not be dealt out like the rest
         return not (self.groups and len(self.groups)) and all(consumer.wish is None for consumer in queue.consumers)
 
 
@@ -315,7 +317,7 @@ def note(queues: list[Queue], session: int, run: Run) -> None:
     """The session sent these (they are numbered): consumers of it may not want them."""
     for queue in queues:
         if queue.choice is not None:
-            queue.choice.came_from(session, (run.ids[0], run.ids[-1]))
+            queue.choice.came_from(queue, session, (run.ids[0], run.ids[-1]))
 
 
 def far_of(queue: Queue) -> tuple[list[int], dict[int, set[int]]]:

@@ -8,7 +8,6 @@ clusters producers, resume, prepared, decisions.
 from __future__ import annotations
 
 from array import array
-from bisect import insort
 from collections.abc import Callable
 from heapq import heappop
 from typing import Any
@@ -41,6 +40,7 @@ from . import (
     choice,
     declare,
     duplicates,
+    enrol,
     limits,
     pace,
     paging,
@@ -184,7 +184,7 @@ class Engine:
         choice.check(command)
         before = progress(turn)
         if command.consumer not in slot.consumers and may_sleep(command, slot.match.delimiter):
-            addresses.fall_asleep(slot, command)
+            enrol.fall_asleep(slot, command)
             slot.answer(command.session, command.seq, turn, before)
             return
         queue, held = self._attached_queue(command, turn)
@@ -192,21 +192,15 @@ class Engine:
             self._check_consumers(queue, turn)
         consumer = Consumer(command, queue.id)
         consumer.wish = choice.wish_of(command, queue)
-        slot.consumers[consumer.id] = consumer
-        slot.sessions.setdefault(consumer.session, []).append(consumer.id)
         if command.browse:
+            enrol.register(slot, consumer)
             consumer.ledger = None
             if queue.returned:
                 redelivery.bring_back(queue)
-            queue.browsers.append(Browser(consumer, queue.in_order(), array("Q", queue.index), *choice.far_of(queue)))
+            waits, far = array("Q", queue.index), choice.far_of(queue)
+            queue.browsers.append(Browser(consumer, queue.address, queue.in_order(), waits, *far))
         else:
-            insort(queue.consumers, consumer, key=_by_priority)
-            choice.join(queue, consumer)
-            if command.no_local:
-                slot.strangers[consumer.session] = slot.strangers.get(consumer.session, 0) + 1
-            queue.idle_since = 0
-            if queue.settings.slow_consumer_threshold >= 0:
-                pace.watch(slot, queue, turn.now)
+            enrol.enrol(slot, queue, consumer, turn.now)
         if command.resume is not None:
             resume.resume(slot, queue, consumer, command.resume, held, turn)
         slot.touched[queue] = None
@@ -563,10 +557,6 @@ def _arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
         retroactive.arrived(slot, queue, turn)
     else:
         prepared.arrived(slot, queue, turn)
-
-
-def _by_priority(consumer: Consumer) -> int:
-    return -consumer.priority
 
 
 def _by_id(queue: Queue) -> int:

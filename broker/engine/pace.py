@@ -85,7 +85,9 @@ def least_of(settings: AddressSettings) -> float:
 
 def _begin(slot: Slot, queue: Queue, pace: Pace, now: int) -> None:
     pace.ends = now + settings_ms(queue.settings)
-    pace.taken = {consumer.id: 0 for consumer in queue.consumers if _waits(queue, consumer)}
+    # What is in a plain queue is for whoever comes, and handed out behind us; elsewhere it may be for others.
+    anybody = queue.choice is None and queue.kind is None and _filled(queue)
+    pace.taken = {consumer.id: 0 for consumer in queue.consumers if anybody or _waits(queue, consumer)}
     slot.wake(queue, pace.ends)
 
 
@@ -95,8 +97,14 @@ def settings_ms(settings: AddressSettings) -> int:
 
 
 def _waits(queue: Queue, consumer: Consumer) -> bool:
-    """Has it anything to take: in the queue, or in its hands."""
-    return bool(queue.count or len(queue.index) or consumer.ledger or consumer.flight)
+    """Has it anything to take: in its hands, or in the queue. Who could be given something and is not wants nothing of
+    what is there."""
+    return bool(consumer.ledger or consumer.flight) or (not consumer.ready() and _filled(queue))
+
+
+def _filled(queue: Queue) -> bool:
+    """May there be something to hand out."""
+    return bool(queue.count or queue.far or len(queue.index))
 
 
 def _slow(slot: Slot, queue: Queue, consumer: Consumer, taken: int, turn: Turn) -> None:

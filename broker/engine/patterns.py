@@ -5,7 +5,7 @@ address has queues of its own or not. A wildcard consumer is in all slots of the
 matching message, so a queue that only lives as long as its consumer is made with the first one; until then the
 consumer sleeps here. Durable ones are made at once, because their messages must be kept from the SUBSCRIBE on.
 
-Rule: the registry only; who makes queues says addresses.awaken. `$…` is ours and matches nothing.
+Rule: the registry only; who makes queues says enrol.awaken. `$…` is ours and matches nothing.
 """
 
 from __future__ import annotations

@@ -13,8 +13,9 @@ from broker.core.message import BLOB, DURABLE, TRANSIENT, UNIQUE, WAS_DURABLE, R
 from broker.core.records import GroupRecord, LogRecord, MetaRecord, RunRecord
 
 from . import admission, choice, diverts, letters, limits, retroactive
-from .addresses import anycast_queue, awaken, named_queue
+from .addresses import anycast_queue, named_queue
 from .dispatch import dispatch
+from .enrol import awaken
 from .queue import Queue
 from .routing import check_publish, default_routing, may_create_queue
 from .rules import rules_for

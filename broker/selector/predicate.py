@@ -46,12 +46,12 @@ class Predicate:
         self.each = single(parsed.node)
         self.key = _key(parsed.node, mode)
 
-    def __call__(self, run: Run, index: int, address: str = "") -> bool:
+    def __call__(self, run: Run, index: int, address: str) -> bool:
         """Is message `index` wanted; `address`: where it was sent to, for AMQAddress."""
         return self.test(head_of(run, index), run, index, address) is True
 
-    def select(self, run: Run, address: str = "") -> Sequence[int]:
-        """The indices of all wanted messages of the run, ascending."""
+    def select(self, run: Run, address: str) -> Sequence[int]:
+        """The indices of all wanted messages of the run, ascending; `address` as above."""
         count = len(run.records)
         if not self.each and shared(run):
             return range(count if count and self(run, 0, address) else 0)

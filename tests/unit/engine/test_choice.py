@@ -12,7 +12,7 @@ from broker.core.message import DURABLE, GROUPED, NO_IDS, Run
 from broker.engine import lanes
 from broker.selector.heads import head_of, key, raw
 
-from .world import ANYCAST, CLIENT, INDIVIDUAL, MULTICAST, World, browse_ends, ids, refused
+from .world import ANYCAST, CLIENT, INDIVIDUAL, MULTICAST, World, browse_ends, got, ids, refused
 
 
 def batch(*messages: dict, durable=False, body=b"x", priority=4) -> Run:
@@ -162,6 +162,14 @@ def test_browsing_with_a_selector_over_memory_and_what_was_put_away():
     assert sorted(int(n) for n in values(w.effects, "n", 3)) == list(range(60))
 
 
+def test_browsing_by_address():
+    w = World()
+    w.publish("q", b"m")
+    for consumer, wanted in ((1, "q"), (2, "other")):
+        w.subscribe(consumer, browse=True, selector=f"AMQAddress = '{wanted}'")
+    assert got(w.effects, 1) == [b"m"] and got(w.effects, 2) == []
+
+
 def test_a_topic_subscription_never_keeps_what_it_does_not_want():
     w = World()
     w.subscribe(1, "t", routing=MULTICAST, selector="a = 'x'", room=1)
@@ -232,6 +240,22 @@ def test_what_is_ones_own_is_remembered_as_long_as_any_consumer_of_the_session_a
     assert values(w.effects, "a") == ["y"]
 
 
+def test_whose_messages_they_were_is_forgotten_when_all_of_them_have_gone():
+    w = World()
+    w.subscribe(1, session=5, ack=INDIVIDUAL, no_local=True)
+    w.subscribe(2, session=6, ack=INDIVIDUAL)
+    for _ in range(50):
+        for session in (5, 7):
+            effects = send(w, {}, session=session)
+            for consumer in (1, 2):
+                for i in ids(effects, consumer):
+                    assert not refused(w.settle(consumer, i, session=consumer + 4))
+    assert ids(send(w, {}, session=5), 1) == []
+    assert sum(map(len, w.engine._slot.queues[1].choice._origins.values())) == 1
+    w.unsubscribe(2, session=6)
+    assert w.queue()["ready"] == 1  # it is still its own
+
+
 @pytest.mark.parametrize("pattern", ["t", "t.*"])
 def test_no_local_on_a_topic_drops_its_own_messages_and_only_its(pattern):
     w = World()
@@ -275,6 +299,16 @@ def test_a_group_waits_for_its_consumer_and_holds_up_nobody_else():
     assert ids(w.settle(1, 1)) == [2]
     w.disconnect(1)
     assert ids(w.settle(2, 5)) == [2]  # given back, and anybody's now
+
+
+def test_a_group_that_came_while_nobody_could_take_anything_goes_to_one_consumer():
+    w = World()
+    w.subscribe(1, ack=INDIVIDUAL, credit_messages=1)
+    assert ids(send(w, {}), 1) == [1]
+    assert ids(send(w, *groups("a", "a"))) == []
+    assert ids(w.subscribe(2, ack=INDIVIDUAL, credit_messages=1), 2) == [2]
+    assert ids(w.settle(1, 1)) == []  # the group is the other one's
+    assert ids(w.settle(2, 2)) == [3]
 
 
 def test_the_last_message_of_a_group_closes_it():

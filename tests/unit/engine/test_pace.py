@@ -9,7 +9,7 @@ import pytest
 from broker.core.effects import ConsumerClosed, Turn
 from broker.core.reasons import Reason
 
-from .world import AUTO, CLIENT, INDIVIDUAL, World, closed, got, ids
+from .world import AUTO, CLIENT, INDIVIDUAL, MULTICAST, World, closed, got, ids
 
 KILL = {"slow_consumer_policy": "KILL", "slow_consumer_check_period_s": 2}
 
@@ -57,6 +57,39 @@ def test_who_has_done_all_there_was_is_not_slow():
     world.subscribe(1, ack=CLIENT)
     world.settle(1, *ids(world.effects, 1))
     assert closed(world.tick(2000)) == []
+
+
+def test_messages_for_others_are_nothing_to_take():
+    world = World(slow_consumer_threshold=100, **KILL)
+    world.subscribe(1, selector="color = 'red'")
+    world.publish("q", b"a", b"b", lines=b"color:blue\n\n")
+    for _ in range(3):
+        assert closed(world.tick(2000)) == []
+    world.subscribe(2, ack=CLIENT, credit_messages=1)  # has one in its hands, and takes none
+    assert closed(world.tick(2000)) == [] and closed(world.tick(2000)) == [2]
+
+
+def test_messages_that_stay_are_taken_once():
+    world = World(slow_consumer_threshold=100, non_destructive=True, **KILL)
+    world.publish("q", b"a", b"b")
+    world.subscribe(1)
+    assert got(world.effects, 1) == [b"a", b"b"]
+    for _ in range(3):
+        assert closed(world.tick(2000)) == []
+
+
+def test_what_waits_for_a_consumer_of_a_queue_with_selectors_is_counted_from_its_second_period():
+    world = World(slow_consumer_threshold=100, **KILL)
+    world.publish("q", b"a", b"b", lines=b"color:red\n\n")
+    world.subscribe(1, room=1, selector="color = 'red'")
+    assert closed(world.tick(2000)) == [] and closed(world.tick(2000)) == [1]
+
+
+def test_the_consumer_of_a_pattern_is_watched_from_its_first_message_on():
+    world = World(slow_consumer_threshold=100, **KILL)
+    world.subscribe(1, "a.*", ack=CLIENT, routing=MULTICAST)
+    world.publish("a.x", b"m", routing=MULTICAST)
+    assert closed(world.tick(2000)) == [] and closed(world.tick(2000)) == [1]
 
 
 def test_messages_that_came_in_the_middle_of_a_period_are_given_a_whole_one():

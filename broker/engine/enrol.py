@@ -1,0 +1,62 @@
+"""Consumers come to their queues: at their SUBSCRIBE, or, for a wildcard that has no message yet, with the first one.
+
+Rule: whoever consumes has come through enrol(); who only looks (a browser) stands in the tables alone. The way out is
+settle.py's. Must not know what is in a queue.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+
+from broker.core.commands import Publish, Subscribe
+from broker.core.effects import Turn
+
+from . import choice, pace
+from .addresses import own_queue
+from .consumer import Consumer
+from .patterns import Patterns
+from .queue import Queue
+from .routing import check_budget, resolve
+from .slot import Slot
+
+
+def enrol(slot: Slot, queue: Queue, consumer: Consumer, now: int) -> None:
+    """It consumes the queue from now on."""
+    register(slot, consumer)
+    insort(queue.consumers, consumer, key=_by_priority)
+    choice.join(queue, consumer)
+    queue.idle_since = 0
+    if queue.settings.slow_consumer_threshold >= 0:
+        pace.watch(slot, queue, now)
+
+
+def register(slot: Slot, consumer: Consumer) -> None:
+    """Puts a consumer into the tables (the way back: addresses.forget_consumer)."""
+    slot.consumers[consumer.id] = consumer
+    slot.sessions.setdefault(consumer.session, []).append(consumer.id)
+    if consumer.no_local:
+        slot.strangers[consumer.session] = slot.strangers.get(consumer.session, 0) + 1
+
+
+def fall_asleep(slot: Slot, command: Subscribe) -> None:
+    """A wildcard consumer that needs no queue yet. Raises RefusedError."""
+    resolve(slot, command)
+    check_budget(slot)
+    if slot.patterns is None:
+        slot.patterns = Patterns(slot.match.delimiter)
+    slot.patterns.sleep(command)
+
+
+def awaken(slot: Slot, command: Publish, turn: Turn) -> list[Queue]:
+    """The wildcard queues that get this message; sleeping consumers get theirs now."""
+    patterns = slot.patterns
+    if patterns is None:
+        return []
+    for asleep in patterns.sleepers(command.address):
+        queue = own_queue(slot, asleep, turn)
+        enrol(slot, queue, Consumer(asleep, queue.id), turn.now)
+    return patterns.queues(command.address)
+
+
+def _by_priority(consumer: Consumer) -> int:
+    return -consumer.priority
