@@ -109,6 +109,40 @@ def test_the_operator_has_no_right_to_everything(render):
             assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"], each["metadata"]["name"]
 
 
+def test_the_operator_may_delete_what_it_deletes(render):
+    """A user who is taken out of the values is deleted by the operator: else they could still log in."""
+    rendered = documents(render(HERE / "values" / "defaults.yaml", True, *NO_CRDS).text)
+    (role,) = [each for each in rendered if each["kind"] == "Role" and each["metadata"]["name"] == "shop-operator"]
+    may = {resource for rule in role["rules"] if "delete" in rule["verbs"] for resource in rule["resources"]}
+    assert may >= {"stompbrokers", "stompacceptors", "addresses", "stompusers", "deployments", "persistentvolumeclaims"}
+
+
+def test_the_scaler_reads_the_etcd_of_the_broker(render):
+    said = ("prefix=/elsewhere", "endpoints={mine:2379}", "tlsSecretName=my-tls", "userSecretName=my-user")
+    sets = [part for one in ("scaler.enabled=true", *(f"broker.spec.etcd.{each}" for each in said))
+            for part in ("--set", one)]  # fmt: skip
+    rendered = render(HERE / "values" / "defaults.yaml", True, *NO_CRDS, *sets)
+    assert rendered.text, rendered.error
+    (scaler,) = [each for each in documents(rendered.text)
+                 if (each["kind"], each["metadata"]["name"]) == ("Deployment", "shop-scaler")]  # fmt: skip
+    pod = scaler["spec"]["template"]["spec"]
+    env = {each["name"]: each for each in pod["containers"][0]["env"]}
+    assert env["STAMPEDE_ETCD__PREFIX"]["value"] == "/elsewhere"
+    assert env["STAMPEDE_ETCD__ENDPOINTS"]["value"] == "mine:2379"
+    assert env["STAMPEDE_ETCD__USER"]["valueFrom"]["secretKeyRef"]["name"] == "my-user"
+    assert {each["secret"]["secretName"] for each in pod["volumes"] if "secret" in each} == {"my-tls", "my-user"}
+
+
+def test_a_user_of_whom_nothing_is_said_can_be_tested_with(render):
+    """`users: {aa: }` in a values file is null."""
+    rendered = render(HERE / "values" / "defaults.yaml", True, *NO_CRDS, "--set", "users.aa=null")
+    assert rendered.text, rendered.error
+    pods = [each for each in documents(rendered.text) if each["kind"] == "Pod"]
+    env = {each["name"]: each for each in pods[0]["spec"]["containers"][0]["env"]}
+    assert env["STAMPEDE_LOGIN"]["value"] == "aa"
+    assert env["STAMPEDE_PASSCODE"]["valueFrom"]["secretKeyRef"] == {"name": "aa-stomp", "key": "password"}
+
+
 def test_secrets_are_in_no_other_object(render):
     text = render(HERE / "values" / "production.yaml", True, *NO_CRDS).text
     for each in documents(text):

@@ -77,18 +77,16 @@ imagePullSecrets:
 {{- end -}}
 {{- end -}}
 
-{{/* Secret of the certificates between components: "" = plain text. */}}
+{{/* Secret of the certificates between components. */}}
 {{- define "stampede.componentsSecret" -}}
-{{- if ne .Values.tls.components.mode "none" -}}
 {{ default (printf "%s-components" (include "stampede.broker" .)) .Values.tls.components.secretName }}
-{{- end -}}
 {{- end -}}
 
 {{/* What etcd's own members show. */}}
 {{- define "stampede.etcdSecret" -}}
 {{- if eq .Values.tls.components.mode "existing" -}}
 {{ include "stampede.componentsSecret" . }}
-{{- else if ne .Values.tls.components.mode "none" -}}
+{{- else -}}
 {{ include "stampede.name" . }}-etcd-tls
 {{- end -}}
 {{- end -}}
@@ -140,7 +138,7 @@ imagePullSecrets:
 {{- $spec := dict "etcd" $etcd "imagePullPolicy" .Values.image.pullPolicy -}}
 {{- $pulls := list }}{{ range .Values.image.pullSecrets }}{{ $pulls = append $pulls (dict "name" .) }}{{ end -}}
 {{- if $pulls }}{{ $_ := set $spec "imagePullSecrets" $pulls }}{{ end -}}
-{{- with include "stampede.componentsSecret" . }}{{ $_ := set $spec "tls" (dict "secretName" .) }}{{ end -}}
+{{- $_ := set $spec "tls" (dict "secretName" (include "stampede.componentsSecret" .)) -}}
 {{- if eq .Values.redis.mode "bundled" -}}
 {{- $redis := printf "%s-redis" (include "stampede.name" .) -}}
 {{- $_ := set $spec "redis" (dict "url" (printf "redis://%s.%s.svc:6379/0" $redis .Release.Namespace) "passwordSecretName" $redis) -}}
@@ -150,7 +148,7 @@ imagePullSecrets:
 {{- $_ := set $spec "redis" $redis -}}
 {{- end -}}
 {{- /* With fewer than three owners there cannot be three copies. */ -}}
-{{- $owners := default 3 (dig "owners" "replicas" 3 .Values.broker.spec) | int -}}
+{{- $owners := default 3 (default dict .Values.broker.spec.owners).replicas | int -}}
 {{- if lt $owners 3 }}{{ $_ := set $spec "replication" (dict "factor" $owners "minInSync" $owners) }}{{ end -}}
 {{- mergeOverwrite $spec (deepCopy .Values.broker.spec) | toYaml -}}
 {{- end -}}
