@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.harness import scratch
 from tests.harness.servers import Server, running
 
 
@@ -22,24 +23,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running("etcd", tmp_path_factory.mktemp("etcd")) as server:
+def etcd(request: pytest.FixtureRequest) -> Iterator[Server]:
+    with scratch(request, "etcd") as folder, running("etcd", folder) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-def redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running("redis", tmp_path_factory.mktemp("redis")) as server:
+def redis(request: pytest.FixtureRequest) -> Iterator[Server]:
+    with scratch(request, "redis") as folder, running("redis", folder) as server:
         yield server
 
 
 @pytest.fixture
-def own_etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running("etcd", tmp_path_factory.mktemp("own_etcd"), ours=True) as server:
+def own_etcd(request: pytest.FixtureRequest) -> Iterator[Server]:
+    with scratch(request, "own_etcd") as folder, running("etcd", folder, ours=True) as server:
         yield server
 
 
 @pytest.fixture
-def own_redis(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running("redis", tmp_path_factory.mktemp("own_redis"), ours=True) as server:
+def own_redis(request: pytest.FixtureRequest) -> Iterator[Server]:
+    with scratch(request, "own_redis") as folder, running("redis", folder, ours=True) as server:
         yield server

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.core.errors import Code
-from tests.harness import Broker, Client, Frame
+from tests.harness import Broker, Client, Frame, scratch
 
 from .innocent import Innocent
 
@@ -24,9 +24,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Broker]:
+def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
     settings = getattr(request.module, "SETTINGS", {})
-    with Broker(tmp_path_factory.mktemp("abuse"), settings) as broker:
+    with scratch(request, "abuse") as folder, Broker(folder, settings) as broker:
         broker.metrics()  # the admin port is up
         yield broker
         assert "Traceback" not in broker.log()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker.core.errors import Code
-from tests.harness import Broker, Client
+from tests.harness import Broker, Client, scratch
 
 from .innocent import Innocent
 
@@ -19,16 +19,17 @@ CREDENTIALS: dict[str, object] = {"login": "ann", "passcode": SECRET}
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory) -> Iterator[Broker]:
-    broker = Broker(tmp_path_factory.mktemp("abuse"), {"edge.login_timeout_s": 20}, level="DEBUG")
-    broker.add_user("ann", SECRET)
-    with broker:
-        broker.metrics()
-        yield broker
-        log = broker.log()
-        assert "Traceback" not in log
-        assert "CONNECT" in log  # frames are logged at this level,
-        assert SECRET not in log and GUESS not in log  # but no passcode is
+def broker(request) -> Iterator[Broker]:
+    with scratch(request, "abuse") as folder:
+        broker = Broker(folder, {"edge.login_timeout_s": 20}, level="DEBUG")
+        broker.add_user("ann", SECRET)
+        with broker:
+            broker.metrics()
+            yield broker
+            log = broker.log()
+            assert "Traceback" not in log
+            assert "CONNECT" in log  # frames are logged at this level,
+            assert SECRET not in log and GUESS not in log  # but no passcode is
 
 
 @pytest.fixture(autouse=True)

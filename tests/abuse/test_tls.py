@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.harness import Broker, Client, until
+from tests.harness import Broker, Client, scratch, until
 
 from .certificates import authority, issued
 
@@ -31,14 +31,14 @@ def paths(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory, paths) -> Iterator[Broker]:
+def broker(request, paths) -> Iterator[Broker]:
     settings = {
         "edge.tls_cert_file": paths["server"][0],
         "edge.tls_key_file": paths["server"][1],
         "edge.tls_client_ca_file": paths["ca"],
         "edge.login_timeout_s": LOGIN_S,
     }
-    with Broker(tmp_path_factory.mktemp("abuse"), settings, tls=True) as broker:
+    with scratch(request, "abuse") as folder, Broker(folder, settings, tls=True) as broker:
         broker.metrics()
         yield broker
         assert "Traceback" not in broker.log()

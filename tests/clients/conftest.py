@@ -7,14 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.harness import Broker
+from tests.harness import Broker, scratch
 
 _numbers = itertools.count()
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(tmp_path_factory.mktemp("broker")) as broker:
+def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    with scratch(request, "broker") as folder, Broker(folder) as broker:
         yield broker
 
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.harness import Broker
+from tests.harness import Broker, scratch
 
 from .control import JS, Control
 
@@ -47,20 +47,18 @@ def _run(line: list[str], control: Control, output: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def node(modules: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    folder = tmp_path_factory.mktemp("node")
-    with Broker(folder) as broker, Control(broker) as control:
+def node(modules: None, request: pytest.FixtureRequest) -> dict[str, str]:
+    with scratch(request, "node") as folder, Broker(folder) as broker, Control(broker) as control:
         line = ["node", str(JS / "node.mjs"), f"ws://127.0.0.1:{broker.ws_port}/", control.url]
         return _run(line, control, folder / "output")
 
 
 @pytest.fixture(scope="module")
-def chromium(modules: None, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def chromium(modules: None, request: pytest.FixtureRequest) -> dict[str, str]:
     program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if program is None:
         pytest.skip("Chromium is not installed: stompjs is not tested in a browser")
-    folder = tmp_path_factory.mktemp("chromium")
-    with Broker(folder) as broker, Control(broker) as control:
+    with scratch(request, "chromium") as folder, Broker(folder) as broker, Control(broker) as control:
         line = [program, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]
         line += ["--disable-component-update", "--disable-sync", "--no-first-run", "--disable-dev-shm-usage"]
         line += [f"--user-data-dir={folder / 'profile'}"]

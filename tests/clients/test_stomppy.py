@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import stomp.exception
 
-from tests.harness import Broker
+from tests.harness import Broker, scratch
 from tests.harness.secrets import add_user, self_signed
 
 from .stomppy import VERSIONS, WAIT, Client
@@ -248,14 +248,14 @@ def test_messages_travel_between_versions(broker: Broker, name: str):
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def guarded(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A broker with a user, on plain and on TLS ports."""
-    folder = tmp_path_factory.mktemp("guarded")
-    certificate, key = self_signed(folder)
-    broker = Broker(folder, {"edge.tls_cert_file": certificate, "edge.tls_key_file": key}, tls=True)
-    add_user(broker, "alice", "open sesame")
-    with broker:
-        yield broker
+    with scratch(request, "guarded") as folder:
+        certificate, key = self_signed(folder)
+        broker = Broker(folder, {"edge.tls_cert_file": certificate, "edge.tls_key_file": key}, tls=True)
+        add_user(broker, "alice", "open sesame")
+        with broker:
+            yield broker
 
 
 @every_version

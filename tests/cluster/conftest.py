@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.harness import scratch
 from tests.harness.cluster import Cluster
 from tests.harness.servers import Server, running
 
@@ -37,13 +38,16 @@ def cluster_of(own_etcd: Server, tmp_path: Path) -> Iterator[MakeCluster]:
 
 
 @pytest.fixture(scope="module")
-def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def shared(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """One cluster for all tests of a module, with the settings in its SETTINGS: three owners, two edges. Everything
     runs when a test begins, and must again when it ends; at the end no log has a traceback."""
     _needs_etcdctl()
-    folder = tmp_path_factory.mktemp("cluster")
     settings = getattr(request.module, "SETTINGS", None)
-    with running("etcd", folder / "etcd", ours=True) as etcd, Cluster(folder, etcd.port, settings=settings) as cluster:
+    with (
+        scratch(request, "cluster") as folder,
+        running("etcd", folder / "etcd", ours=True) as etcd,
+        Cluster(folder, etcd.port, settings=settings) as cluster,
+    ):
         yield cluster
         for process in cluster.processes:
             assert "Traceback" not in process.log(), f"{process.id}:\n{process.log()[-5000:]}"

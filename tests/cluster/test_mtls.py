@@ -14,7 +14,7 @@ import pytest
 
 from broker.core.errors import Code
 from tests.abuse.certificates import authority, issued
-from tests.harness import Client, listens, until
+from tests.harness import Client, listens, scratch, until
 from tests.harness.cluster import HOST, Cluster, Process
 from tests.harness.servers import LocalServer, local_etcd
 
@@ -32,27 +32,28 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 
 @pytest.fixture(scope="module")
-def locked_etcd(files: Files, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
+def locked_etcd(files: Files, request: pytest.FixtureRequest) -> Iterator[LocalServer]:
     """Wants a certificate of ours and a password; the user may touch the keys of this cluster only."""
     if shutil.which("etcdctl") is None:
         pytest.skip("no etcdctl: users cannot be made")
     cert, key = files["ours"]
     tls = ["--cert-file", cert, "--key-file", key, "--trusted-ca-file", files["ca"][0], "--client-cert-auth"]
-    (server,) = local_etcd(tmp_path_factory.mktemp("etcd"), 1, *tls, scheme="https")
-    server.start()
-    try:
-        for arguments in (
-            ["user", "add", "root:root"], ["role", "add", "root"], ["user", "grant-role", "root", "root"],
-            ["user", "add", f"{USER}:{PASSWORD}"], ["role", "add", "cluster"],
-            ["role", "grant-permission", "cluster", "--prefix=true", "readwrite", "/stampede/test"],
-            ["user", "grant-role", USER, "cluster"], ["auth", "enable"],
-        ):  # fmt: skip
-            line = [*etcdctl(server, files), *arguments]
-            env = {**os.environ, "ETCDCTL_API": "3"}
-            subprocess.run(line, check=True, capture_output=True, timeout=30, env=env)
-        yield server
-    finally:
-        server.stop()
+    with scratch(request, "etcd") as folder:
+        (server,) = local_etcd(folder, 1, *tls, scheme="https")
+        server.start()
+        try:
+            for arguments in (
+                ["user", "add", "root:root"], ["role", "add", "root"], ["user", "grant-role", "root", "root"],
+                ["user", "add", f"{USER}:{PASSWORD}"], ["role", "add", "cluster"],
+                ["role", "grant-permission", "cluster", "--prefix=true", "readwrite", "/stampede/test"],
+                ["user", "grant-role", USER, "cluster"], ["auth", "enable"],
+            ):  # fmt: skip
+                line = [*etcdctl(server, files), *arguments]
+                env = {**os.environ, "ETCDCTL_API": "3"}
+                subprocess.run(line, check=True, capture_output=True, timeout=30, env=env)
+            yield server
+        finally:
+            server.stop()
 
 
 def etcdctl(server: LocalServer, files: Files) -> list[str]:
@@ -68,21 +69,21 @@ def component(files: Files, ca: str, own: str) -> dict[str, object]:
 
 
 @pytest.fixture(scope="module")
-def cluster(files: Files, locked_etcd: LocalServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    folder = tmp_path_factory.mktemp("cluster")
-    (folder / "password").write_text(PASSWORD + "\n")
-    cert, key = files["ours"]
-    settings = {
-        **component(files, "ca", "ours"), "etcd.user": USER,
-        "etcd.password_file": folder / "password", "etcd.ca_file": files["ca"][0], "etcd.cert_file": cert,
-        "etcd.key_file": key,
-    }  # fmt: skip
-    cluster = Cluster(folder, locked_etcd.port, settings=settings)
-    cluster.etcdctl = [*etcdctl(locked_etcd, files), "--user", f"{USER}:{PASSWORD}"]
-    with cluster:
-        yield cluster
-        for process in cluster.processes:
-            assert "Traceback" not in process.log(), f"{process.id}:\n{process.log()[-5000:]}"
+def cluster(files: Files, locked_etcd: LocalServer, request: pytest.FixtureRequest) -> Iterator[Cluster]:
+    with scratch(request, "cluster") as folder:
+        (folder / "password").write_text(PASSWORD + "\n")
+        cert, key = files["ours"]
+        settings = {
+            **component(files, "ca", "ours"), "etcd.user": USER,
+            "etcd.password_file": folder / "password", "etcd.ca_file": files["ca"][0], "etcd.cert_file": cert,
+            "etcd.key_file": key,
+        }  # fmt: skip
+        cluster = Cluster(folder, locked_etcd.port, settings=settings)
+        cluster.etcdctl = [*etcdctl(locked_etcd, files), "--user", f"{USER}:{PASSWORD}"]
+        with cluster:
+            yield cluster
+            for process in cluster.processes:
+                assert "Traceback" not in process.log(), f"{process.id}:\n{process.log()[-5000:]}"
 
 
 def test_messages_cross_and_survive_an_owner(cluster):

@@ -11,7 +11,7 @@ import pytest
 
 from broker.core.errors import Code
 from tests.abuse.innocent import Innocent
-from tests.harness import Client
+from tests.harness import Client, scratch
 from tests.harness.cluster import Cluster, Process
 from tests.harness.servers import LocalServer, local_redis, running
 
@@ -20,22 +20,22 @@ RATE = 200
 
 
 @pytest.fixture(scope="module")
-def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalServer]:
-    server = local_redis(tmp_path_factory.mktemp("redis"))
-    server.start()
-    yield server
-    server.stop()
+def redis_server(request: pytest.FixtureRequest) -> Iterator[LocalServer]:
+    with scratch(request, "redis") as folder:
+        server = local_redis(folder)
+        server.start()
+        yield server
+        server.stop()
 
 
 @pytest.fixture(scope="module")
-def edges(redis_server: LocalServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, list[Process]]]:
+def edges(redis_server: LocalServer, request: pytest.FixtureRequest) -> Iterator[dict[str, list[Process]]]:
     """Policy → two edges that have it; one owner behind all of them, as this is about edges."""
-    folder = tmp_path_factory.mktemp("cluster")
     settings = {
         "redis.url": f"redis://{redis_server.address}", "edge.client_id_in_use": "takeover", "cluster.replicas": 1,
         "cluster.min_in_sync": 1, "edge.max_producer_rate": RATE,
     }  # fmt: skip
-    with running("etcd", folder / "etcd", ours=True) as etcd:
+    with scratch(request, "cluster") as folder, running("etcd", folder / "etcd", ours=True) as etcd:
         cluster = Cluster(folder, etcd.port, owners=1, settings=settings)
         with cluster:
             cluster.settings["edge.client_id_in_use"] = "refuse"

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.harness import Broker, Client
+from tests.harness import Broker, Client, scratch
 
 from .targets import Target, cluster_target, meet
 
@@ -53,19 +53,19 @@ def _tells_nothing_new(item: pytest.Item) -> bool:
 
 
 @pytest.fixture(scope="package")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+def cluster(request: pytest.FixtureRequest) -> Iterator[Target]:
     if shutil.which("etcdctl") is None:
         pytest.skip("no etcdctl: slot records cannot be looked at")
-    with cluster_target(tmp_path_factory.mktemp("cluster")) as target:
+    with scratch(request, "cluster") as folder, cluster_target(folder) as target:
         yield target
 
 
 @pytest.fixture(scope="package", params=["standalone", "cluster"])
-def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+def broker(request: pytest.FixtureRequest) -> Iterator[Target]:
     if request.param == "cluster":
         yield request.getfixturevalue("cluster")
         return
-    with Broker(tmp_path_factory.mktemp("conformance")) as broker:
+    with scratch(request, "conformance") as folder, Broker(folder) as broker:
         yield broker
         assert "Traceback" not in broker.log()
 

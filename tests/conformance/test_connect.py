@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker.core.errors import Code
-from tests.harness import Broker, Client
+from tests.harness import Broker, Client, scratch
 
 from .checks import error, every_version, since_11
 
@@ -135,13 +135,14 @@ def test_C19_quick_connect_and_disconnect_cycles(join, version):
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def guarded(request: pytest.FixtureRequest) -> Iterator[Broker]:
     """A broker with the user `ann`."""
-    broker = Broker(tmp_path_factory.mktemp("guarded"))
-    broker.add_user("ann", AWKWARD)
-    with broker:
-        yield broker
-        assert AWKWARD not in broker.log()
+    with scratch(request, "guarded") as folder:
+        broker = Broker(folder)
+        broker.add_user("ann", AWKWARD)
+        with broker:
+            yield broker
+            assert AWKWARD not in broker.log()
 
 
 SOURCES = (f"127.9.{a}.{b}" for a in range(256) for b in range(1, 255))

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.harness import Broker, Client, build
+from tests.harness import Broker, Client, build, scratch
 
 from .targets import Target, meet
 
@@ -21,12 +21,12 @@ KINDS = pytest.mark.parametrize("kind", ["durable", "transient", "mixed"])
 
 
 @pytest.fixture(scope="module", params=["standalone", "cluster"])
-def small(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+def small(request: pytest.FixtureRequest) -> Iterator[Target]:
     if request.param == "cluster":
         yield request.getfixturevalue("cluster")
         return
     settings = {"engine.queue_memory_bytes": 65_536, "engine.page_bytes": 16_384, "journal.segment_bytes": 1 << 20}
-    with Broker(tmp_path_factory.mktemp("deep"), settings) as broker:
+    with scratch(request, "deep") as folder, Broker(folder, settings) as broker:
         yield broker
         assert "Traceback" not in broker.log()
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker.core.errors import Code
-from tests.harness import Broker, Client
+from tests.harness import Broker, Client, scratch
 from tests.harness.stomp import ClosedByBroker
 
 from .checks import error, since_11
@@ -19,9 +19,9 @@ TOLERANCE = 2.0
 
 
 @pytest.fixture(scope="module")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+def quick(request: pytest.FixtureRequest) -> Iterator[Broker]:
     settings = {"edge.heartbeat_min_ms": FLOOR, "edge.heartbeat_tolerance": TOLERANCE}
-    with Broker(tmp_path_factory.mktemp("heartbeat"), settings) as broker:
+    with scratch(request, "heartbeat") as folder, Broker(folder, settings) as broker:
         yield broker
 
 
@@ -35,7 +35,7 @@ def test_C29_a_malformed_heart_beat_is_an_error(dial, version, value):
 
 @since_11
 def test_C30_missing_means_none(dial, version):
-    assert dial(version).connect().get("heart-beat", "0,0") == "0,0"
+    assert "heart-beat" not in dial(version).connect().headers
 
 
 @since_11
@@ -60,20 +60,22 @@ def test_C31_huge_values_are_taken(dial, version):
     dial(version).connect({"heart-beat": "4294967295,4294967295"})
 
 
+@pytest.mark.alone
 @since_11
 def test_C32_the_server_beats_at_least_every_n_ms(quick, version):
     with Client(quick.port, version) as client:
         client.connect({"heart-beat": "0,200"})
         moments = [time.monotonic()]
         while moments[-1] - moments[0] < 1.2:
-            client.socket.settimeout(30)
+            client.socket.settimeout(2)
             assert client.socket.recv(100).strip(b"\n") == b""
             moments.append(time.monotonic())
     gaps = sorted(b - a for a, b in itertools.pairwise(moments))
     assert gaps[len(gaps) // 2] <= 0.2
-    assert gaps[-1] <= 1, gaps  # the machine may be busy
+    assert gaps[-1] <= 0.4, gaps
 
 
+@pytest.mark.alone
 @since_11
 def test_C33_a_silent_client_is_told_and_closed_after_the_margin(quick, version):
     before = quick.closed("heartbeat_missed")
@@ -82,7 +84,7 @@ def test_C33_a_silent_client_is_told_and_closed_after_the_margin(quick, version)
         start = time.monotonic()
         error(client, Code.HEARTBEAT_MISSED)
         waited = time.monotonic() - start
-    assert 0.2 * TOLERANCE * 0.95 <= waited <= 0.2 * TOLERANCE * 1.25 + 1
+    assert 0.2 * TOLERANCE * 0.95 <= waited <= 0.2 * TOLERANCE * 1.25 + 0.3
     assert quick.closed("heartbeat_missed") == before + 1
 
 

@@ -11,18 +11,18 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from broker.core.errors import Code
-from tests.harness import Broker, Client, build
+from tests.harness import Broker, Client, build, scratch
 
 from .checks import error
 from .targets import LIMITS, Target, meet
 
 
 @pytest.fixture(scope="module", params=["standalone", "cluster"])
-def limited(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+def limited(request: pytest.FixtureRequest) -> Iterator[Target]:
     if request.param == "cluster":
         yield request.getfixturevalue("cluster")
         return
-    with Broker(tmp_path_factory.mktemp("limited"), LIMITS) as broker:
+    with scratch(request, "limited") as folder, Broker(folder, LIMITS) as broker:
         yield broker
         assert "Traceback" not in broker.log()
 

@@ -14,7 +14,7 @@ import pytest
 
 from broker.config.permissions import OPERATIONS
 from broker.core.errors import Code
-from tests.harness import Broker, Client
+from tests.harness import Broker, Client, scratch
 from tests.harness.cluster import Cluster
 from tests.harness.servers import running
 
@@ -64,9 +64,9 @@ class Site:
 
 
 @pytest.fixture(scope="module", params=["standalone", "cluster"])
-def place(request, tmp_path_factory) -> Iterator[tuple[int, Callable[..., None], Cluster | None]]:
-    folder = tmp_path_factory.mktemp("permissions")
+def place(request) -> Iterator[tuple[int, Callable[..., None], Cluster | None]]:
     with ExitStack() as stack:
+        folder = stack.enter_context(scratch(request, "permissions"))
         if request.param == "standalone":
             broker = Broker(folder, SETTINGS, level="DEBUG")
 

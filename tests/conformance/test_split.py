@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker.core.errors import Code
-from tests.harness import Broker, Client
+from tests.harness import Broker, Client, scratch
 
 from .checks import error
 from .targets import Target, meet
@@ -17,12 +17,12 @@ ACKS = pytest.mark.parametrize("ack", ["client", "client-individual"])
 
 
 @pytest.fixture(scope="module", params=["standalone", "cluster"])
-def split(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+def split(request: pytest.FixtureRequest) -> Iterator[Target]:
     if request.param == "cluster":
         yield request.getfixturevalue("cluster")
         return
     settings = {"engine.addresses.split.#.partitions": 3, "wire.large_body_bytes": 20_000}
-    with Broker(tmp_path_factory.mktemp("split"), settings) as broker:
+    with scratch(request, "split") as folder, Broker(folder, settings) as broker:
         yield broker
         assert "Traceback" not in broker.log()
 

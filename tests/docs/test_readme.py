@@ -13,7 +13,7 @@ import pytest
 
 from broker.link.stats import LinkStats
 from broker.owner.lag import lag_metrics
-from tests.harness import Broker
+from tests.harness import Broker, scratch
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
@@ -21,8 +21,8 @@ PROGRAMS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(tmp_path_factory.mktemp("readme")) as broker:
+def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    with scratch(request, "readme") as folder, Broker(folder) as broker:
         yield broker
 
 

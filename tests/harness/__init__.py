@@ -4,7 +4,8 @@ Rule: nothing here imports broker.wire: the tests must not share the product's o
 """
 
 from .broker import Broker, free_ports
+from .folders import scratch
 from .stomp import Client, Frame, build, unescape
 from .waiting import listens, until
 
-__all__ = ["Broker", "Client", "Frame", "build", "free_ports", "listens", "unescape", "until"]
+__all__ = ["Broker", "Client", "Frame", "build", "free_ports", "listens", "scratch", "unescape", "until"]

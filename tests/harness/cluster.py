@@ -24,6 +24,9 @@ from .broker import free_ports
 from .proxy import Proxy
 
 PREFIX = "/stampede/test"
+SMALL = {"journal.segment_bytes": 8 << 20}
+"""Zero-filled ahead, three to an owner: writing 64 MiB ones makes whatever else the machine does wait for its disk. And
+segments that are full, spare and freed are a part of every longer test."""
 
 
 class Process:
@@ -126,7 +129,7 @@ class Cluster:
         self.folder = folder
         self.etcd_port = etcd_port
         # A machine that is busy with other tests must not look like dead owners.
-        self.settings = {"cluster.dead_after_ms": 2000, "cluster.lease_s": 10, **(settings or {})}
+        self.settings = {"cluster.dead_after_ms": 2000, "cluster.lease_s": 10, **SMALL, **(settings or {})}
         self.etcdctl = ["etcdctl", f"--endpoints={HOST}:{etcd_port}"]
         """To be extended where etcd asks for more."""
         self.owners = [Process(self, "owner", f"owner-{n}") for n in range(owners)]

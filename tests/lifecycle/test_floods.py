@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import Broker, Client, build, until
+from tests.harness import Broker, Client, build, scratch, until
 from tests.harness.stomp import ClosedByBroker
 
 pytestmark = pytest.mark.alone
@@ -39,8 +39,8 @@ BOUNDS = {
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(tmp_path_factory.mktemp("floods"), BOUNDS) as broker:
+def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    with scratch(request, "floods") as folder, Broker(folder, BOUNDS) as broker:
         with Client(broker.port) as client:  # what a first use takes is no growth
             client.connect()
             client.subscribe("/queue/warm")

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.harness import scratch
+
 from .sites import SITES, Site, User
 
 
@@ -18,10 +20,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="package", params=list(SITES))
-def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(request: pytest.FixtureRequest) -> Iterator[Site]:
     if request.param == "cluster" and shutil.which("etcdctl") is None:
         pytest.skip("no etcdctl: slot records cannot be looked at")
-    with SITES[request.param](tmp_path_factory.mktemp(f"cases-{request.param}")) as site:
+    with scratch(request, f"cases-{request.param}") as folder, SITES[request.param](folder) as site:
         yield site
 
 

@@ -17,12 +17,13 @@ from broker.cluster.redis_shared import RedisShared
 from broker.config.settings import RedisSettings
 from broker.core.errors import Code, ConfigError
 from broker.seams.clock import SystemClock
+from tests.harness import scratch
 from tests.harness.servers import Server, running
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with running("redis", tmp_path_factory.mktemp("redis"), ours=True) as server:
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    with scratch(request, "redis") as folder, running("redis", folder, ours=True) as server:
         yield server
 
 
