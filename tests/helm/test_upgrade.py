@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from typing import Any
@@ -114,6 +115,8 @@ class Release:
 def release(helm: str) -> Iterator[Release]:
     if not os.environ.get("TEST_KUBECONFIG"):
         pytest.skip("no Kubernetes: TEST_KUBECONFIG is not set (tests/kube/up.sh starts one)")
+    if shutil.which("kubectl") is None:
+        pytest.skip("no kubectl: what an upgrade leaves cannot be looked at (Debian: apt install kubernetes-client)")
     found = Release(helm, f"u-{token(4)}")
     status, text = found.run("kubectl", "create", "namespace", found.namespace)
     assert not status, text
