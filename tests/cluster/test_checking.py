@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import subprocess
 import sys
 
@@ -28,6 +30,18 @@ def send(cluster: Cluster, queue: str, body: bytes) -> None:
     subprocess.run(line, check=True, capture_output=True, timeout=60)
 
 
+def beside(address: str) -> str:
+    """Another address in the same slot."""
+    names = (f"{address}.beside.{number}" for number in itertools.count())
+    return next(name for name in names if slot_of(name) == slot_of(address))
+
+
+def accepted(cluster: Cluster) -> int:
+    """How many messages the owners have taken so far."""
+    found = (re.search(r"^stomp_messages_accepted_total (\S+)", owner.metrics(), re.M) for owner in cluster.owners)
+    return sum(int(float(match[1])) for match in found if match)
+
+
 def tamper(owner: Process) -> None:
     """Changes a message on this owner's disk, checksum and all: what no checksum can find."""
     for path in sorted((owner.data / "journal").glob("*.log")):
@@ -49,10 +63,18 @@ def tamper(owner: Process) -> None:
 
 def test_replicas_are_compared_under_load_and_a_changed_message_is_found(cluster_of):
     cluster = cluster_of(edges=1)
-    slots = [slot_of(f"load{number}") for number in range(4)]
+    loads = [f"load{number}" for number in range(4)]
+    slots = [slot_of(load) for load in loads]
+    for load in loads:
+        send(cluster, beside(load), b"stays")  # the load itself may be consumed whenever somebody looks
     load = Load(cluster.edges[0].port, *persistent(6, 500))
+    cluster.wait(lambda: accepted(cluster) > 100, 30, lambda: "no load")
     status, under_load = check(cluster, *slots)
+    assert load.running(), "the check took longer than the load"
     assert status == 0, under_load
+    assert sorted(one["slot"] for one in under_load) == sorted(slots)
+    for one in under_load:
+        assert one["replicas"] == [owner.id for owner in cluster.owners] and one["messages"] >= 1, one
     assert load.result()["errors"] == 0
     send(cluster, "kept", MARK)
     victim = next(o for o in cluster.owners if o.id != cluster.records()[slot_of("kept")]["leader"])

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.harness.cluster import Cluster
+from tests.harness.cluster import Cluster, Process
 
 from .load import Load, assert_nothing_lost, persistent
 from .slots import leader_of, slot_of
@@ -22,6 +22,11 @@ slow = pytest.mark.skipif(not os.environ.get("STAMPEDE_SLOW"), reason="half a mi
 
 def epoch_of(cluster: Cluster, address: str) -> int:
     return int(cluster.records()[slot_of(address)]["epoch"])
+
+
+def declared_dead(cluster: Cluster, victim: Process) -> int:
+    """How often its peers have taken its lease away, by what they say."""
+    return sum(owner.log().count(f"{victim.id} is declared dead") for owner in cluster.owners)
 
 
 @pytest.fixture
@@ -46,8 +51,10 @@ def test_a_killed_owner_is_replaced_and_comes_back(cluster):
     load = Load(cluster.edges[0].port, *persistent(8, 1000, "/queue/killed%d"))
     time.sleep(2)
     victim = leader_of(cluster, "killed0")
+    told = declared_dead(cluster, victim)
     victim.kill()
     cluster.wait(lambda: leader_of(cluster, "killed0") is not victim, 60, lambda: "not replaced")
+    assert declared_dead(cluster, victim) > told, "its peers waited for its lease"
     victim.start()
     assert_nothing_lost(load.result())
     victim.wait_ready()
@@ -79,9 +86,10 @@ def test_a_frozen_owner_is_replaced_and_changes_nothing_when_it_thaws(cluster):
     load = Load(cluster.edges[0].port, *persistent(10, 500, "/queue/frozen%d"))
     time.sleep(2)
     victim = leader_of(cluster, "frozen0")
-    before = epoch_of(cluster, "frozen0")
+    before, told = epoch_of(cluster, "frozen0"), declared_dead(cluster, victim)
     victim.pause()
     cluster.wait(lambda: leader_of(cluster, "frozen0") is not victim, 60, lambda: "not replaced")
+    assert declared_dead(cluster, victim) > told, "its peers waited for its lease"
     assert epoch_of(cluster, "frozen0") > before
     time.sleep(1)
     victim.resume()
@@ -94,8 +102,10 @@ def test_an_owner_cut_off_from_everybody_is_replaced(cluster, blackhole):
     load = Load(cluster.edges[0].port, *persistent(10, 500, "/queue/cut%d"))
     time.sleep(2)
     victim = leader_of(cluster, "cut0")
+    told = declared_dead(cluster, victim)
     victim.isolate(blackhole)
     cluster.wait(lambda: leader_of(cluster, "cut0") is not victim, 60, lambda: "not replaced")
+    assert declared_dead(cluster, victim) > told, "its peers waited for its lease"
     time.sleep(1)
     cluster.heal()
     assert_nothing_lost(load.result())

@@ -55,7 +55,7 @@ def test_every_setting_has_a_row(table):
     ],
 )
 def test_every_name_of_artemis_has_a_row(section, known):
-    assert [name for name in known if f"`{name}" not in SECTIONS[section]] == []
+    assert [name for name in known if f"`{name}`" not in SECTIONS[section]] == []
 
 
 @pytest.mark.parametrize("header", HEADERS)

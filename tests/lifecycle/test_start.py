@@ -7,6 +7,7 @@ import re
 import signal
 import socket
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,8 @@ import pytest
 from tests.harness import Broker, Client
 from tests.harness.secrets import add_user
 
-MOST_CPU_S = 1.5
-"""Of the processor, from typing the command to CONNECTED: about half a second on an idle machine, more on a busy one.
-How long it takes is no question to a machine that other tests share."""
+SOON_S = 1.2
+"""From typing the command to CONNECTED: 0.3 to 0.5 s where nothing else runs."""
 
 
 def refused(broker: Broker) -> tuple[int, str]:
@@ -47,13 +47,16 @@ def listening(broker: Broker) -> set[tuple[str, int]]:
     return found
 
 
+@pytest.mark.alone
 def test_first_connected_comes_soon_after_the_command_was_typed(tmp_path: Path):
-    used = []
+    times = []
     for attempt in range(3):
-        with Broker(tmp_path / str(attempt)) as broker, Client(broker.port) as client:
+        broker = Broker(tmp_path / str(attempt))
+        began = time.monotonic()
+        with broker, Client(broker.port) as client:
             client.connect()
-            used.append(broker.cpu())
-    assert 0 < min(used) < MOST_CPU_S, used
+            times.append(time.monotonic() - began)
+    assert min(times) < SOON_S, times
 
 
 def test_banner_says_where_it_listens_and_where_the_data_is(tmp_path: Path):
