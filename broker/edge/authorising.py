@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
+from broker.engine.matching import plain_routing
 
 from .permissions import full_name
 
@@ -96,7 +97,8 @@ def _topic(session: Session, address: str, routing: Routing, queue: str | None) 
     """Does a destination mean a topic, as far as settings tell."""
     if queue is not None:
         return False
-    return (session.edge.plain(address) if routing is Routing.UNSET else routing) is Routing.MULTICAST
+    said = plain_routing(session.edge.match(address)) if routing is Routing.UNSET else routing
+    return said is Routing.MULTICAST
 
 
 def _count(session: Session, operation: str) -> None:

@@ -13,14 +13,13 @@ from typing import Any
 
 from broker.config.ports import all_acceptors
 from broker.config.settings import EngineSettings, Settings
-from broker.core.address import Routing
 from broker.core.commands import Command
 from broker.core.effects import BrowseEnd, ConsumerClosed, Crowd, Deliver, Done, Effect, Refused
 from broker.core.errors import Code
 from broker.core.metrics import Metric
 from broker.core.reasons import Reason
 from broker.engine.limits import LIMITS, refuses
-from broker.engine.matching import Matcher, plain_routing
+from broker.engine.matching import Matcher
 from broker.link.port import OwnerPort
 from broker.seams.clock import Clock
 from broker.seams.memory import hand_back
@@ -70,17 +69,13 @@ class Edge:
         self.boot = boot
         self.directory = directory or Directory(LocalClientIds(settings.edge.client_id_in_use), LocalNames())
         engine = settings.engine
-        self.entrances = Entrances(
-            all_acceptors(settings), settings.wire, partitions(engine), engine.wildcard_delimiter
-        )
+        self.match = Matcher(engine)
+        """The settings of an address."""
+        self.entrances = Entrances(all_acceptors(settings), settings.wire, self._partitions, engine.wildcard_delimiter)
         self.entrances.homes.learn(engine.queues)
         self.routes = self.entrances.routes
-        self.windows = windows(settings.engine)
-        """The default window of consumers of an address, in bytes; -2: their acceptor's."""
-        self.plain = plain(settings.engine)
-        """What a destination means that does not say, by the settings of its address."""
         self._permissions = Permissions(settings.edge.permissions, engine.wildcard_delimiter)
-        self.singly = one_by_one(settings.engine)
+        self.singly = one_by_one(engine, self.match)
         """Do messages for this address go to its owner one by one; None: no address wants that."""
         self.rates = make_rates(settings.edge, clock, beats, tokens, self.entrances.paced)
         self.numbers = Numbers(boot)
@@ -238,16 +233,18 @@ class Edge:
     def configure(self, settings: EngineSettings) -> None:
         """Address settings have changed. Messages follow a new number of partitions at once; a subscription that has
         no part in one of them would miss what goes there, so its connection ends and the client comes back."""
-        self.entrances.replace(partitions(settings))
+        self.match = Matcher(settings)
+        self.entrances.replace(self._partitions)
         self.entrances.homes.learn(settings.queues)
-        self.singly = one_by_one(settings)
-        self.windows = windows(settings)
-        self.plain = plain(settings)
+        self.singly = one_by_one(settings, self.match)
         for session in list(self.sessions.values()):
             for sub in session.subscriptions.values():
                 if not sub.complete(self.routes.slots(sub.address)):
                     session.fail(Code.REPARTITIONED, f"connect again to consume all of '{sub.address[:100]}'")
                     break
+
+    def _partitions(self, address: str) -> int:
+        return self.match(address).partitions
 
     def next_consumer(self) -> int:
         self._consumer += 1
@@ -371,27 +368,8 @@ QUIET = (Reason.CLIENT_DISCONNECT, Reason.CLIENT_GONE)
 """Ordinary ends: at DEBUG only."""
 
 
-def partitions(settings: EngineSettings) -> Callable[[str], int]:
-    """How many an address has, by its settings."""
-    match = Matcher(settings)
-    return lambda address: match(address).partitions
-
-
-def windows(settings: EngineSettings) -> Callable[[str], int]:
-    """The default window of consumers of an address, by its settings."""
-    match = Matcher(settings)
-    return lambda address: match(address).consumer_window_bytes
-
-
-def plain(settings: EngineSettings) -> Callable[[str], Routing]:
-    """What a destination means that does not say, by the settings of its address."""
-    match = Matcher(settings)
-    return lambda address: plain_routing(match(address))
-
-
-def one_by_one(settings: EngineSettings) -> Callable[[str], bool] | None:
+def one_by_one(settings: EngineSettings, match: Matcher) -> Callable[[str], bool] | None:
     """An address that refuses what it has no room for refuses commands: each message must be one of its own."""
-    match = Matcher(settings)
     if not refuses(settings.address) and not any(LIMITS.intersection(table) for table in settings.addresses.values()):
         return None
     return lambda address: refuses(match(address))

@@ -4,17 +4,20 @@ Order is kept within a slot only. Messages with the same JMSXGroupID therefore a
 with the same _AMQ_DUPL_ID, or no slot would see that it had them; the others take turns run by run, so that a batch
 stays a batch.
 
-Rule: looks into header lines only for split addresses, and into those of single messages only when they differ.
+Rule: looks into header lines only for split addresses and where flags say that there is something to find, and into
+those of single messages only when they differ.
 """
 
 from __future__ import annotations
 
-from broker.wire.events import Sends
+from broker.core.message import GROUPED, UNIQUE
+from broker.wire.events import Head, Sends
 
 from .route import Split
 
 _GROUP = b"JMSXGroupID:"
 _UNIQUE = b"_AMQ_DUPL_ID:"
+_MARKED = GROUPED | UNIQUE
 
 
 def group_of(lines: bytes) -> bytes | None:
@@ -37,10 +40,19 @@ def _value(lines: bytes, name: bytes) -> bytes | None:
     return lines[start : lines.index(b"\n", start)]
 
 
+def slot_for(head: Head, record: bytes, split: Split) -> int:
+    """Where a single message goes."""
+    group = group_of(head.lines or record) if head.flags & _MARKED else None
+    return split.next() if group is None else split.of(group)
+
+
 def by_slot(event: Sends, split: Split) -> list[tuple[int | None, list[bytes]]]:
     """The frames' records by slot, in order within each; slot None: it does not matter which."""
-    if event.head.lines:
-        group = group_of(event.head.lines)
+    head = event.head
+    if not head.flags & _MARKED:
+        return [(None, event.records)]
+    if head.lines:
+        group = group_of(head.lines)
         return [(None if group is None else split.of(group), event.records)]
     parts: dict[int | None, list[bytes]] = {}
     for record in event.records:

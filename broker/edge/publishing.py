@@ -17,7 +17,7 @@ from broker.wire.events import BodyStart, Head, Sends
 
 from .authorising import sending
 from .compressing import Deflating
-from .grouping import by_slot, group_of
+from .grouping import by_slot, slot_for
 from .marks import marks_of
 from .route import Route, Split
 
@@ -94,10 +94,7 @@ class Publisher:
         receipts = event.receipts or []
         paired = len(receipts) == len(event.records)
         for at, record in enumerate(event.records):
-            slot = route.slot
-            if route.split is not None:
-                group = group_of(head.lines + record)
-                slot = route.split.next() if group is None else route.split.of(group)
+            slot = route.slot if route.split is None else slot_for(head, record, route.split)
             publish = self._command(head, [record], len(head.lines) + len(record), route, slot)
             if paired or (receipts and at == last):
                 publish.seq = session.answers.ask([receipts[at]] if paired else receipts)
@@ -166,7 +163,8 @@ class Publisher:
                 f"bodies of {self._session.entrance.wire.large_body_bytes} bytes and more cannot be part of a "
                 "transaction; send it outside, or in pieces",
             )
-        slot, crowds = _large_slot(event.head, route), self._session.crowds
+        slot = route.slot if route.split is None else slot_for(event.head, b"", route.split)
+        crowds = self._session.crowds
         if crowds is not None and crowds.blocks(slot, route.address):
             crowds.wait(slot, route.address, event.receipt, partial(self._begin_late, event, route, slot))
             self._session.park()
@@ -250,14 +248,6 @@ class LargeSend:
 
     def abort(self) -> None:
         self._writer.abort()
-
-
-def _large_slot(head: Head, route: Route) -> int:
-    """Where a message with this header block goes."""
-    if route.split is None:
-        return route.slot
-    group = group_of(head.lines)
-    return route.split.next() if group is None else route.split.of(group)
 
 
 def _size(head: Head, records: list[bytes]) -> int:

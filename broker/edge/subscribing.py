@@ -212,7 +212,7 @@ def _window(session: Session, headers: dict[str, str], ack: AckMode, address: st
         default = settings.consumer_window_messages
         messages = UNLIMITED if nbytes is not None or default < 0 else default
     if nbytes is None:
-        nbytes = session.edge.windows(address)
+        nbytes = session.edge.match(address).consumer_window_bytes
         if nbytes == BY_ACCEPTOR:
             nbytes = session.acceptor.consumer_window_bytes
     if nbytes == 0:

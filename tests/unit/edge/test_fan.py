@@ -8,9 +8,8 @@ from broker.config.settings import EngineSettings
 from broker.core.commands import Grant, Publish, Settle, Subscribe, Unsubscribe
 from broker.core.effects import BrowseEnd, Deliver, Done
 from broker.core.ids import SLOTS, slot_of, slots_of
-from broker.core.message import Run
+from broker.core.message import Blob, Run
 from broker.core.reasons import Reason
-from broker.edge.edge import partitions
 from broker.edge.grouping import group_of
 
 from .test_session import Bench
@@ -20,7 +19,7 @@ THREE = EngineSettings(addresses={"q": {"partitions": 3}})
 
 def bench() -> Bench:
     bench = Bench()
-    bench.edge.routes.replace(partitions(THREE))
+    bench.edge.configure(THREE)
     return bench
 
 
@@ -158,8 +157,14 @@ def test_the_group_is_read_from_headers_only(lines, group):
     assert group_of(lines) == group
 
 
-async def test_frames_of_one_read_are_sorted_by_group_and_each_receipt_comes_once():
+@pytest.mark.parametrize("singly", [False, True])
+async def test_frames_of_one_read_are_sorted_by_group_and_each_receipt_comes_once(singly):
     world = bench()
+    if singly:
+        world.edge.configure(
+            EngineSettings(addresses={"q": {"partitions": 3, "full_policy": "FAIL", "max_size_bytes": 1 << 30}})
+        )
+        assert world.edge.singly is not None and world.edge.singly("q")
     session, wire = world.session()
     groups = [b"%d" % (number % 7) for number in range(30)]
     session.receive(
@@ -202,3 +207,17 @@ async def test_subscriptions_without_a_part_in_a_new_partition_are_told():
     world.edge.configure(EngineSettings(addresses={"q": {"partitions": 5}}))
     assert b"error-code:1608" in wire.take() and wire.closed is Reason.REFUSED
     assert others_wire.closed is None
+
+
+async def test_a_large_message_goes_where_its_group_goes():
+    world = bench()
+    session, _ = world.session()
+    frames = [
+        b"SEND\ndestination:q\nJMSXGroupID:g\n\nx\0",
+        b"SEND\ndestination:q\nJMSXGroupID:g\ncontent-length:2000\n\n" + b"x" * 2000 + b"\0",
+    ]
+    for number in range(3):
+        session.receive(frames[1])
+        world.port.writers[number].finished(Blob(1, 2000), "")
+    session.receive(frames[0])
+    assert len({publish.slot for publish in commands(world, Publish)}) == 1
