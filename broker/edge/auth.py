@@ -37,8 +37,6 @@ MAX_WAITING = 1000
 """Checks waiting for a thread; beyond it logins are refused at once (20 s of work for two threads)."""
 MAX_REMEMBERED = 10_000
 """Right passcodes remembered, 150 bytes each."""
-LOOK_S = 1.0
-"""The users file is looked at no more often than this."""
 FREE_FAILURES = 3
 """Wrong passcodes of one address that have no consequence: people mistype."""
 MAX_PENALTY_S = 5.0
@@ -245,42 +243,31 @@ class TableAuthenticator:
 
 
 class FileAuthenticator(TableAuthenticator):
-    """Users of a file, which may change while we run."""
+    """Users of a file, which may change while we run: its Edge asks changed() from time to time."""
 
     def __init__(
         self, path: str, clock: Clock, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, threads: int = THREADS
     ) -> None:
         """Raises ConfigError when the file cannot be used."""
         self._path = path
-        self._clock = clock
         self._seen = fingerprint(path)
         super().__init__(load_users(path), clock, sleep, threads)
-        self._looked = clock.monotonic()
         self._gone: set[str] | None = None
         """Who is not in the file any more, since changed() was asked; None: it is as it was."""
 
-    def try_now(self, login: str | None, passcode: str | None) -> Principal | None:
-        if login is not None and passcode is not None:
-            self._look()
-        return super().try_now(login, passcode)
-
     async def _check(self, login: str, passcode: str) -> Principal | None:
         # A check costs so much that a look at the file is free: who was added a moment ago can come in.
-        self._look(0)
+        self._look()
         return await super()._check(login, passcode)
 
     def changed(self) -> set[str] | None:
         """Has the file changed since this was asked last: who is gone since then; None: it has not."""
-        self._look(0)
+        self._look()
         gone, self._gone = self._gone, None
         return gone - set(self._users) if gone is not None else None
 
-    def _look(self, every: float = LOOK_S) -> None:
-        """Takes a changed users file, looking once in `every` seconds; one that cannot be used changes nothing."""
-        now = self._clock.monotonic()
-        if now - self._looked < every:
-            return
-        self._looked = now
+    def _look(self) -> None:
+        """Takes a changed users file; one that cannot be used changes nothing."""
         seen = fingerprint(self._path)
         if seen == self._seen:
             return

@@ -25,7 +25,7 @@ from broker.seams.clock import Clock
 from broker.seams.memory import hand_back
 
 from . import authorising
-from .auth import LOOK_S, Authenticator, FileAuthenticator
+from .auth import Authenticator, FileAuthenticator
 from .channel import Channel
 from .counters import EdgeCounters
 from .crowds import Crowds
@@ -41,6 +41,8 @@ from .timers import Beats
 
 log = logging.getLogger("stampede.edge")
 
+LOOK_S = 1.0
+"""So often the users file is looked at."""
 OVERFLOW = 100
 """Connections beyond max_connections that are told so; further ones are cut, or the refused ones alone would use up
 the process's open files."""

@@ -1,4 +1,4 @@
-"""Users: names, argon2id hashes, groups; in a file, or as JSON in the cluster's metadata.
+"""Users of a file: names, argon2id hashes, groups.
 
     [users."ada"]
     hash = "$argon2id$v=19$m=19456,t=2,p=1$…"
@@ -63,15 +63,6 @@ def load_users(path: str) -> dict[str, User]:
     if tables or not isinstance(users, Mapping):
         raise ConfigError(f"The users file {path} may hold [users.NAME] tables only.")
     return {name: _user(f"The users file {path}", name, table) for name, table in users.items()}
-
-
-def decode_user(name: str, data: bytes) -> User:
-    """A user as the cluster's metadata has it: JSON with the entries of the file. Raises ConfigError."""
-    try:
-        table = json.loads(data)
-    except ValueError:  # the text is not repeated
-        raise ConfigError(f"The cluster's users: user {name!r} is not JSON.") from None
-    return _user("The cluster's users", name, table)
 
 
 def _user(source: str, name: str, table: Any) -> User:

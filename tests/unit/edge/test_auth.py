@@ -7,6 +7,7 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,11 @@ from broker.config.settings import EdgeSettings, Settings
 from broker.core.errors import Code, ConfigError, RefusedError
 from broker.edge import auth
 from broker.edge.auth import ANONYMOUS, NOBODY, FileAuthenticator, OpenAuthenticator, Principal, make_authenticator
+from broker.edge.edge import Edge
 from broker.edge.users import User, add_user, save_users
+
+from .test_entrances import Socket, Time
+from .test_session import Port
 
 
 class Clock:
@@ -109,11 +114,10 @@ async def test_the_first_to_ask_may_go_while_others_wait(world: World) -> None:
     assert await second == Principal("ada", ("adas",))
 
 
-async def test_a_changed_file_counts_within_a_second_also_for_remembered_passcodes(world: World) -> None:
+async def test_a_changed_file_counts_from_the_next_look_also_for_remembered_passcodes(world: World) -> None:
     await world.login("ada", "right")
     world.write(ada="changed")
-    assert world.auth.try_now("ada", "right") is not None  # looked at less than a second ago
-    world.clock.now += 1.1
+    assert world.auth.changed() == {"bob"}
     assert world.auth.try_now("ada", "right") is None
     assert await world.login("ada", "right") == auth.refusal("ada")
     assert await world.login("ada", "changed") == Principal("ada", ("adas",))
@@ -124,12 +128,29 @@ async def test_a_changed_file_is_told_once_with_who_is_gone_and_in_which_groups_
     assert world.auth.changed() is None
     assert world.auth.groups("ada") == ("adas",) and world.auth.known_groups() == {"adas", "bobs"}
     world.write(ada="right", eve="e")
-    world.clock.now += 1.1
-    world.auth.try_now("eve", "e")  # a login may be the first to notice
+    await world.login("eve", "e")  # a login may be the first to notice
     assert world.auth.changed() == {"bob"} and world.auth.changed() is None
     assert world.auth.groups("bob") == () and world.auth.known_groups() == {"adas", "eves"}
     world.write(ada="right", bob="b")
     assert world.auth.changed() == {"eve"}
+
+
+async def test_an_edge_looks_every_second_and_ends_the_connections_of_who_is_gone(world: World) -> None:
+    time: Any = Time()
+    edge = Edge(Settings(), Port(), time, time, world.auth, "1f")  # type: ignore[arg-type]
+    sockets = {}
+    for name, passcode in (("ada", "right"), ("bob", "b")):
+        await world.login(name, passcode)
+        socket = sockets[name] = Socket("tcp")
+        session = edge.open(socket)  # type: ignore[arg-type]
+        session.receive(f"CONNECT\naccept-version:1.2\nhost:h\nlogin:{name}\npasscode:{passcode}\n\n\0".encode())
+        assert socket.take().startswith(b"CONNECTED")
+    for _ in range(3):  # it goes on looking
+        time.run(1.1)
+    world.write(ada="right")
+    time.run(1.1)
+    assert b"has been removed" in sockets["bob"].take() and sockets["ada"].closed is None
+    assert world.auth.try_now("bob", "b") is None
 
 
 async def test_a_broken_or_missing_file_changes_nothing_and_is_logged_once(
@@ -140,12 +161,12 @@ async def test_a_broken_or_missing_file_changes_nothing_and_is_logged_once(
         caplog.clear()
         breakage()
         for _ in range(3):
-            world.clock.now += 1.1
+            assert world.auth.changed() is None
             assert world.auth.try_now("ada", "right") is not None
         assert len(caplog.records) == 1
         assert await world.login("bob", "b") == Principal("bob", ("bobs",))
     world.write(bob="b")
-    world.clock.now += 1.1
+    assert world.auth.changed() == {"ada"}
     assert world.auth.try_now("ada", "right") is None
 
 

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.core.errors import ConfigError, RefusedError
+from broker.core.errors import RefusedError
 from broker.core.reasons import Reason
 from broker.edge import auth
 from broker.edge.auth import ANONYMOUS, Principal, TableAuthenticator
-from broker.edge.users import User, decode_user
+from broker.edge.users import User
 from broker.seams.clock import SystemClock
 
 from .test_session import Bench
@@ -133,15 +133,3 @@ async def test_connections_of_a_removed_user_end():
     assert wire.closed is None
     bench.edge.expel({"anonymous"})
     assert b"error-code:1203" in wire.take() and wire.closed is Reason.REFUSED
-
-
-def test_users_travel_as_json():
-    user = decode_user("ada", b'{"hash": "$argon2id$x", "groups": ["g", "h"]}')
-    assert (user.name, user.hash, user.groups) == ("ada", "$argon2id$x", ("g", "h"))
-
-
-@pytest.mark.parametrize("data", [b"secret", b"[]", b'{"hash": "plain"}', b'{"hash": "$argon2id$x", "admin": true}'])
-def test_what_is_no_user_is_refused_by_name_and_not_repeated(data):
-    with pytest.raises(ConfigError, match="'ada'") as raised:
-        decode_user("ada", data)
-    assert "secret" not in str(raised.value) and "plain" not in str(raised.value)
