@@ -314,17 +314,11 @@ class _Table(NamedTuple):
     checked: Callable[[EngineSettings, str, dict[str, Any]], dict[str, Any]]
 
 
-def _address_settings(engine: EngineSettings, match: str, given: dict[str, Any]) -> dict[str, Any]:
-    from broker.config.load import address_table
-
-    return address_table(match, given, engine.address, "on the command line", engine.wildcard_delimiter)
-
-
 def _entry_settings(table: str) -> Callable[[EngineSettings, str, dict[str, Any]], dict[str, Any]]:
     def checked(engine: EngineSettings, name: str, given: dict[str, Any]) -> dict[str, Any]:
         from broker.config.load import checked_entry
 
-        return checked_entry(table, name, given, "on the command line", engine.wildcard_delimiter)
+        return checked_entry(table, name, given, "on the command line", engine.wildcard_delimiter, engine.address)
 
     return checked
 
@@ -332,11 +326,13 @@ def _entry_settings(table: str) -> Callable[[EngineSettings, str, dict[str, Any]
 _TABLES = (
     _Table(
         "settings", "match", "Settings of addresses: of one, or of all that a pattern like orders.# stands for.",
-        lambda keys: keys.config_settings, lambda keys, name: keys.setting(name), _address_settings,
+        lambda keys: keys.config_settings, lambda keys, name: keys.setting(name),
+        _entry_settings("engine.addresses"),
     ),
     _Table(
         "addresses", "name", "Settings of exactly one address, such as partitions.",
-        lambda keys: keys.config_addresses, lambda keys, name: keys.address(name), _address_settings,
+        lambda keys: keys.config_addresses, lambda keys, name: keys.address(name),
+        _entry_settings("engine.addresses"),
     ),
     _Table(
         "queues", "name", "Queues that exist from the start, and their settings.",

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from broker.config.load import address_table, checked_entry
+from broker.config.load import checked_entry
 from broker.config.settings import EngineSettings
 from broker.core.errors import ConfigError
 from broker.metadata.port import Change, Metadata
@@ -135,10 +135,10 @@ class ConfigWatch:
         self.bad.pop(key, None)
         try:
             if key.startswith(self._keys.config_settings):
-                _place(self.settings, name, value, lambda data: self._table(name, data, f"cluster settings of {name}"))
+                _place(self.settings, name, value, lambda data: self._entry("engine.addresses", name, data))
                 return "settings"
             if key.startswith(self._keys.config_addresses):
-                _place(self.addresses, name, value, lambda data: self._table(name, data, f"cluster address {name}"))
+                _place(self.addresses, name, value, lambda data: self._entry("engine.addresses", name, data))
                 return "addresses"
             if key.startswith(self._keys.config_queues):
                 _place(self.queues, name, value, lambda data: self._entry("engine.queues", name, data))
@@ -157,13 +157,10 @@ class ConfigWatch:
             log.error("%s What was in use before it stays.", error)
         return ""
 
-    def _table(self, match: str, value: bytes, where: str) -> dict[str, Any]:
-        base = self._base
-        return address_table(match, parsed_table(value, where), base.address, where, base.wildcard_delimiter)
-
     def _entry(self, table: str, name: str, value: bytes) -> dict[str, Any]:
-        where = "cluster configuration"
-        return checked_entry(table, name, parsed_table(value, where), where, self._base.wildcard_delimiter)
+        where, base = "cluster configuration", self._base
+        values = parsed_table(value, f"{where}, {table} {name}")
+        return checked_entry(table, name, values, where, base.wildcard_delimiter, base.address)
 
     def _merged(self) -> EngineSettings:
         """The store wins over the config file, an address over a setting of the same name, a whole queue over one."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from operator import attrgetter
+from typing import Any
 from urllib.parse import urlsplit
 
 from broker.core.errors import ConfigError
@@ -38,15 +40,26 @@ def check(settings: Settings) -> None:
     _no_secret(settings.redis)
     delimiter = settings.engine.wildcard_delimiter
     check_delimiter(delimiter)
-    check_address(settings.engine.address, "engine.address")
-    for pattern, table in settings.engine.addresses.items():
-        check_address(replace(settings.engine.address, **table), f'engine.addresses."{pattern}"')
-    for name, table in settings.engine.queues.items():
-        check_queue(name, QueueSettings(**table), f'engine.queues."{name}"', delimiter)
-    for name, table in settings.engine.diverts.items():
-        check_divert(DivertSettings(**table), f'engine.diverts."{name}"', delimiter)
-    for match, table in settings.edge.permissions.items():
-        check_permission(match, PermissionSettings(**table), f'edge.permissions."{match}"')
+    base = settings.engine.address
+    _address(base, "engine.address")
+    for table in ("engine.addresses", "engine.queues", "engine.diverts", "edge.permissions"):
+        for entry, values in attrgetter(table)(settings).items():
+            check_entry(table, entry, values, f'{table}."{entry}"', delimiter, base)
+
+
+def check_entry(
+    table: str, entry: str, values: Mapping[str, Any], where: str, delimiter: str, base: AddressSettings
+) -> None:
+    """Raises ConfigError for the first contradiction in one entry of a table; `where` names it. `base`: what the
+    settings of an address are laid over."""
+    if table == "engine.addresses":
+        _address(replace(base, **values), where)
+    elif table == "engine.queues":
+        check_queue(entry, QueueSettings(**values), where, delimiter)
+    elif table == "engine.diverts":
+        check_divert(DivertSettings(**values), where, delimiter)
+    else:
+        check_permission(entry, PermissionSettings(**values), where)
 
 
 def _ports(settings: Settings, acceptors: Mapping[str, AcceptorSettings]) -> None:
@@ -170,8 +183,7 @@ def check_delimiter(delimiter: str) -> None:
         raise ConfigError(f"engine.wildcard_delimiter is {delimiter!r}; it must be one character, neither * nor #.")
 
 
-def check_address(address: AddressSettings, where: str) -> None:
-    """Raises ConfigError for the first contradiction; `where` names the address or pattern."""
+def _address(address: AddressSettings, where: str) -> None:
     check_types(address, where)
     if 0 < address.max_redelivery_delay_ms < address.redelivery_delay_ms:
         raise ConfigError(

@@ -54,12 +54,8 @@ def _values(values: dict[str, Any]) -> list[str]:
 
 def _contradiction(found: Imported) -> str:
     """What the loader would say of it."""
-    tree: dict[str, Any] = {**found.values}
-    for table, entries in found.tables.items():
-        for entry, settings in entries.items():
-            tree |= {f"{table}.{entry}.{key}": value for key, value in settings.items()}
     try:
-        from_tree(tree, "imported")
+        from_tree({**found.values, **found.tables}, "imported")
     except ConfigError as error:
         return str(error)
     return ""

@@ -17,7 +17,6 @@ from typing import Any
 from broker.core.errors import ConfigError
 
 from . import acceptor_url
-from .addressing import AddressSettings
 from .artemis_names import (
     ADDRESS,
     ADDRESS_WITHOUT,
@@ -31,7 +30,7 @@ from .artemis_names import (
 )
 from .catalogue import leaves
 from .checks import check_delimiter
-from .load import address_table, checked_entry, entry_table
+from .load import checked_entry, entry_table
 from .values import coerce
 from .xml_tree import Element, parse
 
@@ -247,10 +246,7 @@ def _check_entry(table: str, name: str, element: Element, found: Imported) -> No
     entries, where = found.tables.get(table, {}), f"line {element.line}"
     values = entries.get(name, {})
     try:
-        if table == ADDRESSES:
-            address_table(name, values, AddressSettings(), where, found.delimiter)
-        else:
-            checked_entry(table, name, values, where, found.delimiter)
+        checked_entry(table, name, values, where, found.delimiter)
     except ConfigError as error:
         entries.pop(name, None)
         found.note(element, str(error), _title(element))

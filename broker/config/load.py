@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -18,11 +17,9 @@ import msgspec
 from broker.core.errors import ConfigError
 from broker.seams.files import read_whole
 
-from .addressing import AddressSettings, DivertSettings, QueueSettings
+from .addressing import AddressSettings
 from .catalogue import TABLES, entry_leaves, leaves
-from .checks import check, check_address
-from .entry_checks import check_divert, check_queue
-from .permissions import PermissionSettings, check_permission
+from .checks import check, check_entry
 from .ports import OF_EDGE, named
 from .settings import Settings
 from .values import coerce
@@ -36,6 +33,7 @@ _PERMISSIONS = "edge.permissions"
 _BY_MATCH = (_ADDRESSES, _PERMISSIONS)
 """Tables whose entries are named by an address or a pattern of addresses."""
 _DELIMITER = "engine.wildcard_delimiter"
+_ADDRESS = AddressSettings()
 # Kubernetes puts STAMPEDE_PORT=tcp://…, STAMPEDE_SERVICE_HOST and the like into every pod beside a Service named
 # `stampede…`. They never hold a double underscore, our tables always do.
 _SERVICE_LINK = re.compile(
@@ -68,18 +66,12 @@ def _settings(entries: list[tuple[str, Any, str]]) -> Settings:
             values[name] = coerce(leaves()[_known(name, where)], raw, where)
     _give_way(values, tables.get("acceptors", {}))
     tree: dict[str, Any] = {}
-    for name, value in values.items():
+    for name, value in {**values, **tables}.items():
         *path, last = name.split(".")
         table = tree
         for part in path:
             table = table.setdefault(part, {})
         table[last] = value
-    for table_name, named_entries in tables.items():
-        *path, last = table_name.split(".")
-        table = tree
-        for part in path:
-            table = table.setdefault(part, {})
-        table[last] = named_entries
     settings = msgspec.convert(tree, Settings)
     check(settings)
     return settings
@@ -94,27 +86,19 @@ def _give_way(values: dict[str, Any], acceptors: Mapping[str, Mapping[str, Any]]
             values[setting] = -1
 
 
-def address_table(
-    match: str, table: Mapping[str, Any], base: AddressSettings, where: str, delimiter: str = "."
+def checked_entry(
+    table: str,
+    entry: str,
+    values: Mapping[str, Any],
+    where: str,
+    delimiter: str = ".",
+    base: AddressSettings = _ADDRESS,
 ) -> dict[str, Any]:
-    """The settings of one address or pattern, typed and checked as those of a config file. `base`: what they are laid
-    over; `delimiter`: engine.wildcard_delimiter. Raises ConfigError."""
-    typed = entry_table(_ADDRESSES, match, table, where, delimiter)
-    check_address(replace(base, **typed), f'{where}, address "{match}"')
-    return typed
-
-
-def checked_entry(table: str, entry: str, values: Mapping[str, Any], where: str, delimiter: str) -> dict[str, Any]:
-    """A queue (engine.queues), divert (engine.diverts) or permission (edge.permissions), typed and checked as those of
-    a config file. Raises ConfigError."""
+    """An entry of `table` (catalogue.TABLES), typed and checked as those of a config file. `delimiter`:
+    engine.wildcard_delimiter; `base`: what the settings of an address are laid over. Raises ConfigError."""
     _entry_name(table, entry, f"{table}.{entry}", where, delimiter)
     typed = entry_table(table, entry, values, where, delimiter)
-    if table == _PERMISSIONS:
-        check_permission(entry, PermissionSettings(**typed), f'{where}, permissions of "{entry}"')
-    elif table == "engine.queues":
-        check_queue(entry, QueueSettings(**typed), f'{where}, queue "{entry}"', delimiter)
-    else:
-        check_divert(DivertSettings(**typed), f'{where}, divert "{entry}"', delimiter)
+    check_entry(table, entry, typed, f'{where}, {_noun(table)} "{entry}"', delimiter, base)
     return typed
 
 
@@ -233,7 +217,7 @@ def _entry_setting(
     known = entry_leaves(table)
     if last not in known:
         _unknown(name, where, list(known), f"settings of {_OWNERS[table]}: " + ", ".join(known))
-    entries.setdefault(entry, {})[last] = coerce(known[last], raw, f"{where}, {_OWNERS[table].split()[-1]} {entry}")
+    entries.setdefault(entry, {})[last] = coerce(known[last], raw, f"{where}, {_noun(table)} {entry}")
 
 
 def _entry_name(table: str, named: str, name: str, where: str, delimiter: str) -> str:
@@ -254,6 +238,10 @@ _OWNERS = {
     "acceptors": "an acceptor",
     _PERMISSIONS: "a permission",
 }
+
+
+def _noun(table: str) -> str:
+    return _OWNERS[table].split()[-1]
 
 
 def _check_pattern(pattern: str, name: str, where: str, delimiter: str) -> None:

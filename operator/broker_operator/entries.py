@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from broker.cluster.keys import Keys
-from broker.config.addressing import AddressSettings
-from broker.config.load import address_table, checked_entry, entry_table
+from broker.config.load import checked_entry, entry_table
 from broker.metadata.port import Delete, KeyValue, Put
 
 from .conditions import Condition, stands
@@ -41,7 +40,7 @@ def of_address(resource: Resource, keys: Keys) -> dict[str, bytes]:
     spec = resource.spec(AddressSpec)
     where = f"Address {resource.id.name}"
     name = spec.name or spec.match
-    settings = address_table(name, entry_settings("engine.addresses", spec.settings), AddressSettings(), where)
+    settings = checked_entry("engine.addresses", name, entry_settings("engine.addresses", spec.settings), where)
     found = {(keys.address(name) if spec.name else keys.setting(name)): encoded(settings)}
     for queue in spec.queues:
         table = entry_table("engine.queues", queue["name"], entry_settings("engine.queues", queue), where)
@@ -51,7 +50,7 @@ def of_address(resource: Resource, keys: Keys) -> dict[str, bytes]:
         found[keys.divert(divert["name"])] = encoded({**table, "address": spec.name})
     if spec.permissions is not None:
         table = entry_settings("edge.permissions", spec.permissions)
-        found[keys.permission(name)] = encoded(checked_entry("edge.permissions", name, table, where, "."))
+        found[keys.permission(name)] = encoded(checked_entry("edge.permissions", name, table, where))
     return found
 
 
