@@ -26,11 +26,11 @@ Part = tuple[Run, list[Queue]]
 """A run, and the queues that get all of it."""
 
 
-def check(slot: Slot, command: Publish) -> None:
-    """Raises RefusedError if admit() would refuse this part of a transaction."""
+def check(slot: Slot, command: Publish, waits: bool = True) -> None:
+    """Raises RefusedError if admit() would refuse this part of a transaction. waits: see limits.check()."""
     rules = rules_for(slot, command.address)
     if rules is not None and rules.limited:
-        limits.check(slot, slot.addresses.get(command.address), command)
+        limits.check(slot, slot.addresses.get(command.address), command, waits)
 
 
 def admit(slot: Slot, command: Publish, turn: Turn) -> bool:
@@ -45,7 +45,7 @@ def admit(slot: Slot, command: Publish, turn: Turn) -> bool:
     unique = command.run.flags & UNIQUE
     if unique and not duplicates.fresh(slot, command):
         return False
-    if rules is not None and rules.limited and not limits.admit(slot, address, command, turn):
+    if rules is not None and rules.limited and not limits.admit(slot, address, command):
         return False
     if unique:
         duplicates.remember(slot, command, turn)
@@ -72,7 +72,6 @@ def sift(parts: list[Part], address: str) -> list[Part]:
 
 def _sifted(run: Run, queues: list[Queue], address: str) -> list[Part]:
     count = len(run.records)
-    run.ids = run.ids or range(count)
     free: list[Queue] = []
     wanted: dict[tuple[int, ...], list[Queue]] = {}
     known: dict[Predicate, tuple[int, ...]] = {}

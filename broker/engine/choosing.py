@@ -14,7 +14,7 @@ from bisect import bisect_left
 from collections.abc import Iterable
 
 from broker.core.effects import Fetch, Turn
-from broker.core.message import BLOB, ESCAPED, GROUPED, Run
+from broker.core.message import BLOB, GROUPED, Run
 from broker.selector.heads import head_of, key
 
 from .browser import consumed
@@ -25,7 +25,7 @@ from .groups import Group, Groups
 from .lanes import LOOSE, NOBODY, Lane, dress
 from .queue import Queue
 from .redelivery import expire
-from .runs import pick
+from .runs import pick, prefixed
 from .slot import Slot
 
 _BACK = 1024
@@ -381,7 +381,7 @@ class _Dealer:
 
     def _first(self, run: Run) -> Run:
         """One message with the header; it has grown, for the limits of its address too."""
-        headed = _headed(run, self._queue.settings.group_first_key)
+        headed = prefixed(run, key(self._queue.settings.group_first_key)[1:] + b"true\n")
         if self._queue.book is not None:
             self._queue.book.change(0, headed.nbytes - run.nbytes)
         return headed
@@ -433,14 +433,3 @@ def _by_message(looked: dict[int, list[int]], count: int) -> list[int]:
         for n in at:
             found[n] = bits
     return found
-
-
-def _headed(run: Run, name: str) -> Run:
-    """One message with the header `name:true` in front of the others. Never put away: the journal has it without."""
-    front = key(name)[1:] + b"true\n"
-    lines = front + run.lines
-    flags = run.flags | ESCAPED if b"\\" in front else run.flags
-    return Run(
-        run.ids, lines, run.records, run.nbytes + len(front), flags, run.priority, run.expires, run.time,
-        run.attempts, 0, run.blob, run.due,
-    )  # fmt: skip

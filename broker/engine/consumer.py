@@ -81,11 +81,8 @@ class Consumer:
         count = len(run.records)
         if self.fits(count, run.nbytes):
             return count
-        limit = self.room
-        if self.ledger is not None:
-            count = min(count, self.credit_messages)
-            if self.sized:
-                limit = min(limit, self.credit_bytes)
+        messages, limit = self.allowance()
+        count = min(count, messages)
         each = len(run.lines) + self.overhead
         sums = list(accumulate([len(record) + each for record in run.records[:count]]))
         # Message i goes out iff what goes before it is below the limit.

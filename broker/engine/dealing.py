@@ -117,18 +117,17 @@ def _message_by_message(
 ) -> Run | None:
     """Deals a run while credits are short."""
     hands: list[list[int]] = [[] for _ in consumers]
-    messages = [c.credit_messages if c.ledger is not None else len(run.records) for c in consumers]
-    nbytes = [min(c.room, c.credit_bytes) if c.sized else c.room for c in consumers]
+    left = [list(consumer.allowance()) for consumer in consumers]
     turn_of, ways, dealt = turns.start, len(consumers), 0
     for at in range(len(run.records)):
         size = run.size_of(at)
         for _ in range(ways):
             who = turn_of % ways
             turn_of += 1
-            if messages[who] > 0 and nbytes[who] > 0:
+            if left[who][0] > 0 and left[who][1] > 0:
                 hands[who].append(at)
-                messages[who] -= 1
-                nbytes[who] -= size + consumers[who].overhead
+                left[who][0] -= 1
+                left[who][1] -= size + consumers[who].overhead
                 break
         else:
             break

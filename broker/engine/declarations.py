@@ -64,6 +64,10 @@ class Named:
         """To be read only."""
         return self._slots.get(slot, self._nothing)
 
+    def places(self) -> set[int]:
+        """Slots in which something is declared."""
+        return set(self._slots)
+
 
 _latest: list[Named] = []
 
@@ -77,13 +81,7 @@ def named(settings: EngineSettings) -> Named:
 
 def places(settings: EngineSettings) -> set[int]:
     """All slots in which something is declared."""
-    match = Matcher(settings)
-    found: set[int] = set()
-    for _, _, slots in _queues(settings, match):
-        found.update(slots)
-    for _, slots in _addresses(settings, match):
-        found.update(slots)
-    return found
+    return named(settings).places()
 
 
 def _queues(settings: EngineSettings, match: Matcher) -> Iterator[tuple[str, str, tuple[int, ...] | range]]:

@@ -17,7 +17,6 @@ from broker.config.addressing import DivertSettings
 from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.core.effects import Turn
-from broker.core.message import NO_IDS, Run
 
 from . import letters, transfer
 from .rules import rules_for
@@ -38,7 +37,7 @@ def divert(slot: Slot, address: Address | None, command: Publish, turn: Turn) ->
         if settings.exclusive:
             taken.update(_send(slot, settings, command, turn))
     if taken:
-        command.run = _picked(command.run, [at for at in range(len(command.run.records)) if at not in taken])
+        command.run = pick(command.run, [at for at in range(len(command.run.records)) if at not in taken])
         if not command.run.records:
             return True
     for _, settings in rules.diverts:
@@ -66,7 +65,7 @@ def _send(slot: Slot, settings: DivertSettings, command: Publish, turn: Turn) ->
     if settings.selector:
         wanted = _filter(settings.selector).select(run, command.address)
     if wanted:
-        part = run if len(wanted) == len(run.records) else _picked(run, wanted)
+        part = run if len(wanted) == len(run.records) else pick(run, wanted)
         for name in settings.forward.split(","):
             address, _, queue = name.strip().partition("::")
             if address:
@@ -82,10 +81,3 @@ _ROUTING = {"STRIP": Routing.UNSET, "ANYCAST": Routing.ANYCAST, "MULTICAST": Rou
 def _filter(text: str) -> selector.Predicate:
     """Kept as long as it is in use."""
     return selector.compile(text)
-
-
-def _picked(run: Run, indices: Sequence[int]) -> Run:
-    run.ids = range(len(run.records))
-    part = pick(run, indices)
-    run.ids = part.ids = NO_IDS
-    return part

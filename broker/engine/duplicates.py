@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.core.commands import Publish
 from broker.core.effects import Turn
-from broker.core.message import DURABLE, NO_IDS, UNIQUE, Run
+from broker.core.message import DURABLE, UNIQUE, Run
 from broker.core.records import MetaRecord
+from broker.selector.heads import head_of, key, raw
 
-from . import headers
 from .runs import pick
 
 if TYPE_CHECKING:
     from .slot import Slot
 
-_KEY: Final = headers.key("_AMQ_DUPL_ID")
+_KEY: Final = key("_AMQ_DUPL_ID")
 _DIGEST: Final = 16
 _ADDRESSES: Final = 4096
 """With ids, per slot; beyond it the one that was silent longest is forgotten."""
@@ -88,9 +88,7 @@ def fresh(slot: Slot, command: Publish) -> bool:
     if len(kept) < len(run.records):
         if not kept:
             return False
-        run.ids = range(len(run.records))
         command.run = pick(run, kept)
-        command.run.ids = NO_IDS
     return True
 
 
@@ -138,8 +136,8 @@ def _ids_of(slot: Slot, address: str) -> Ids:
 
 
 def _digests(run: Run) -> list[bytes | None]:
-    found = [headers.raw(run, at, _KEY) for at in range(len(run.records))]
-    return [blake2b(raw, digest_size=_DIGEST).digest() if raw else None for raw in found]  # an empty one is none
+    found = [raw(head_of(run, at), _KEY) for at in range(len(run.records))]
+    return [blake2b(name, digest_size=_DIGEST).digest() if name else None for name in found]  # an empty one is none
 
 
 def _packed(digests: Iterable[bytes]) -> str:

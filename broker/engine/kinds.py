@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from broker.config.addressing import AddressSettings
@@ -34,30 +34,21 @@ _FEW = 16
 class Kind:
     """What a queue does beside first in, first out.
 
-    last_value   newest message of each key; None: all.    ring   so many of the newest; -1: all.
+    last_value   newest message of each key; None: all.
     cursors      messages stay, and each consumer has its own place; None: they go.
-    needed       consumers that must have come before anything is handed out; 0: nobody waits for anybody.
-    delay        milliseconds after the first of them it begins all the same; -1: never.
-    since        when the first of them came; 0: nobody is there.    begun   enough came; until all are gone."""
+    since        when the first consumer came; 0: nobody is there.
+    begun        enough came (consumers_before_dispatch); until all are gone."""
 
-    __slots__ = ("begun", "cursors", "delay", "last_value", "needed", "paused", "ring", "since")
+    __slots__ = ("begun", "cursors", "last_value", "since")
 
     def __init__(self) -> None:
         self.last_value: LastValue | None = None
-        self.ring = -1
         self.cursors: Cursors | None = None
-        self.paused = False
-        self.needed = 0
-        self.delay = -1
         self.since = 0
         self.begun = False
 
     def configure(self, queue: Queue, settings: AddressSettings) -> None:
         """What is there already is looked at as if it had just come."""
-        self.ring = settings.ring_size
-        self.paused = settings.paused
-        self.needed = settings.consumers_before_dispatch
-        self.delay = settings.delay_before_dispatch_ms
         key = settings.last_value_key or ("_AMQ_LVQ_NAME" if settings.last_value else "")
         if not key:
             self.last_value = None
@@ -172,7 +163,8 @@ def tend(slot: Slot, queue: Queue, kind: Kind, turn: Turn) -> bool:
             # Older values may stand before newer ones: first all keys must be known.
             kind.last_value.look(slot, queue, turn)
             return False
-    if kind.paused or (kind.needed and not _enough(slot, queue, kind, turn)):
+    settings = queue.settings
+    if settings.paused or (settings.consumers_before_dispatch and not _enough(slot, queue, kind, turn)):
         return False
     if kind.cursors is not None:
         kind.cursors.show(slot, queue, turn)
@@ -185,8 +177,9 @@ def trim(slot: Slot, queue: Queue, kind: Kind, turn: Turn) -> None:
     if kind.last_value is not None:
         kind.last_value.settle_down()
         _discard(slot, queue, kind.last_value, turn)
-    if 0 <= kind.ring < queue.count + queue.paged_count + queue.far:
-        _shorten(slot, queue, queue.count + queue.paged_count + queue.far - kind.ring, turn)
+    ring, rests = queue.settings.ring_size, queue.count + queue.paged_count + queue.far
+    if 0 <= ring < rests:
+        _shorten(slot, queue, rests - ring, turn)
 
 
 def _enough(slot: Slot, queue: Queue, kind: Kind, turn: Turn) -> bool:
@@ -196,18 +189,12 @@ def _enough(slot: Slot, queue: Queue, kind: Kind, turn: Turn) -> bool:
         return False
     if not kind.begun:
         kind.since = kind.since or turn.now
-        due = kind.since + kind.delay
-        kind.begun = len(queue.consumers) >= kind.needed or (kind.delay >= 0 and due <= turn.now)
-        if not kind.begun and kind.delay >= 0:
+        needed, delay = queue.settings.consumers_before_dispatch, queue.settings.delay_before_dispatch_ms
+        due = kind.since + delay
+        kind.begun = len(queue.consumers) >= needed or (delay >= 0 and due <= turn.now)
+        if not kind.begun and delay >= 0:
             slot.wake(queue, due)
     return kind.begun
-
-
-def _stores(queue: Queue) -> Iterator[deque[Run]]:
-    """Wherever runs rest in memory."""
-    yield from queue.levels or (queue.ready,)
-    if queue.choice is not None:
-        yield from queue.choice.stores()
 
 
 def _discard(slot: Slot, queue: Queue, last_value: LastValue, turn: Turn) -> None:
@@ -216,14 +203,14 @@ def _discard(slot: Slot, queue: Queue, last_value: LastValue, turn: Turn) -> Non
     if not dead:
         return
     gone: list[Run] = []
-    for store in _stores(queue):
+    for store in queue.stores():
         if queue.agenda is None and len(dead) * _FEW < len(store):
             _pluck(queue, store, dead, gone)
         elif any([not dead.isdisjoint(run.ids) for run in store]):
             _filter(queue, store, dead, gone)
     last_value.bury(slot, queue, dead, gone, turn)
     if last_value.crowded(queue.count):
-        last_value.forget({i for store in _stores(queue) for run in store for i in run.ids})
+        last_value.forget({i for store in queue.stores() for run in store for i in run.ids})
 
 
 def _pluck(queue: Queue, store: deque[Run], dead: Iterable[int], gone: list[Run]) -> None:
@@ -258,7 +245,7 @@ def _filter(queue: Queue, store: deque[Run], dead: set[int], gone: list[Run]) ->
 def _shorten(slot: Slot, queue: Queue, count: int, turn: Turn) -> None:
     """Drops so many of the oldest in memory; what is paged out comes back in time."""
     while count > 0:
-        stores = [store for store in _stores(queue) if store]
+        stores = [store for store in queue.stores() if store]
         if not stores:
             return
         oldest = min(stores, key=_first_id)

@@ -18,8 +18,8 @@ from itertools import islice
 
 from broker.core.effects import Fetch, Turn
 from broker.core.message import Run
+from broker.selector import heads
 
-from . import headers
 from .browser import consumed
 from .queue import Queue
 from .runs import pick
@@ -42,7 +42,7 @@ class LastValue:
         self.dead: set[int] = set()
         self.blind: deque[int] = deque()
         self.asked: array[int] | None = None
-        self._key = headers.key(name)
+        self._key = heads.key(name)
         self._newest: dict[bytes, int] = {}
         self._paged: dict[int, Stub] = {}
         """Messages in the page index whose keys are known."""
@@ -157,11 +157,11 @@ class LastValue:
 
     def _keys(self, runs: Iterable[Run]) -> list[tuple[bytes, int]]:
         """(key, id) of all messages that have one."""
-        raw, key = headers.raw, self._key
+        raw, head_of, key = heads.raw, heads.head_of, self._key
         found: list[tuple[bytes, int]] = []
         for run in runs:
             for at, i in enumerate(run.ids):
-                value = raw(run, at, key)
+                value = raw(head_of(run, at), key)
                 if value is not None:
                     found.append((value, i))
         return found

@@ -22,7 +22,7 @@ from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.core.effects import Crowd, Turn
 from broker.core.errors import Code, RefusedError
-from broker.core.message import NO_IDS, Run
+from broker.core.message import Run
 
 from .runs import pick
 from .stubs import Stub
@@ -140,7 +140,7 @@ def refuses(settings: AddressSettings) -> bool:
 # ── publishing ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def admit(slot: Slot, address: Address | None, command: Publish, turn: Turn) -> bool:
+def admit(slot: Slot, address: Address | None, command: Publish) -> bool:
     """May the messages come in; False: they are dropped in silence. `command.run` may be a shorter one afterwards.
     Raises RefusedError(ADDRESS_FULL), but never for parts of a transaction (`command.atomic`): those have been asked
     by check(). `address` None: it has no queues."""
@@ -198,9 +198,7 @@ def _fits(slot: Slot, stock: Stock, address: Address | None, command: Publish) -
             fitting.append(at)
     slot.counters.dropped_full += count - len(fitting)
     if len(fitting) < count:
-        run.ids = range(count)
         command.run = pick(run, fitting)
-        run.ids = command.run.ids = NO_IDS
     return bool(fitting)
 
 

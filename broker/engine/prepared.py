@@ -16,7 +16,7 @@ from broker.core.errors import RefusedError
 from broker.core.message import DURABLE, NO_IDS, REDELIVERED, TRANSIENT, UNIQUE, Run
 from broker.core.records import MetaRecord, RunRecord
 
-from . import admission, limits
+from . import admission
 from .addresses import create, delete
 from .consumer import Ledger
 from .duplicates import repeated
@@ -178,8 +178,7 @@ def _check(slot: Slot, parts: list[Publish | Settle]) -> None:
             if again:
                 continue  # nothing will be published
             check_publish(slot, part)
-            admission.check(slot, part)
-            limits.check(slot, slot.addresses.get(part.address), part, waits=False)
+            admission.check(slot, part, waits=False)
         else:
             check_settle(slot, part)
             settled.setdefault(part.consumer, []).extend(part.ids)

@@ -161,7 +161,6 @@ def _turns(address: Address, run: Run, anycast: list[list[Queue]]) -> list[tuple
     parts: list[tuple[Run, list[Queue]]] = []
     start, ways = address.start % len(anycast), len(anycast)
     for n, group in enumerate(anycast):
-        run.ids = range(len(run.records))
         part = run.cut(slice((n - start) % ways, None, ways))
         if part.records:
             parts.append((part, group))

@@ -17,6 +17,7 @@ from broker.core.address import Routing
 from broker.core.effects import Move, Turn
 from broker.core.message import DURABLE, ESCAPED, REDELIVERED, TRANSIENT, UNIQUE, WAS_DURABLE, Run
 from broker.core.records import MetaRecord, SettleRecord
+from broker.selector.heads import escaped
 
 from . import letters, limits
 from .kinds import stays
@@ -28,7 +29,6 @@ from .stubs import recall
 _NUMBER = b"_AMQ_ORIG_MESSAGE_ID:"
 _LABELS = (b"_AMQ_ORIG_ADDRESS:", b"_AMQ_ORIG_QUEUE:", b"_AMQ_ACTUAL_EXPIRY:", b"dead-letter-reason:", _NUMBER)
 """What dead letters begin with."""
-_ESCAPES = str.maketrans({"\\": "\\\\", "\n": "\\n", "\r": "\\r", ":": "\\c"})
 
 
 def give_back(slot: Slot, queue: Queue, messages: dict[int, Run], delay: int | None, turn: Turn) -> None:
@@ -224,8 +224,8 @@ def moved(slot: Slot, move: Move, turn: Turn) -> None:
 def _relabelled(queue: Queue, run: Run, header: str) -> Run:
     """The same messages with headers in front that say where they come from: first of repeated names wins, so the
     latest origin counts. Their duplicate ids were unique where they were sent; two of one id may meet in one DLQ."""
-    address, name = queue.address.translate(_ESCAPES), queue.name.translate(_ESCAPES)
-    front = f"_AMQ_ORIG_ADDRESS:{address}\n_AMQ_ORIG_QUEUE:{name}\n{header}".encode()
+    origin = b"_AMQ_ORIG_ADDRESS:%b\n_AMQ_ORIG_QUEUE:%b\n" % (escaped(queue.address), escaped(queue.name))
+    front = origin + header.encode()
     flags = run.flags & ~(TRANSIENT | REDELIVERED | WAS_DURABLE | UNIQUE)
     if run.flags & WAS_DURABLE:
         flags |= DURABLE

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from broker.config.addressing import AddressSettings, DivertSettings
 
+from . import limits
+
 if TYPE_CHECKING:
     from .slot import Slot
 
@@ -32,9 +34,7 @@ class Rules:
     def __init__(self, settings: AddressSettings, diverts: tuple[tuple[str, DivertSettings], ...] = ()) -> None:
         self.settings = settings
         self.diverts = diverts
-        self.limited = max(
-            settings.max_size_bytes, settings.max_size_messages, settings.page_limit_bytes, settings.page_limit_messages
-        ) >= 0  # fmt: skip
+        self.limited = limits.limited(settings)
         self.aging = settings.no_expiry or (
             max(settings.expiry_delay_ms, settings.min_expiry_delay_ms, settings.max_expiry_delay_ms) >= 0
         )
@@ -54,22 +54,26 @@ def rules_for(slot: Slot, name: str) -> Rules | None:
 
 
 class Rulebook:
-    """Rules by address, remembered by settings (a Matcher gives equal addresses the same object)."""
+    """Rules by address, remembered by settings (a Matcher gives equal addresses the same object), and by name where
+    diverts start."""
 
-    __slots__ = ("_diverts", "_known", "_match")
+    __slots__ = ("_diverting", "_diverts", "_known", "_match")
 
     def __init__(self, match: Callable[[str], AddressSettings], diverts: Mapping[str, DivertSettings]) -> None:
         self._match = match
         self._known: dict[int, tuple[AddressSettings, Rules | None]] = {}
+        self._diverting: dict[str, Rules] = {}
         self._diverts: dict[str, tuple[tuple[str, DivertSettings], ...]] = {}
         for name in sorted(diverts):
             start = diverts[name].address
             self._diverts[start] = (*self._diverts.get(start, ()), (name, diverts[name]))
 
     def __call__(self, name: str) -> Rules | None:
-        settings = self._match(name)
         if name in self._diverts:
-            return Rules(settings, self._diverts[name])
+            if name not in self._diverting:
+                self._diverting[name] = Rules(self._match(name), self._diverts[name])
+            return self._diverting[name]
+        settings = self._match(name)
         known = self._known.get(id(settings))
         if known is None:
             if len(self._known) >= _REMEMBERED:

@@ -17,14 +17,14 @@ from broker.core.commands import Publish
 from broker.core.effects import Fetch, Move, Turn
 from broker.core.errors import RefusedError
 from broker.core.ids import slot_of
-from broker.core.message import BLOB, DURABLE, ESCAPED, NO_IDS, REDELIVERED, UNIQUE, Run
+from broker.core.message import BLOB, DURABLE, NO_IDS, REDELIVERED, UNIQUE, Run
 from broker.core.records import RunRecord
+from broker.selector.heads import escaped
 
 from . import publish
 from .addresses import create
-from .headers import escaped
 from .queue import Queue
-from .runs import copy
+from .runs import copy, prefixed
 from .slot import Held, Slot
 
 HOPS: Final = 8
@@ -50,20 +50,11 @@ def tired(command: Publish) -> bool:
     return not command.session and command.run.lines.count(_ORIGIN) >= HOPS
 
 
-def prefixed(run: Run, front: bytes) -> Run:
-    """The same messages, not numbered yet, with header lines in front: first of repeated names wins."""
-    made = copy(run)
-    made.ids = NO_IDS
-    made.position = made.attempts = 0
-    made.lines = front + run.lines
-    made.nbytes = run.nbytes + len(front) * len(run.records)
-    made.flags = run.flags & ~(UNIQUE | REDELIVERED) | (ESCAPED if b"\\" in front else 0)
-    return made
-
-
 def send_on(slot: Slot, command: Publish, run: Run, way: Way, turn: Turn) -> None:
     """Messages of `command` (all, or some of them as `run`) go `way`. Part of its log group."""
     made = prefixed(run, _ORIGIN + escaped(command.address) + b"\n")
+    made.ids, made.attempts = NO_IDS, 0
+    made.flags &= ~(UNIQUE | REDELIVERED)
     if slot_of(way.address) == slot.number:
         onward = Publish(slot.number, 0, 0, way.address, way.routing, made, way.queue)
         onward.atomic = True

@@ -76,9 +76,9 @@ def test_of(node: Node, mode: Mode) -> Test:
     """A condition. Raises RefusedError (XPATH that cannot be)."""
     match node:
         case And():
-            return _all([test_of(part, mode) for part in node.conditions])
+            return _joined([test_of(part, mode) for part in node.conditions], False)
         case Or():
-            return _any([test_of(part, mode) for part in node.conditions])
+            return _joined([test_of(part, mode) for part in node.conditions], True)
         case Not():
             return _opposite(test_of(node.condition, mode))
         case Compare():
@@ -115,27 +115,15 @@ def getter_of(node: Node, mode: Mode) -> Getter:
 # ── conditions ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _all(tests: list[Test]) -> Test:
+def _joined(tests: list[Test], decisive: bool) -> Test:
+    """AND is decided by the first False, OR by the first True."""
+
     def test(head: bytes, run: Run, index: int, address: str) -> bool | None:
-        result: bool | None = True
+        result: bool | None = not decisive
         for part in tests:
             found = part(head, run, index, address)
-            if found is False:
-                return False
-            if found is None:
-                result = None
-        return result
-
-    return test
-
-
-def _any(tests: list[Test]) -> Test:
-    def test(head: bytes, run: Run, index: int, address: str) -> bool | None:
-        result: bool | None = False
-        for part in tests:
-            found = part(head, run, index, address)
-            if found is True:
-                return True
+            if found is decisive:
+                return decisive
             if found is None:
                 result = None
         return result
@@ -200,7 +188,6 @@ def _header_is(wanted: bytes, line: bytes, same: bool) -> Test:
 def _digits(wanted: bytes, operator: str, literal: int, mode: Mode) -> Test:
     """The short cut of name > 5: most values are plain digits."""
     compare, order, length = ordered(operator), ORDER[operator], len(wanted)
-    value_of = _header(wanted)
 
     def test(head: bytes, run: Run, index: int, address: str) -> bool | None:
         at = head.find(wanted)
@@ -210,7 +197,7 @@ def _digits(wanted: bytes, operator: str, literal: int, mode: Mode) -> Test:
         value = head[at : head.index(b"\n", at)]
         if value.isdigit() and len(value) < 19:
             return order(int(value), literal)
-        return compare(value_of(head, run, index, address), literal, mode)
+        return compare(text(value), literal, mode)
 
     return test
 

@@ -49,7 +49,12 @@ def body_of(run: Run, index: int) -> bytes | None:
 @lru_cache(4096)
 def key(name: str) -> bytes:
     """What raw() looks for."""
-    return f"\n{name.translate(_ESCAPES)}:".encode()
+    return b"\n%b:" % escaped(name)
+
+
+def escaped(text: str) -> bytes:
+    """A name or value as header lines have it."""
+    return text.translate(_ESCAPES).encode()
 
 
 def raw(head: bytes, key: bytes) -> bytes | None:
