@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from broker.core.effects import Fetch, Turn
+from broker.core.effects import Turn
 from broker.core.message import BLOB, GROUPED, Run
 from broker.selector.heads import head_of, key
 
@@ -107,8 +107,7 @@ def _learn(slot: Slot, queue: Queue, choice: Choice, turn: Turn) -> None:
     if queue.fetching is None:
         choice.asked = array("Q", list(choice.strange)[:_BACK])
         choice.learning = True
-        queue.fetching = 0
-        turn.fetches.append(Fetch(slot.number, queue.id, choice.asked))
+        slot.fetch(queue, choice.asked, turn)
 
 
 def _rank(lane: Lane) -> tuple[int, int]:
@@ -243,8 +242,7 @@ class _Dealer:
             transit.far.add((i,), position)
             positions[position] = None
         choice.asked = array("Q", positions)
-        queue.fetching = 0
-        self._turn.fetches.append(Fetch(self._slot.number, queue.id, choice.asked))
+        self._slot.fetch(queue, choice.asked, self._turn)
 
     # ── what is new ────────────────────────────────────────────────────────────────────────────────
 

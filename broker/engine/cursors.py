@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import islice
 
-from broker.core.effects import Fetch, Turn
+from broker.core.effects import Turn
 from broker.core.message import Run
 
 from .browser import consumed
@@ -153,12 +153,9 @@ class Cursors:
         start = cursor.at - self._dropped
         if queue.fetching is not None or start >= len(index) or queue.nbytes * 2 <= slot.limit:
             return
-        mean = queue.paged_bytes // len(index) + 1
-        count = max(slot.page_bytes // mean, 1)
-        self._asked = array("Q", islice(index, start, start + count))
+        self._asked = array("Q", islice(index, start, start + slot.page_of(queue)))
         self._reader = cursor
-        queue.fetching = 0
-        turn.fetches.append(Fetch(slot.number, queue.id, self._asked))
+        slot.fetch(queue, self._asked, turn)
 
 
 def _late(cursor: Cursor, run: Run) -> None:

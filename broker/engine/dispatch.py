@@ -6,7 +6,7 @@ not take everything is choosing.py's affair, how a run is dealt dealing.py's. Mu
 
 from __future__ import annotations
 
-from broker.core.effects import Fetch, Turn
+from broker.core.effects import Turn
 from broker.core.message import Run
 
 from . import choosing, kinds
@@ -57,23 +57,17 @@ def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
 
 def fetch(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Asks for the next page when memory is half empty, or somebody could take what is not in it."""
-    index = queue.index
     hungry = queue.choice is not None and queue.choice.hungry
-    if not len(index) or (queue.nbytes * 2 > slot.limit and not hungry):
+    if not len(queue.index) or (queue.nbytes * 2 > slot.limit and not hungry):
         return
-    mean = queue.paged_bytes // len(index) + 1
-    count = min(max(slot.page_bytes // mean, 1), 1 << 15)
-    positions = index.first(count)
-    queue.fetching = len(positions)
-    turn.fetches.append(Fetch(slot.number, queue.id, positions))
+    slot.fetch_front(queue, min(slot.page_of(queue), 1 << 15), turn)
 
 
 def _recall(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Asks for messages of which only the number is known."""
     if queue.fetching is None:
         positions = list(queue.recalls)[:_RECALLED]
-        queue.fetching = -len(positions)
-        turn.fetches.append(Fetch(slot.number, queue.id, positions))
+        slot.fetch(queue, positions, turn, -len(positions))
 
 
 def sweep(slot: Slot, queue: Queue, turn: Turn) -> None:
@@ -154,10 +148,6 @@ def _browse(slot: Slot, queue: Queue, turn: Turn) -> None:
     if queue.fetching is None:
         for browser in queue.browsers:
             if not browser.feed and browser.positions:
-                mean = queue.paged_bytes // (len(queue.index) or 1) + 1
-                count = min(max(slot.page_bytes // mean, 1), len(browser.positions))
-                positions = browser.next_positions(count)
-                queue.fetching = 0
                 browser.fetching = True
-                turn.fetches.append(Fetch(slot.number, queue.id, positions))
+                slot.fetch(queue, browser.next_positions(slot.page_of(queue)), turn)
                 return

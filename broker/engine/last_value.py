@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import islice
 
-from broker.core.effects import Fetch, Turn
+from broker.core.effects import Turn
 from broker.core.message import Run
 from broker.selector import heads
 
@@ -91,10 +91,8 @@ class LastValue:
     def look(self, slot: Slot, queue: Queue, turn: Turn) -> None:
         """Reads what is not known, if memory has no room for it; else it comes by itself."""
         if queue.fetching is None and queue.nbytes * 2 > slot.limit:
-            mean = queue.paged_bytes // (len(queue.index) or 1) + 1
-            self.asked = array("Q", islice(self.blind, max(slot.page_bytes // mean, 1)))
-            queue.fetching = 0
-            turn.fetches.append(Fetch(slot.number, queue.id, self.asked))
+            self.asked = array("Q", islice(self.blind, slot.page_of(queue)))
+            slot.fetch(queue, self.asked, turn)
 
     def looked(self, runs: list[Run], used: Iterable[Run]) -> None:
         """The journal's answer to look(), and what of it is in the queue."""

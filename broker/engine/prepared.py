@@ -11,7 +11,7 @@ from typing import Any
 
 from broker.core.address import Outcome, Routing
 from broker.core.commands import Decide, Prepare, Publish, Settle
-from broker.core.effects import Done, Fetch, Turn
+from broker.core.effects import Done, Turn
 from broker.core.errors import RefusedError
 from broker.core.message import DURABLE, NO_IDS, REDELIVERED, TRANSIENT, UNIQUE, Run
 from broker.core.records import MetaRecord, RunRecord
@@ -27,16 +27,13 @@ from .redelivery import give_back, nack, reject
 from .routing import check_publish
 from .runs import Span, copy, spans_of
 from .settle import check_settle
-from .slot import Held, Slot, grouped
+from .slot import Slot, grouped
 
 HIDDEN = "$tx"
 """Stands as the address in the records of parked messages; no queue can be reached by it."""
 
 IN_DOUBT_MS = 1000
 """After so long without a decision the coordinator is asked."""
-
-_PAGE = 1024
-"""Positions of parked messages asked for at a time after a restart."""
 
 
 class Parked:
@@ -156,11 +153,8 @@ def decide(slot: Slot, command: Decide, turn: Turn) -> None:
 
 def arrived(slot: Slot, hidden: Queue, turn: Turn) -> None:
     """Something has changed in a hidden queue: reads back what is paged, and commits what waits for it."""
-    if len(hidden.index) and hidden.fetching is None:
-        positions = hidden.index.first(_PAGE)
-        hidden.fetching = len(positions)
-        turn.fetches.append(Fetch(slot.number, hidden.id, positions))
-    elif _complete(hidden):
+    slot.fetch_hidden(hidden, turn)
+    if _complete(hidden):
         for prepared in list(slot.prepared.values()):
             if prepared.queue == hidden.id and prepared.commit:
                 _carry_out(slot, prepared, hidden, turn)
@@ -213,10 +207,8 @@ def _park(slot: Slot, prepared: Prepared, parts: list[Publish], turn: Turn) -> N
                 bool(run.flags & UNIQUE),
             )
         )
-        hidden.gated += 1
-        hidden.gated_bytes += run.nbytes
         entries.append((hidden, run, False))
-    slot.pending.append(Held(turn.number, entries=entries))
+    slot.hold(entries, turn.number)
 
 
 def _claim(slot: Slot, prepared: Prepared, part: Settle) -> None:

@@ -224,7 +224,7 @@ def _accept_due(slot: Slot, command: Publish, run: Run, queues: list[Queue], tur
         entries += [(queue, paged, False) for queue, paged, _ in _spill(slot, command, part, others, turn)]
     for queue, part, _ in entries:
         queue.last = part.ids[-1]
-    _hold(slot, entries, turn.number, done)
+    slot.hold(entries, turn.number, done)
 
 
 def _accept_blob(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Turn, done: Done | None) -> None:
@@ -245,7 +245,7 @@ def _accept_blob(slot: Slot, command: Publish, run: Run, queues: list[Queue], tu
             queue.last = part.ids[-1]
         slot.reserve(turn)
         transient = _spill(slot, command, part, others, turn)[0][1]
-        _hold(slot, [(queue, transient, paged) for queue, paged in entries], turn.number, done)
+        slot.hold([(queue, transient, paged) for queue, paged in entries], turn.number, done)
 
 
 def _accept_durable(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Turn, done: Done | None) -> None:
@@ -270,7 +270,7 @@ def _accept_durable(slot: Slot, command: Publish, run: Run, queues: list[Queue],
     turn.appends.append(RunRecord(slot.number, command.address, [q.id for q in kept], run, dispatched, command.dedup))
     if spill:
         entries += _spill(slot, command, run, spill, turn)
-    _hold(slot, entries, turn.number, done)
+    slot.hold(entries, turn.number, done)
 
 
 def _accept_crowded(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Turn, done: Done | None) -> bool:
@@ -287,11 +287,11 @@ def _accept_crowded(slot: Slot, command: Publish, run: Run, queues: list[Queue],
             slot.touched[queue] = None
     if spill:
         slot.reserve(turn)
-        _hold(slot, behind + _spill(slot, command, run, spill, turn), turn.number, done)
+        slot.hold(behind + _spill(slot, command, run, spill, turn), turn.number, done)
         return True
     if behind:
         # What they wait for is already under way: no later commit is needed, but for a transaction's own.
-        _hold(slot, behind, turn.number if command.atomic else slot.pending[-1].number, None)
+        slot.hold(behind, turn.number if command.atomic else slot.pending[-1].number, None)
     return False
 
 
@@ -319,13 +319,3 @@ def _spill(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Tu
     for queue in queues:
         queue.spilled = True
     return [(queue, paged, True) for queue in queues]
-
-
-def _hold(slot: Slot, entries: list[tuple[Queue, Run, bool]], number: int, done: Done | None) -> None:
-    for queue, run, paged in entries:
-        queue.gated += 1
-        if paged:
-            queue.gated_pages += 1
-        else:
-            queue.gated_bytes += run.nbytes
-    slot.pending.append(Held(number, done, entries))

@@ -15,19 +15,17 @@ from typing import Final
 
 from broker.core.address import Routing
 from broker.core.commands import Publish
-from broker.core.effects import Fetch, Turn
+from broker.core.effects import Turn
 from broker.core.message import BLOB, DURABLE, REDELIVERED, TRANSIENT, WAS_DURABLE, Run
 from broker.core.records import MetaRecord, RunRecord
 
 from . import addresses, limits
 from .queue import Queue
 from .runs import copy, pick
-from .slot import Held, Slot, grouped
+from .slot import Slot, grouped
 
 HIDDEN: Final = "$last"
 """Name of such a queue."""
-
-_PAGE: Final = 1024
 
 
 def with_ring(slot: Slot, command: Publish, groups: list[list[Queue]], turn: Turn) -> list[list[Queue]]:
@@ -71,13 +69,10 @@ def is_mine(queue: Queue) -> bool:
 def arrived(slot: Slot, ring: Queue, turn: Turn) -> None:
     """Something has changed in it: cuts it, reads back what is paged, and gives to those who wait for that."""
     _cut(slot, ring, turn)
-    if len(ring.index):
-        if ring.fetching is None:
-            positions = ring.index.first(_PAGE)
-            ring.fetching = len(positions)
-            turn.fetches.append(Fetch(slot.number, ring.id, positions))
+    slot.fetch_hidden(ring, turn)
+    if not _complete(ring):
         return
-    if _complete(ring) and slot.latecomers:
+    if slot.latecomers:
         waiting, slot.latecomers = slot.latecomers, []
         for owner, queue, bound in waiting:
             if owner is not ring:
@@ -153,7 +148,7 @@ def _enter(slot: Slot, queue: Queue, run: Run, turn: Turn) -> None:
         limits.entered([queue], run)
     if not (durable or run.due or run.flags & BLOB):
         if queue.gated:
-            _hold(slot, queue, run, turn)  # behind what waits for the log
+            slot.hold([(queue, run, False)], turn.number)  # behind what waits for the log
         else:
             queue.enter(run)
             slot.touched[queue] = None
@@ -166,10 +161,4 @@ def _enter(slot: Slot, queue: Queue, run: Run, turn: Turn) -> None:
         queue.spilled = True
     slot.reserve(turn)
     turn.appends.append(RunRecord(slot.number, queue.address, [queue.id], run))
-    _hold(slot, queue, run, turn)
-
-
-def _hold(slot: Slot, queue: Queue, run: Run, turn: Turn) -> None:
-    queue.gated += 1
-    queue.gated_bytes += run.nbytes
-    slot.pending.append(Held(turn.number, entries=[(queue, run, False)]))
+    slot.hold([(queue, run, False)], turn.number)

@@ -1,6 +1,6 @@
 """The state of one slot, and what waits in it for the log.
 
-Rule: data with the few verbs every other module needs (number, hold, answer, settle records, wake-up times);
+Rule: data with the few verbs every other module needs (number, hold, answer, fetch, settle records, wake-up times);
 what commands mean is decided elsewhere. Must not know commands.
 """
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from broker.config.addressing import DivertSettings
 from broker.config.settings import EngineSettings
 from broker.core.address import Routing
-from broker.core.effects import Done, Effect, Turn
+from broker.core.effects import Done, Effect, Fetch, Turn
 from broker.core.message import DURABLE, TRANSIENT, Run
 from broker.core.records import GroupRecord, LogRecord, MetaRecord, RunRecord, SettleRecord
 
@@ -39,6 +39,10 @@ ever given twice, whatever had not reached the disk."""
 
 SWEEP_MS = 1000
 """Expired messages nobody consumes are looked for this often at most."""
+
+
+_HIDDEN_PAGE = 1024
+"""Positions of a hidden queue read back at a time."""
 
 
 class Budget:
@@ -206,6 +210,16 @@ class Slot:
         """Tells `effect` when everything so far is durable, also what earlier turns wrote."""
         self.pending.append(Held(turn.number, effect))
 
+    def hold(self, entries: Sequence[tuple[Queue, Run, bool]], number: int, done: Done | None = None) -> None:
+        """Runs that enter their queues (paged: the index) when turn `number` is durable; then `done` is told."""
+        for queue, run, paged in entries:
+            queue.gated += 1
+            if paged:
+                queue.gated_pages += 1
+            else:
+                queue.gated_bytes += run.nbytes
+        self.pending.append(Held(number, done, entries))
+
     def hold_due(self, queue: Queue, turn: Turn) -> None:
         """More of the queue is due when what this turn writes is durable."""
         self.pending.append(Held(turn.number, due=queue))
@@ -244,6 +258,28 @@ class Slot:
                 opened(self, held.due)
             if held.effect is not None:
                 turn.effects.append(held.effect)
+
+    # ── reading back ───────────────────────────────────────────────────────────────────────────────
+
+    def page_of(self, queue: Queue) -> int:
+        """So many positions are a page, by the mean of what is paged out."""
+        mean = queue.paged_bytes // (len(queue.index) or 1) + 1
+        return max(self.page_bytes // mean, 1)
+
+    def fetch(self, queue: Queue, positions: Sequence[int], turn: Turn, fetching: int = 0) -> None:
+        """Asks the journal for these. fetching: whom for (see Queue); no other fetch of the queue may be under way."""
+        queue.fetching = fetching
+        turn.fetches.append(Fetch(self.number, queue.id, positions))
+
+    def fetch_front(self, queue: Queue, count: int, turn: Turn) -> None:
+        """Asks for the front of the page index, at most so many positions: they are to enter memory."""
+        positions = queue.index.first(count)
+        self.fetch(queue, positions, turn, len(positions))
+
+    def fetch_hidden(self, queue: Queue, turn: Turn) -> None:
+        """Nobody dispatches a hidden queue: what of it is paged out comes back as soon as it can."""
+        if len(queue.index) and queue.fetching is None:
+            self.fetch_front(queue, _HIDDEN_PAGE, turn)
 
     # ── what leaves for good ───────────────────────────────────────────────────────────────────────
 

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from broker.core.address import Routing
 from broker.core.commands import Publish
-from broker.core.effects import Fetch, Move, Turn
+from broker.core.effects import Move, Turn
 from broker.core.errors import RefusedError
 from broker.core.ids import slot_of
 from broker.core.message import BLOB, DURABLE, NO_IDS, REDELIVERED, UNIQUE, Run
@@ -25,7 +25,7 @@ from . import publish
 from .addresses import create
 from .queue import Queue
 from .runs import copy, prefixed
-from .slot import Held, Slot
+from .slot import Slot
 
 HOPS: Final = 8
 """Diverts that lead in a circle end here."""
@@ -33,7 +33,6 @@ HIDDEN: Final = "$to"
 """First part of the name of such a queue."""
 
 _ORIGIN: Final = b"_AMQ_ORIG_ADDRESS:"
-_PAGE: Final = 1024
 
 
 class Way(NamedTuple):
@@ -79,10 +78,7 @@ def _rest(slot: Slot, source: str, run: Run, way: Way, turn: Turn) -> None:
     turn.appends.append(RunRecord(slot.number, source, [queue.id], run))
     queue.last = run.ids[-1]
     paged = bool(len(queue.index) or queue.gated_pages)  # behind what a restart has left
-    queue.gated += 1
-    queue.gated_pages += paged
-    queue.gated_bytes += 0 if paged else run.nbytes
-    slot.pending.append(Held(turn.number, entries=[(queue, run, paged)]))
+    slot.hold([(queue, run, paged)], turn.number)
 
 
 def is_mine(queue: Queue) -> bool:
@@ -101,7 +97,4 @@ def arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
         made.flags &= ~REDELIVERED
         to = queue.name.partition(".")[2] or None
         turn.moves.append(Move(slot.number, queue.id, run.ids, queue.address, made, to, queue.routing))
-    if len(queue.index) and queue.fetching is None:
-        positions = queue.index.first(_PAGE)
-        queue.fetching = len(positions)
-        turn.fetches.append(Fetch(slot.number, queue.id, positions))
+    slot.fetch_hidden(queue, turn)
