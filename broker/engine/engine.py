@@ -534,20 +534,6 @@ class Engine:
         """All there are, to be looked at only."""
         return list(self._slot.queues.values())
 
-    def stats(self) -> list[dict[str, Any]]:
-        """One entry per queue, in messages and bytes."""
-        return [
-            {
-                "name": queue.name, "address": queue.address, "routing": queue.routing.name, "durable": queue.durable,
-                "ready": queue.count, "delivering": queue.delivering, "paged": queue.paged_count + queue.far,
-                "delayed": sum([len(run.records) for _, _, run in queue.delayed]),
-                "scheduled": queue.agenda.count if queue.agenda else 0,
-                "bytes": queue.nbytes + queue.paged_bytes, "consumers": len(queue.consumers),
-            }
-            for queue in self._slot.queues.values()
-            if not queue.hidden
-        ]  # fmt: skip
-
 
 def _arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Something has changed in a hidden queue."""

@@ -10,6 +10,7 @@ from functools import partial
 
 from broker.cluster.keys import Keys
 from broker.metadata.port import Put
+from tests.harness.queues import stats
 from tests.sim.checker import Violation
 from tests.sim.cluster_checkers import Copy
 from tests.sim.cluster_history import History
@@ -98,7 +99,7 @@ class ClusterHistory(History):
             for engine in host.process.process.shard.engines.values():
                 if engine.undecided() or engine.in_doubt(FOR_EVER):
                     return False
-                for queue in engine.stats():
+                for queue in stats(engine):
                     if any(queue[where] for where in ("ready", "paged", "delivering", "delayed", "scheduled")):
                         return False
         return True
@@ -108,7 +109,7 @@ class ClusterHistory(History):
         for host in self.world.of("owner"):
             if host.process is not None and host.process.started:
                 for slot, engine in host.process.process.shard.engines.items():
-                    queues += [(host.name, slot, q) for q in engine.stats() if q["ready"] or q["delivering"]]
+                    queues += [(host.name, slot, q) for q in stats(engine) if q["ready"] or q["delivering"]]
         return f"{super().stuck()}, queues {queues[:4]}, records {self.probes.records}"
 
     def _drain(self) -> None:

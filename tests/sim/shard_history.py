@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from unittest.mock import patch
 
+from tests.harness.queues import stats
 from tests.sim.checker import Violation
 from tests.sim.disk import PowerLoss
 from tests.sim.shard_machine import FOLDER, Machine
@@ -246,7 +247,7 @@ class History(World):
         self._check_disk()
 
     def _stats(self):
-        return [queue for engine in self.machine.shard.engines.values() for queue in engine.stats()]
+        return [queue for engine in self.machine.shard.engines.values() for queue in stats(engine)]
 
     def _check_disk(self) -> None:
         left = [record.run for record, _ in self.machine.journal.recovered.runs()]

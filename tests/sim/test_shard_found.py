@@ -18,6 +18,7 @@ from broker.journal.journal import Journal
 from broker.journal.reader import Moved
 from broker.journal.split import by_queues
 from broker.owner.bodies import FileBodyReader
+from tests.harness.queues import stats
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import SimIo
 from tests.unit.engine.world import CLIENT, MULTICAST, World
@@ -116,7 +117,7 @@ def test_the_first_part_of_a_snapshot_takes_nothing_away():
         for record in [*(r for _, r in world.log if isinstance(r, MetaRecord)), *snapshot[:part]]:
             restored.restore_meta(record)
         restored.restore_end(False, world.turn())
-        assert [queue["name"] for queue in restored.stats()] == ["q"]
+        assert [queue["name"] for queue in stats(restored)] == ["q"]
 
 
 @pytest.mark.parametrize("fault", ["eio", "missing"])

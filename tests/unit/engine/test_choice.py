@@ -175,7 +175,7 @@ def test_a_topic_subscription_never_keeps_what_it_does_not_want():
     w.subscribe(1, "t", routing=MULTICAST, selector="a = 'x'", room=1)
     effects = send(w, {"a": "y"}, {"a": "x"}, {"a": "y"}, {"a": "x"}, address="t", routing=MULTICAST)
     assert values(effects, "a") == ["x"]
-    assert [q["ready"] for q in w.engine.stats()] == [1]
+    assert [q["ready"] for q in w.stats()] == [1]
 
 
 def test_after_a_restart_selectors_find_their_messages():
@@ -265,7 +265,7 @@ def test_no_local_on_a_topic_drops_its_own_messages_and_only_its(pattern):
     effects = send(w, {"n": 1}, session=1, address=address, routing=MULTICAST)
     effects += send(w, {"n": 2}, session=3, address=address, routing=MULTICAST)
     assert values(effects, "n", 1) == ["2"] and values(effects, "n", 2) == ["1", "2"]
-    assert all(q["ready"] == 0 for q in w.engine.stats())
+    assert all(q["ready"] == 0 for q in w.stats())
     w.disconnect(1)
     assert not w.engine._slot.strangers
 

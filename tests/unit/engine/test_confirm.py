@@ -78,4 +78,4 @@ def test_what_a_tied_queue_has_not_had_confirmed_dies_with_it():
     world.attach(1, address="t", routing=MULTICAST)
     world.publish("t", b"a", routing=MULTICAST)
     world.disconnect(1)
-    assert world.engine.stats() == []
+    assert world.stats() == []

@@ -122,9 +122,9 @@ def test_a_browser_sees_everything_once_and_takes_nothing():
 def test_a_temporary_topic_queue_dies_with_its_consumer():
     world = World()
     world.subscribe(1, "t", routing=MULTICAST, session=8)
-    assert len(world.engine.stats()) == 1
+    assert len(world.stats()) == 1
     world.disconnect(8)
-    assert world.engine.stats() == [] and world.engine._slot.addresses == {} and world.engine._slot.consumers == {}
+    assert world.stats() == [] and world.engine._slot.addresses == {} and world.engine._slot.consumers == {}
 
 
 def test_what_was_held_goes_back_in_order_marked_and_counted():
@@ -171,7 +171,7 @@ def test_a_durable_subscription_survives_is_shared_and_is_deleted_when_alone():
         Code.SUBSCRIPTION_CONFLICT
     ]
     assert refused(world.unsubscribe(2, address="t", delete="me.s", seq=1)) == []
-    assert world.engine.stats() == []
+    assert world.stats() == []
     assert refused(world.unsubscribe(0, session=9, address="t", delete="me.s")) == [Code.NO_SUCH_SUBSCRIPTION]
 
 
@@ -213,7 +213,7 @@ def test_unset_subscriptions_prefer_the_anycast_queue():
     world = World()
     world.subscribe(1, "x", routing=MULTICAST)
     world.subscribe(2, "x", routing=UNSET)
-    assert len(world.engine.stats()) == 2 and world.engine.stats()[1]["routing"] == "MULTICAST"
+    assert len(world.stats()) == 2 and world.stats()[1]["routing"] == "MULTICAST"
     world.subscribe(3, "x", routing=ANYCAST)
     world.subscribe(4, "x", routing=UNSET)
     assert world.queue("x")["consumers"] == 2

@@ -37,7 +37,7 @@ def send(world, *bodies, durable=True, seq=0, address="q", routing=ANYCAST, colo
 
 
 def drained(world, address, number=None):
-    number = number or 100 + len(world.engine.stats())
+    number = number or 100 + len(world.stats())
     bodies = [record[1:-1] for record in got(world.subscribe(number, address, routing=UNSET))]
     world.unsubscribe(number)
     return bodies

@@ -80,7 +80,7 @@ def test_a_page_answered_after_the_queue_is_gone_does_nothing():
     assert world.fetches
     world.unsubscribe(1, address="t", delete="c.s")
     world.serve()
-    assert world.engine.stats() == [] and closed(world.effects) == []
+    assert world.stats() == [] and closed(world.effects) == []
 
 
 def test_deleting_a_queue_settles_everything_in_the_log():
@@ -91,7 +91,7 @@ def test_deleting_a_queue_settles_everything_in_the_log():
     world.unsubscribe(1, address="t", delete="c.s")
     world.commit()
     world.restart()
-    assert world.engine.stats() == []
+    assert world.stats() == []
 
 
 def test_what_cannot_have_been_delivered_is_not_marked_after_a_crash():
@@ -189,9 +189,9 @@ def test_a_snapshot_replaces_all_earlier_records():
     world.subscribe(3, "t", routing=MULTICAST, queue="c.s", durable=True)
     kept = [(n, r) for n, r in world.log if not isinstance(r, MetaRecord)]
     world.log = [(0, record) for record in world.engine.snapshot()] + kept
-    before = {q["name"]: q["routing"] for q in world.engine.stats()}
+    before = {q["name"]: q["routing"] for q in world.stats()}
     world.restart()
-    assert {q["name"]: q["routing"] for q in world.engine.stats()} == before
+    assert {q["name"]: q["routing"] for q in world.stats()} == before
     world.subscribe(2)
     assert [(b, n) for b, n, _ in again(world.effects)] == [(b"%03d" % n, 0) for n in (0, 2, 3, 4)]
     assert again(world.tick(500)) == [(b"001", 1, True)]

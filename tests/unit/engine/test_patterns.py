@@ -21,9 +21,9 @@ def topic(world: World, address: str, *bodies: bytes, **more) -> list:
 def test_a_consumer_that_sees_nothing_has_no_queue(world):
     assert done(world.subscribe(1, "a.*", routing=MULTICAST, seq=5)) == [5]
     topic(world, "b.x", b"other")
-    assert world.engine.stats() == []
+    assert world.stats() == []
     assert got(topic(world, "a.x", b"1")) == [b"1"]
-    assert [queue["address"] for queue in world.engine.stats()] == ["a.*"]
+    assert [queue["address"] for queue in world.stats()] == ["a.*"]
     assert got(topic(world, "a.y", b"2", b"3")) == [b"2", b"3"]
 
 
@@ -53,7 +53,7 @@ def test_nothing_is_left_of_a_consumer_that_ended(world, awake, how):
         topic(world, "a.x", b"m")
     effects = world.unsubscribe(1, seq=9, address="a.*") if how == "unsubscribe" else world.disconnect(1)
     assert not refused(effects) and done(effects) == ([9] if how == "unsubscribe" else [])
-    assert got(topic(world, "a.x", b"n")) == [] and world.engine.stats() == []
+    assert got(topic(world, "a.x", b"n")) == [] and world.stats() == []
     assert refused(world.unsubscribe(1, seq=10, address="a.*")) == [Code.NO_SUCH_SUBSCRIPTION]
 
 
@@ -69,7 +69,7 @@ def test_what_is_for_queues_is_not_for_patterns(world):
     assert got(world.publish("a.x", b"anycast", routing=ANYCAST)) == []
     assert got(world.publish("a.y", b"plain", routing=UNSET)) == []
     assert got(world.publish("$tx", b"internal", routing=MULTICAST)) == []
-    assert len(world.engine.stats()) == 2
+    assert len(world.stats()) == 2
     world.subscribe(2, "a.z", routing=MULTICAST)
     assert got(world.publish("a.z", b"plain to a topic", routing=UNSET), 1) == [b"plain to a topic"]
 
@@ -83,7 +83,7 @@ def test_a_durable_pattern_survives_and_keeps_what_matched(world):
     assert got(world.subscribe(2, "a.#", routing=MULTICAST, queue="me.d", durable=True)) == [b"kept", b"later"]
     world.unsubscribe(2, address="a.#", delete="me.d")
     topic(world, "a.x", b"gone", durable=True)
-    assert world.engine.stats() == []
+    assert world.stats() == []
 
 
 def test_a_consumer_that_attaches_again_is_not_there_twice(world):

@@ -61,7 +61,7 @@ def test_what_is_prepared_is_seen_at_the_commit_and_not_before(leader):
     parts = [send(b"a", b"b"), send(b"c", durable=False), send(b"d", address="other"), send(b"e", priority=9)]
     prepare(world, *parts)
     assert done(world.effects) == [1] and got(world.effects) == []
-    assert {s["name"]: s["ready"] + s["paged"] for s in world.engine.stats()} == {"q": 0}
+    assert {s["name"]: s["ready"] + s["paged"] for s in world.stats()} == {"q": 0}
     change(world, leader)
     decide(world)
     world.settle_down()
@@ -86,7 +86,7 @@ def test_an_abort_leaves_nothing(leader):
     assert 2 in done(world.effects)
     world.commit()
     world.restart()
-    assert world.engine.stats() == [] and world.engine._slot.queues == {} and world.engine.in_doubt(1 << 50) == []
+    assert world.stats() == [] and world.engine._slot.queues == {} and world.engine.in_doubt(1 << 50) == []
 
 
 @pytest.mark.parametrize("commit", [True, False])

@@ -93,7 +93,7 @@ def test_a_topic_without_subscribers_drops_and_answers():
     world = World()
     effects = world.publish("t", b"a", b"b", routing=MULTICAST, seq=3)
     assert done(effects) == [3] and world.engine.counters()["dropped_unrouted"] == 2
-    assert world.engine.stats() == []
+    assert world.stats() == []
 
 
 def test_unset_goes_to_the_anycast_queue_and_to_every_multicast_queue():
@@ -142,7 +142,7 @@ def test_what_may_not_be_created_is_refused_and_leaves_nothing(allowed, asked, c
     assert refused(world.subscribe(1, "no", create=asked)) == [code]
     with pytest.raises(RefusedError):
         world.engine.check(Publish(7, 1, 1, "no", ANYCAST, run_of(b"a"), None, asked))
-    assert world.log == [] and world.engine.stats() == [] and world.engine.counters()["accepted"] == 0
+    assert world.log == [] and world.stats() == [] and world.engine.counters()["accepted"] == 0
 
 
 def test_a_type_the_address_lacks_is_added_or_refused():

@@ -221,7 +221,7 @@ def test_what_was_taken_in_auto_mode_is_settled_and_the_rest_comes_again(new_lea
         world.confirm(1, 1)
     world.commit()
     world.restart()
-    assert world.engine.stats()[0]["paged"] == 0
+    assert world.stats()[0]["paged"] == 0
 
 
 def test_a_tied_queue_outlives_a_broken_stream_with_everything_in_it():
@@ -234,9 +234,9 @@ def test_a_tied_queue_outlives_a_broken_stream_with_everything_in_it():
     world.attach(1, spans(i[1:]), address="t", routing=MULTICAST, ack=INDIVIDUAL, credit_messages=9)
     assert again(world.effects) == [(b"000", 1, True), (b"002", 0, False), (b"003", 0, False)]
     assert refused(world.settle(1, i[1])) == []
-    assert len(world.engine.stats()) == 1 and world.queue("t::1")["consumers"] == 1
+    assert len(world.stats()) == 1 and world.queue("t::1")["consumers"] == 1
     world.disconnect(1)
-    assert world.engine.stats() == []
+    assert world.stats() == []
 
 
 def test_a_consumer_that_had_ended_takes_back_what_nobody_got_meanwhile():

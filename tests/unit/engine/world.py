@@ -14,6 +14,7 @@ from broker.core.records import GroupRecord, MetaRecord, RunRecord, SettleRecord
 from broker.engine.engine import Engine
 from broker.engine.runs import copy
 from broker.engine.slot import grouped
+from tests.harness.queues import stats
 
 ANYCAST, MULTICAST, UNSET = Routing.ANYCAST, Routing.MULTICAST, Routing.UNSET
 AUTO, CLIENT, INDIVIDUAL = AckMode.AUTO, AckMode.CLIENT, AckMode.INDIVIDUAL
@@ -190,8 +191,11 @@ class World:
     def disconnect(self, session: int) -> list:
         return self.do(Disconnect(7, session))
 
+    def stats(self) -> list[dict]:
+        return stats(self.engine)
+
     def queue(self, name: str = "q") -> dict | None:
-        return next((q for q in self.engine.stats() if q["name"] == name), None)
+        return next((q for q in self.stats() if q["name"] == name), None)
 
 
 def got(effects: list, consumer: int | None = None) -> list[bytes]:

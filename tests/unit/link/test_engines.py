@@ -12,6 +12,7 @@ from broker.core.commands import Grant, Publish, Settle, Subscribe
 from broker.core.effects import Deliver, Done, Refused, Turn
 from broker.core.message import DURABLE
 from broker.engine.engine import Engine
+from tests.harness.queues import stats
 from tests.unit.link.world import Edge, Owner, World, make_settings, run_of
 
 SLOT = 5
@@ -153,6 +154,6 @@ def test_every_message_once_and_in_order(ack, seed):
     assert case.got == list(range(case.sent)), "no failure of an owner: nothing twice"
     asked = {done.seq for done in case.edge.of(Done)}
     assert len(case.edge.of(Done)) == len(asked)
-    (queue,) = [each for each in case.owner.server._submit.__self__.engine.stats() if each["name"] == "q"]
+    (queue,) = [each for each in stats(case.owner.server._submit.__self__.engine) if each["name"] == "q"]
     assert (queue["ready"], queue["delivering"]) == (0, 0)
     assert all(lane.nbytes == 0 for lane in case.port._lanes.values())

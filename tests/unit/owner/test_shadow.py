@@ -11,6 +11,7 @@ from broker.core.records import MetaRecord, RunRecord, SettleRecord
 from broker.engine.engine import Engine
 from broker.journal import format as f
 from broker.owner.shadow import PRUNE_SLACK, Shadow, joined
+from tests.harness.queues import stats
 
 QUEUE = {"id": 1, "name": "a", "address": "a", "routing": 1, "auto": False, "subscription": False}
 
@@ -39,8 +40,8 @@ def shadow_of(*changes, books):
 
 
 def queue_of(engine):
-    (stats,) = engine.stats()
-    return stats
+    (found,) = stats(engine)
+    return found
 
 
 def test_promotion_brings_what_is_alive():
