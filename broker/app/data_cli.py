@@ -55,11 +55,10 @@ def add(name: str, passcode_stdin: bool, groups: tuple[str, ...], **options: Any
         passcode = click.prompt(f"Passcode for {name}", hide_input=True, confirmation_prompt="Again", err=True)
     if not passcode:
         raise Misuse("The passcode is empty.")
-    from broker.edge.users import add_user, list_users
+    from broker.edge.users import add_user
 
     with _told():
-        known = name in list_users(path)
-        add_user(path, name, passcode, groups)
+        known = add_user(path, name, passcode, groups)
     click.echo(f"{'Changed the passcode of' if known else 'Added'} {name} in {path}.")
 
 
@@ -69,14 +68,11 @@ def add(name: str, passcode_stdin: bool, groups: tuple[str, ...], **options: Any
 @source_options
 def groups(name: str, groups: tuple[str, ...], **options: Any) -> None:
     """User NAME belongs to these groups from now on, and to no other. Open connections notice within a second."""
-    from broker.edge.users import list_users, set_groups
+    from broker.edge.users import set_groups
 
-    path = _users_file(options)
     with _told():
-        if name not in list_users(path):
-            raise Failure(f"There is no user {name} in {path}.")
-        set_groups(path, name, groups)
-    click.echo(f"{name} belongs to {', '.join(sorted(set(groups))) or 'no group'}.")
+        now = set_groups(_users_file(options), name, groups)
+    click.echo(f"{name} belongs to {', '.join(now) or 'no group'}.")
 
 
 @user.command("remove")
@@ -84,12 +80,10 @@ def groups(name: str, groups: tuple[str, ...], **options: Any) -> None:
 @source_options
 def remove(name: str, **options: Any) -> None:
     """Remove user NAME."""
-    from broker.edge.users import list_users, remove_user
+    from broker.edge.users import remove_user
 
     path = _users_file(options)
     with _told():
-        if name not in list_users(path):
-            raise Failure(f"There is no user {name} in {path}.")
         remove_user(path, name)
     click.echo(f"Removed {name} from {path}.")
 

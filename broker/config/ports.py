@@ -77,7 +77,7 @@ def edge_acceptors(edge: EdgeSettings) -> dict[str, AcceptorSettings]:
 
 
 def _completed(acceptor: AcceptorSettings, edge: EdgeSettings) -> AcceptorSettings:
-    """With what [edge] says where the acceptor says nothing. A CA file alone means that certificates are needed."""
+    """With what [edge] says where the acceptor says nothing."""
     found = acceptor
     if not found.host:
         found = replace(found, host=edge.host)

@@ -40,6 +40,11 @@ class Steps(NamedTuple):
     certificates: CertificateWatcher | None
     timeout_s: float
 
+    @property
+    def last(self) -> Reason:
+        """Why it fails that fails at the last of them."""
+        return Reason.TLS_FAILED if self.certificates is not None else Reason.PROXY_FAILED
+
 
 class Arrivals:
     """All of an edge that are under way."""
@@ -54,8 +59,7 @@ class Arrivals:
         peer = _peer(sock)
         if len(self._under_way) >= MAX_ARRIVALS:
             sock.close()
-            reason = Reason.TLS_FAILED if steps.certificates is not None else Reason.PROXY_FAILED
-            self._fail(channel.id, peer, reason, "too many handshakes are under way")
+            self._fail(channel.id, peer, steps.last, "too many handshakes are under way")
             return
         task = self._loop.create_task(self._arrive(sock, channel, peer, steps))
         self._under_way.add(task)
@@ -90,8 +94,7 @@ class Arrivals:
                     ssl_handshake_timeout=steps.timeout_s or PATIENCE_S, ssl_shutdown_timeout=LINGER_S,
                 )  # fmt: skip
         except OSError as error:  # SSLError, reset, timeout
-            reason = Reason.TLS_FAILED if steps.certificates is not None else Reason.PROXY_FAILED
-            self._fail(channel.id, peer, reason, _explain(error))
+            self._fail(channel.id, peer, steps.last, _explain(error))
 
     def _fail(self, connection: int, peer: str, reason: Reason, why: str) -> None:
         self.failed[reason] += 1

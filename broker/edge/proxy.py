@@ -90,7 +90,7 @@ async def read_header(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> s
     """Takes the header from a fresh socket. None: the peer closed without a byte (balancers look in like that).
 
     Raises BadHeader, and OSError when the socket breaks."""
-    head = await _exactly(loop, sock, len(SIGNATURE))
+    head = await _exactly(loop, sock, len(SIGNATURE), first=True)
     if not head:
         return None
     if head == SIGNATURE:
@@ -101,22 +101,20 @@ async def read_header(loop: asyncio.AbstractEventLoop, sock: socket.socket) -> s
         return parse_block(head, await _exactly(loop, sock, length))
     if not head.startswith(b"PROXY "):
         raise BadHeader("the connection does not begin with a PROXY header; is the balancer told to send one?")
-    while not head.endswith(b"\n"):
-        if len(head) >= LONGEST_LINE:
-            raise BadHeader("the PROXY line does not end with CR LF within 107 bytes")
+    while not head.endswith(b"\n") and len(head) < LONGEST_LINE:
         head += await _exactly(loop, sock, 1)
         if not head.endswith(b"\n"):
             head += _rest_of_line(sock, LONGEST_LINE - len(head))
     return parse_line(head)
 
 
-async def _exactly(loop: asyncio.AbstractEventLoop, sock: socket.socket, count: int) -> bytes:
-    """So many bytes; b"" when the peer closed before the first. Raises BadHeader when it closes later."""
+async def _exactly(loop: asyncio.AbstractEventLoop, sock: socket.socket, count: int, first: bool = False) -> bytes:
+    """So many bytes; b"" when the peer closed before the `first`. Raises BadHeader when it closes later."""
     data = b""
     while len(data) < count:
         piece = await loop.sock_recv(sock, count - len(data))
         if not piece:
-            if data or count != len(SIGNATURE):
+            if data or not first:
                 raise BadHeader("the connection ended inside its PROXY header")
             return b""
         data += piece

@@ -240,7 +240,7 @@ class Session:
             self._holds.discard(why)
             if not self._holds and not self.closed:
                 self._holds = None
-                self.watch.reading_again()
+                self.watch.heard()
                 self.channel.resume_reading()
 
     @property

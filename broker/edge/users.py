@@ -123,7 +123,7 @@ def _text(value: str) -> str:
 
 def check_name(name: str) -> None:
     """Raises ConfigError for names that could not be told apart in a log, or typed in a CONNECT."""
-    if not name or len(name) > MAX_NAME or not name.isprintable() or name != name.strip():
+    if not _is_name(name):
         raise ConfigError(
             f"A user name has 1 to {MAX_NAME} printable characters and neither begins nor ends with a space."
         )
@@ -132,7 +132,7 @@ def check_name(name: str) -> None:
 def checked_groups(names: Collection[str]) -> tuple[str, ...]:
     """Each once, sorted. Raises ConfigError for names that permissions could not name."""
     for name in names:
-        if not name or len(name) > MAX_NAME or not name.isprintable() or name != name.strip() or "," in name:
+        if not _is_name(name) or "," in name:
             raise ConfigError(
                 f"A group name has 1 to {MAX_NAME} printable characters, no comma, and neither begins nor ends with a "
                 "space."
@@ -142,38 +142,50 @@ def checked_groups(names: Collection[str]) -> tuple[str, ...]:
     return tuple(sorted(set(names)))
 
 
-def add_user(path: str, name: str, passcode: str, groups: Collection[str] = ()) -> None:
-    """Adds `name`, or changes the passcode of an existing user (who keeps the groups if none are given). Raises
-    ConfigError."""
+def _is_name(name: str) -> bool:
+    return bool(name) and len(name) <= MAX_NAME and name.isprintable() and name == name.strip()
+
+
+def add_user(path: str, name: str, passcode: str, groups: Collection[str] = ()) -> bool:
+    """Adds `name`, or changes the passcode of an existing user (who keeps the groups if none are given); True: there
+    was one. Raises ConfigError."""
     check_name(name)
     if not passcode:
         raise ConfigError("The passcode is empty.")
     users = _existing(path)
-    before = users[name].groups if name in users else ()
+    known = users.get(name)
+    before = known.groups if known is not None else ()
     users[name] = User(name, hash_passcode(passcode), checked_groups(groups) or before)
     save_users(path, users)
+    return known is not None
 
 
-def set_groups(path: str, name: str, groups: Collection[str]) -> None:
-    """`name` belongs to just these groups. Raises ConfigError when there is no such user."""
-    users = _existing(path)
-    if name not in users:
-        raise ConfigError(f"There is no user {name!r} in {path}.")
-    users[name] = User(name, users[name].hash, checked_groups(groups))
+def set_groups(path: str, name: str, groups: Collection[str]) -> tuple[str, ...]:
+    """`name` belongs to just these groups: each once, sorted. Raises ConfigError when there is no such user."""
+    users = _with(path, name)
+    users[name] = user = User(name, users[name].hash, checked_groups(groups))
     save_users(path, users)
+    return user.groups
 
 
 def remove_user(path: str, name: str) -> None:
     """Raises ConfigError when there is no such user."""
-    users = _existing(path)
-    if users.pop(name, None) is None:
-        raise ConfigError(f"There is no user {name!r} in {path}.")
+    users = _with(path, name)
+    del users[name]
     save_users(path, users)
 
 
 def list_users(path: str) -> list[str]:
     """Names, sorted; empty when there is no file. Raises ConfigError."""
     return sorted(_existing(path))
+
+
+def _with(path: str, name: str) -> dict[str, User]:
+    """All users, of whom `name` is one."""
+    users = _existing(path)
+    if name not in users:
+        raise ConfigError(f"There is no user {name!r} in {path}.")
+    return users
 
 
 def _existing(path: str) -> dict[str, User]:

@@ -74,21 +74,16 @@ class Watch:
             self._arm_receive(self._heard + self._ttl_s)
 
     def heard(self) -> None:
-        """The client has shown that it lives."""
-        self._heard = self._session.edge.clock.monotonic()
-
-    def reading_again(self) -> None:
-        """It was us who did not read: what the client may have sent meanwhile counts as heard now."""
+        """The client has shown that it lives, or may have: it was us who did not read."""
         if self._ttl_s:
-            self.heard()
+            self._heard = self._session.edge.clock.monotonic()
 
     def after_read(self) -> None:
         """Called once per read."""
         session = self._session
         if session.closed:
             return
-        if self._ttl_s:
-            self._heard = session.edge.clock.monotonic()
+        self.heard()
         if session.bytes_in > self._breath:
             self._breathe()
         if session.wire.mid_frame:

@@ -83,7 +83,7 @@ def test_removing(run):
     assert run("user", "list").output == ""
     done = run("user", "remove", "bob")
     assert done.exit_code == 1
-    assert "no user bob" in done.stderr
+    assert "no user 'bob'" in done.stderr
 
 
 @pytest.fixture

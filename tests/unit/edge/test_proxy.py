@@ -133,6 +133,7 @@ def test_garbage_ends_in_a_refusal_and_nothing_else(kind: str) -> None:
             b"\x16\x03\x01" * 20,
             SIGNATURE,
             v2()[:-1],
+            v2(command=0, body=b"x" * len(SIGNATURE))[:16],
             SIGNATURE + b"\x21\x11\xff\xff" + b"x" * 99,
             b"PROXY " + b"a" * 500,
             *(rng.randbytes(60) for _ in range(20)),
