@@ -333,7 +333,7 @@ class ClusterPort:
         if kind is not Publish:
             refused = self._finish_other(lane, entry, refused)
         if self._parking.starting:
-            self._start_transactions(entry)
+            self._start_transaction(entry)
         self._tell_answer(entry, refused, out)
 
     @staticmethod
@@ -346,7 +346,7 @@ class ClusterPort:
             entry.answered = True
             self._tell_answer(entry, None, out)
             entry.seq = 0
-            self._start_transactions(entry)
+            self._start_transaction(entry)
 
     @staticmethod
     def _tell_answer(entry: Entry, refused: Refused | None, out: list[Effect]) -> None:
@@ -451,8 +451,10 @@ class ClusterPort:
 
     # ── transactions over slots ────────────────────────────────────────────────────────────────────
 
-    def _start_transactions(self, before: Entry) -> None:
-        for lane, entry in self._parking.answered(before):
+    def _start_transaction(self, before: Entry) -> None:
+        ready = self._parking.answered(before)
+        if ready is not None:
+            lane, entry = ready
             self._send(lane, entry.command, entry.nbytes)
 
     def _unpark(self, session: int, entry: Entry) -> None:

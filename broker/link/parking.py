@@ -18,15 +18,17 @@ from .mirror import Entry
 class Parking:
     """`active`: somebody waits; asked before anything else, because hardly ever anybody does.
 
-    starting   Transact → what it waits for."""
+    starting   what a Transact waits for → the Transact: one at most, because its session asks for nothing more."""
 
-    __slots__ = ("_parked", "active", "starting")
+    __slots__ = ("_parked", "_waits", "active", "starting")
 
     def __init__(self) -> None:
         self.active = False
         self._parked: dict[int, tuple[Entry, list[Command]]] = {}
         """Session → the Transact that it waits for, and what waits."""
-        self.starting: dict[Entry, tuple[Lane, set[Entry]]] = {}
+        self._waits: dict[Entry, tuple[Lane, set[Entry]]] = {}
+        """Transact → its slot, and what it still waits for."""
+        self.starting: dict[Entry, Entry] = {}
 
     def begin(self, session: int, lane: Lane, entry: Entry, others: Iterable[Lane]) -> bool:
         """The session waits from now on. True: so does the Transact itself. `others`: of the slots it reaches into."""
@@ -37,7 +39,8 @@ class Parking:
             before.update(sent for sent in other.kept.values() if _sent_by(session, sent))
         if before:
             entry.parked = True
-            self.starting[entry] = (lane, before)
+            self._waits[entry] = (lane, before)
+            self.starting.update(dict.fromkeys(before, entry))
         return bool(before)
 
     def park(self, command: Command) -> bool:
@@ -48,20 +51,24 @@ class Parking:
         parked[1].append(command)
         return True
 
-    def answered(self, before: Entry) -> list[tuple[Lane, Entry]]:
-        """Which transactions may leave now."""
-        ready = []
-        for entry, (lane, waits) in list(self.starting.items()):
-            waits.discard(before)
-            if not waits:
-                del self.starting[entry]
-                entry.parked = False
-                ready.append((lane, entry))
-        return ready
+    def answered(self, before: Entry) -> tuple[Lane, Entry] | None:
+        """Which transaction may leave now, if any."""
+        entry = self.starting.pop(before, None)
+        if entry is None:
+            return None
+        lane, waits = self._waits[entry]
+        waits.discard(before)
+        if waits:
+            return None
+        del self._waits[entry]
+        entry.parked = False
+        return lane, entry
 
     def end(self, session: int, entry: Entry) -> list[Command] | None:
         """The session's transaction is answered: what waited, in order. None: it did not wait for this one."""
-        self.starting.pop(entry, None)
+        _, waits = self._waits.pop(entry, (None, ()))
+        for before in waits:
+            del self.starting[before]
         parked = self._parked.get(session)
         if parked is None or parked[0] is not entry:
             return None  # an earlier one, in one slot
