@@ -21,7 +21,6 @@ _LAZY = {
     "docs": "docs",
     "import": "import_cli:import_",
 }
-_CLIENT = "client_cli"
 
 
 class Commands(click.Group):

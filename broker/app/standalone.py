@@ -47,7 +47,6 @@ class Standalone:
         self._alarm = Alarm(self.loop, self.clock)
         self._maintain: asyncio.TimerHandle | None = None
         self._ready = False
-        self._closing = False
 
     async def start(self) -> None:
         """Recovers and listens, or leaves nothing behind. Raises BrokerError with a text for people."""
@@ -111,7 +110,6 @@ class Standalone:
     async def _close(self) -> None:
         """Ends everything but the clients' connections. What is under way is committed first: a journal that was
         closed cleanly calls nothing redelivered."""
-        self._closing = True
         self._alarm.stop()
         if self._maintain is not None:
             self._maintain.cancel()

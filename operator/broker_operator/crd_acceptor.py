@@ -11,7 +11,6 @@ from .rules import Rule, ruled
 from .schema import Schema, boolean, entry_properties, free, group_schema, integer, strings, table, text, word
 
 MAX_LISTENERS = 8
-NAME_MOST = 40
 DNS_LABEL = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 OWN = (
     "url", "host", "port", "transport", "tls", "tls_cert_file", "tls_key_file", "tls_client_ca_file", "tls_crl_file",
