@@ -1,11 +1,13 @@
 """Objects as they are wanted: applied when they differ, deleted when nobody wants them any more.
 
 Rule: no write without a difference. What the server made of an object when we applied it (1000m → 1) is none the next
-time. An object of somebody else is never taken over.
+time. What an object was wanted to be is hashed into an annotation of it: a field that is wanted no more is missing in what
+is wanted, and would never be seen else. An object of somebody else is never taken over.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Mapping
@@ -16,7 +18,7 @@ from broker.core.errors import BrokerError
 from .difference import difference
 from .kube import Kube
 from .model import Table
-from .names import Id
+from .names import APPLIED, Id
 
 log = logging.getLogger("stampede.operator")
 
@@ -51,7 +53,7 @@ class Applier:
         Raises Taken, KubeError."""
         drifts = []
         ids = set()
-        for body in wanted:
+        for body in map(_stamped, wanted):
             id = id_of(body)
             ids.add(id)
             item = live[id.kind].get(id)
@@ -82,7 +84,7 @@ class Applier:
         elif item is not None and before == body:
             foreign = {path: value for path, value in different.items() if path not in usual or usual[path] != value}
             drift = Drift(id, _described(foreign)) if foreign else None
-        made = await self._kube.apply(body)
+        made = await self._kube.apply(_counted(body, item))
         self._made[id] = (body, difference(body, made))
         self._lost.discard((id, uid))
         if drift is not None:
@@ -93,6 +95,21 @@ class Applier:
         """The object is gone. uid: of the resource that it belonged to, "" = that is leaving as well."""
         if self._made.pop(id, None) is not None and uid:
             self._lost.add((id, uid))
+
+
+def _stamped(body: Table) -> Table:
+    """What is wanted, with its hash on it."""
+    digest = hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
+    meta = body["metadata"]
+    return {**body, "metadata": {**meta, "annotations": {**meta.get("annotations", {}), APPLIED: digest}}}
+
+
+def _counted(body: Table, item: Table | None) -> Table:
+    """A Deployment whose number of pods is somebody else's keeps the one it has: a number that we have said before and say
+    no more would be taken out of it, and Kubernetes would make it 1."""
+    if body["kind"] != "Deployment" or "replicas" in body["spec"] or item is None:
+        return body
+    return {**body, "spec": {**body["spec"], "replicas": item["spec"].get("replicas", 1)}}
 
 
 def _described(different: Mapping[str, Any]) -> str:

@@ -101,22 +101,27 @@ async def _run(options: Options, namespace: str, name: str, port: int) -> None:
     operator: list[Operator] = []
     server = Server(port, lambda: (operator[0] if operator else None, lease.held))
     try:
-        await server.start()
+        await _serve(server, port)
         if await _first(stop, lease.acquire()):
             return
         operator.append(Operator(kube, options))
-        await operator[0].start()
-        await _first(stop, lease.keep(), operator[0].failed())
-    except OSError as error:
-        raise BrokerError(
-            f"The port {port} cannot be used: {error.strerror}; choose another one with --port."
-        ) from None
+        # The lease is kept from the first moment: reading thousands of resources may take longer than it lasts.
+        await _first(stop, lease.keep(), operator[0].run())
     finally:
         for one in operator:
             await one.stop()
         await lease.release()
         await server.stop()
         await kube.close()
+
+
+async def _serve(server: Server, port: int) -> None:
+    try:
+        await server.start()
+    except OSError as error:
+        raise BrokerError(
+            f"The port {port} cannot be used: {error.strerror}; choose another one with --port."
+        ) from None
 
 
 async def _first(stop: asyncio.Event, *work: Coroutine[Any, Any, None]) -> bool:

@@ -1,6 +1,6 @@
 """StompAcceptor → the objects of a pool of edges.
 
-Rule: pure. With autoscaling the number of pods is not ours. Names and selectors never change.
+Rule: pure. With autoscaling the number of pods is not ours, and so it is not said here. Names and selectors never change.
 """
 
 from __future__ import annotations

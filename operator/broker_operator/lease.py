@@ -39,24 +39,29 @@ class Lease:
         self._me = me
         self._clock = clock
         self._lease: Table = {}
+        self._renewed = 0.0
         self.held = False
 
     async def acquire(self) -> None:
         """Returns when we hold it; waits as long as somebody else does."""
         seen, since = "", self._clock.monotonic()
         while True:
+            self._renewed = self._clock.monotonic()
             try:
-                lease = await self._kube.get(_API, "Lease", self._namespace, self._name)
-                if lease is None:
-                    self._lease = await self._kube.create(self._body({}))
-                    break
-                version = str(lease["metadata"]["resourceVersion"])
-                if version != seen:
-                    seen, since = version, self._clock.monotonic()
-                holder = lease["spec"].get("holderIdentity")
-                if not holder or holder == self._me or self._clock.monotonic() - since > DURATION_S:
-                    self._lease = await self._kube.replace(self._body(lease))
-                    break
+                async with asyncio.timeout(LAST_S):  # an answer that comes later may be about a lease that is over
+                    lease = await self._kube.get(_API, "Lease", self._namespace, self._name)
+                    if lease is None:
+                        self._lease = await self._kube.create(self._body({}))
+                        break
+                    version = str(lease["metadata"]["resourceVersion"])
+                    if version != seen:
+                        seen, since = version, self._clock.monotonic()
+                    holder = lease["spec"].get("holderIdentity")
+                    if not holder or holder == self._me or self._clock.monotonic() - since > DURATION_S:
+                        self._lease = await self._kube.replace(self._body(lease))
+                        break
+            except TimeoutError:
+                log.warning("lease: no answer within %g s", LAST_S)
             except KubeError as error:
                 log.log(logging.DEBUG if error.status == 409 else logging.WARNING, "lease: %s", error)
             await asyncio.sleep(POLL_S)
@@ -64,21 +69,32 @@ class Lease:
         log.info("this is the operator now: %s", self._me)
 
     async def keep(self) -> None:
-        """Renews it for ever. Raises LeaseLost."""
-        renewed = self._clock.monotonic()
+        """Renews it for ever, from the moment it is held. Raises LeaseLost."""
         while True:
-            await asyncio.sleep(RENEW_S if self._clock.monotonic() - renewed < RENEW_S else 1.0)
+            await asyncio.sleep(RENEW_S if self._clock.monotonic() - self._renewed < RENEW_S else 1.0)
             at = self._clock.monotonic()
             try:
-                self._lease = await self._kube.replace(self._body(self._lease))
-                renewed = at
+                async with asyncio.timeout(self._renewed + LAST_S - at):
+                    await self._renew()
+                continue
+            except TimeoutError:
+                log.warning("lease: no answer in time")
             except KubeError as error:
                 log.warning("lease: %s", error)
-                if error.status == 409:
-                    await self._look()
-            if self._clock.monotonic() - renewed > LAST_S:
+            if self._clock.monotonic() - self._renewed >= LAST_S:
                 self.held = False
                 raise LeaseLost("the lease could not be renewed in time")
+
+    async def _renew(self) -> None:
+        """Raises KubeError, LeaseLost."""
+        at = self._clock.monotonic()
+        try:
+            self._lease = await self._kube.replace(self._body(self._lease))
+            self._renewed = at
+        except KubeError as error:
+            if error.status != 409:
+                raise
+            await self._look()
 
     async def release(self) -> None:
         """Gives it back, so that another one need not wait."""
@@ -93,11 +109,8 @@ class Lease:
             log.info("lease: %s", error)
 
     async def _look(self) -> None:
-        """Somebody has changed it. If it is still ours, we go on with what is there."""
-        try:
-            lease = await self._kube.get(_API, "Lease", self._namespace, self._name)
-        except KubeError:
-            return
+        """Somebody has changed it. If it is still ours, we go on with what is there. Raises KubeError, LeaseLost."""
+        lease = await self._kube.get(_API, "Lease", self._namespace, self._name)
         if lease is None or lease["spec"].get("holderIdentity") != self._me:
             self.held = False
             raise LeaseLost("somebody else has the lease")

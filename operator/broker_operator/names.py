@@ -17,6 +17,8 @@ PAUSED = f"{GROUP}/paused"
 """Annotation: "true", or the time (RFC 3339) until which nothing is changed."""
 CONFIG_HASH = f"{GROUP}/config-hash"
 """Annotation of pod templates: another ConfigMap rolls the pods."""
+APPLIED = f"{GROUP}/applied"
+"""Annotation of an object of ours: hash of what it was last wanted to be, so that what is wanted no more is seen."""
 ACCEPTOR_LABEL = f"{GROUP}/acceptor"
 
 ADMIN_PORT = 61680

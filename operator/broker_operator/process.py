@@ -57,7 +57,7 @@ class Options(NamedTuple):
 
 
 class Operator:
-    """Everything that reconciles. start() when we are the only one; failed() awaits what must not happen."""
+    """Everything that reconciles. run() when we are the only one."""
 
     def __init__(self, kube: Kube, options: Options) -> None:
         self.kube = kube
@@ -119,8 +119,9 @@ class Operator:
         ]
         self.ready = True
 
-    async def failed(self) -> None:
-        """Returns only when kopf has ended by itself. Raises what it ended with."""
+    async def run(self) -> None:
+        """Returns only when kopf has ended by itself. Raises what it ended with, KubeError."""
+        await self.start()
         assert self._kopf is not None
         await asyncio.shield(self._kopf)
 

@@ -1,0 +1,135 @@
+"""Objects become what is wanted, also where less is wanted than before, and are written only then."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from broker_operator.applying import Applier, Taken, id_of
+from broker_operator.names import Id
+
+from .test_workloads import edge_objects
+
+Table = dict[str, Any]
+
+
+def without(live: Any, before: Any, now: Any) -> Any:
+    """Server-side apply: what we said before and say no more goes."""
+    if not isinstance(live, dict) or not isinstance(before, dict):
+        return live
+    kept = {}
+    for key, value in live.items():
+        said = now.get(key) if isinstance(now, dict) else None
+        if key in before and said is None:
+            continue
+        kept[key] = without(value, before.get(key), said)
+    return kept
+
+
+def over(live: Any, body: Any) -> Any:
+    if isinstance(live, dict) and isinstance(body, dict):
+        return {**live, **{key: over(live.get(key), value) for key, value in body.items()}}
+    return body
+
+
+class Server:
+    """The API server as far as one field manager sees it."""
+
+    def __init__(self) -> None:
+        self.live: dict[str, dict[Id, Table]] = {}
+        self.writes: list[str] = []
+        self._said: dict[Id, Table] = {}
+
+    def know(self, bodies: list[Table]) -> None:
+        for body in bodies:
+            self.live.setdefault(body["kind"], {})
+
+    async def get(self, api_version: str, kind: str, namespace: str, name: str) -> Table | None:
+        return self.live[kind].get(Id(kind, namespace, name))
+
+    async def apply(self, body: Table) -> Table:
+        id = id_of(body)
+        self.writes.append(id.kind)
+        item = over(without(self.live[id.kind].get(id, {}), self._said.get(id, {}), body), deepcopy(body))
+        if id.kind == "Deployment":
+            item["spec"].setdefault("replicas", 1)
+        self.live[id.kind][id] = item
+        self._said[id] = deepcopy(body)
+        return item
+
+    async def delete(self, body: Table) -> None:
+        self.writes.append(f"-{body['kind']}")
+        del self.live[body["kind"]][id_of(body)]
+
+
+@pytest.fixture
+def server():
+    return Server()
+
+
+async def ensure(server: Server, applier: Applier, uid: str, **spec: Any) -> list[str]:
+    """What was written."""
+    bodies = edge_objects(**spec)
+    for body in bodies:
+        body["metadata"]["ownerReferences"][0]["uid"] = uid
+    server.know(bodies)
+    server.writes.clear()
+    await applier.ensure(uid, bodies, server.live)
+    return sorted(server.writes)
+
+
+def deployment(server: Server) -> Table:
+    (found,) = server.live["Deployment"].values()
+    return found
+
+
+async def test_what_is_as_it_is_wanted_is_not_written(server):
+    applier = Applier(server)
+    assert await ensure(server, applier, "u")
+    assert await ensure(server, applier, "u") == []
+    assert await ensure(server, Applier(server), "u") == [], "nor by an operator that knows nothing yet"
+
+
+@pytest.mark.parametrize("same_operator", [True, False])
+async def test_what_is_wanted_no_more_goes(server, same_operator):
+    applier = Applier(server)
+    service = {"type": "LoadBalancer", "annotations": {"a": "b"}}
+    template = {"spec": {"nodeSelector": {"disk": "fast"}}}
+    await ensure(server, applier, "u", service=service, template=template)
+    assert deployment(server)["spec"]["template"]["spec"]["nodeSelector"]
+    wrote = await ensure(server, applier if same_operator else Applier(server), "u", service={"type": "LoadBalancer"})
+    assert wrote == ["Deployment", "Service"]
+    assert "nodeSelector" not in deployment(server)["spec"]["template"]["spec"]
+    found = server.live["Service"][Id("Service", "shop", "edge")]
+    assert "a" not in found["metadata"]["annotations"]
+
+
+async def test_a_pool_that_is_handed_to_an_autoscaler_keeps_its_size(server):
+    applier = Applier(server)
+    await ensure(server, applier, "u", replicas=8)
+    await ensure(server, applier, "u", autoscaling={})
+    assert deployment(server)["spec"]["replicas"] == 8
+    deployment(server)["spec"]["replicas"] = 5  # the autoscaler's
+    assert await ensure(server, applier, "u", autoscaling={}) == []
+    assert await ensure(server, applier, "u", autoscaling={}, image="stampede:1", drain={"delaySeconds": 9})
+    assert deployment(server)["spec"]["replicas"] == 5
+    await ensure(server, applier, "u", replicas=3)
+    assert deployment(server)["spec"]["replicas"] == 3
+
+
+async def test_what_somebody_else_changed_is_told(server):
+    applier = Applier(server)
+    await ensure(server, applier, "u")
+    deployment(server)["spec"]["replicas"] = 7
+    bodies = edge_objects()
+    for body in bodies:
+        body["metadata"]["ownerReferences"][0]["uid"] = "u"
+    (drift,) = await applier.ensure("u", bodies, server.live)
+    assert drift.what == "spec.replicas was 7"
+
+
+async def test_an_object_of_somebody_else_stays_his(server):
+    await ensure(server, Applier(server), "u")
+    with pytest.raises(Taken):
+        await ensure(server, Applier(server), "other")
