@@ -1,8 +1,8 @@
 """Objects as they are wanted: applied when they differ, deleted when nobody wants them any more.
 
 Rule: no write without a difference. What the server made of an object when we applied it (1000m → 1) is none the next
-time. What an object was wanted to be is hashed into an annotation of it: a field that is wanted no more is missing in what
-is wanted, and would never be seen else. An object of somebody else is never taken over.
+time. What an object was wanted to be is hashed into an annotation of it: a field that is wanted no more is missing in
+what is wanted, and would never be seen else. An object of somebody else is never taken over.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ def _stamped(body: Table) -> Table:
 
 
 def _counted(body: Table, item: Table | None) -> Table:
-    """A Deployment whose number of pods is somebody else's keeps the one it has: a number that we have said before and say
-    no more would be taken out of it, and Kubernetes would make it 1."""
+    """A Deployment whose number of pods is somebody else's keeps the one it has: a number that we have said before and
+    say no more would be taken out of it, and Kubernetes would make it 1."""
     if body["kind"] != "Deployment" or "replicas" in body["spec"] or item is None:
         return body
     return {**body, "spec": {**body["spec"], "replicas": item["spec"].get("replicas", 1)}}

@@ -114,7 +114,7 @@ class Bundles:
             except KubeError as error:
                 await self._tell(bundle, str(id_of(body)), str(error))
                 # What the rules refuse stays refused until somebody changes the text.
-                refused = None if error.status in (400, 422) else error
+                refused = None if error.refused and error.status != 403 else error
         ids = {id_of(body) for body in wanted}
         for id, resource in list(self._resources.items()):
             if controller_of(resource.raw) == meta["uid"] and id not in ids and not resource.leaving:

@@ -26,12 +26,12 @@ from broker.metadata.port import Change, Delete, Metadata, Put
 log = logging.getLogger("stampede.operator")
 
 PING_S = 3.0
-PARTS = ("owners", "edges", "slots", "cordons", "applied", "config", "loads")
+NOT_ASKED = "not asked yet"
 
 
 class Cluster:
     """changed(part, names): keys of that part have changed; names: the ends of the keys, below the part's prefix.
-    Parts are PARTS, "managed", and "reachable" (etcd answers again, or no more).
+    Parts are those of `_watched`, and "reachable" (etcd answers, or does not).
 
     `why`: "" = etcd answers and everything has been read; else why not."""
 
@@ -43,7 +43,7 @@ class Cluster:
         self.metadata: Metadata = metadata or EtcdMetadata(settings)
         self._changed = changed
         self._task: asyncio.Task[None] | None = None
-        self.why = "not asked yet"
+        self.why = NOT_ASKED
         keys = self.keys
         prefixes = {
             "owners": keys.owners, "edges": keys.edges, "slots": keys.slots, "cordons": keys.cordons,
@@ -142,24 +142,33 @@ class Cluster:
     # ── inside ───────────────────────────────────────────────────────────────────────────────────
 
     async def _run(self) -> None:
+        reading = asyncio.create_task(self._read(), name=f"reading etcd of {self.keys.root}")
+        try:
+            while True:
+                try:
+                    await self.metadata.get(self.keys.controller)
+                    await asyncio.wait([reading], timeout=PING_S)
+                    if reading.done():
+                        self._say("")
+                except BrokerError as error:
+                    self._say(str(error))
+                await asyncio.sleep(PING_S)
+        finally:
+            reading.cancel()
+
+    async def _read(self) -> None:
+        """Everything once; from then on it is followed. Waits in silence while etcd gives no answer."""
         for watched in self._watched.values():
             while True:
                 try:
                     await watched.start()
                     break
-                except BrokerError as error:
+                except BrokerError as error:  # etcd says no
                     self._say(str(error))
                     await asyncio.sleep(PING_S)
-        while True:
-            try:
-                await self.metadata.get(self.keys.controller)
-                self._say("")
-            except BrokerError as error:
-                self._say(str(error))
-            await asyncio.sleep(PING_S)
 
     def _say(self, why: str) -> None:
-        turned = bool(why) != bool(self.why)
+        turned = bool(why) != bool(self.why) or self.why == NOT_ASKED
         self.why = why
         if turned:
             log.info("etcd of %s: %s", self.keys.root, why or "known")

@@ -12,6 +12,9 @@ from typing import Any, NamedTuple
 from .model import Resource
 from .names import PAUSED
 
+REFUSED_AGAIN_S = 60.0
+"""What Kubernetes refuses is tried again: nobody tells of a right or a quota that has changed."""
+
 
 class Condition(NamedTuple):
     """status: True, False, or None = nobody knows. reason: one CamelCase word."""

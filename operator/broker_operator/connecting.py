@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from broker.config.settings import EtcdSettings
+from broker.core.errors import ConfigError
 
 from .cluster import Cluster
 from .kube import Kube
@@ -36,7 +37,7 @@ class Connections:
         """(what it is made of, its folder)"""
 
     async def ensure(self, broker: Resource, spec: BrokerSpec) -> None:
-        """There is a connection as the spec wants it. Raises KubeError, ConfigError."""
+        """There is a connection as the spec wants it, or `world.unusable` says why not. Raises KubeError."""
         tls = await self._secret(broker, spec.etcd.tls_secret_name)
         user = await self._secret(broker, spec.etcd.user_secret_name)
         prefix = spec.etcd.prefix or etcd_prefix(broker.id.namespace, broker.id.name)
@@ -53,13 +54,18 @@ class Connections:
         if user:
             name = _data(user, "username").decode().strip()
             settings = replace(settings, user=name, password_file=_write(folder, user, "password"))
-        cluster = Cluster(settings, lambda part, names: self._changed(broker.id, part, names))
+        try:
+            cluster = Cluster(settings, lambda part, names: self._changed(broker.id, part, names))
+        except ConfigError as error:
+            self._world.unusable[broker.id] = str(error)
+            return
         self._world.clusters[broker.id] = cluster
         cluster.start()
 
     async def drop(self, broker: Id) -> None:
         """The broker is gone, or is to be connected anew."""
         _, folder = self._made.pop(broker, (None, ""))
+        self._world.unusable.pop(broker, None)
         cluster = self._world.clusters.pop(broker, None)
         if cluster is not None:
             await cluster.stop()

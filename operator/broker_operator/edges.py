@@ -1,6 +1,7 @@
 """StompAcceptor → the objects of a pool of edges.
 
-Rule: pure. With autoscaling the number of pods is not ours, and so it is not said here. Names and selectors never change.
+Rule: pure. With autoscaling the number of pods is not ours, and so it is not said here. Names and selectors never
+change.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ Metadata = Callable[[str], Table]
 def objects(
     acceptor: Resource, spec: AcceptorSpec, broker: str, shared: BrokerSpec, image: str, api: Versions
 ) -> list[Table]:
-    """broker, shared: name and spec of the StompBroker."""
+    """broker, shared: name and spec of the StompBroker. Raises ConfigError for settings that edges would refuse."""
     name, namespace = acceptor.id.name, acceptor.id.namespace
     selector, labels = names.selector(broker, "edge", name), names.labels(broker, "edge", name)
     workload = names.edge_name(name)
@@ -49,7 +50,8 @@ def objects(
         found["ownerReferences"] = [acceptor.reference()]
         return {**found, "annotations": annotations} if annotations else found
 
-    config, config_hash = config_map(metadata(workload), settings(namespace, broker, spec, shared))
+    where = f"in the listeners or settings of StompAcceptor {name}, or the settings of StompBroker {broker}"
+    config, config_hash = config_map(metadata(workload), settings(namespace, broker, spec, shared), where)
     made = [
         config,
         _service(metadata(name, spec.service.annotations), spec, selector),

@@ -18,13 +18,13 @@ from broker.seams.clock import Clock
 
 from . import entries, names, passcodes
 from .cluster import Cluster
-from .conditions import Condition, new_status, paused, ready, rfc3339, stands
+from .conditions import REFUSED_AGAIN_S, Condition, new_status, paused, ready, rfc3339, stands
 from .events import NORMAL, Events, Told
 from .kube import Kube, KubeError
 from .model import AddressSpec, Resource, SecretKey, Table, UserSpec
 from .names import BROKER, Id
 from .statuses import Statuses
-from .world import World, place_of
+from .world import World
 
 log = logging.getLogger("stampede.operator")
 
@@ -100,9 +100,12 @@ class Keyed:
             return await self._say(resource, accepted, fields, Condition("Programmed", True, "Suspended"))
         try:
             passcode, version = await self._passcode(resource, spec, source, username)
-        except BrokerError as error:
-            if isinstance(error, KubeError):
+        except KubeError as error:
+            if not error.refused:
                 raise
+            await self._say(resource, Condition("Accepted", False, "Refused", str(error)), fields)
+            return REFUSED_AGAIN_S
+        except BrokerError as error:
             return await self._say(resource, Condition("Accepted", False, "NoPasscode", str(error)), fields)
         item, mark = cluster.config.get(key), cluster.managed.get(cluster.keys.marker(key))
         current, memory = passcodes.read_value(item.value if item else None), _memory(mark, resource)
@@ -119,6 +122,13 @@ class Keyed:
         delay = await self._finish(resource, cluster, wanted, fields)
         until = max(0.5, verifier.next - now + 0.5) if verifier.next is not None else None
         return min((one for one in (delay, until) if one is not None), default=None)
+
+    def gone(self, id: Id) -> None:
+        """Nobody waits any more for members to apply what this resource says; of a StompBroker, what any says to it."""
+        self.pending.pop(id, None)
+        for waiting in self.pending.values():
+            waiting.pop(id, None)
+        self._settling.pop(id, None)
 
     def caught_up(self, broker: Id) -> list[Id]:
         """Pending resources that every live member has applied now."""
@@ -151,27 +161,20 @@ class Keyed:
         if self._world.broker_of(resource) is None:
             return Condition("Accepted", False, "BrokerNotFound", f"there is no StompBroker {resource.broker}")
         if cluster is None or not cluster.known:
-            return Condition("Accepted", None, "EtcdUnreachable", cluster.why if cluster else "not connected yet")
-        keys = cluster.keys
+            # Why, says the StompBroker: a thousand statuses cannot be written each time that changes.
+            why = f"etcd of StompBroker {resource.broker} gives no answer; see its condition EtcdReachable"
+            return Condition("Accepted", None, "EtcdUnreachable", why)
 
         def claimants(key: str) -> list[Resource]:
             return self._world.claimants(resource.id.namespace, resource.broker, key)
 
-        places = sorted(place_of(keys, key) for key in self._claimed(resource, cluster))
+        places = sorted(place for _, _, place in self._world.claims(resource.id))
         lost = entries.conflict(resource, places, claimants)
         if lost is None:
             return None
         return Condition(
             "Accepted", False, "Conflict", f"{lost.winner} is older and has {lost.key}; delete one of them"
         )
-
-    def _claimed(self, resource: Resource, cluster: Cluster) -> list[str]:
-        if resource.id.kind == names.USER:
-            return [cluster.keys.user(resource.spec(UserSpec).username or resource.id.name)]
-        try:
-            return list(entries.of_address(resource, cluster.keys))
-        except BrokerError:
-            return []
 
     async def _write(
         self, resource: Resource, cluster: Cluster, wanted: Mapping[str, bytes], marker: bytes, foreign: Sequence[str]
@@ -196,12 +199,8 @@ class Keyed:
     ) -> float | None:
         revision = entries.revision_of(wanted, cluster.config)
         done = entries.programmed(resource, revision, len(cluster.members), cluster.behind(revision))
-        waiting = self.pending.setdefault(Id(BROKER, resource.id.namespace, resource.broker), {})
-        if done.status:
-            waiting.pop(resource.id, None)
-            self._settling.pop(resource.id, None)
-        else:
-            waiting[resource.id] = revision
+        if not done.status:
+            self.pending.setdefault(Id(BROKER, resource.id.namespace, resource.broker), {})[resource.id] = revision
             if done.reason == "Pending" and self._settling.get(resource.id) != revision:
                 self._settling[resource.id] = revision
                 return SETTLE_S
@@ -214,6 +213,8 @@ class Keyed:
         if accepted.status is None and resource.status.get("observedGeneration") == resource.generation:
             return None
         done = done or Condition("Programmed", accepted.status, accepted.reason, accepted.message)
+        if done.status or not accepted.status:
+            self.gone(resource.id)
         status = new_status(resource, (accepted, done, ready(accepted, done)), fields, self._now())
         await self._statuses.write(resource, status)
         return None

@@ -58,6 +58,11 @@ class KubeError(BrokerError):
         super().__init__(text)
         self.status = status
 
+    @property
+    def refused(self) -> bool:
+        """It understood, and will say no again until somebody changes something: rules, rights, a quota."""
+        return self.status in (400, 403, 422)
+
 
 def login() -> kopf.ConnectionInfo:
     """In a pod its service account, else KUBECONFIG. Raises KubeError when there is neither."""

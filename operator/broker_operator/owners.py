@@ -6,7 +6,10 @@ Rule: pure. An owner that keeps anything is never taken away; names and selector
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
 from typing import NamedTuple
+
+from broker.core.errors import ConfigError
 
 from . import names
 from .model import BrokerSpec, Resource, Table
@@ -46,19 +49,27 @@ class Scaling(NamedTuple):
 
 
 def scaling(
-    broker: str, wanted: int, current: int, holding: Mapping[str, int], cordoned: frozenset[str], known: bool
+    broker: str,
+    wanted: int,
+    current: int,
+    there: int,
+    holding: Mapping[str, int],
+    cordoned: frozenset[str],
+    known: bool,
 ) -> Scaling:
     """The next step from `current` owners to `wanted`.
 
+    current   of the StatefulSet's spec.      there   pods that live, those that are ending among them.
     holding   owner's id → copies of slots on it.      known   the cluster's state could be read; else nobody goes."""
     if not known:
         return Scaling(max(wanted, current), reason="Unreachable" if wanted < current else "")
     going = [names.owner_pod(broker, ordinal) for ordinal in range(wanted, current)]
-    # A pod above both numbers is gone already: its cordon would keep a later one of its name empty.
+    # A pod above all of the numbers is gone: its cordon would keep a later one of its name empty. One that is still
+    # ending keeps its cordon, or slots would be moved onto it.
     stale = tuple(
         owner
         for owner in sorted(cordoned)
-        if (ordinal := names.ordinal_of(broker, owner)) is not None and ordinal >= max(wanted, current)
+        if (ordinal := names.ordinal_of(broker, owner)) is not None and ordinal >= max(wanted, current, there)
     )
     if not going:
         # Cordons of ordinals below are an administrator's: a drain by hand stays.
@@ -71,10 +82,24 @@ def scaling(
     return Scaling(last + 1, (), stale, keeping, "Moving" if keeping else "Removing")
 
 
+_POWERS: dict[str, int] = {"": 1, **{unit: 1000**power for power, unit in enumerate("kMGTPE", 1)},
+           **{f"{unit}i": 1024**power for power, unit in enumerate("KMGTPE", 1)}}  # fmt: skip
+
+
+def quantity(text: str) -> Decimal:
+    """Bytes of a size as Kubernetes writes it: 1Gi, 1024Mi and 1073741824 are one. Raises ConfigError."""
+    number = text.rstrip("kKMGTPEi")
+    try:
+        return Decimal(number) * _POWERS[text.removeprefix(number)]
+    except (InvalidOperation, KeyError):
+        raise ConfigError(f"{text!r} is not a size; write it like 10Gi.") from None
+
+
 def objects(
     broker: Resource, spec: BrokerSpec, image: str, replicas: int, live: Table | None, api: Versions
 ) -> list[Table]:
-    """live: the StatefulSet as it is, None = not there yet."""
+    """live: the StatefulSet as it is, None = not there yet. Raises ConfigError for settings that owners would
+    refuse."""
     name, namespace = broker.id.name, broker.id.namespace
     selector, labels = names.selector(name, "owner"), names.labels(name, "owner")
     workload = names.owner_name(name)
@@ -87,7 +112,7 @@ def objects(
             "ownerReferences": [broker.reference()],
         }
 
-    config, config_hash = config_map(metadata(workload), common_settings(namespace, name, spec))
+    config, config_hash = config_map(metadata(workload), common_settings(namespace, name, spec), "in spec.settings")
     account = {
         "apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata(name), "automountServiceAccountToken": False,
     }  # fmt: skip

@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+from broker.config.load import from_tree
+
 from . import names
 from .crds import as_yaml
 from .difference import merged
@@ -138,8 +140,10 @@ def etcd_user(spec: BrokerSpec) -> list[Table]:
     return [{"name": "STAMPEDE_ETCD__USER", "valueFrom": source}]
 
 
-def config_map(metadata: Table, settings: Table) -> tuple[Table, str]:
-    """(ConfigMap, hash of it). Text first, so that equal settings make equal files."""
+def config_map(metadata: Table, settings: Table, where: str) -> tuple[Table, str]:
+    """(ConfigMap, hash of it). Text first, so that equal settings make equal files. Raises ConfigError for settings
+    that the pods would refuse to start with. where: they stand, for people."""
+    from_tree(settings, where)
     text = as_yaml(settings)
     return (
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {names.CONFIG_FILE: text}},

@@ -249,8 +249,7 @@ class Operator:
                 await self.connections.drop(id)
             elif id.kind == ACCEPTOR:
                 self.workloads.gone(id)
-            for waiting in self.keyed.pending.values():
-                waiting.pop(id, None)
+            self.keyed.gone(id)
             return None
         if id.kind == BROKER:
             await self.connections.ensure(resource, resource.spec(BrokerSpec))

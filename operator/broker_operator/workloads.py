@@ -11,6 +11,7 @@ from base64 import b64decode
 from collections.abc import Mapping
 
 from broker.cluster.view import Policy
+from broker.core.errors import ConfigError
 from broker.metadata.port import Delete, Put
 from broker.seams.clock import Clock
 
@@ -18,10 +19,10 @@ from . import counts, edges, names, owners
 from .applying import Applier, Taken
 from .certificate import not_after
 from .cluster import Cluster
-from .conditions import Condition, new_status, paused, ready, rfc3339
+from .conditions import REFUSED_AGAIN_S, Condition, new_status, paused, ready, rfc3339
 from .counts import Counts
 from .events import NORMAL, Events, Told
-from .kube import Kube
+from .kube import Kube, KubeError
 from .model import AcceptorSpec, BrokerSpec, Resource, Table
 from .names import Id
 from .owners import Scaling, Versions
@@ -81,10 +82,11 @@ class Workloads:
         live = self._objects["StatefulSet"].get(workload)
         wanted = spec.owners.replicas
         current = int(live["spec"].get("replicas", wanted)) if live else wanted
+        there = int(live.get("status", {}).get("replicas", 0)) if live else 0
         holding = cluster.holding() if cluster else {}
         cordoned = cluster.cordoned if cluster else frozenset()
         step = owners.scaling(
-            resource.id.name, wanted, current, holding, cordoned, cluster is not None and cluster.whole
+            resource.id.name, wanted, current, there, holding, cordoned, cluster is not None and cluster.whole
         )  # fmt: skip
         accepted = Condition("Accepted", True, "Accepted")
         try:
@@ -93,9 +95,11 @@ class Workloads:
             made = owners.objects(resource, spec, image, step.replicas, live, self._api)
             await self._make(resource, made)
             await self._claims(resource, spec, live, step)
-        except Taken as error:
-            accepted = Condition("Accepted", False, "NameTaken", str(error))
+        except (Taken, ConfigError, KubeError) as error:
+            accepted = _refusal(error)
         await self._say_broker(resource, spec, cluster, step, accepted, image)
+        if accepted.reason == "Refused":
+            return REFUSED_AGAIN_S
         return 5.0 if step.reason == "Unreachable" else None
 
     async def acceptor(self, resource: Resource) -> float | None:
@@ -115,15 +119,16 @@ class Workloads:
             await self._say_acceptor(resource, spec, Condition("Accepted", False, "NoImage", why))
             return None
         accepted = Condition("Accepted", True, "Accepted")
-        made = edges.objects(resource, spec, broker.id.name, shared, image, self._api)
         try:
+            made = edges.objects(resource, spec, broker.id.name, shared, image, self._api)
             await self._make(resource, made)
-        except Taken as error:
-            accepted = Condition("Accepted", False, "NameTaken", str(error))
-        if spec.gateway and not any(one["kind"] == spec.gateway.kind for one in made):
+        except (Taken, ConfigError, KubeError) as error:
+            accepted = _refusal(error)
+        if accepted.status and spec.gateway and not any(one["kind"] == spec.gateway.kind for one in made):
             why = f"this cluster has no {spec.gateway.kind}; install the Gateway API, or take spec.gateway out"
             accepted = Condition("Accepted", False, "NoGatewayAPI", why)
-        return await self._say_acceptor(resource, spec, accepted)
+        again = await self._say_acceptor(resource, spec, accepted)
+        return REFUSED_AGAIN_S if accepted.reason == "Refused" else again
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────
 
@@ -141,7 +146,8 @@ class Workloads:
     # ── inside: brokers ──────────────────────────────────────────────────────────────────────────
 
     async def _claims(self, resource: Resource, spec: BrokerSpec, live: Table | None, step: Scaling) -> None:
-        """Claims grow with the spec. Those of removed owners go if that is wanted: such an owner kept nothing."""
+        """Claims grow with the spec. Those of removed owners go if that is wanted: such an owner kept nothing.
+        Raises KubeError, ConfigError."""
         if live is None:
             return
         storage, name = spec.owners.storage, resource.id.name
@@ -149,7 +155,8 @@ class Workloads:
         made = templates[0].get("spec", {}).get("resources", {}).get("requests", {}).get("storage")
         gone = step.reason == "" and int(live.get("status", {}).get("replicas", 0)) <= spec.owners.replicas
         delete = storage.when_scaled == "Delete" and gone
-        if made == storage.size and not delete:
+        size = owners.quantity(storage.size)
+        if made and owners.quantity(made) >= size and not delete:
             return
         selector = ",".join(f"{key}={value}" for key, value in names.selector(name, "owner").items())
         answer = await self._kube.read_list("v1", "PersistentVolumeClaim", resource.id.namespace, selector)
@@ -162,7 +169,7 @@ class Workloads:
             if delete and ordinal >= spec.owners.replicas:
                 log.info("claim %s of a removed owner is deleted", claim_name)
                 await self._kube.delete(claim)
-            elif claim["spec"]["resources"]["requests"]["storage"] != storage.size:
+            elif owners.quantity(claim["spec"]["resources"]["requests"]["storage"]) < size:
                 patch = {"spec": {"resources": {"requests": {"storage": storage.size}}}}
                 await self._kube.merge("v1", "PersistentVolumeClaim", resource.id.namespace, claim_name, patch)
 
@@ -188,7 +195,7 @@ class Workloads:
             },
             "image": image or None,
         }
-        reachable, replicated = _seen(cluster)
+        reachable, replicated = _seen(cluster, self._world.unusable.get(resource.id, "not connected yet"))
         if cluster is not None and cluster.known:
             policy = Policy(spec.replication.factor, spec.replication.min_in_sync)
             slots = cluster.slots(policy)
@@ -270,11 +277,22 @@ async def _cordon(cluster: Cluster, step: Scaling) -> None:
         await cluster.commit([], [Delete(cluster.keys.cordon(owner))])
 
 
-def _seen(cluster: Cluster | None) -> tuple[Condition, Condition]:
-    """EtcdReachable, and FullyReplicated while nothing else is known of it."""
+def _refusal(error: Taken | ConfigError | KubeError) -> Condition:
+    """What is wrong with a resource whose objects cannot be made. Raises `error` if trying again may help."""
+    if isinstance(error, Taken):
+        return Condition("Accepted", False, "NameTaken", str(error))
+    if isinstance(error, ConfigError):
+        return Condition("Accepted", False, "Invalid", str(error))
+    if not error.refused:
+        raise error
+    return Condition("Accepted", False, "Refused", str(error))
+
+
+def _seen(cluster: Cluster | None, otherwise: str) -> tuple[Condition, Condition]:
+    """EtcdReachable, and FullyReplicated while nothing else is known of it. otherwise: why there is no cluster."""
     if cluster is not None and cluster.known:
         return Condition("EtcdReachable", True, "Reachable"), Condition("FullyReplicated", None, "Unknown")
-    why = cluster.why if cluster is not None else "not connected yet"
+    why = cluster.why if cluster is not None else otherwise
     unknown = Condition("FullyReplicated", None, "EtcdUnreachable", "what is not known cannot be said")
     return Condition("EtcdReachable", False, "Unreachable", why), unknown
 

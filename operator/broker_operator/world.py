@@ -34,6 +34,8 @@ class World:
         self.resources: dict[Id, Resource] = {}
         self.clusters: dict[Id, Cluster] = {}
         """By the id of the StompBroker."""
+        self.unusable: dict[Id, str] = {}
+        """The same → why its etcd cannot even be asked."""
         self._claims: dict[Id, frozenset[Claim]] = {}
         self._claimants: dict[Claim, set[Id]] = {}
 
@@ -67,6 +69,10 @@ class World:
             self._claims[id] = claims
         else:
             self._claims.pop(id, None)
+
+    def claims(self, id: Id) -> frozenset[Claim]:
+        """What a resource wants to be the only one for."""
+        return self._claims.get(id, frozenset())
 
     def claimants(self, namespace: str, broker: str, place: str) -> list[Resource]:
         return [self.resources[id] for id in self._claimants.get((namespace, broker, place), ())]

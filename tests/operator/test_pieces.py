@@ -14,7 +14,9 @@ from broker_operator.conditions import Condition, new_status, paused, ready, rfc
 from broker_operator.difference import difference, merged
 from broker_operator.model import Resource
 from broker_operator.names import ADDRESS, API_VERSION, PAUSED, ordinal_of
-from broker_operator.owners import Scaling, scaling
+from broker_operator.owners import Scaling, quantity, scaling
+
+from broker.core.errors import ConfigError
 
 from .builders import resource
 
@@ -26,30 +28,46 @@ def owners(*ordinals: int) -> tuple[str, ...]:
 
 
 def test_more_owners_come_at_once():
-    assert scaling("b", 5, 3, {}, frozenset(), True) == Scaling(5)
+    assert scaling("b", 5, 3, 3, {}, frozenset(), True) == Scaling(5)
 
 
 def test_owners_go_in_steps():
     full = dict.fromkeys(owners(0, 1, 2, 3, 4), 10)
-    assert scaling("b", 3, 5, full, frozenset(), True) == Scaling(5, owners(3, 4), (), 20, "Cordoned")
+    assert scaling("b", 3, 5, 5, full, frozenset(), True) == Scaling(5, owners(3, 4), (), 20, "Cordoned")
     cordoned = frozenset(owners(3, 4))
-    assert scaling("b", 3, 5, full, cordoned, True) == Scaling(5, (), (), 20, "Moving")
+    assert scaling("b", 3, 5, 5, full, cordoned, True) == Scaling(5, (), (), 20, "Moving")
     # The StatefulSet takes the highest first, so one that keeps something holds back those below it.
-    assert scaling("b", 3, 5, {**full, "b-owner-3": 0}, cordoned, True).replicas == 5
-    assert scaling("b", 3, 5, {**full, "b-owner-4": 0}, cordoned, True) == Scaling(4, (), (), 10, "Moving")
+    assert scaling("b", 3, 5, 5, {**full, "b-owner-3": 0}, cordoned, True).replicas == 5
+    assert scaling("b", 3, 5, 5, {**full, "b-owner-4": 0}, cordoned, True) == Scaling(4, (), (), 10, "Moving")
     empty = {**full, "b-owner-3": 0, "b-owner-4": 0}
-    assert scaling("b", 3, 5, empty, cordoned, True) == Scaling(3, (), (), 0, "Removing")
-    assert scaling("b", 3, 3, empty, cordoned, True) == Scaling(3, uncordon=owners(3, 4))
+    assert scaling("b", 3, 5, 5, empty, cordoned, True) == Scaling(3, (), (), 0, "Removing")
+    assert scaling("b", 3, 3, 3, empty, cordoned, True) == Scaling(3, uncordon=owners(3, 4))
 
 
 def test_a_change_of_mind_lifts_no_cordon_of_an_administrator():
     # Between 3 and 5 the cordons of 3 and 4 are nobody's to lift but the administrator's, who may have drained by hand.
-    assert scaling("b", 5, 5, {}, frozenset(owners(1)), True) == Scaling(5)
+    assert scaling("b", 5, 5, 5, {}, frozenset(owners(1)), True) == Scaling(5)
+
+
+def test_an_owner_that_is_still_ending_keeps_its_cordon():
+    cordoned = frozenset(owners(1, 3, 4))
+    assert scaling("b", 3, 3, 5, {}, cordoned, True) == Scaling(3)
+    assert scaling("b", 3, 3, 4, {}, cordoned, True) == Scaling(3, uncordon=owners(4))
+    assert scaling("b", 3, 3, 5, {}, cordoned, False) == Scaling(3), "nor does it come back"
+
+
+def test_sizes_are_compared_as_numbers():
+    assert quantity("1Gi") == quantity("1024Mi") == quantity("1073741824") == 1 << 30
+    assert quantity("1G") == quantity("1000M") == quantity("1e9") < quantity("1Gi")
+    assert quantity("1.5Ti") == 3 << 39 and quantity("2k") == 2000
+    for text in ("", "Gi", "ten", "1Xi"):
+        with pytest.raises(ConfigError, match="is not a size"):
+            quantity(text)
 
 
 def test_nobody_goes_while_nothing_is_known():
-    assert scaling("b", 3, 5, {}, frozenset(), False) == Scaling(5, reason="Unreachable")
-    assert scaling("b", 5, 3, {}, frozenset(), False) == Scaling(5)
+    assert scaling("b", 3, 5, 5, {}, frozenset(), False) == Scaling(5, reason="Unreachable")
+    assert scaling("b", 5, 3, 3, {}, frozenset(), False) == Scaling(5)
 
 
 def test_ordinals_are_those_of_this_broker():

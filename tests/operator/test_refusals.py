@@ -1,0 +1,184 @@
+"""What cannot be made is said in the resource: settings that no pod takes, what Kubernetes refuses, an etcd that is not
+there. Nothing that runs is replaced by what would not start."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from broker_operator.applying import Applier
+from broker_operator.cluster import NOT_ASKED, Cluster
+from broker_operator.conditions import REFUSED_AGAIN_S
+from broker_operator.connecting import Connections
+from broker_operator.keyed import Keyed
+from broker_operator.kube import KubeError
+from broker_operator.model import BrokerSpec, Resource
+from broker_operator.names import ACCEPTOR, ADDRESS, BROKER, USER
+from broker_operator.owners import Versions
+from broker_operator.workloads import Workloads
+from broker_operator.world import World
+
+from broker.config.settings import EtcdSettings
+from broker.seams.clock import SystemClock
+from tests.harness.broker import free_ports
+
+from .builders import raw
+from .test_applying import Server
+
+Table = dict[str, Any]
+KINDS = (
+    "StatefulSet", "Deployment", "Service", "ConfigMap", "ServiceAccount", "PodDisruptionBudget", "NetworkPolicy",
+    "HorizontalPodAutoscaler",
+)  # fmt: skip
+
+
+class Refusing(Server):
+    """refuses: kind → HTTP status of an answer to its apply. claims: sizes of the owners' claims."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.live = {kind: {} for kind in KINDS}
+        self.refuses: dict[str, int] = {}
+        self.claims: list[str] = []
+        self.secrets: dict[str, Table] = {}
+
+    async def get(self, api_version: str, kind: str, namespace: str, name: str) -> Table | None:
+        return self.secrets.get(name) if kind == "Secret" else await super().get(api_version, kind, namespace, name)
+
+    async def apply(self, body: Table) -> Table:
+        if status := self.refuses.get(body["kind"]):
+            raise KubeError(status, f"{body['kind']} is forbidden: exceeded quota")
+        return await super().apply(body) if body["kind"] in self.live else body
+
+    async def read_list(self, api_version: str, kind: str, namespace: str, selector: str) -> Table:
+        spec = [{"resources": {"requests": {"storage": size}}} for size in self.claims]
+        return {"items": [{"metadata": {"name": f"data-stomp-owner-{n}"}, "spec": one} for n, one in enumerate(spec)]}
+
+    async def merge(self, api_version: str, kind: str, namespace: str, name: str, patch: Table) -> Table:
+        self.writes.append(f"{name} {patch['spec']['resources']['requests']['storage']}")
+        return {}
+
+
+class Statuses:
+    """What was last said."""
+
+    def __init__(self) -> None:
+        self.said: Table = {}
+
+    async def write(self, resource: Resource, status: Table | None) -> None:
+        self.said = status or self.said
+
+    def condition(self, type: str) -> tuple[str, str, str]:
+        (found,) = [one for one in self.said["conditions"] if one["type"] == type]
+        return found["status"], found["reason"], found["message"]
+
+
+class Setting:
+    def __init__(self) -> None:
+        self.server = Refusing()
+        self.statuses = Statuses()
+        self.world = World(lambda id: None)
+        clock = SystemClock()
+        self.workloads = Workloads(
+            self.world, self.server, self.statuses, None, Applier(self.server), self.server.live, Versions(), "", clock
+        )
+        self.keyed = Keyed(self.world, self.server, self.statuses, None, clock)
+
+    def put(self, kind: str, **spec: Any) -> Resource:
+        """The resource of this kind, there or changed."""
+        one = raw(kind, **spec)
+        one["metadata"]["uid"] = f"uid of the {kind}"
+        found = self.world.put(one)
+        assert found is not None
+        return found
+
+
+@pytest.fixture
+def setting():
+    return Setting()
+
+
+async def test_settings_that_owners_would_refuse_are_named_and_change_nothing(setting):
+    await setting.workloads.broker(setting.put(BROKER))
+    assert setting.statuses.condition("Accepted")[0] == "True"
+    setting.server.writes.clear()
+    await setting.workloads.broker(setting.put(BROKER, settings={"journal": {"segmentBytes": "1"}}))
+    status, reason, message = setting.statuses.condition("Accepted")
+    assert (status, reason) == ("False", "Invalid") and message.startswith("journal.segment_bytes (in spec.settings)")
+    assert setting.server.writes == []
+
+
+async def test_settings_that_edges_would_refuse_are_named(setting):
+    setting.put(BROKER)
+    listeners = [{"name": "stomp", "port": 61613, "connectionTtlMs": -3}]
+    await setting.workloads.acceptor(setting.put(ACCEPTOR, brokerRef={"name": "stomp"}, listeners=listeners))
+    status, reason, message = setting.statuses.condition("Accepted")
+    assert (status, reason) == ("False", "Invalid") and "connection_ttl_ms" in message and "stomp" in message
+    assert setting.server.writes == []
+
+
+@pytest.mark.parametrize("status", [400, 403, 422])
+async def test_what_kubernetes_refuses_is_said_and_tried_again_later(setting, status):
+    setting.server.refuses = {"StatefulSet": status, "Deployment": status}
+    assert await setting.workloads.broker(setting.put(BROKER)) == REFUSED_AGAIN_S
+    assert setting.statuses.condition("Accepted") == ("False", "Refused", "StatefulSet is forbidden: exceeded quota")
+    assert await setting.workloads.acceptor(setting.put(ACCEPTOR, brokerRef={"name": "stomp"})) == REFUSED_AGAIN_S
+    assert setting.statuses.condition("Ready") == ("False", "Refused", "Deployment is forbidden: exceeded quota")
+
+
+async def test_what_may_be_better_in_a_moment_is_nobodys_fault(setting):
+    setting.server.refuses = {"StatefulSet": 500}
+    with pytest.raises(KubeError):
+        await setting.workloads.broker(setting.put(BROKER))
+    assert setting.statuses.said == {}
+
+
+@pytest.mark.parametrize(
+    ("size", "grown"), [("10Gi", []), ("10240Mi", []), ("11Gi", ["0", "2"]), ("1.5Ti", ["0", "1", "2"]), ("9Gi", [])]
+)
+async def test_claims_grow_and_never_shrink(setting, size, grown):
+    await setting.workloads.broker(setting.put(BROKER))
+    setting.server.claims = ["10Gi", "12Gi", "10240Mi"]
+    setting.server.writes.clear()
+    await setting.workloads.broker(setting.put(BROKER, owners={"storage": {"size": size}}))
+    assert setting.server.writes == [f"data-stomp-owner-{n} {size}" for n in grown]
+
+
+async def test_an_etcd_that_is_not_there_says_what_fails():
+    told: list[str] = []
+    (port,) = free_ports(1)
+    cluster = Cluster(EtcdSettings(endpoints=f"127.0.0.1:{port}", prefix="/x"), lambda part, names: told.append(part))
+    assert cluster.why == NOT_ASKED
+    cluster.start()
+    try:
+        for _ in range(3000):
+            if told:
+                break
+            await asyncio.sleep(0.01)
+        assert told == ["reachable"] and str(port) in cluster.why and not cluster.known
+    finally:
+        await cluster.stop()
+
+
+async def test_an_etcd_that_cannot_be_asked_says_why(setting):
+    connections = Connections(setting.world, setting.server, lambda *_: None)
+    etcd = {"endpoints": ["etcd:2379"], "userSecretName": "nobody"}
+    setting.server.secrets["nobody"] = {"data": {}}
+    broker = setting.put(BROKER, etcd=etcd)
+    for _ in range(2):
+        await connections.ensure(broker, broker.spec(BrokerSpec))
+        await setting.workloads.broker(broker)
+        status, reason, message = setting.statuses.condition("EtcdReachable")
+        assert (status, reason) == ("False", "Unreachable") and "etcd.user" in message
+    await connections.close()
+    assert setting.world.unusable == {}
+
+
+@pytest.mark.parametrize("kind", [ADDRESS, USER])
+async def test_keys_wait_for_etcd_and_say_where_to_look(setting, kind):
+    setting.put(BROKER)
+    one = setting.put(kind, brokerRef={"name": "stomp"})
+    await (setting.keyed.address if kind == ADDRESS else setting.keyed.user)(one)
+    status, reason, message = setting.statuses.condition("Ready")
+    assert (status, reason) == ("Unknown", "EtcdUnreachable") and "EtcdReachable" in message
