@@ -445,7 +445,8 @@ def users_list(**options: Any) -> None:
 def users_set(name: str, passcode_stdin: bool, groups: tuple[str, ...], **options: Any) -> None:
     """Add user NAME, or change the passcode."""
     from broker.cluster.operate import edit_table
-    from broker.edge.users import check_name, checked_groups, hash_passcode
+    from broker.edge.users import check_name, checked_groups
+    from broker.seams.passcodes import hash_passcode
 
     try:
         check_name(name)

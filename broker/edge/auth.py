@@ -24,6 +24,7 @@ from broker.core.errors import Code, ConfigError, RefusedError
 from broker.seams.clock import Clock, SystemClock
 from broker.seams.entropy import token
 from broker.seams.files import fingerprint
+from broker.seams.passcodes import verify
 
 from .channel import Channel
 from .tcp import peer_host
@@ -334,17 +335,6 @@ def _proof(hash: str, login: str, passcode: str) -> str:
     (or user) makes all earlier ones worthless."""
     key = hmac.digest(hash.encode(), b"stampede: a right passcode", "sha256")
     return hmac.digest(key, _together(login, passcode), "sha256").hex()
-
-
-def verify(hash: str, passcode: str) -> bool:
-    """Whether `passcode` belongs to `hash`; False as well for a hash that argon2 cannot read. Any thread."""
-    from argon2 import PasswordHasher
-    from argon2.exceptions import InvalidHashError, VerificationError
-
-    try:
-        return PasswordHasher().verify(hash, passcode)
-    except (VerificationError, InvalidHashError):
-        return False
 
 
 def make_authenticator(settings: Settings) -> Authenticator:

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from typing import Any
 
 from broker.config.acceptor import AcceptorSettings
+from broker.core.certificates import subject
 from broker.core.reasons import Reason
 
-from .certificates import subject
 from .channel import EdgeLike, SessionLike, next_connection_id
 
 READ_BUFFER = 64 * 1024

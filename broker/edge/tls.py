@@ -14,10 +14,9 @@ import ssl
 from collections.abc import Callable
 
 from broker.config.acceptor import AcceptorSettings
+from broker.core.certificates import first_certificate, not_after
 from broker.core.errors import ConfigError
 from broker.seams.files import fingerprint, read_whole
-
-from .certificates import first_certificate, not_after
 
 log = logging.getLogger("stampede.edge")
 

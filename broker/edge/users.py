@@ -20,9 +20,8 @@ from broker.config.permissions import EVERYBODY
 from broker.core.errors import ConfigError
 from broker.seams.entropy import token
 from broker.seams.files import File, OsFiles, read_whole
+from broker.seams.passcodes import hash_passcode
 
-TIME_COST, MEMORY_KIB, PARALLELISM = 2, 19 * 1024, 1
-"""OWASP's argon2id minimum: about 40 ms and 19 MiB per check, so that guessing is dear and logging in is not."""
 MAX_NAME = 128
 """Characters of a user name."""
 
@@ -41,13 +40,6 @@ class User:
 
     def __repr__(self) -> str:
         return f"User({self.name!r}, groups={self.groups!r})"
-
-
-def hash_passcode(passcode: str) -> str:
-    """A fresh salted hash. Takes about 40 ms."""
-    from argon2 import PasswordHasher  # 30 ms to load: only those who need it
-
-    return PasswordHasher(TIME_COST, MEMORY_KIB, PARALLELISM).hash(passcode)
 
 
 def load_users(path: str) -> dict[str, User]:

@@ -23,6 +23,8 @@ from broker.core.slots import Member, SlotRecord
 from broker.metadata.etcd import EtcdMetadata
 from broker.metadata.port import Change, Delete, Metadata, Put
 
+from .model import json_table
+
 log = logging.getLogger("stampede.operator")
 
 PING_S = 3.0
@@ -193,7 +195,7 @@ class Cluster:
     def _mark(self, changes: list[Change]) -> None:
         for change in changes:
             key = self.keys.config + change.key.removeprefix(self.keys.managed)
-            uid = str(_table(change.value).get("uid", "")) if change.value is not None else None
+            uid = str(json_table(change.value).get("uid", "")) if change.value is not None else None
             before = self._mark_of.pop(key, None)
             if before is not None:
                 self.marks[before].discard(key)
@@ -213,11 +215,3 @@ def _numbers(changes: list[Change], name: str, into: dict[str, int]) -> None:
         else:
             with suppress(ValueError, TypeError, KeyError):
                 into[id] = int(json.loads(change.value)[name])
-
-
-def _table(data: bytes) -> dict[str, object]:
-    try:
-        found = json.loads(data)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -274,7 +274,6 @@ COLUMNS = (
     ("Address", "string", ".status.addresses[0]", 0),
     ("Pods", "integer", ".status.readyReplicas", 0),
     ("Connections", "integer", ".status.connections", 0),
-    ("Wanted", "integer", ".status.replicas", 1),
     ("Least", "integer", ".status.connectionsPerPod.least", 1),
     ("Most", "integer", ".status.connectionsPerPod.most", 1),
     ("TLS-Expiry", "date", ".status.certificatesNotAfter", 1),

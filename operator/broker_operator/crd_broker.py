@@ -200,6 +200,5 @@ def status() -> dict[str, Schema]:
         },
         "slots": numbers("Slots.", ("total", "online", "offline", "stalled", "underReplicated")),
         "edges": {**number, "description": "Live edges."},
-        "controller": {"type": "string", "description": "The owner that plans."},
         "image": {"type": "string", "description": "Image of the owners."},
     }

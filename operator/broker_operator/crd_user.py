@@ -82,6 +82,5 @@ def status() -> dict[str, Schema]:
             "format": "date-time",
             "description": "Until then the passcode from before is valid as well.",
         },
-        "rotation": {"type": "string", "description": "spec.generate.rotation the passcode was made for."},
         "etcdRevision": {"type": "integer", "format": "int64", "description": "Of the last change of its key."},
     }

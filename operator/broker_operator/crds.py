@@ -126,10 +126,6 @@ def crd(kind: str) -> dict[str, Any]:
     }
 
 
-def kinds() -> tuple[str, ...]:
-    return tuple(_KINDS)
-
-
 HEAD = "# Made by `make crds` from the settings of the broker; do not edit.\n"
 
 

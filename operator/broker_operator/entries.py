@@ -16,7 +16,7 @@ from broker.config.load import checked_entry, entry_table
 from broker.metadata.port import Delete, KeyValue, Put
 
 from .conditions import Condition, stands
-from .model import AddressSpec, Resource, Table
+from .model import AddressSpec, Resource, Table, json_table
 from .names import Id
 from .schema import entry_settings
 
@@ -61,14 +61,8 @@ def marker_of(resource: Resource, **more: object) -> bytes:
 
 
 def read_marker(item: KeyValue | None) -> Table:
-    """{} when there is none, or somebody wrote nonsense there."""
-    if item is None:
-        return {}
-    try:
-        found = json.loads(item.value)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+    """{} when there is none."""
+    return json_table(item.value if item is not None else None)
 
 
 class Conflict(NamedTuple):

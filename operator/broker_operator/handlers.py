@@ -51,5 +51,6 @@ def settings() -> kopf.OperatorSettings:
     # A worker per object, for as long as there is something to tell of it: a thousand at once would cost 20 MB.
     found.queueing.worker_limit = 32
     found.queueing.idle_timeout = 0.05
+    # kopf would take one of its usual name off, though it may be another operator's.
     found.persistence.finalizer = f"{GROUP}/unused"
     return found

@@ -21,7 +21,7 @@ from .cluster import Cluster
 from .conditions import REFUSED_AGAIN_S, Condition, new_status, paused, ready, rfc3339, stands
 from .events import NORMAL, Events, Told
 from .kube import Kube, KubeError
-from .model import AddressSpec, Resource, SecretKey, Table, UserSpec
+from .model import AddressSpec, Resource, SecretKey, Table, UserSpec, json_table
 from .names import BROKER, Id
 from .statuses import Statuses
 from .world import World
@@ -108,7 +108,7 @@ class Keyed:
         except BrokerError as error:
             return await self._say(resource, Condition("Accepted", False, "NoPasscode", str(error)), fields)
         item, mark = cluster.config.get(key), cluster.managed.get(cluster.keys.marker(key))
-        current, memory = passcodes.read_value(item.value if item else None), _memory(mark, resource)
+        current, memory = json_table(item.value if item else None), _memory(mark, resource)
         verifier = await asyncio.to_thread(
             passcodes.decide, passcode, version, sorted(spec.groups), spec.rotation_grace_seconds, current, memory, now
         )

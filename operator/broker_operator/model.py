@@ -6,6 +6,7 @@ Values only; nothing here decides.
 
 from __future__ import annotations
 
+import json
 from typing import Any, TypeVar
 
 import msgspec
@@ -13,6 +14,15 @@ import msgspec
 from .names import Id
 
 Table = dict[str, Any]
+
+
+def json_table(data: bytes | None) -> Table:
+    """What stands in a key in etcd; {} for none, and when somebody wrote nonsense there."""
+    try:
+        found = json.loads(data or b"{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 class _Spec(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):

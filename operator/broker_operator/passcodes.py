@@ -8,36 +8,18 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from broker.seams.entropy import token
+from broker.seams.passcodes import hash_passcode, verify
 
 from .conditions import rfc3339, seconds_of
 
-TIME_COST, MEMORY_KIB, PARALLELISM = 2, 19 * 1024, 1
-"""As the broker's own users (a test compares)."""
 MOST_PREVIOUS = 3
 """Passcodes from before that are valid at once: each costs an edge another check of a wrong one."""
 _LETTERS = "ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789"
 """Those that nobody takes for one another."""
-
-
-def hash_passcode(passcode: str) -> str:
-    from argon2 import PasswordHasher  # 4 MB: only those who need it
-
-    return PasswordHasher(TIME_COST, MEMORY_KIB, PARALLELISM).hash(passcode)
-
-
-def verify(hash: str, passcode: str) -> bool:
-    from argon2 import PasswordHasher
-    from argon2.exceptions import InvalidHashError, VerificationError
-
-    try:
-        return PasswordHasher().verify(hash, passcode)
-    except (VerificationError, InvalidHashError):
-        return False
 
 
 def made_up(length: int) -> str:
@@ -108,12 +90,3 @@ def decide(
         rotated,
         min((seconds_of(until) or now for _, until in previous), default=None),
     )
-
-
-def read_value(data: bytes | None) -> dict[str, Any]:
-    """The user's key; {} for none and for nonsense."""
-    try:
-        found = json.loads(data or b"{}")
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}

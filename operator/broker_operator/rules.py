@@ -16,10 +16,9 @@ class Rule(NamedTuple):
     cel: str
     message: str
     field: str = ""
-    reason: str = "FieldValueInvalid"
 
     def as_json(self) -> dict[str, Any]:
-        rule = {"rule": self.cel, "message": self.message, "reason": self.reason}
+        rule = {"rule": self.cel, "message": self.message, "reason": "FieldValueInvalid"}
         return {**rule, "fieldPath": self.field} if self.field else rule
 
 
@@ -28,21 +27,6 @@ def ruled(schema: Schema, *rules: Rule) -> Schema:
     return {**schema, "x-kubernetes-validations": [rule.as_json() for rule in rules]}
 
 
-def rules_of(schema: Any) -> list[dict[str, Any]]:
-    """All rules at any depth of a schema."""
-    found: list[dict[str, Any]] = []
-    if isinstance(schema, dict):
-        for key, value in schema.items():
-            found += value if key == "x-kubernetes-validations" else rules_of(value)
-    elif isinstance(schema, list):
-        for value in schema:
-            found += rules_of(value)
-    return found
-
-
-IMMUTABLE = "self == oldSelf"
-
-
 def fixed(schema: Schema, name: str, instead: str) -> Schema:
     """A field that may not change."""
-    return ruled(schema, Rule(IMMUTABLE, f"{name} cannot be changed; {instead}"))
+    return ruled(schema, Rule("self == oldSelf", f"{name} cannot be changed; {instead}"))

@@ -75,15 +75,9 @@ def free(description: str) -> Schema:
     return {"type": "object", "description": description, "x-kubernetes-preserve-unknown-fields": True}
 
 
-def entry_properties(name: str, without: Collection[str] = (), *, defaults: bool = False) -> dict[str, Schema]:
-    """The settings of one entry of a table of settings (`engine.addresses`, …), by their camelCase names.
-
-    defaults: the API server fills in what is not said."""
-    return {
-        camel(leaf.name): leaf_schema(leaf, default=defaults)
-        for leaf in entry_leaves(name).values()
-        if leaf.name not in without
-    }
+def entry_properties(name: str, without: Collection[str] = ()) -> dict[str, Schema]:
+    """The settings of one entry of a table of settings (`engine.addresses`, …), by their camelCase names."""
+    return {camel(leaf.name): leaf_schema(leaf) for leaf in entry_leaves(name).values() if leaf.name not in without}
 
 
 def group_schema(name: str, without: Collection[str] = ()) -> Schema:
@@ -96,14 +90,12 @@ def group_schema(name: str, without: Collection[str] = ()) -> Schema:
     )  # fmt: skip
 
 
-def leaf_schema(leaf: Leaf, *, default: bool = False) -> Schema:
+def leaf_schema(leaf: Leaf) -> Schema:
     schema = _typed(leaf)
     help = f"{leaf.help[0].upper()}{leaf.help[1:]}" if leaf.help else ""
     said = f" Default: {_shown(leaf.default)}." if leaf.default != "" else ""
     unit = "" if leaf.kind is bool or "|" in leaf.unit or leaf.unit in ("list", "address") else f" ({leaf.unit})"
     schema["description"] = f"{help}{unit}.{said}"
-    if default:
-        schema["default"] = as_list(leaf.default) if leaf.unit == "list" else leaf.default
     return schema
 
 
@@ -141,10 +133,6 @@ def _text(leaf: Leaf) -> Schema:
 
 def _shown(value: Any) -> str:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
-
-
-def as_list(value: str) -> list[str]:
-    return [part.strip() for part in value.split(",") if part.strip()]
 
 
 @cache

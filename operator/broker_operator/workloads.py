@@ -11,13 +11,13 @@ from base64 import b64decode
 from collections.abc import Mapping
 
 from broker.cluster.view import Policy
+from broker.core.certificates import first_certificate, not_after
 from broker.core.errors import ConfigError
 from broker.metadata.port import Delete, Put
 from broker.seams.clock import Clock
 
 from . import counts, edges, names, owners
 from .applying import Applier, Taken
-from .certificate import not_after
 from .cluster import Cluster
 from .conditions import REFUSED_AGAIN_S, Condition, new_status, paused, ready, rfc3339
 from .counts import Counts
@@ -255,8 +255,9 @@ class Workloads:
             if not data.get("tls.crt") or not data.get("tls.key"):
                 why = f"there is no Secret {tls.secret_name} with tls.crt and tls.key (listener {listener['name']})"
                 return Condition("CertificatesValid", False, "Missing", why), None
-            end = not_after(b64decode(data["tls.crt"]).decode(errors="replace"))
-            if end is None:
+            try:
+                end = not_after(first_certificate(b64decode(data["tls.crt"]).decode(errors="replace")))
+            except ValueError:
                 why = f"tls.crt of Secret {tls.secret_name} is not a PEM certificate"
                 return Condition("CertificatesValid", False, "Unreadable", why), None
             ends.append((end, tls.secret_name))

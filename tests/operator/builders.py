@@ -34,3 +34,15 @@ def raw(kind: str, name: str = "", /, *, created: str = "2026-01-01T00:00:00Z", 
 
 def resource(kind: str, name: str = "", /, **spec: Any) -> Resource:
     return Resource(raw(kind, name, **spec))
+
+
+def rules_of(schema: Any) -> list[dict[str, Any]]:
+    """All rules at any depth of a schema."""
+    found: list[dict[str, Any]] = []
+    if isinstance(schema, dict):
+        for key, value in schema.items():
+            found += value if key == "x-kubernetes-validations" else rules_of(value)
+    elif isinstance(schema, list):
+        for value in schema:
+            found += rules_of(value)
+    return found

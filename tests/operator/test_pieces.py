@@ -1,18 +1,15 @@
-"""The small pure parts: scaling, differences, conditions, certificates, bundles."""
+"""The small pure parts: scaling, differences, conditions, bundles."""
 
 from __future__ import annotations
 
 import json
-import shutil
-import subprocess
 
 import pytest
 from broker_operator import bundles
 from broker_operator.bundles import BadBundle, missing, resources_of
-from broker_operator.certificate import not_after
 from broker_operator.conditions import Condition, new_status, paused, ready, rfc3339, seconds_of
 from broker_operator.difference import difference, merged
-from broker_operator.model import Resource
+from broker_operator.model import Resource, json_table
 from broker_operator.names import ADDRESS, API_VERSION, PAUSED, ordinal_of
 from broker_operator.owners import Scaling, quantity, scaling
 
@@ -122,26 +119,13 @@ def test_pauses(text, left):
     assert paused(one, NOW) == left
 
 
+def test_what_somebody_wrote_into_etcd_is_a_table_or_nothing():
+    assert json_table(b'{"a": 1}') == {"a": 1}
+    assert json_table(b"[]") == {} == json_table(None) == json_table(b"x")
+
+
 def test_times():
     assert seconds_of(rfc3339(NOW)) == NOW and seconds_of("never") is None and seconds_of("2026-01-01") is None
-
-
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl: no certificate to read")
-@pytest.mark.parametrize("days", [30, 365 * 40])
-def test_the_end_of_a_certificate(tmp_path, days):
-    key, pem = tmp_path / "key.pem", tmp_path / "cert.pem"
-    line = f"openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=x -days {days} -keyout {key} -out {pem}"
-    subprocess.run(line.split(), check=True, capture_output=True)
-    shown = subprocess.run(["openssl", "x509", "-enddate", "-noout", "-dateopt", "iso_8601", "-in", pem],
-                           check=True, capture_output=True, text=True).stdout  # fmt: skip
-    expected = shown.strip().removeprefix("notAfter=").replace(" ", "T").replace("Z", "+00:00")
-    assert not_after(pem.read_text()) == seconds_of(expected)
-    assert not_after("junk" + pem.read_text() + pem.read_text()) == seconds_of(expected)
-
-
-def test_what_is_no_certificate_has_no_end():
-    assert not_after("") is None
-    assert not_after("-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n") is None
 
 
 def bundle(**data: object) -> dict:

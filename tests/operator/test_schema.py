@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from broker_operator import crds, model
+from broker_operator import crds, model, names
 from broker_operator.model import AcceptorSpec, AddressSpec, BrokerSpec, UserSpec
 from broker_operator.names import ACCEPTOR, ADDRESS, BROKER, USER
-from broker_operator.rules import rules_of
 from broker_operator.schema import camel, entry_settings, group_settings
 
 from broker.config.catalogue import entry_leaves
+
+from .builders import rules_of
 
 ROOT = Path(__file__).resolve().parents[2]
 TYPES = {BROKER: BrokerSpec, ACCEPTOR: AcceptorSpec, ADDRESS: AddressSpec, USER: UserSpec}
@@ -90,14 +91,14 @@ def test_defaults_of_the_schema_are_those_of_the_operator():
 
 
 def test_rules_are_many_and_say_what_to_do():
-    rules = [rule for kind in crds.kinds() for rule in rules_of(crds.schema_of(kind))]
+    rules = [rule for kind in names.PLURALS for rule in rules_of(crds.schema_of(kind))]
     assert len(rules) >= 25
     for rule in rules:
         assert len(rule["message"]) >= 15 and rule["reason"], rule
 
 
 def test_columns_and_scale():
-    for kind in crds.kinds():
+    for kind in names.PLURALS:
         version = crds.crd(kind)["spec"]["versions"][0]
         shown = [column for column in version["additionalPrinterColumns"] if not column.get("priority")]
         assert 4 <= len(shown) <= 7 and shown[-1]["name"] == "Age"

@@ -46,12 +46,12 @@ async def kube(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Kube]:
 
 
 async def _prepare(kube: Kube) -> None:
-    for kind in crds.kinds():
+    for kind in names.PLURALS:
         path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{names.PLURALS[kind]}.{names.GROUP}"
         params = {"fieldManager": "tests", "force": "true"}
         await kube._write("PATCH", path, crds.crd(kind), "application/apply-patch+yaml", params)
     await kube._write("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}}, "application/json")
-    for kind in crds.kinds():
+    for kind in names.PLURALS:
         for _ in range(150):
             with contextlib.suppress(KubeError):
                 await kube.read_list(names.API_VERSION, kind, NAMESPACE)

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from broker_operator import names, passcodes
+from broker_operator import names
 from broker_operator.bundles import LABEL
 from broker_operator.kube import Kube, KubeError, login, path_of
 from broker_operator.lease import Lease
@@ -25,6 +25,7 @@ from broker.core.slots import Member, SlotRecord
 from broker.metadata.etcd import EtcdMetadata
 from broker.seams.clock import SystemClock
 from broker.seams.entropy import token
+from broker.seams.passcodes import hash_passcode, verify
 
 from .conftest import NAMESPACE
 
@@ -250,7 +251,7 @@ async def test_a_user_gets_a_passcode_and_its_rotation_has_a_grace(world):
         await world.becomes(USER, "ada", "Ready", "Ready")
         first = await passcode(world)
         entry = (await world.pods.config())["users/ada"]
-        assert passcodes.verify(entry["hash"], first) and entry["groups"] == ["admins"] and "previous" not in entry
+        assert verify(entry["hash"], first) and entry["groups"] == ["admins"] and "previous" not in entry
         await world.kube.merge(API_VERSION, USER, NAMESPACE, "ada", {"spec": {"generate": {"rotation": "2"}}})
 
         async def rotated() -> bool:
@@ -258,22 +259,22 @@ async def test_a_user_gets_a_passcode_and_its_rotation_has_a_grace(world):
 
         await world.until(rotated)
         entry, second = (await world.pods.config())["users/ada"], await passcode(world)
-        assert first != second and passcodes.verify(entry["hash"], second)
+        assert first != second and verify(entry["hash"], second)
         (told,) = await world.until(lambda: events_of(world, "ada", "PasscodeRotated"))
         assert "the one before works until 20" in told["message"]
-        assert passcodes.verify(entry["previous"][0], first)
+        assert verify(entry["previous"][0], first)
 
         async def over() -> bool:
             return not await rotated()
 
         await world.until(over)
         # A passcode that somebody set past the operator does not last.
-        foreign = {"hash": passcodes.hash_passcode("guessed"), "groups": []}
+        foreign = {"hash": hash_passcode("guessed"), "groups": []}
         await world.pods.metadata.put(world.pods.keys.user("ada"), json.dumps(foreign).encode())
 
         async def repaired() -> bool:
             found = (await world.pods.config())["users/ada"]
-            return passcodes.verify(found["hash"], second) and "previous" not in found
+            return verify(found["hash"], second) and "previous" not in found
 
         await world.until(repaired)
         (told,) = await world.until(lambda: events_of(world, "ada", "DriftRepaired"))
@@ -305,7 +306,7 @@ async def test_a_secret_of_somebody_else_is_a_condition_and_its_change_a_rotatio
         await world.kube.merge("v1", "Secret", NAMESPACE, name, {"stringData": {"pw": "two"}})
 
         async def rotated() -> bool:
-            return passcodes.verify((await world.pods.config())["users/bob"]["hash"], "two")
+            return verify((await world.pods.config())["users/bob"]["hash"], "two")
 
         await world.until(rotated)
 

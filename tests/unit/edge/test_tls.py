@@ -15,10 +15,10 @@ from websockets.asyncio.client import connect
 
 from broker.config.ports import edge_acceptors
 from broker.config.settings import EdgeSettings, Settings
+from broker.core.certificates import first_certificate, not_after, subject
 from broker.core.errors import ConfigError
 from broker.core.reasons import Reason
 from broker.edge import arrivals
-from broker.edge.certificates import first_certificate, not_after, subject
 from broker.edge.listener import Listeners
 from broker.edge.tls import CertificateWatcher
 from tests.harness.secrets import self_signed

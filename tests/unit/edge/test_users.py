@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from broker.core.errors import ConfigError
-from broker.edge import users
-from broker.edge.auth import verify
 from broker.edge.users import User, add_user, list_users, load_users, remove_user, save_users
+from broker.seams.passcodes import hash_passcode, verify
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def test_only_the_owner_can_read_the_file_and_nothing_else_is_left(path: str) ->
 
 
 def test_a_new_passcode_keeps_the_groups(path: str) -> None:
-    save_users(path, {"ada": User("ada", users.hash_passcode("old"), ("admins",))})
+    save_users(path, {"ada": User("ada", hash_passcode("old"), ("admins",))})
     add_user(path, "ada", "new")
     ada = load_users(path)["ada"]
     assert verify(ada.hash, "new")
