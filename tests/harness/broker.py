@@ -174,6 +174,10 @@ class Broker:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def queued(self) -> float:
+        """Seconds its main thread could have run so far, but others had the processor."""
+        return int(Path(f"/proc/{self.pid}/schedstat").read_text().split()[1]) / 1e9
+
     def open_files(self) -> int:
         return len(os.listdir(f"/proc/{self.pid}/fd"))
 

@@ -16,7 +16,7 @@ from tests.harness import Broker, Client
 from tests.harness.secrets import add_user
 
 SOON_S = 1.2
-"""From typing the command to CONNECTED: 0.3 to 0.5 s where nothing else runs."""
+"""From typing the command to CONNECTED, less what it waited for a processor: 0.3 to 0.5 s where nothing else runs."""
 
 
 def refused(broker: Broker) -> tuple[int, str]:
@@ -55,7 +55,7 @@ def test_first_connected_comes_soon_after_the_command_was_typed(tmp_path: Path):
         began = time.monotonic()
         with broker, Client(broker.port) as client:
             client.connect()
-            times.append(time.monotonic() - began)
+            times.append(time.monotonic() - began - broker.queued())
     assert min(times) < SOON_S, times
 
 
