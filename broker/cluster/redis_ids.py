@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from broker.core.errors import Code, RefusedError
 
 from .redis_link import RETRY_S, RedisAway, RedisLink
-from .tasks import Tasks
+from .tasks import Tasks, heed
 
 KEEP_S = 15.0
 REFRESH_S = 5.0
@@ -156,6 +156,7 @@ class RedisClientIds:
             notices = self._link.listen()
             try:
                 await notices.subscribe(self._channel)
+                heed()
                 while True:
                     # No time-out: silence is the rule here, and the refresh sees what is missed.
                     notice = await notices.get_message(timeout=None)

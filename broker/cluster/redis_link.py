@@ -20,6 +20,8 @@ from broker.core.errors import BrokerError, ConfigError
 from broker.seams.clock import Clock
 from broker.seams.files import read_whole
 
+from .tasks import heed
+
 log = logging.getLogger("stampede.redis")
 
 RETRY_S = 1.0
@@ -76,8 +78,10 @@ class RedisLink:
             async with asyncio.timeout(self._settings.timeout_s):
                 answer = await question(self._client)
         except Exception as error:
+            heed()
             self._failed(error)
             raise RedisAway(f"Redis: {error or type(error).__name__}") from error
+        heed()
         if self._away:
             self._away = False
             log.info("Redis is back")

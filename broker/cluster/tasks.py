@@ -24,6 +24,14 @@ def shielded(callback: Callable[..., None], *args: Any) -> None:
         report(error, getattr(callback, "__qualname__", "a listener"))
 
 
+def heed() -> None:
+    """Behind a call of a library that may swallow a cancellation: raises it, if our task was cancelled. (Until Python
+    3.11 asyncio.wait_for returns an answer that comes at the same moment, and the task would go on for ever.)"""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
+
+
 class Tasks:
     """Tasks that live until close()."""
 

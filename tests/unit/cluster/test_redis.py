@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -139,6 +140,18 @@ async def test_ids_live_on_while_they_are_refreshed_and_not_after_their_edge(edg
     await first.client_ids._tasks.close()  # as if the process had died
     await asyncio.sleep(1.4)
     assert await claim(second, "c1", Holder(9)) is None
+
+
+async def test_an_edge_closes_whatever_it_is_asking(edges, monkeypatch):
+    """Also when an answer and the cancellation come at the same moment: the library then swallows the latter."""
+    monkeypatch.setattr(redis_ids, "REFRESH_S", 0.0005)
+    chance = random.Random(1)
+    for _ in range(40):
+        shared = await edges.start("refuse")
+        assert await claim(shared, "me", Holder(1)) is None
+        await asyncio.sleep(chance.uniform(0, 0.02))
+        async with asyncio.timeout(30):
+            await shared.close()
 
 
 async def test_an_edge_that_closes_gives_its_ids_back(edges):
