@@ -204,8 +204,8 @@ class Model:
             copy.state = SURE
             if copy.group is not None:
                 copy.group.yes.append(f"{copy} delivered")
-        # What a doubtful one reads may be from long ago, and who asked for it has settled it since.
-        copy.void |= copy.gone == ASKED and holder.doubtful
+        # What a doubtful one reads may be from long ago, and who asked for it has settled it since; another one has it.
+        copy.void = holder.doubtful and (copy.void or copy.gone == ASKED)
         copy.gone = HERE
         copy.deliveries += 1
         if holder.ack is AckMode.AUTO:
