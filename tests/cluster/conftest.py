@@ -11,7 +11,7 @@ import pytest
 
 from tests.harness import scratch
 from tests.harness.cluster import Cluster
-from tests.harness.servers import Server, running
+from tests.harness.servers import Server, needs_etcdctl, running
 
 from .load import Load
 
@@ -23,7 +23,7 @@ def cluster_of(own_etcd: Server, tmp_path: Path) -> Iterator[MakeCluster]:
     """cluster_of(owners=3, edges=2, **settings): one that runs."""
     if shutil.which("cc") is None:
         pytest.skip("no C compiler: the load generator cannot be built")
-    _needs_etcdctl()
+    needs_etcdctl()
     made: list[Cluster] = []
 
     def make(owners: int = 3, edges: int = 2, settings: dict[str, Any] | None = None) -> Cluster:
@@ -41,7 +41,7 @@ def cluster_of(own_etcd: Server, tmp_path: Path) -> Iterator[MakeCluster]:
 def shared(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """One cluster for all tests of a module, with the settings in its SETTINGS: three owners, two edges. Everything
     runs when a test begins, and must again when it ends; at the end no log has a traceback."""
-    _needs_etcdctl()
+    needs_etcdctl()
     settings = getattr(request.module, "SETTINGS", None)
     with (
         scratch(request, "cluster") as folder,
@@ -51,8 +51,3 @@ def shared(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield cluster
         for process in cluster.processes:
             assert "Traceback" not in process.log(), f"{process.id}:\n{process.log()[-5000:]}"
-
-
-def _needs_etcdctl() -> None:
-    if shutil.which("etcdctl") is None:
-        pytest.skip("no etcdctl: slot records cannot be looked at")

@@ -16,7 +16,7 @@ from broker.core.errors import Code
 from tests.abuse.certificates import authority, issued
 from tests.harness import Client, listens, scratch, until
 from tests.harness.cluster import HOST, Cluster, Process
-from tests.harness.servers import LocalServer, local_etcd
+from tests.harness.servers import LocalServer, local_etcd, needs_etcdctl
 
 USER, PASSWORD = "stampede", "open-sesame"
 Files = dict[str, tuple[Path, Path]]
@@ -34,8 +34,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 @pytest.fixture(scope="module")
 def locked_etcd(files: Files, request: pytest.FixtureRequest) -> Iterator[LocalServer]:
     """Wants a certificate of ours and a password; the user may touch the keys of this cluster only."""
-    if shutil.which("etcdctl") is None:
-        pytest.skip("no etcdctl: users cannot be made")
+    needs_etcdctl()
     cert, key = files["ours"]
     tls = ["--cert-file", cert, "--key-file", key, "--trusted-ca-file", files["ca"][0], "--client-cert-auth"]
     with scratch(request, "etcd") as folder:

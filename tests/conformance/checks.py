@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 import pytest
 
@@ -27,3 +28,7 @@ def error(client: Client, code: Code, receipt: str | None = None) -> Frame:
         assert not INTERNALS.search(part), part
     client.ended()
     return frame
+
+
+def bodies(frames: Iterable[Frame]) -> list[bytes]:
+    return [frame.body for frame in frames]

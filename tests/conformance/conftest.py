@@ -7,12 +7,12 @@ version of the protocol: the others differ in the edge only, which is the same c
 from __future__ import annotations
 
 import itertools
-import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.harness import Broker, Client, scratch
+from tests.harness.servers import needs_etcdctl
 
 from .targets import Target, cluster_target, meet
 
@@ -54,8 +54,7 @@ def _tells_nothing_new(item: pytest.Item) -> bool:
 
 @pytest.fixture(scope="package")
 def cluster(request: pytest.FixtureRequest) -> Iterator[Target]:
-    if shutil.which("etcdctl") is None:
-        pytest.skip("no etcdctl: slot records cannot be looked at")
+    needs_etcdctl()
     with scratch(request, "cluster") as folder, cluster_target(folder) as target:
         yield target
 

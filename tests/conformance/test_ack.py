@@ -8,16 +8,12 @@ import pytest
 
 from broker.core.errors import Code
 
-from .checks import error, every_version, since_11
+from .checks import bodies, error, every_version, since_11
 
 
 def load(client, destination, count, **headers):
     for number in range(count):
         client.publish(destination, b"%d" % number, **headers)
-
-
-def bodies(frames):
-    return [frame.body for frame in frames]
 
 
 @pytest.fixture

@@ -7,11 +7,7 @@ import pytest
 
 from broker.core.errors import Code
 
-from .checks import error
-
-
-def bodies(messages):
-    return [message.body for message in messages]
+from .checks import bodies, error
 
 
 @pytest.mark.parametrize("persistent", ["true", "false"])

@@ -3,7 +3,6 @@ and groups also change while clients are connected."""
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import time
@@ -16,7 +15,7 @@ from broker.config.permissions import OPERATIONS
 from broker.core.errors import Code
 from tests.harness import Broker, Client, scratch
 from tests.harness.cluster import Cluster
-from tests.harness.servers import running
+from tests.harness.servers import needs_etcdctl, running
 
 from .checks import error
 
@@ -81,8 +80,7 @@ def place(request) -> Iterator[tuple[int, Callable[..., None], Cluster | None]]:
             yield broker.port, set_groups, None
             assert PASSCODE not in broker.log() and "Traceback" not in broker.log()
             return
-        if shutil.which("etcdctl") is None:
-            pytest.skip("no etcdctl: slot records cannot be looked at")
+        needs_etcdctl()
         etcd = stack.enter_context(running("etcd", folder / "etcd", ours=True))
         cluster = Cluster(folder, etcd.port, owners=1, edges=1, settings={**SETTINGS, **CALM})
         for user, names in USERS.items():

@@ -8,16 +8,12 @@ import pytest
 
 from broker.core.errors import Code
 
-from .checks import error, every_version
+from .checks import bodies, error, every_version
 
 
 def load(client, destination, count, **headers):
     for number in range(count):
         client.publish(destination, b"%d" % number, **headers)
-
-
-def bodies(frames):
-    return [frame.body for frame in frames]
 
 
 @every_version

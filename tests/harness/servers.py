@@ -249,6 +249,12 @@ def _first_rung(kind: str, folder: Path, ours: bool) -> Server:
     pytest.skip(f"no {kind} here: neither TEST_{kind.upper()}, nor a {kind} binary, nor Docker")
 
 
+def needs_etcdctl() -> None:
+    """Skips where there is none."""
+    if shutil.which("etcdctl") is None:
+        pytest.skip("no etcdctl: what is in etcd cannot be looked at")
+
+
 def _docker_works() -> bool:
     try:
         import docker

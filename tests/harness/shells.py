@@ -117,9 +117,3 @@ async def closed(writer: asyncio.StreamWriter) -> None:
     writer.close()
     with contextlib.suppress(OSError):
         await writer.wait_closed()
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Waits for something that shows only in state; run() bounds it."""
-    while not condition():  # noqa: ASYNC110
-        await asyncio.sleep(0.001)

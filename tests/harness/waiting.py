@@ -5,6 +5,7 @@ Rule: the limit only bounds a failure; it must be enough on a machine that is bu
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import time
 from collections.abc import Callable
@@ -18,6 +19,13 @@ def until(condition: Callable[[], object], why: str | Callable[[], str], seconds
     while not condition():
         assert time.monotonic() < end, why if isinstance(why, str) else why()
         time.sleep(0.02)
+
+
+async def eventually(condition: Callable[[], object]) -> None:
+    """The same in a loop, for something that shows only in state."""
+    async with asyncio.timeout(PATIENCE_S):
+        while not condition():  # noqa: ASYNC110 (nothing here could set an event)
+            await asyncio.sleep(0.001)
 
 
 def listens(port: int, host: str = "127.0.0.1") -> bool:

@@ -5,8 +5,7 @@ Rule: texts are those that users of Artemis may have written into their own code
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
+from tests.conformance.checks import bodies as bodies
 from tests.harness import Client, Frame, unescape
 
 
@@ -21,10 +20,6 @@ def error(client: Client, *texts: str, receipt: str | None = None, timeout: floa
     assert frame["content-type"] == "text/plain"
     client.ended()
     return frame
-
-
-def bodies(frames: Iterable[Frame]) -> list[bytes]:
-    return [frame.body for frame in frames]
 
 
 def load(client: Client, destination: str, count: int, **headers: object) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.harness import scratch
+from tests.harness.servers import needs_etcdctl
 
 from .sites import SITES, Site, User
 
@@ -21,8 +21,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="package", params=list(SITES))
 def site(request: pytest.FixtureRequest) -> Iterator[Site]:
-    if request.param == "cluster" and shutil.which("etcdctl") is None:
-        pytest.skip("no etcdctl: slot records cannot be looked at")
+    if request.param == "cluster":
+        needs_etcdctl()
     with scratch(request, f"cases-{request.param}") as folder, SITES[request.param](folder) as site:
         yield site
 

@@ -20,6 +20,7 @@ from broker.core.errors import Code, ConfigError
 from broker.seams.clock import SystemClock
 from tests.harness import scratch
 from tests.harness.servers import Server, running
+from tests.harness.waiting import eventually
 
 
 @pytest.fixture(scope="module")
@@ -84,12 +85,6 @@ async def unknown(shared: RedisShared, proof: str) -> bool:
     return not await shared.logins.known(proof)
 
 
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():  # noqa: ASYNC110 (nothing here could set an event)
-            await asyncio.sleep(0.005)
-
-
 async def until_not(question: Callable[[], Awaitable[object]]) -> None:
     async with asyncio.timeout(30):
         while await question():  # noqa: ASYNC110
@@ -112,7 +107,7 @@ async def test_a_client_id_is_taken_over_from_another_edge_at_once(edges):
     assert await claim(first, "me", old) is None
     await asyncio.sleep(0.7)  # longer than timeout_s: the listener must live through silence
     assert await claim(second, "me", new) is None
-    await until(lambda: old.lost)
+    await eventually(lambda: old.lost)
     assert new.lost == 0
     third = Holder(2)
     assert await claim(second, "me", third) is None
@@ -125,7 +120,7 @@ async def test_a_notice_that_was_missed_is_seen_by_the_refresh(edges, monkeypatc
     first, second = await edges.start("takeover"), await edges.start("takeover")
     old, new = Holder(1), Holder(1)
     assert await claim(first, "me", old) is None and await claim(second, "me", new) is None
-    await until(lambda: old.lost)
+    await eventually(lambda: old.lost)
     assert new.lost == 0
 
 
@@ -218,7 +213,7 @@ async def test_without_redis_an_edge_goes_on_alone_says_so_once_and_comes_back(e
         assert asyncio.get_running_loop().time() - began < 5
     finally:
         server.resume()
-    await until(lambda: caplog.text.count("Redis is back") == caplog.text.count("does not answer") > 0)
+    await eventually(lambda: caplog.text.count("Redis is back") == caplog.text.count("does not answer") > 0)
     while await claim(second, "me", holder := Holder(4)) is None:  # until the refresh has told of it
         second.client_ids.release("me", holder)
         await asyncio.sleep(0.05)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from broker.core.effects import Crowd, Done
 from broker.core.reasons import Reason
 from broker.edge import crowds
 from broker.edge.session import Session
+from tests.harness.waiting import eventually
 
 from .test_session import Bench
 
@@ -47,14 +47,6 @@ class Full(Bench):
 def frame(body: bytes = b"x", address: str = "a.b", receipt: str = "") -> bytes:
     more = f"receipt:{receipt}\n" if receipt else ""
     return f"SEND\ndestination:/queue/{address}\n{more}\n".encode() + body + b"\0"
-
-
-async def until(true: Callable[[], bool]) -> None:
-    for _ in range(600):
-        if true():
-            return
-        await asyncio.sleep(0.05)
-    raise AssertionError("it did not come true")
 
 
 def holds(session: Session) -> set[str]:
@@ -118,7 +110,7 @@ async def test_patience_ends_in_an_error_that_names_the_first_receipt() -> None:
     bench = Full(block_timeout_s=0.1)
     bench.send(b"1", receipt="first")
     bench.send(b"2", receipt="second")
-    await until(lambda: bench.wire.closed is not None)
+    await eventually(lambda: bench.wire.closed is not None)
     assert b"error-code:1511" in bench.wire.sent and b"receipt-id:first" in bench.wire.sent
     assert b"block_timeout_s" in bench.wire.sent
     assert bench.wire.closed is Reason.REFUSED
@@ -161,7 +153,7 @@ async def test_what_it_sent_waits_no_longer_after_a_step_forward(monkeypatch: py
     bench.told(False)
     bench.told(True)
     bench.answer(bench.port.last(Publish))
-    await until(lambda: bench.wire.closed is not None)
+    await eventually(lambda: bench.wire.closed is not None)
     assert b"error-code:1511" in bench.wire.sent
 
 
@@ -199,7 +191,7 @@ async def test_a_client_that_stops_reading_in_the_middle_of_a_large_body_is_clos
     session.pause_writing()
     wire.waiting = 200_000
     reader.turn()
-    await until(lambda: wire.closed is not None)
+    await eventually(lambda: wire.closed is not None)
     assert wire.closed == "aborted"
     assert bench.edge.counters.closed == {Reason.SLOW_CONSUMER: 1}
 

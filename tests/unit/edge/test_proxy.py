@@ -16,7 +16,8 @@ from broker.config.settings import Settings
 from broker.core.reasons import Reason
 from broker.edge.proxy import SIGNATURE, BadHeader, parse_block, parse_line, read_header
 from tests.harness.secrets import self_signed
-from tests.harness.shells import OFF, Edge, both_loops, closed, listening, run, until
+from tests.harness.shells import OFF, Edge, both_loops, closed, listening, run
+from tests.harness.waiting import eventually
 
 V1 = b"PROXY TCP4 192.0.2.7 10.0.0.1 51234 61613\r\n"
 
@@ -205,10 +206,10 @@ def test_who_sends_no_header_is_counted_and_never_becomes_a_connection(kind: str
                 with contextlib.suppress(ConnectionResetError):  # what it said was not read
                     assert await reader.read() == b""
                 await closed(writer)
-            await until(lambda: failed[Reason.PROXY_FAILED] == 2)
+            await eventually(lambda: failed[Reason.PROXY_FAILED] == 2)
             _, writer = await asyncio.open_connection("127.0.0.1", listeners.ports["lb"])
             await closed(writer)  # a health check
-            await until(lambda: not listeners._arrivals._under_way)
+            await eventually(lambda: not listeners._arrivals._under_way)
             assert failed[Reason.PROXY_FAILED] == 2
             assert edge.opened == []
             families = {metric.name: metric.samples for metric in listeners.metrics()}

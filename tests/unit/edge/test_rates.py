@@ -10,41 +10,10 @@ import pytest
 from broker.core.commands import Grant, Publish
 from broker.edge.rates import Rates
 
-from .test_session import Bench, Wire
+from .clocked import Socket, Time
+from .test_session import Bench
 
 SEND = b"SEND\ndestination:/queue/a\n\nx\0"
-
-
-class Time:
-    """A clock, and the wheel that goes by it."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-        self.due: list[tuple[float, Any]] = []
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def deadline(self, at: float, callback: Any) -> None:
-        self.due.append((at, callback))
-
-    def run(self, seconds: float) -> None:
-        end = self.now + seconds
-        while ready := sorted((entry for entry in self.due if entry[0] <= end), key=lambda entry: entry[0]):
-            self.due.remove(ready[0])
-            self.now = max(self.now, ready[0][0])
-            ready[0][1]()
-        self.now = end
-
-
-class Socket(Wire):
-    reading = True
-
-    def pause_reading(self) -> None:
-        self.reading = False
-
-    def resume_reading(self) -> None:
-        self.reading = True
 
 
 class Shared:

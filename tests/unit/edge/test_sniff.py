@@ -15,7 +15,8 @@ from websockets.exceptions import ConnectionClosedError
 from broker.config.settings import Settings
 from broker.core.reasons import Reason
 from tests.harness.secrets import self_signed
-from tests.harness.shells import OFF, Edge, both_loops, closed, listening, run, until
+from tests.harness.shells import OFF, Edge, both_loops, closed, listening, run
+from tests.harness.waiting import eventually
 
 
 def one(**more: Any) -> Settings:
@@ -178,7 +179,7 @@ def test_a_piece_of_a_websocket_frame_does_too(kind: str) -> None:
             session = await edge.sessions.get()
             before = session.signs
             writer.write(b"\x82\xfe\x03\xe8\0\0\0\0" + b"x" * 10)
-            await until(lambda: session.signs > before)
+            await eventually(lambda: session.signs > before)
             assert session.received == []
             await closed(writer)
 

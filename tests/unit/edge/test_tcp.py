@@ -13,7 +13,8 @@ from broker.core.errors import ConfigError
 from broker.core.reasons import Reason
 from broker.edge import tcp
 from broker.edge.listener import Listeners, listen_host
-from tests.harness.shells import OFF, Edge, both_loops, closed, listening, run, until
+from tests.harness.shells import OFF, Edge, both_loops, closed, listening, run
+from tests.harness.waiting import eventually
 
 TCP = replace(OFF, port=0)
 
@@ -141,7 +142,7 @@ def test_a_peer_that_reads_nothing_pauses_writing_and_is_cut_after_close(
             with socket.create_connection(("127.0.0.1", listeners.ports["tcp"])) as client:
                 client.send(b"x")
                 session = await edge.sessions.get()
-                await until(lambda: "pause" in session.calls)
+                await eventually(lambda: "pause" in session.calls)
                 assert session.channel.buffered() > 128 * 1024
                 session.channel.close(Reason.SLOW_CONSUMER)
                 await asyncio.wait_for(session.over.wait(), 30)
@@ -158,7 +159,7 @@ def test_writing_resumes_when_the_backlog_has_gone(kind: str) -> None:
             writer.write(b"x")
             await reader.readexactly(20_000_000)
             session = await edge.sessions.get()
-            await until(lambda: session.calls[-1:] == ["resume"])
+            await eventually(lambda: session.calls[-1:] == ["resume"])
             assert session.calls == ["pause", "resume"]
             await closed(writer)
 
@@ -177,13 +178,13 @@ def test_pausing_reading_holds_the_producer_back_and_loses_nothing(kind: str) ->
             _, writer = await asyncio.open_connection("127.0.0.1", listeners.ports["tcp"])
             writer.write(b"z" * 1_000_000)
             session = await edge.sessions.get()
-            await until(lambda: session.received)
+            await eventually(lambda: session.received)
             await asyncio.sleep(0.02)
             assert len(session.received) == 1
             edge.on_receive = lambda s, d: None
             session.channel.resume_reading()
             session.channel.resume_reading()
-            await until(lambda: len(session.data) >= 1_000_000)
+            await eventually(lambda: len(session.data) >= 1_000_000)
             assert session.data == b"z" * 1_000_000
             await closed(writer)
 

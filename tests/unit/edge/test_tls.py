@@ -22,7 +22,8 @@ from broker.edge import arrivals
 from broker.edge.listener import Listeners
 from broker.edge.tls import CertificateWatcher
 from tests.harness.secrets import self_signed
-from tests.harness.shells import OFF, Edge, both_loops, closed, listening, run, until
+from tests.harness.shells import OFF, Edge, both_loops, closed, listening, run
+from tests.harness.waiting import eventually
 
 Pair = tuple[Path, Path]
 
@@ -112,7 +113,7 @@ def test_data_right_behind_the_handshake_is_not_lost(kind: str, pairs: dict[str,
             client.write(b"CONNECT\n\n\0")
             await loop.sock_sendall(sock, out.read())
             session = await edge.sessions.get()
-            await until(lambda: session.data == b"CONNECT\n\n\0")
+            await eventually(lambda: session.data == b"CONNECT\n\n\0")
             sock.close()
             await session.over.wait()
 
@@ -136,7 +137,7 @@ def test_a_client_certificate_is_asked_for_and_its_subject_known(kind: str, pair
             with contextlib.suppress(OSError):
                 assert await reader.read() == b""
             await closed(writer)
-            await until(lambda: listeners._arrivals.failed[Reason.TLS_FAILED] == 1)
+            await eventually(lambda: listeners._arrivals.failed[Reason.TLS_FAILED] == 1)
             assert edge.sessions.empty()
 
     run(kind, main())
@@ -156,7 +157,7 @@ def test_those_who_do_not_speak_tls_are_counted(
             writer.write(hello)
             if not hello:
                 writer.close()
-            await until(lambda: listeners._arrivals.failed[Reason.TLS_FAILED])
+            await eventually(lambda: listeners._arrivals.failed[Reason.TLS_FAILED])
             await closed(writer)
             families = {family.name: family.samples for family in listeners.metrics()}
             assert families["stomp_tls_handshakes_failed_total"] == [({"reason": "tls_failed"}, 1.0)]
@@ -178,10 +179,10 @@ def test_handshakes_that_never_end_are_bounded_in_time_and_number(
         settings = serving(pairs["old"], login_timeout_s=0.2)
         async with listening(Edge(), settings) as listeners:
             clients = [await asyncio.open_connection("127.0.0.1", listeners.ports["tls"]) for _ in range(3)]
-            await until(lambda: listeners._arrivals.failed[Reason.TLS_FAILED] == 1)  # the third at once
+            await eventually(lambda: listeners._arrivals.failed[Reason.TLS_FAILED] == 1)  # the third at once
             assert len(listeners._arrivals._under_way) == 2
-            await until(lambda: listeners._arrivals.failed[Reason.TLS_FAILED] == 3)  # the others in time
-            await until(lambda: not listeners._arrivals._under_way)  # counted a moment before its task ends
+            await eventually(lambda: listeners._arrivals.failed[Reason.TLS_FAILED] == 3)  # the others in time
+            await eventually(lambda: not listeners._arrivals._under_way)  # counted a moment before its task ends
             for _, writer in clients:
                 await closed(writer)
 
@@ -193,7 +194,7 @@ def test_closing_ends_handshakes_under_way(kind: str, pairs: dict[str, Pair]) ->
     async def main() -> None:
         async with listening(Edge(), serving(pairs["old"], login_timeout_s=60)) as listeners:
             reader, writer = await asyncio.open_connection("127.0.0.1", listeners.ports["tls"])
-            await until(lambda: listeners._arrivals._under_way)
+            await eventually(lambda: listeners._arrivals._under_way)
             await listeners.close()
             with contextlib.suppress(OSError):
                 assert await reader.read() == b""
@@ -273,7 +274,7 @@ def test_the_files_are_looked_at_by_themselves(kind: str, live: Pair, pairs: dic
     async def main() -> None:
         async with listening(Edge(), serving(live, tls_reload_s=0.02)) as listeners:
             put(live, pairs["new"])
-            await until(lambda: served(listeners.certificates["[edge]"]) == "new")
+            await eventually(lambda: served(listeners.certificates["[edge]"]) == "new")
             _, writer = await asyncio.open_connection("localhost", listeners.ports["tls"], ssl=trusting(pairs["new"]))
             await closed(writer)
 

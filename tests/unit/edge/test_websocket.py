@@ -14,7 +14,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from broker.core.reasons import Reason
 from broker.edge import tcp
 from broker.edge.upgrade import origin_allowed
-from tests.harness.shells import OFF, Edge, both_loops, closed, listening, run, until
+from tests.harness.shells import OFF, Edge, both_loops, closed, listening, run
+from tests.harness.waiting import eventually
 
 WS = replace(OFF, ws_port=0)
 STOMP = ["v10.stomp", "v11.stomp", "v12.stomp"]
@@ -123,7 +124,7 @@ def test_messages_of_one_read_are_one_receive_and_fragments_do_not_wait_for_the_
             raw = await Raw.open(listeners)
             raw.writer.write(masked(TEXT, b"SEND\n") + masked(BINARY, b"\nbo") + masked(TEXT, b"dy\0SEND", fin=False))
             session = await edge.sessions.get()
-            await until(lambda: session.received)
+            await eventually(lambda: session.received)
             assert session.received == [b"SEND\n\nbody\0SEND"]
             raw.writer.write(masked(PING, b"?") + masked(CONT, b"\n\n\0"))
             assert await raw.frame() == (0x80 | PONG, b"?")
@@ -145,7 +146,7 @@ def test_a_frame_cut_anywhere_is_the_same_frame(kind: str) -> None:
                 await raw.writer.drain()
                 await asyncio.sleep(0)
             session = await edge.sessions.get()
-            await until(lambda: len(session.data) >= 203)
+            await eventually(lambda: len(session.data) >= 203)
             assert session.data == b"a" * 200 + b"\xff" * 3
             await closed(raw.writer)
 
@@ -582,7 +583,7 @@ def test_a_client_that_pings_and_never_reads_does_not_fill_our_memory(kind: str)
                 raw.writer.write(pings)
                 await raw.writer.drain()
             raw.writer.write(masked(TEXT, b"done"))
-            await until(lambda: session.received)
+            await eventually(lambda: session.received)
             assert session.channel.buffered() < 1 * MiB
             session.channel.abort()
             await session.over.wait()

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import precondition, rule
 
 from broker.core.address import Outcome
 from broker.core.commands import UNLIMITED, Publish
 from broker.core.effects import Deliver
 from broker.core.message import DURABLE, GROUPED, NO_IDS, REDELIVERED, Run
 
+from .machine import Machine
 from .world import ANYCAST, AUTO, CLIENT, INDIVIDUAL, World
 
 LOST = -1
@@ -57,7 +58,7 @@ class Who:
         return SELECTORS[self.selector](message) and not (self.local and message.session == self.number)
 
 
-class ChoiceModel(RuleBasedStateMachine):
+class ChoiceModel(Machine):
     exclusive = False
 
     def __init__(self):
@@ -203,17 +204,6 @@ class ChoiceModel(RuleBasedStateMachine):
             message.holder, message.back = None, message.back or self.world.open
         self.watch(self.world.unsubscribe(number) if politely else self.world.disconnect(number))
 
-    @rule()
-    def commit(self):
-        self.watch(self.world.commit())
-
-    @precondition(lambda self: self.world.fetches)
-    @rule()
-    def serve(self):
-        before = len(self.world.effects)
-        self.world.serve()
-        self.watch(self.world.effects[before:])
-
     @precondition(lambda self: self.world.committed)
     @rule()
     def crash(self):
@@ -236,11 +226,7 @@ class ChoiceModel(RuleBasedStateMachine):
     @rule()
     def everything_goes_out_if_somebody_takes_it(self):
         world = self.world
-        while world.engine.holding or world.fetches:
-            if world.engine.holding:
-                self.commit()
-            if world.fetches:
-                self.serve()
+        self.settle_down()
         if not self.exclusive:
             for who in self.consumers.values():
                 left = [m.number for m in self.ready() if who.credit > 0 and who.wants(m) and not m.group]

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from hypothesis.stateful import precondition, rule
 
 from broker.core.address import Outcome
 from broker.core.commands import Confirm, Decide, Prepare, Publish, Resume, Settle, Subscribe, Unsubscribe
@@ -13,6 +13,7 @@ from broker.core.effects import Deliver, Done
 from broker.core.message import REDELIVERED
 from broker.core.records import MetaRecord
 
+from .machine import Machine
 from .world import ANYCAST, AUTO, CLIENT, INDIVIDUAL, World, run_of
 
 EDGE = 5
@@ -29,7 +30,7 @@ class Client:
         self.unconfirmed = 0
 
 
-class FailOver(RuleBasedStateMachine):
+class FailOver(Machine):
     def __init__(self):
         super().__init__()
         self.world = World(
@@ -165,24 +166,6 @@ class FailOver(RuleBasedStateMachine):
         self.settle_down()
 
     # ── the leaders ────────────────────────────────────────────────────────────────────────────────
-
-    @rule()
-    def commit(self):
-        self.watch(self.world.commit())
-
-    @precondition(lambda self: self.world.fetches)
-    @rule()
-    def serve(self):
-        before = len(self.world.effects)
-        self.world.serve()
-        self.watch(self.world.effects[before:])
-
-    def settle_down(self):
-        while self.world.engine.holding or self.world.fetches:
-            if self.world.engine.holding:
-                self.commit()
-            if self.world.fetches:
-                self.serve()
 
     def resume_all(self):
         """Consumers first, then what was not answered."""

@@ -14,6 +14,7 @@ from .world import (
     UNSET,
     World,
     again,
+    bodies,
     browse_ends,
     closed,
     done,
@@ -21,10 +22,6 @@ from .world import (
     ids,
     refused,
 )
-
-
-def bodies(count: int, start: int = 0) -> list[bytes]:
-    return [b"%03d" % n for n in range(start, start + count)]
 
 
 def test_round_robin_is_exact_message_by_message_over_turns():

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import invariant, precondition, rule
 
 from broker.core.address import Outcome
 from broker.core.commands import UNLIMITED, Hold
 from broker.core.effects import Deliver
 from broker.core.message import REDELIVERED
 
+from .machine import Machine
 from .world import AUTO, CLIENT, INDIVIDUAL, World
 
 MOST = 4
@@ -30,7 +31,7 @@ class Message:
         self.id = 0
 
 
-class EngineModel(RuleBasedStateMachine):
+class EngineModel(Machine):
     def __init__(self):
         super().__init__()
         self.world = World(
@@ -144,24 +145,9 @@ class EngineModel(RuleBasedStateMachine):
         self.watch(self.world.unsubscribe(number) if politely else self.world.disconnect(number))
 
     @rule()
-    def commit(self):
-        self.watch(self.world.commit())
-
-    @precondition(lambda self: self.world.fetches)
-    @rule()
-    def serve(self):
-        before = len(self.world.effects)
-        self.world.serve()
-        self.watch(self.world.effects[before:])
-
-    @rule()
     def everything_goes_out_if_somebody_takes_it(self):
         world = self.world
-        while world.engine.holding or world.fetches:
-            if world.engine.holding:
-                self.commit()
-            if world.fetches:
-                self.serve()
+        self.settle_down()
         if any(c["credit"] > 0 for c in self.consumers.values()):
             assert not self.ready(), "left lying although a consumer waits"
         queue = world.queue() or {"ready": 0, "paged": 0, "delivering": 0}

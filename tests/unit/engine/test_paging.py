@@ -8,13 +8,9 @@ from broker.core.address import Outcome
 from broker.core.message import TRANSIENT
 from broker.core.records import MetaRecord, RunRecord, SettleRecord
 
-from .world import AUTO, INDIVIDUAL, MULTICAST, World, again, closed, got, ids
+from .world import AUTO, INDIVIDUAL, MULTICAST, World, again, bodies, closed, got, ids
 
 SMALL = {"queue_memory_bytes": 60, "page_bytes": 24, "mark_messages": 8}
-
-
-def bodies(count: int, start: int = 0) -> list[bytes]:
-    return [b"%03d" % n for n in range(start, start + count)]
 
 
 def fill(world: World, count: int, durable: bool = True, **more) -> None:

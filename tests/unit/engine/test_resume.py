@@ -10,13 +10,9 @@ from broker.core.errors import Code
 from broker.core.message import TRANSIENT
 from broker.core.records import MetaRecord, SettleRecord
 
-from .world import ANYCAST, AUTO, CLIENT, INDIVIDUAL, MULTICAST, World, again, done, got, ids, refused
+from .world import ANYCAST, AUTO, CLIENT, INDIVIDUAL, MULTICAST, World, again, bodies, done, got, ids, refused
 
 EPOCH = 1 << 40
-
-
-def bodies(count):
-    return [b"%03d" % n for n in range(count)]
 
 
 def settled(world):

@@ -26,6 +26,10 @@ def run_of(*bodies: bytes, lines: bytes = b"", durable: bool = False, priority: 
     return Run((), lines, records, nbytes, DURABLE if durable else 0, priority, expires)
 
 
+def bodies(count: int, start: int = 0) -> list[bytes]:
+    return [b"%03d" % n for n in range(start, start + count)]
+
+
 class World:
     """now: the wall clock. effects of the last turns pile up in `effects` until taken."""
 

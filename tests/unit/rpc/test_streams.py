@@ -19,7 +19,8 @@ from broker.core.errors import ConfigError
 from broker.rpc.dialer import GrpcDialer
 from broker.rpc.server import GrpcServer
 from tests.harness.broker import ROOT, free_ports
-from tests.harness.shells import both_loops, run, until
+from tests.harness.shells import both_loops, run
+from tests.harness.waiting import eventually
 
 
 class End:
@@ -90,7 +91,7 @@ async def joined(dialer: GrpcDialer, doors: Doors, address: str, service: str = 
     end.stream = dialer.dial(address, service, end)
     end.stream.send(b"hello")
     async with asyncio.timeout(5):
-        await until(lambda: len(doors.ends) > count and doors.ends[-1].messages)
+        await eventually(lambda: len(doors.ends) > count and doors.ends[-1].messages)
     other = doors.ends[-1]
     assert other.messages.pop() == b"hello"
     return end, other
@@ -181,7 +182,7 @@ async def test_after_ending_it_nothing_is_heard_but_the_end(how):
         client.on_message = once
         client.stream = dialer.dial(address, "edge", client)
         client.stream.send(b"hello")
-        await until(lambda: doors.ends and doors.ends[0].messages)
+        await eventually(lambda: doors.ends and doors.ends[0].messages)
         for n in range(100):
             doors.ends[0].stream.send(b"%d" % n)
         assert await client.end() == "enough"
