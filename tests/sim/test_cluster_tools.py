@@ -6,6 +6,11 @@ import asyncio
 
 import pytest
 
+from broker.core.address import AckMode
+from broker.core.effects import Deliver
+from broker.core.message import Run
+from tests.sim.checker import Violation
+from tests.sim.cluster_checkers import Holder, Message, Model
 from tests.sim.network import Network, SimDialer
 from tests.sim.virtual_loop import HERE, Place, Stalled, VirtualLoop
 
@@ -233,3 +238,16 @@ def test_the_place_of_code_is_the_place_of_what_it_schedules(loop):
     near.stream.send(b"x")
     loop.run_for(1)
     assert [place.name for place in seen] == ["b"]
+
+
+def test_what_a_doubtful_consumer_touched_may_be_lost_until_somebody_surely_has_it():
+    model = Model(lambda: 0)
+    message = Message(1, b"#1#", durable=True, producer=None)
+    copy = model.sent(message, "q", True, None)
+    model.confirm([copy], [], ())
+    copy.void = True
+    model.finished()
+    holder = Holder(1, 0, "q", "q", AckMode.INDIVIDUAL, "edge")
+    model.delivered(holder, Deliver(1, Run([1], b"", [b"#1#"], 3), 3))
+    with pytest.raises(Violation, match="lost"):
+        model.finished()
