@@ -77,6 +77,8 @@ class Operator:
         self._live: dict[str, ChainMap[Id, Table]] = {}
         self._bundled: list[dict[Id, Table]] = []
         self._addresses: ChainMap[Id, Table] = ChainMap()
+        self._went: set[str] = set()
+        """uids of what went since _read_all() began to read a list: such a list may still have it."""
         self._kopf: asyncio.Task[None] | None = None
         self._loops: list[asyncio.Task[None]] = []
         self._stop = asyncio.Event()
@@ -150,6 +152,7 @@ class Operator:
         """A custom resource has come, changed or gone."""
         if type == "DELETED":
             id = Id(raw["kind"], raw["metadata"]["namespace"], raw["metadata"]["name"])
+            self._went.add(raw["metadata"]["uid"])
             known = self.world.resources.get(id)
             if known is None or known.uid == raw["metadata"]["uid"]:
                 self._gone(id)
@@ -268,18 +271,22 @@ class Operator:
         await informer.start()
 
     async def _read_all(self) -> None:
-        """What kopf follows, as it is now: kopf does not tell of what went while its watch was away."""
+        """What kopf follows, as it is now: kopf does not tell of what went while its watch was away. What it tells
+        while a list is on its way is newer than the list."""
         for kind in handlers.KINDS:
             found = set()
-            before = [id for id in self.world.resources if id.kind == kind]
+            before = {id: known.uid for id, known in self.world.resources.items() if id.kind == kind}
+            self._went.clear()
             for namespace in self.options.namespaces or ("",):
                 answer = await self.kube.read_list(names.API_VERSION, kind, namespace)
                 for raw in answer["items"]:
                     raw |= {"apiVersion": names.API_VERSION, "kind": kind}
                     found.add(Id(kind, raw["metadata"]["namespace"], raw["metadata"]["name"]))
-                    self.on_resource("", slim(raw))
-            for id in before:
-                if id not in found:
+                    if raw["metadata"]["uid"] not in self._went:
+                        self.on_resource("", slim(raw))
+            for id, uid in before.items():
+                known = self.world.resources.get(id)
+                if id not in found and known is not None and known.uid == uid:
                     self._gone(id)
 
     async def _read_again(self) -> None:
