@@ -352,6 +352,55 @@ async def test_objects_are_made_repaired_and_not_written_without_need(world):
         assert not await writes_in(operator, 2)
 
 
+async def test_what_leaves_a_spec_leaves_the_object_and_an_autoscaler_takes_the_pool_as_it_is(world):
+    await world.make(BROKER, world.broker)
+    edge = f"e-{token(3)}"
+    spec = {"replicas": 5, "service": {"type": "ClusterIP", "annotations": {"a": "b"}}}
+    spec |= {"template": {"spec": {"nodeSelector": {"disk": "fast"}}}}
+    async with operating(world):
+        await world.make(ACCEPTOR, edge, listeners=[{"name": "stomp", "port": 61613}], **spec)
+
+        async def pool() -> tuple[Any, Any, Any]:
+            service, pods = (
+                await world.get("Service", edge, "v1"),
+                await world.get("Deployment", f"{edge}-edge", "apps/v1"),
+            )
+            if service is None or pods is None:
+                return None, None, None
+            selector = pods["spec"]["template"]["spec"].get("nodeSelector")
+            return pods["spec"]["replicas"], selector, service["metadata"]["annotations"].get("a")
+
+        async def becomes(*wanted: Any) -> None:
+            async def check() -> bool:
+                return await pool() == wanted
+
+            await world.until(check)
+
+        async def change(**spec: Any) -> None:
+            await world.kube.merge(API_VERSION, ACCEPTOR, NAMESPACE, edge, {"spec": spec})
+
+        await becomes(5, {"disk": "fast"}, "b")
+        await change(service={"annotations": None})
+        await becomes(5, {"disk": "fast"}, None)
+        await change(replicas=None, autoscaling={})
+        await world.until(lambda: world.get("HorizontalPodAutoscaler", f"{edge}-edge", "autoscaling/v1"))
+        await change(template=None)
+        await becomes(5, None, None)
+
+
+async def test_what_the_api_server_refuses_is_said(world):
+    await world.make(BROKER, world.broker)
+    edge = f"e-{token(3)}"
+    async with operating(world):
+        template = {"spec": {"restartPolicy": "Sometimes"}}
+        await world.make(ACCEPTOR, edge, listeners=[{"name": "stomp", "port": 61613}], template=template)
+        await world.becomes(ACCEPTOR, edge, "Accepted", "Refused")
+        (told,) = await world.until(lambda: events_of(world, edge, "Refused"))
+        assert "restartPolicy" in told["message"]
+        await world.kube.merge(API_VERSION, ACCEPTOR, NAMESPACE, edge, {"spec": {"template": None}})
+        await world.becomes(ACCEPTOR, edge, "Accepted", "Accepted")
+
+
 async def events_of(world: World, name: str, reason: str = "") -> list[Table]:
     """Events about the objects of this name, the oldest first, whose reason begins so."""
     answer = await world.kube._ask("GET", path_of("v1", "Event", NAMESPACE))
