@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 def acks(session: Session, event: Acks) -> None:
     """Adds one Settle per stretch of ids with the same handle."""
     ids = event.ids
+    batch = session.intake.batch
     start, total = 0, len(ids)
     while start < total:
         handle, _, _ = ids[start].rpartition(b"-")
@@ -40,7 +41,7 @@ def acks(session: Session, event: Acks) -> None:
         if sub.order is None:
             # Asked last: a number that no command carries would never be answered.
             seq = session.answers.ask(receipts) if receipts else 0
-            session.batch.append(Settle(sub.slot, session.id, seq, sub.consumer, numbers))
+            batch.append(Settle(sub.slot, session.id, seq, sub.consumer, numbers))
         else:
             _over_parts(session, sub, numbers, receipts)
         start = end
@@ -49,8 +50,8 @@ def acks(session: Session, event: Acks) -> None:
 def _over_parts(session: Session, sub: Subscription, numbers: list[int], receipts: list[bytes] | None) -> None:
     """These acknowledgements may cover messages of other parts of the subscription as well."""
     covered = sub.covered(numbers)
-    for (part, ids), seq in zip(covered, session.ask_parts(receipts, len(covered)), strict=True):
-        session.batch.append(Settle(part.slot, session.id, seq, part.consumer, ids))
+    for (part, ids), seq in zip(covered, session.answers.ask_parts(receipts, len(covered)), strict=True):
+        session.intake.batch.append(Settle(part.slot, session.id, seq, part.consumer, ids))
     if sub.order is not None:
         sub.order.flow()
 

@@ -6,7 +6,7 @@ Must not know what was asked.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 Then = Callable[[], None]
@@ -30,6 +30,17 @@ class Answers:
         self._last += 1
         self._open[self._last] = (receipts, then)
         return self._last
+
+    def ask_one(self, receipt: bytes | None) -> int:
+        """Number of a request whose receipt is wanted; 0 when none is."""
+        return 0 if receipt is None else self.ask([receipt])
+
+    def ask_parts(self, receipts: list[bytes] | None, parts: int) -> Sequence[int]:
+        """Numbers for the parts of one request to several slots: the last one has the receipts, and is answered after
+        the others. Zeros when nobody waits."""
+        if not receipts:
+            return (0,) * parts
+        return [*(self.ask([]) for _ in range(parts - 1)), self.ask(receipts)]
 
     def more(self, seq: int, receipts: list[bytes]) -> None:
         """The latest request `seq` has grown by frames with these receipts."""
@@ -62,7 +73,7 @@ class Answers:
 
     def first_receipt(self, seq: int) -> bytes | None:
         """The receipt id an ERROR for this request should carry. A request without one is a part of the next one that
-        has (Session.ask_parts, and the barriers of DISCONNECT)."""
+        has (ask_parts, and the barriers of DISCONNECT)."""
         entry = self._open.get(seq)
         while entry is not None and not entry[0]:
             seq += 1

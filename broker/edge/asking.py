@@ -1,6 +1,6 @@
 """A question whose answer may come at once or later.
 
-Rule: frames behind the one that asked wait until it is answered (Session.park); an answer at once costs nothing.
+Rule: frames behind the one that asked wait until it is answered (Intake.park); an answer at once costs nothing.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Question:
         except Exception:
             session.fault()
             return
-        session.unpark()
+        session.intake.unpark()
 
 
 def ask(session: Session, receipt: bytes | None, question: Callable[[Done], None], then: Callable[[], None]) -> None:
@@ -57,7 +57,7 @@ def ask(session: Session, receipt: bytes | None, question: Callable[[Done], None
     question(asked._done)
     if asked._answer is _OPEN:
         asked._parked = True
-        session.park()
+        session.intake.park()
         return
     if asked._answer is not None:
         raise asked._answer

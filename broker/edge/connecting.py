@@ -43,7 +43,7 @@ def connect(session: Session, frame: Frame) -> None:
     if principal is not None:
         _identify(session, frame, version, principal.name)
         return
-    session.park()
+    session.intake.park()
     session.login_task = asyncio.get_running_loop().create_task(_login(session, frame, version, login, passcode))
 
 
@@ -64,8 +64,8 @@ async def _login(session: Session, frame: Frame, version: Version, login: str | 
         session.fail(refused.code, refused.detail, frame.receipt)
         return
     if session.connected:
-        session.flush()
-        session.unpark()
+        session.outbox.flush()
+        session.intake.unpark()
 
 
 def _identify(session: Session, frame: Frame, version: Version, principal: str) -> None:
@@ -113,7 +113,7 @@ def _accept(session: Session, frame: Frame, version: Version, principal: str) ->
         reply.append(("response-id", headers["request-id"]))
     if frame.receipt is not None:
         reply.append(("receipt-id", headers["receipt"]))
-    session.write(connected_frame(reply))
+    session.outbox.write(connected_frame(reply))
     session.watch.connected(beat)
 
 
@@ -122,6 +122,8 @@ def _mismatch(session: Session, frame: Frame) -> None:
     supported = ",".join(v.value for v in SUPPORTED)
     detail = "Supported protocol versions are " + " ".join(f"v{v.value}" for v in SUPPORTED)
     session.edge.counters.errors["VERSION_MISMATCH"] = session.edge.counters.errors.get("VERSION_MISMATCH", 0) + 1
-    session.write(error_frame(session.version, Code.VERSION_MISMATCH, detail, frame.receipt, [("version", supported)]))
-    session.flush()
+    session.outbox.write(
+        error_frame(session.version, Code.VERSION_MISMATCH, detail, frame.receipt, [("version", supported)])
+    )
+    session.outbox.flush()
     session.close(Reason.PROTOCOL_ERROR, "VERSION_MISMATCH")

@@ -1,8 +1,8 @@
 """Frames that are not SEND or plain ACK: one function per command.
 
 The wire has checked that the frame is legal (required headers, known ack mode, order); here it meets the
-connection's state. Rule: a function either adds to session.batch and asks for an answer, or raises
-RefusedError; the session turns that into an ERROR and closes.
+connection's state. Rule: a function either adds to the intake's batch and asks for an answer, or raises
+RefusedError; the intake turns that into an ERROR and closes.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ def _settle(session: Session, frame: Frame, outcome: Outcome) -> None:
     delay = whole_number(headers, "delay", 0, MAX_DELAY_MS)
     name = headers.get("transaction")
     covered = sub.covered([number])
-    seqs = session.ask_parts(None if frame.receipt is None else [frame.receipt], len(covered))
+    seqs = session.answers.ask_parts(None if frame.receipt is None else [frame.receipt], len(covered))
     for (part, ids), seq in zip(covered, seqs, strict=True):
         settle = Settle(part.slot, session.id, 0, part.consumer, ids, outcome, -1 if delay is None else delay)
         if name is None:
             settle.seq = seq
-            session.batch.append(settle)
+            session.intake.batch.append(settle)
         else:
             session.transactions.add(name, settle, 1, 0)
-            session.batch.append(Hold(part.slot, session.id, seq, part.consumer, ids))
+            session.intake.batch.append(Hold(part.slot, session.id, seq, part.consumer, ids))
     if sub.order is not None:
         sub.order.flow()
 
@@ -69,12 +69,12 @@ def commit(session: Session, frame: Frame) -> None:
             session.answer_now([frame.receipt])
         return
     slot = transaction.parts[0].slot
-    session.batch.append(Transact(slot, session.id, session.ask(frame.receipt), transaction.parts))
+    session.intake.batch.append(Transact(slot, session.id, session.answers.ask_one(frame.receipt), transaction.parts))
 
 
 def abort(session: Session, frame: Frame) -> None:
     transaction = session.transactions.end(frame.headers["transaction"])
-    session.batch.extend(transaction.returns(session.id))
+    session.intake.batch.extend(transaction.returns(session.id))
     if frame.receipt is not None:
         session.answer_now([frame.receipt])
 
@@ -85,21 +85,21 @@ def disconnect(session: Session, frame: Frame) -> None:
     back in its queues, also for a client that comes to another edge next."""
     if session.crowds is not None and session.crowds.when_empty(partial(_disconnect_late, session, frame)):
         # What it sent goes first. Its consumers end now: what they hold may be what there is no room for.
-        session.batch += ends(session)
-        session.park()
+        session.intake.batch += ends(session)
+        session.intake.park()
         return
     if frame.receipt is None:
         session.leave([])
         return
-    session.batch += ends(session)
+    session.intake.batch += ends(session)
     for slot in session.slots():
-        session.batch.append(Barrier(slot, session.id, session.answers.ask([])))
+        session.intake.batch.append(Barrier(slot, session.id, session.answers.ask([])))
     session.leave([frame.receipt])
 
 
 def _disconnect_late(session: Session, frame: Frame) -> None:
     disconnect(session, frame)
-    session.unpark()
+    session.intake.unpark()
 
 
 def ends(session: Session) -> list[Command]:

@@ -104,12 +104,12 @@ class Crowds:
             raise RefusedError(
                 Code.ADDRESS_FULL, f'Address "{address}" is full; send large messages over a connection of their own'
             )
-        self._session.submit()  # what came before this in the same read
+        self._session.intake.submit()  # what came before this in the same read
         self._park(Waiting(((slot, address),), [] if receipt is None else [receipt], go=go))
 
     def when_empty(self, then: Callable[[], None], gone: bool = False) -> bool:
         """Calls back when nothing waits any more; False: nothing does now. gone: the client will send no more."""
-        self._session.submit()  # what came before this in the same read
+        self._session.intake.submit()  # what came before this in the same read
         if not self._waiting:
             return False
         self._then = then
@@ -173,7 +173,7 @@ class Crowds:
         if not self._waiting or not (over or session.edge.parked > settings.park_total_bytes):
             return
         if not session.subscriptions:
-            session.hold_reading("crowd")
+            session.intake.hold("crowd")
         elif over:
             self._fail(f"a connection that consumes may keep {settings.park_bytes} bytes waiting (park_bytes)")
 
@@ -233,7 +233,7 @@ class Crowds:
         session = self._session
         self._disarm()
         if self.nbytes <= session.edge.settings.edge.park_bytes // 2:
-            session.release_reading("crowd")
+            session.intake.release("crowd")
         if self._waiting:
             self._arm()
         elif self._then is not None:

@@ -32,6 +32,7 @@ from .crowds import Crowds
 from .directory import Directory, LocalClientIds, LocalNames
 from .entrance import Entrances
 from .marks import Numbers
+from .outbox import Outbox
 from .permissions import Permissions, Rights
 from .rates import Tokens, make_rates
 from .session import Session
@@ -85,7 +86,7 @@ class Edge:
         self.sessions: dict[int, Session] = {}
         self.consumers: dict[int, Subscription] = {}
         self.dispatching = False
-        self.touched: list[Session] = []
+        self.touched: list[Outbox] = []
         self.parked = 0
         """Bytes that wait in all sessions for full addresses to have room."""
         self.log_frames = logging.getLogger("stampede.frames").isEnabledFor(logging.DEBUG)
@@ -313,18 +314,18 @@ class Edge:
             return
         if isinstance(effect, BrowseEnd):
             if sub.fan is None or sub.fan.browsed():
-                sub.session.write(sub.browse_end())
+                sub.session.outbox.write(sub.browse_end())
         else:
             sub.session.consumer_closed(sub, CLOSED.get(effect.reason, Code.INTERNAL), effect.detail)
 
     def flush(self) -> None:
         """Writes every touched connection once."""
         touched, self.touched = self.touched, []
-        for session in touched:
+        for outbox in touched:
             try:
-                session.flush()
+                outbox.flush()
             except Exception:
-                session.fault()
+                outbox.session.fault()
 
     def grant(self, sub: Subscription) -> None:
         """The subscription's room goes back with the next submit_grants()."""
@@ -336,20 +337,20 @@ class Edge:
         subs, self._grants = self._grants, []
         if self.rates is not None:
             subs = self.rates.granting(subs)
-        commands: list[Command] = [sub.session.grant_command(sub) for sub in subs if sub.owed and sub.session.writable]
+        commands: list[Command] = [sub.grant() for sub in subs if sub.owed and sub.session.outbox.writable]
         if commands:
             self.port.submit(commands)
 
     def pause(self, session: Session) -> None:
         """The owner is congested: this producer's socket rests until on_relief."""
         self._paused.append(session)
-        session.hold_reading("owner")
+        session.intake.hold("owner")
 
     def on_relief(self, sessions: Collection[int] | None = None) -> None:
         paused, self._paused = self._paused, []
         for session in paused:
             if sessions is None or session.id in sessions:
-                session.release_reading("owner")
+                session.intake.release("owner")
             else:
                 self._paused.append(session)
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Sink(Protocol):
-    """Who takes a subscription's deliveries: its session, or its Order on the way there."""
+    """Who takes a subscription's deliveries: its session's outbox, or its Order on the way there."""
 
     def deliver(self, sub: Subscription, effect: Deliver) -> None: ...
 
@@ -57,10 +57,11 @@ class Order:
     `free`: messages it may still get; what waits is bounded by the parts' windows and rooms, which are given back when
     it is shown. What waits when the subscription ends goes back to its queue as redelivered."""
 
-    __slots__ = ("_cumulative", "_session", "_shown", "_waiting", "free")
+    __slots__ = ("_cumulative", "_session", "_shown", "_sink", "_waiting", "free")
 
     def __init__(self, session: Session, limit: int, cumulative: bool) -> None:
         self._session = session
+        self._sink: Sink = session.outbox
         self._cumulative = cumulative
         self._shown: deque[tuple[Subscription, Sequence[int]]] = deque()
         """Only kept when an ACK may cover it."""
@@ -90,7 +91,7 @@ class Order:
         self.free -= len(run)
         if self._cumulative:
             self._shown.append((sub, run.ids))
-        self._session.deliver(sub, effect)
+        self._sink.deliver(sub, effect)
 
     def settle(self, sub: Subscription, numbers: Sequence[int]) -> list[tuple[Subscription, Sequence[int]]]:
         """What an acknowledgement of these messages of `sub` means: per part, the ids to settle there.

@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING
 from broker.wire.events import Acks, BodyData, BodyStart, Event, Frame, Sends, Violation
 
 if TYPE_CHECKING:
-    from .session import Session
+    from .channel import Channel
 
 log = logging.getLogger("stampede.frames")
 MASKED = ("passcode",)
 
 
-def received(session: Session, events: list[Event]) -> None:
+def received(channel: Channel, events: list[Event]) -> None:
     """One line per event."""
     for event in events:
         text = _text(event)
         if text:
-            log.debug("%s #%d > %s", session.channel.peer, session.id, text)
+            log.debug("%s #%d > %s", channel.peer, channel.id, text)
 
 
-def sent(session: Session, out: list[bytes]) -> None:
+def sent(channel: Channel, out: list[bytes]) -> None:
     """One line per write: the first frame's head and the size of all."""
     head, _, _ = out[0][:400].partition(b"\n\n")
     size = sum(map(len, out))
-    log.debug("%s #%d < %s (%d bytes)", session.channel.peer, session.id, _one_line(head), size)
+    log.debug("%s #%d < %s (%d bytes)", channel.peer, channel.id, _one_line(head), size)
 
 
 def _text(event: Event) -> str:

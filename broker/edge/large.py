@@ -70,7 +70,7 @@ class LargeDelivery:
 
     def pump(self) -> None:
         """Reads the next piece unless the socket is full or a read is under way."""
-        if self._reading or not self._session.writable:
+        if self._reading or not self._session.outbox.writable:
             return
         if self._left:
             self._reading = True
@@ -78,7 +78,7 @@ class LargeDelivery:
         else:
             self._session.channel.write_part(b"\0", False, True)
             self.close()
-            self._session.large_done(self._sub, self._effect)
+            self._session.outbox.large_done(self._sub, self._effect)
 
     def _arrived(self, data: bytes | None, why: str) -> None:
         self._reading = False
@@ -91,7 +91,7 @@ class LargeDelivery:
             return
         self._left -= len(data)
         session.channel.write_part(data, False, False)
-        session.bytes_out += len(data)  # any byte is a heart-beat
+        session.outbox.nbytes += len(data)  # any byte is a heart-beat
         session.edge.counters.bytes_out += len(data)
         self.pump()
 
@@ -143,7 +143,7 @@ class Line:
                 head.start()
                 return True
             self._items.popleft()
-            self._session.write_out(head)
+            self._session.outbox.write_out(head)
         if self._end is not None:
             self._end()
         return False

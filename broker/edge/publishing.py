@@ -22,6 +22,7 @@ from .marks import marks_of
 from .route import Route, Split
 
 if TYPE_CHECKING:
+    from .intake import Intake
     from .session import Session
 
 PENDING_BODY_BYTES = 4 * 1024 * 1024
@@ -31,10 +32,11 @@ PENDING_BODY_BYTES = 4 * 1024 * 1024
 class Publisher:
     """The sending half of a session; made with the first SEND."""
 
-    __slots__ = ("_create", "_last", "_last_route", "_marks", "_session", "large")
+    __slots__ = ("_create", "_intake", "_last", "_last_route", "_marks", "_session", "large")
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, intake: Intake) -> None:
         self._session = session
+        self._intake = intake
         self._create = True
         """May what it is sending create what is not there."""
         self._marks = marks_of(session)
@@ -62,10 +64,11 @@ class Publisher:
         if route.split is not None and self._grouped(event, route, route.split):
             return
         last = self._last
+        batch = self._intake.batch
         if (
             last is not None
             and self._last_route is route
-            and session.batch[-1] is last
+            and batch[-1] is last
             and not (last.run.flags ^ head.flags) & TEXT  # 1.0 clients are shown which is which
         ):
             if not receipts and not last.seq:
@@ -79,7 +82,7 @@ class Publisher:
         publish = self._command(head, event.records, event.nbytes, route, slot)
         if receipts:
             publish.seq = session.answers.ask(receipts)
-        session.batch.append(publish)
+        batch.append(publish)
         self._last = publish
         self._last_route = route
 
@@ -98,7 +101,7 @@ class Publisher:
             publish = self._command(head, [record], len(head.lines) + len(record), route, slot)
             if paired or (receipts and at == last):
                 publish.seq = session.answers.ask([receipts[at]] if paired else receipts)
-            session.batch.append(publish)
+            self._intake.batch.append(publish)
         self._last = None
 
     def _grouped(self, event: Sends, route: Route, split: Split) -> bool:
@@ -107,12 +110,12 @@ class Publisher:
         if len(parts) == 1 and parts[0][0] is None:
             return False
         session = self._session
-        for (slot, records), seq in zip(parts, session.ask_parts(event.receipts, len(parts)), strict=True):
+        for (slot, records), seq in zip(parts, session.answers.ask_parts(event.receipts, len(parts)), strict=True):
             publish = self._command(
                 event.head, records, _size(event.head, records), route, split.next() if slot is None else slot
             )
             publish.seq = seq
-            session.batch.append(publish)
+            self._intake.batch.append(publish)
         self._last = None
         return True
 
@@ -167,14 +170,14 @@ class Publisher:
         crowds = self._session.crowds
         if crowds is not None and crowds.blocks(slot, route.address):
             crowds.wait(slot, route.address, event.receipt, partial(self._begin_late, event, route, slot))
-            self._session.park()
+            self._session.intake.park()
         else:
             self.large = LargeSend(self._session, event, route, slot)
 
     def _begin_late(self, event: BodyStart, route: Route, slot: int) -> None:
         """The address has room again."""
         self.large = LargeSend(self._session, event, route, slot)
-        self._session.unpark()
+        self._session.intake.unpark()
 
     def publish_large(self, large: LargeSend, blob: Blob) -> None:
         """The body is complete: its header block and the reference go the way of every message."""
@@ -195,7 +198,7 @@ class Publisher:
             self._session.use(large.slot)
         session = self._session
         seq = session.answers.ask([large.receipt]) if large.receipt is not None else 0
-        session.batch.append(
+        self._intake.batch.append(
             Publish(large.slot, session.id, seq, route.address, route.routing, run, route.queue, self._create)
         )
 
@@ -223,20 +226,20 @@ class LargeSend:
         self._writer.write(piece)
         if self._writer.pending > PENDING_BODY_BYTES and not self._paused:
             self._paused = True
-            self._session.hold_reading("body")
+            self._session.intake.hold("body")
 
     def _drained(self) -> None:
         if self._paused and self._writer.pending < PENDING_BODY_BYTES // 2:
             self._paused = False
-            self._session.release_reading("body")
+            self._session.intake.release("body")
 
     def end(self) -> None:
-        self._session.park()
+        self._session.intake.park()
         self._writer.finish(bool(self.route.flags & DURABLE), self._finished)
 
     def _finished(self, blob: Blob | None, why: str) -> None:
         session = self._session
-        publisher = session.publisher
+        publisher = session.intake.publisher
         if publisher is None or publisher.large is not self:
             return
         publisher.large = None
@@ -244,7 +247,7 @@ class LargeSend:
             session.fail(Code.DISK_FULL, f"the body could not be stored: {why}", self.receipt)
             return
         publisher.publish_large(self, blob)
-        session.unpark()
+        session.intake.unpark()
 
     def abort(self) -> None:
         self._writer.abort()

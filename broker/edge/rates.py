@@ -178,8 +178,8 @@ class Rates:
         meter = self._meter(self._producers, "in", session.principal, self._producer_rate)
         meter.take(count)
         if not meter.open:
-            session.hold_reading("rate")
-            meter.waiting[session.id] = lambda: session.release_reading("rate")
+            session.intake.hold("rate")
+            meter.waiting[session.id] = lambda: session.intake.release("rate")
 
     def _pace(self, session: Session, count: int) -> None:
         now = self._clock.monotonic()
@@ -188,8 +188,8 @@ class Rates:
             pace = self._paces[session.id] = Pace(session.acceptor.max_producer_rate, now)
         wait = pace.take(count, now)
         if wait:
-            session.hold_reading("pace")
-            self.later(wait, lambda: session.release_reading("pace"))
+            session.intake.hold("pace")
+            self.later(wait, lambda: session.intake.release("pace"))
 
     def forget(self, session: int) -> None:
         """Its connection is gone."""

@@ -124,9 +124,9 @@ def _attach(session: Session, frame: Frame, wish: Wish) -> None:
     if len(wish.slots) == 1:
         sub = _part(session, frame, wish, wish.slots[0], wish.room)
         if wish.rate > 0:
-            Tempo(wish.rate, session, session.edge.clock.monotonic()).join(sub)
+            Tempo(wish.rate, session.outbox, session.edge.clock.monotonic()).join(sub)
         session.add_subscription(wish.key, sub)
-        _ask(session, frame, wish, sub, session.ask(frame.receipt), wish.messages, wish.nbytes, wish.room)
+        _ask(session, frame, wish, sub, session.answers.ask_one(frame.receipt), wish.messages, wish.nbytes, wish.room)
         return
     parts = len(wish.slots)
     room, messages, nbytes = share(wish.room, parts), share(wish.messages, parts), share(wish.nbytes, parts)
@@ -137,8 +137,8 @@ def _attach(session: Session, frame: Frame, wish: Wish) -> None:
         # Its client may wait for a whole window before it acknowledges, and all of it may lie in one part.
         messages = wish.messages
     fan, order = Fan(), order_for(session, wish.ack, wish.messages, messages * parts)
-    seqs = session.ask_parts(None if frame.receipt is None else [frame.receipt], parts)
-    pace = Tempo(wish.rate, order or session, session.edge.clock.monotonic()) if wish.rate > 0 else None
+    seqs = session.answers.ask_parts(None if frame.receipt is None else [frame.receipt], parts)
+    pace = Tempo(wish.rate, order or session.outbox, session.edge.clock.monotonic()) if wish.rate > 0 else None
     for slot, seq in zip(wish.slots, seqs, strict=True):
         sub = _part(session, frame, wish, slot, room)
         fan.join(sub)
@@ -162,7 +162,7 @@ def _part(session: Session, frame: Frame, wish: Wish, slot: int, room: int) -> S
 def _ask(
     session: Session, frame: Frame, wish: Wish, sub: Subscription, seq: int, messages: int, nbytes: int, room: int
 ) -> None:
-    session.batch.append(
+    session.intake.batch.append(
         Subscribe(
             sub.slot, session.id, seq, sub.consumer, wish.address, wish.routing, wish.ack,
             queue=wish.queue, durable=wish.durable, selector=wish.selector,
@@ -250,9 +250,13 @@ def unsubscribe(session: Session, frame: Frame) -> None:
     else:
         ends = [(slot, 0) for slot in slots]
     receipts = None if frame.receipt is None else [frame.receipt]
-    seqs = session.ask_parts(receipts, len(ends)) if queue is None else _deleting(session, queue, receipts, len(ends))
+    seqs = (
+        session.answers.ask_parts(receipts, len(ends))
+        if queue is None
+        else _deleting(session, queue, receipts, len(ends))
+    )
     for (slot, consumer), seq in zip(ends, seqs, strict=True):
-        session.batch.append(Unsubscribe(slot, session.id, seq, consumer, address, queue))
+        session.intake.batch.append(Unsubscribe(slot, session.id, seq, consumer, address, queue))
 
 
 def _deleting(session: Session, queue: str, receipts: list[bytes] | None, parts: int) -> Sequence[int]:
@@ -267,7 +271,7 @@ def _deleting(session: Session, queue: str, receipts: list[bytes] | None, parts:
             session.done(released)
         else:
             session.refused(released, answer.code, answer.detail)
-        session.flush()  # nobody else does, when the answer came from afar
+        session.outbox.flush()  # nobody else does, when the answer came from afar
 
     def release() -> None:
         session.deleted(seqs)

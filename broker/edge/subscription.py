@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.core.address import AckMode
+from broker.core.commands import Grant
 from broker.core.effects import Deliver
 from broker.core.message import BLOB, ESCAPED, REDELIVERED, TEXT, Run
 from broker.wire.versions import Version
@@ -40,7 +41,7 @@ class Subscription:
     owed    bytes delivered whose room has not been granted back yet.
     fan     the other parts of the same subscription; None: there are none.
     order   what keeps count over all parts; None: each part can be looked at alone (see fan.py).
-    sink    who takes what is delivered: the session, or `order`.
+    sink    who takes what is delivered: the session's outbox, or `order`.
     operation   what its user must be allowed to do at the address (config.permissions).
     named   the queue, where the destination names one (`address::queue`)."""
 
@@ -83,7 +84,7 @@ class Subscription:
         named: str | None,
     ) -> None:
         self.session = session
-        self.sink: Sink = session
+        self.sink: Sink = session.outbox
         self.fan: Fan | None = None
         self.order: Order | None = None
         self.consumer = consumer
@@ -153,6 +154,11 @@ class Subscription:
         """Books a delivery; True when it is time to grant the room back."""
         self.owed += effect.cost
         return self.owed > self.quarter
+
+    def grant(self) -> Grant:
+        """The command that gives the room of what was delivered back."""
+        owed, self.owed = self.owed, 0
+        return Grant(self.slot, self.consumer, owed)
 
     def give_room(self) -> None:
         """Room that was held back may be granted now."""

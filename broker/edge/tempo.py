@@ -55,7 +55,7 @@ def _over(sub: Subscription) -> None:
     session = sub.session
     if sub.consumer in session.edge.consumers:
         sub.quarter = 0
-        if session.writable:
+        if session.outbox.writable:
             sub.give_room()
 
 

@@ -1,6 +1,6 @@
 """The clocks of one connection: login deadline, heart-beats both ways, slow frames.
 
-Rule: no timer per read. Deadlines look at counters which the session keeps anyway (bytes_in, bytes_out) or at the
+Rule: no timer per read. Deadlines look at counters which the session keeps anyway (bytes in and out) or at the
 moment of the last read, and re-arm themselves; an idle connection that may be silent for ever has none.
 """
 
@@ -115,8 +115,8 @@ class Watch:
         is full by then would all be taken in."""
         session = self._session
         self._breath = session.bytes_in + BREATH_BYTES
-        session.hold_reading("breath")
-        session.edge.beats.soon(partial(session.release_reading, "breath"))
+        session.intake.hold("breath")
+        session.edge.beats.soon(partial(session.intake.release, "breath"))
 
     def stop(self) -> None:
         for handle in (self._login, self._send, self._receive, self._frame):
@@ -127,14 +127,14 @@ class Watch:
 
     def _arm_send(self) -> None:
         beats = self._session.edge.beats
-        self._out_seen = self._session.bytes_out
+        self._out_seen = self._session.outbox.nbytes
         self._send = beats.deadline(self._session.edge.clock.monotonic() + self._send_s, self._send_due)
 
     def _send_due(self) -> None:
         session = self._session
-        if session.bytes_out == self._out_seen and session.writable:
-            session.write(b"\n")
-            session.flush()
+        if session.outbox.nbytes == self._out_seen and session.outbox.writable:
+            session.outbox.write(b"\n")
+            session.outbox.flush()
         if not session.closed:
             self._arm_send()
 
@@ -146,7 +146,7 @@ class Watch:
         """The TTL may be over. While it is us who do not read, the client is not silent: its time stands still."""
         session = self._session
         now = session.edge.clock.monotonic()
-        if not session.reading:
+        if not session.intake.reading:
             self._heard = now
         over = now - self._heard >= self._ttl_s
         if not over or not self._warned:
@@ -167,8 +167,8 @@ class Watch:
     def _frame_slow(self) -> None:
         session = self._session
         self._frame = None
-        large = session.publisher is not None and session.publisher.large is not None
-        if not session.reading or (large and session.bytes_in - self._frame_from >= BODY_FLOOR):
+        large = session.intake.large is not None
+        if not session.intake.reading or (large and session.bytes_in - self._frame_from >= BODY_FLOOR):
             self.after_read()
             return
         seconds = session.edge.settings.edge.frame_timeout_s

@@ -50,7 +50,7 @@ def frame(body: bytes = b"x", address: str = "a.b", receipt: str = "") -> bytes:
 
 
 def holds(session: Session) -> set[str]:
-    return session._holds or set()
+    return session.intake._holds or set()
 
 
 async def test_what_waits_leaves_in_order_and_frees_its_memory() -> None:
@@ -87,9 +87,9 @@ async def test_above_the_bound_a_producer_is_not_read_until_half_of_it_has_left(
     assert holds(bench.session_) == set()
     bench.send(b"x" * 700)
     assert holds(bench.session_) == {"crowd"}
-    assert not bench.session_.reading
+    assert not bench.session_.intake.reading
     bench.told(False)
-    assert bench.session_.reading
+    assert bench.session_.intake.reading
 
 
 async def test_when_all_sessions_keep_too_much_everybody_who_keeps_something_is_paused() -> None:

@@ -188,10 +188,10 @@ def test_the_clock_stands_still_while_it_is_us_who_do_not_read() -> None:
     house = House({"connection_ttl_ms": 1000})
     session, socket = house.session()
     house.time.run(0.9)
-    session.hold_reading("test")
+    session.intake.hold("test")
     house.time.run(30)
     assert socket.closed is None
-    session.release_reading("test")
+    session.intake.release("test")
     house.time.run(0.99)
     assert socket.closed is None
     house.time.run(0.3)
@@ -249,7 +249,7 @@ def test_messages_get_ids_of_their_own() -> None:
         session, "SEND\ndestination:/queue/a\nreceipt:1\n\ny|SEND\ndestination:/queue/a\ncontent-length:1\nfoo:2\n\nx|"
     )
     send(session, "SEND\ndestination:/queue/a\ncontent-length:2000\n\n" + "x" * 1000)
-    large = session.publisher.large  # type: ignore[union-attr]
+    large = session.intake.large
     found = [message for publish in house.sent() for message in messages(publish)]
     assert len(found) == 7
     ids = [int(id) for message in [*found, large.head.lines] for id in NUMBER.findall(message)]  # type: ignore[union-attr]
@@ -346,4 +346,4 @@ def test_large_bodies_begin_where_the_acceptor_says() -> None:
     for name, large in (("a", False), ("b", True)):
         session, _ = house.session(name)
         send(session, "SEND\ndestination:/queue/a\ncontent-length:2000\n\n" + "x" * 2000)
-        assert (session.publisher is not None and session.publisher.large is not None) is large
+        assert (session.intake.large is not None) is large

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -309,3 +310,23 @@ async def test_far_beyond_the_connection_limit_nobody_is_told_why() -> None:
     assert {wire.closed for wire in wires[2 : 2 + OVERFLOW]} == {Reason.CONNECTION_LIMIT}
     assert all(b"error-code:1501" in wire.sent for wire in wires[2 : 2 + OVERFLOW])
     assert [(wire.closed, wire.sent) for wire in wires[2 + OVERFLOW :]] == [("aborted", b"")] * 3
+
+
+async def test_the_memory_of_a_connection_is_free_when_it_is_over() -> None:
+    """And not when the collector comes by: thousands may go at once."""
+    bench = Bench()
+    session, wire = bench.session()
+    bench.subscribed(session)
+    session.receive(b"SEND\ndestination:/queue/q\n\nbody\0")
+    gc.collect()
+    gc.disable()
+    try:
+        session.lost()
+        known, parts = id(session), {id(session.intake), id(session.outbox), id(session.wire)}
+        del session
+        left = {id(each) for each in gc.get_objects()}
+    finally:
+        gc.enable()
+    assert known not in left
+    assert not parts & left
+    assert wire.closed is None

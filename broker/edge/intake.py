@@ -1,0 +1,189 @@
+"""What comes in on one connection: events of a read become commands, which leave in one batch.
+
+Rule: one submit per read; frames are taken in order, one after another, and none while something before it is not
+finished (`park`). The socket is read only while nobody holds it. A frame that is refused ends the session, with its
+receipt. Must not know what the frames mean (publishing, acking, control, connecting), nor how they are answered.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.core.commands import Command
+from broker.core.errors import RefusedError
+from broker.wire.events import Acks, BodyData, BodyEnd, BodyStart, Event, Frame, Sends, Violation
+
+from . import acking, connecting, control, framelog
+from .publishing import LargeSend, Publisher
+
+if TYPE_CHECKING:
+    from .session import Session
+
+
+class Intake:
+    """The reading half of a session.
+
+    batch   commands of this read; whoever carries out a frame adds to it.
+    publisher   the sending part; made with the first SEND."""
+
+    __slots__ = ("_edge", "_holds", "_parked", "_session", "batch", "publisher")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._edge = session.edge
+        self.batch: list[Command] = []
+        self.publisher: Publisher | None = None
+        self._parked: list[Event] | None = None
+        self._holds: set[str] | None = None
+
+    def take(self, events: list[Event]) -> None:
+        """What a read has brought."""
+        if self._edge.log_frames:
+            framelog.received(self._session.channel, events)
+        if self._edge.rates is not None:
+            self._edge.rates.received(self._session, events)
+        if self._parked is not None:
+            self._parked += events
+        elif events:
+            self._process(events)
+
+    def _process(self, events: list[Event]) -> None:
+        session = self._session
+        counters = self._edge.counters
+        for position, event in enumerate(events):
+            try:
+                kind = type(event)
+                if kind is Sends:
+                    counters.frames_in += len(event.records)  # type: ignore[union-attr]
+                    publisher = self.publisher
+                    if publisher is None:
+                        publisher = self.publisher = Publisher(session, self)
+                    publisher.sends(event)  # type: ignore[arg-type]
+                elif kind is Acks:
+                    counters.frames_in += len(event.ids)  # type: ignore[union-attr]
+                    acking.acks(session, event)  # type: ignore[arg-type]
+                else:
+                    self._other(event)
+            except RefusedError as refused:
+                session.fail(refused.code, refused.detail, _receipt_of(event))
+            if session.closed or session.leaving:
+                break
+            if self._parked is not None:
+                self._parked += events[position + 1 :]
+                break
+        self.submit()
+        session.outbox.flush()
+
+    def _other(self, event: Event) -> None:
+        kind = type(event)
+        if kind is Frame:
+            assert isinstance(event, Frame)
+            self._edge.counters.frames_in += 1
+            if event.command in ("CONNECT", "STOMP"):
+                connecting.connect(self._session, event)
+            else:
+                control.CONTROL[event.command](self._session, event)
+        elif kind is BodyData:
+            assert isinstance(event, BodyData) and self.large
+            self.large.data(event.data)
+        elif kind is BodyStart:
+            assert isinstance(event, BodyStart)
+            self._edge.counters.frames_in += 1
+            if self.publisher is None:
+                self.publisher = Publisher(self._session, self)
+            self.publisher.body_start(event)
+        elif kind is BodyEnd:
+            assert self.large
+            self.large.end()
+        else:
+            assert isinstance(event, Violation)
+            self._session.fail(event.code, event.detail, event.receipt)
+
+    def submit(self) -> None:
+        """Sends the batch of this read on its way; pauses the socket when the owner cannot keep up."""
+        if self.publisher is not None:
+            self.publisher.end_of_read()
+        if self.batch:
+            session = self._session
+            batch, self.batch = self.batch, []
+            if session.crowds is not None:
+                batch = session.crowds.sift(batch)
+            if self._edge.port.submit(batch) and not session.closed:
+                self._edge.pause(session)
+
+    @property
+    def large(self) -> LargeSend | None:
+        """The large body that is coming in."""
+        return None if self.publisher is None else self.publisher.large
+
+    # ── waiting ────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def parked(self) -> bool:
+        """Something is not finished: frames wait behind it."""
+        return self._parked is not None
+
+    def park(self) -> None:
+        """Later frames wait until unpark(): something before them is not finished yet."""
+        if self._parked is None:
+            self._parked = []
+            self.hold("park")
+
+    def unpark(self) -> None:
+        session = self._session
+        events, self._parked = self._parked, None
+        self.release("park")
+        if session.closed:
+            return
+        try:
+            held_back = session.wire.receive(b"")
+            if self._edge.rates is not None:
+                self._edge.rates.received(session, held_back)
+            self._process([] if session.leaving else (events or []) + held_back)
+        except Exception:
+            session.fault()
+        if session.ended and self._parked is None:
+            session.eof()  # it came while frames waited
+
+    def hold(self, why: str) -> None:
+        """Stops reading the socket until every holder has released it."""
+        if self._holds is None:
+            self._holds = set()
+        self._holds.add(why)
+        self._session.channel.pause_reading()
+
+    def release(self, why: str) -> None:
+        if self._holds is not None and why in self._holds:
+            self._holds.discard(why)
+            session = self._session
+            if not self._holds and not session.closed:
+                self._holds = None
+                session.heard()
+                session.channel.resume_reading()
+
+    @property
+    def reading(self) -> bool:
+        """False while it is us who are not reading: silence is not the client's fault then."""
+        return not self._holds
+
+    # ── the end ────────────────────────────────────────────────────────────────────────────────────
+
+    def close(self) -> None:
+        """The session has ended: what has come of a large body is nothing."""
+        if self.large is not None:
+            self.large.abort()
+
+    def over(self) -> None:
+        """The connection is over: no rings of objects."""
+        self.publisher = None
+        self._holds = None
+        del self._session
+
+
+def _receipt_of(event: Event) -> bytes | None:
+    """The receipt id an ERROR about this event carries (C63)."""
+    if isinstance(event, Frame | BodyStart):
+        return event.receipt
+    if isinstance(event, Sends | Acks):
+        return event.receipts[0] if event.receipts else None
+    return None
