@@ -4,8 +4,8 @@ A replica moves by one ADD now, and one DROP when the new one is in sync; the DR
 then, so nothing has to be remembered between two plans. Each ADD goes from the fullest owner to the emptiest, so the
 spread of the loads shrinks with every move and the moves end.
 
-Rule: pure; at most `max_moves` slots are being seeded, and as many handed over, at a time. Zones come before even
-loads. An owner that is only away (a restart) is neither replaced nor relieved.
+Rule: pure; at most `max_moves` slots are being seeded, and as many handed over, at a time (fewer where that only makes
+leaders even). Zones come before even loads. An owner that is only away (a restart) is neither replaced nor relieved.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from dataclasses import replace
 from broker.core.slots import SlotRecord
 
 from .view import Kind, Step, View, leaders
+
+EVENING = 4
+"""One in so many of the transfers that may be under way is made only to have leaders even."""
 
 
 def arrange(view: View) -> list[Step]:
@@ -205,7 +208,11 @@ class _Desk:
     # -- leaders -----------------------------------------------------------------------------------------------------
 
     def _even_leaders(self) -> None:
-        while self._transfers > 0 and (path := self._next_path()) is not None and len(path) <= self._transfers:
+        """A few at a time. Nothing is at stake, and a slot that changes its leader stands still for as long as all
+        that do so at the same time take together: its next leader is one process, which has just come as a rule."""
+        most = self._view.policy.max_moves
+        spare = most - max(1, most // EVENING)
+        while self._transfers > spare and (path := self._next_path()) is not None and len(path) <= self._transfers:
             for slot, target in path:
                 self._hand_over(slot, self._view.records[slot], [target])
 

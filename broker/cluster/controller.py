@@ -34,7 +34,8 @@ from .watched import REFUSED_RETRY_S, RETRY_S, Watched
 log = logging.getLogger("stampede.cluster")
 
 PAUSE_S = 0.05
-"""Between two rounds that only arrange: changes come in crowds, one round answers them all."""
+"""Between two times that replicas and leaders are arranged: changes come in crowds, one plan answers them all, and it
+takes some milliseconds of a loop that others wait for. What is urgent does not wait for it."""
 MASS_S = 2.0
 """How long to wait when more than half of the owners have gone, before slots are failed over. They did not all die at
 once: the store was unreachable, their leases ran out, and they are about to register again."""
@@ -65,6 +66,7 @@ class Controller:
         self._gone: dict[str, float] = {}  # owner → when we first saw that it is not there
         self._mass, self._mass_since = False, -math.inf  # more than half are gone; since when, or were at last
         self._zones: dict[str, str] = {}
+        self._arranged = -math.inf
         self._done: Counter[Kind] = Counter()
         self._tasks = Tasks()
         membership.listen(self._dirty.set)
@@ -171,12 +173,13 @@ class Controller:
         if steps:
             await self._carry_out(steps)
             return 0.0
+        early = self._arranged + PAUSE_S - self._clock.monotonic()
+        if early > 0:
+            return early
         steps = arrange(view)
-        if steps:
-            await self._carry_out(steps)
-            await asyncio.sleep(PAUSE_S)
-            return 0.0
-        return self._next_loss()
+        await self._carry_out(steps)
+        self._arranged = self._clock.monotonic()
+        return PAUSE_S if steps else self._next_loss()
 
     def _hold(self, view: View) -> float:
         """Seconds for which nothing should be done yet."""

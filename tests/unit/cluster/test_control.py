@@ -7,6 +7,8 @@ from dataclasses import replace
 
 import pytest
 
+from broker.cluster import controller
+from broker.cluster.arrange import arrange
 from broker.cluster.identity import ghost
 from broker.cluster.view import Kind, Step
 from broker.core.errors import Code, RefusedError
@@ -45,6 +47,28 @@ def test_a_cluster_comes_up_even_and_rests(seed):
         assert world.store.revision == revision, "nothing is written while nothing happens"
 
     check_history(simulate(scenario, seed))
+
+
+def test_a_crowd_of_changes_is_answered_by_few_plans(monkeypatch):
+    """A plan takes some milliseconds of a loop that receipts wait for; an owner that comes back changes every slot."""
+    planned: list[float] = []
+
+    def counted(view):
+        planned.append(asyncio.get_running_loop().time())
+        return arrange(view)
+
+    monkeypatch.setattr(controller, "arrange", counted)
+
+    async def scenario(world: World) -> None:
+        await ready(world, "a", "b", "c")
+        planned.clear()
+        for slot in range(200):
+            record = world.records()[slot]
+            world.store.commit([], [Put(KEYS.slot(slot), replace(record, isr=record.isr[::-1]).encode())])
+            await asyncio.sleep(0.005)
+        assert 2 <= len(planned) <= 1 + 1.0 / controller.PAUSE_S
+
+    simulate(scenario)
 
 
 @pytest.mark.parametrize("seed", range(4))

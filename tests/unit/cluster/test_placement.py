@@ -176,6 +176,20 @@ def test_a_leaving_owner_gives_its_leaders_away_and_keeps_its_replicas():
     assert done[Kind.TRANSFER] <= 64 * 1.5
 
 
+def test_leaders_are_made_even_a_few_at_a_time_and_drained_as_many_as_allowed():
+    """Whoever has just come back is one process, and every slot it is given stands still until it has them all."""
+    view = settled(members("a", "b", "c"))
+    back = {
+        slot: replace(record, leader=next(one for one in record.isr if one != "c")) if record.leader == "c" else record
+        for slot, record in view.records.items()
+    }
+    steps = plan(replace(view, records=back))
+    assert 0 < len(steps) <= view.policy.max_moves // 4 and {step.new.target for step in steps} == {"c"}
+    balanced(run(replace(view, records=back))[0], "abc")
+    assert len(plan(replace(view, owners=members("a", "b", "c", leaving="c")))) == view.policy.max_moves
+    assert plan(replace(view, records=back, policy=Policy(max_moves=1))), "never none"
+
+
 def test_a_cordoned_owner_is_emptied_and_can_be_taken_away():
     before = settled(members("a", "b", "c", "d"))
     held = sum("d" in record.replicas for record in before.records.values())
