@@ -7,6 +7,9 @@ ARGS   ?=
 COMPUTING := tests/unit tests/sim tests/fuzz
 OTHERS := $(addprefix --ignore=,$(COMPUTING) tests/architecture)
 
+# Tests and benches start hundreds of processes: the modules are compiled once, also where a container forbids it.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help run cluster cluster-down test check fmt bench torture docs crds proto constraints e2e clean
 

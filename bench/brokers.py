@@ -14,6 +14,9 @@ import sys
 import time
 from pathlib import Path
 
+# Compiled once, as on a user's machine and in an image, also where a container forbids it.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 ROOT = Path(__file__).resolve().parent.parent
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 30.0
