@@ -1,8 +1,8 @@
 """The owner of slots in this process: takes commands, steps engines, journals, and only then tells.
 
-Rule: one turn = take the whole inbox, step everything, append everything, seal once, tell once. One commit
-is under way at a time; whatever gathers meanwhile is the next one (group commit without timers).
-Must not know sockets or STOMP: effects go to one listener. Nor followers: `Replicas` says what counts as durable.
+Rule: one turn = take the whole inbox, step everything, append everything, seal once, tell once. Nothing of an engine
+that has thrown is told. Must not know sockets or STOMP: effects go to one listener. Nor how records come to the disk
+(commits.py), nor what may be told when (gates.py).
 """
 
 from __future__ import annotations
@@ -16,32 +16,25 @@ from typing import Any, Protocol
 from broker.config.settings import EngineSettings, Settings
 from broker.core.commands import Command, Prepare, Publish, Transact
 from broker.core.effects import Effect, Fetch, Refused, Turn
-from broker.core.errors import Code, JournalError, JournalFull, RefusedError
+from broker.core.errors import Code, RefusedError
 from broker.core.message import DURABLE, Blob, Run
 from broker.core.metrics import Metric
-from broker.core.records import LogRecord, MetaRecord
+from broker.core.records import MetaRecord
 from broker.engine.declarations import places
 from broker.engine.engine import Engine
 from broker.engine.slot import Budget
-from broker.journal.journal import Batch, Journal
+from broker.journal.journal import Journal
 from broker.seams.clock import Clock
 
 from . import refusing
+from .commits import Commits
+from .gates import Gates, Touched
 from .io_thread import Io
 from .replicas import Alone, Replicas
 from .stats import ShardStats
 from .transact import Crossing, move, transact
 
 log = logging.getLogger("stampede.owner")
-
-LAZY_S = 0.005
-LAZY_BYTES = 64 * 1024
-"""So long, and so much, may be kept back that nobody waits for."""
-FULL_RETRY_S = 0.5
-"""How soon a commit that found no space is tried again."""
-
-Touched = dict[Engine, None]
-"""Engines in the order they were touched: a set would follow memory addresses, and no history would repeat."""
 
 
 class Listener(Protocol):
@@ -86,41 +79,24 @@ class Shard:
         self.journal = journal
         self.stats = ShardStats()
         self.stopped = ""
-        self.congested = False
         self.engines: dict[int, Engine] = {}
         self._budget = Budget(settings.engine.max_queues)
         self._clock = clock
-        self._commit_io = commit_io
         self._read_io = read_io
-        self._prepare_io = prepare_io
-        self._preparing = False
         self._schedule = schedule
         self._alarm = alarm
-        self._later = later
         self._alarm_at = 0
         self._listener: Listener | None = None
         self._inbox: list[Command] = []
         self._fetched: list[tuple[Engine, Fetch, list[Run]]] = []
         self._steps: list[tuple[int, Callable[[Engine, Turn], None]]] = []
-        self._paused: set[int] = set()
-        self._watchers: list[tuple[int, int, Callable[[], None]]] = []
         self._scheduled = False
-        self._open = 1
-        """Number of the commit that gathers now."""
-        self._committing = False
-        self._lazy = False
-        self._committed = 0
-        self._waiting: dict[int, Touched] = {}
-        """Commit number → engines that may have something to release."""
-        self._stalled: Touched = {}
-        """Engines that may not dispatch now."""
-        self._after: dict[int, list[Callable[[], None]]] = {}
-        """Commit number → who wants to know when it is on the disk."""
         self._alone = replicas is None
-        self._replicas: Replicas = replicas or Alone()
+        durable = replicas or Alone()
+        self._gates = Gates(durable)
+        self._commits = Commits(settings, journal, durable, self.stats, commit_io, prepare_io, later, self)
         self.others: Callable[[], Iterable[MetaRecord]] = tuple
         self.crossing: Crossing | None = None
-        self._max_inflight = settings.journal.max_inflight_bytes
         self._idle: Callable[[], None] | None = None
 
     # ── the outside ────────────────────────────────────────────────────────────────────────────────
@@ -132,8 +108,13 @@ class Shard:
         """Takes commands in order; their turn comes once per iteration of the loop. True: the disk is behind, pause
         producers until on_relief."""
         self._inbox += commands
-        self._wake()
-        return self.congested
+        self.wake()
+        return self._commits.congested
+
+    @property
+    def congested(self) -> bool:
+        """The disk or a follower is behind: producers are to pause."""
+        return self._commits.congested
 
     def recover(self) -> None:
         """Gives every engine what the journal brought back. Call once, before the first submit."""
@@ -175,44 +156,39 @@ class Shard:
     def drop(self, slot: int) -> Engine | None:
         """This process does not lead the slot any more: nothing of it is told, dispatched or released from now on."""
         engine = self.engines.pop(slot, None)
-        self._paused.discard(slot)
-        if engine is not None:
-            self._stalled.pop(engine, None)
-            for touched in self._waiting.values():
-                touched.pop(engine, None)
-        self._watchers = [watcher for watcher in self._watchers if watcher[0] != slot]
+        self._gates.drop(slot, engine)
         return engine
 
     def pause(self, slot: int) -> None:
         """Hands out nothing more of the slot (it is being handed over)."""
-        self._paused.add(slot)
+        self._gates.pause(slot)
 
     def unpause(self, slot: int) -> None:
-        self._paused.discard(slot)
+        self._gates.unpause(slot)
         self.in_turn(slot, _flushed)
 
     def in_turn(self, slot: int, step: Callable[[Engine, Turn], None]) -> None:
         """Has a turn of its own run soon in which `step(engine, turn)` acts on the slot, if it is still led here."""
         self._steps.append((slot, step))
-        self._wake()
+        self.wake()
 
     def durable(self, callback: Callable[[], None]) -> None:
         """Calls back when everything appended to the journal so far is on the local disk."""
-        self._after.setdefault(self._open, []).append(callback)
-        self._wake()
+        self._commits.after(callback)
+        self.wake()
 
     def when_ready(self, slot: int, callback: Callable[[], None]) -> None:
         """Calls back in a turn when everything appended so far of this slot counts: here, and on all in-sync followers.
         Never, if the slot is dropped before."""
-        self._watchers.append((slot, self._open, callback))
-        self._after.setdefault(self._open, [])
-        self._wake()
+        self._gates.watch(slot, self._commits.open, callback)
+        self._commits.want()
+        self.wake()
 
     def on_progress(self) -> None:
         """Followers have more of it, or let us dispatch again."""
-        if self._waiting or self._stalled or self._watchers:
-            self._wake()
-        self._check_pressure()
+        if self._gates.shut:
+            self.wake()
+        self._commits.check_pressure()
 
     def configure(self, settings: EngineSettings) -> None:
         """Other settings of addresses, from now on."""
@@ -236,7 +212,7 @@ class Shard:
             self._schedule(callback)
             return
         self._idle = callback
-        self._wake()
+        self.wake()
 
     def depths(self, match: str) -> list[dict[str, Any]]:
         """What waits at an address or pattern, in the slots led here."""
@@ -251,13 +227,14 @@ class Shard:
 
     # ── a turn ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
+        """Has a turn run soon."""
         if not self._scheduled:
             self._scheduled = True
             self._schedule(self._run_turn)
 
     def _turn(self) -> Turn:
-        return Turn(self._clock.wall_ms(), self._open)
+        return Turn(self._clock.wall_ms(), self._commits.open)
 
     def _run_turn(self) -> None:
         self._scheduled = False
@@ -275,7 +252,7 @@ class Shard:
         turn = self._turn()
         touched: Touched = {}
         blobs: list[Blob] = []
-        self._release(turn, touched)
+        self._gates.release(self._commits.done, turn, touched)
         if self._fetched:
             fetched, self._fetched = self._fetched, []
             for reader, fetch, runs in fetched:
@@ -327,44 +304,21 @@ class Shard:
                 self._listener.on_effects([blamed])
             raise
 
-    def _release(self, turn: Turn, touched: Touched) -> None:
-        ready = self._replicas.ready
-        for number in [n for n in self._waiting if n <= self._committed]:
-            later: Touched = {}
-            for engine in self._waiting.pop(number):
-                reached = ready(engine.number)
-                if reached < number:
-                    later[engine] = None
-                    continue
-                engine.release(reached, turn)
-                touched[engine] = None
-            if later:
-                self._waiting[number] = later
-        if self._stalled:
-            stalled, self._stalled = self._stalled, {}
-            touched.update(stalled)
-        if self._watchers:
-            watchers, self._watchers = self._watchers, []
-            for slot, number, callback in watchers:
-                if ready(slot) >= number:
-                    callback()
-                else:
-                    self._watchers.append((slot, number, callback))
-
     def _finish(self, turn: Turn, touched: Touched) -> None:
         """Dispatch, journal, commit, tell: in this order."""
+        flush = self._gates.flush
         for engine in touched:
-            self.flush(engine, turn)
+            flush(engine, turn)
         while turn.moves:
             moves, turn.moves = turn.moves, []
             for item in moves:
                 move(self, item, turn, touched)
         if turn.appends:
-            self._append(turn.appends)
-        for engine in touched:
-            if engine.holding == turn.number:  # what it held before waits under its own number
-                self._waiting.setdefault(self._open, {})[engine] = None
-        self._commit()
+            self._commits.append(turn.appends)
+        if self._gates.hold(touched, turn.number):
+            self._commits.want()
+        if self._commits.commit(now=self._idle is not None):
+            self._rest()
         for fetch in turn.fetches:
             self._fetch(fetch)
         for notice in turn.notices:
@@ -375,24 +329,13 @@ class Shard:
 
     def flush(self, engine: Engine, turn: Turn) -> None:
         """Dispatches what the turn has touched, now or as soon as the slot may."""
-        number = engine.number
-        if number in self._paused:
-            return
-        if self._replicas.may_dispatch(number):
-            engine.flush(turn)
-        else:
-            self._stalled[engine] = None
+        self._gates.flush(engine, turn)
 
-    def _append(self, records: list[LogRecord]) -> None:
-        append = self.journal.append
-        for record in records:
-            append(record)
-            if self.journal.wants_snapshot:
-                self._snapshot()
-
-    def _snapshot(self) -> None:
-        engines = self.engines.values()
-        self.journal.append_snapshot([*(m for engine in engines for m in engine.snapshot()), *self.others()])
+    def _rest(self) -> None:
+        """Nothing is under way to the disk."""
+        if self._idle is not None and not (self._inbox or self._fetched or self._steps):
+            idle, self._idle = self._idle, None
+            self._schedule(idle)
 
     def _refuse_full(self, command: Any, turn: Turn) -> bool:
         """Disk nearly full: whatever would be written is refused, so that settling can go on from the reserve. That
@@ -406,108 +349,21 @@ class Shard:
 
     # ── the disk ───────────────────────────────────────────────────────────────────────────────────
 
-    def _commit(self, now: bool = False) -> None:
-        if self._committing:
-            self._check_pressure()
-            return
-        if self.journal.wants_snapshot:  # a follower's items have begun a segment
-            self._snapshot()
-        if not now and self._nobody_waits():
-            if not self._lazy:
-                self._lazy = True
-                self._later(LAZY_S, self._commit_lazily)
-            return
-        batch = self.journal.seal()
-        if batch is None:
-            if self._open in self._waiting or self._open in self._after:
-                # Held behind an earlier commit, nothing of their own to write: durable already.
-                self._committed = self._open
-                self._open += 1
-                self._replicas.sealed(self._committed, [])
-                self._replicas.committed(self._committed)
-                self._tell_durable()
-                self._wake()
-            if self._idle is not None and not (self._inbox or self._fetched or self._steps):
-                idle, self._idle = self._idle, None
-                self._schedule(idle)
-            return
-        number = self._open
-        self._open += 1
-        self._committing = True
-        self._write(batch, number)
-        self._replicas.sealed(number, batch.items)
-        self._check_pressure()
+    def snapshot(self) -> Iterator[MetaRecord]:
+        """Small state of all slots, led here or followed."""
+        for engine in self.engines.values():
+            yield from engine.snapshot()
+        yield from self.others()
 
-    def _nobody_waits(self) -> bool:
-        """Something is to be written that nobody wants to hear of, as after deliveries in ack mode auto: it may go
-        with what comes next, and cost no commit (nor any message to followers) of its own."""
-        number = self._open
-        return (
-            0 < self.journal.inflight_bytes < LAZY_BYTES
-            and number not in self._waiting
-            and number not in self._after
-            and self._idle is None
-        )
-
-    def _commit_lazily(self) -> None:
-        self._lazy = False
-        if not self.stopped:
-            self._commit(now=True)
-
-    def _write(self, batch: Batch, number: int) -> None:
-        self._commit_io.submit(partial(self.journal.write, batch), partial(self._on_committed, batch, number))
-
-    def _on_committed(self, batch: Batch, number: int, _: Any, error: BaseException | None) -> None:
-        if isinstance(error, JournalFull):
-            # Nothing of the batch counts as written and the same call may be made again: sends are refused
-            # meanwhile, and what waits for this batch waits until somebody has made room.
-            if not self.stats.full_waits % 60:
-                log.error("%s; free space on the disk of %s", error, self.settings.data)
-            self.stats.full_waits += 1
-            self._later(FULL_RETRY_S, partial(self._write, batch, number))
-            return
-        self._committing = False
-        if error is not None:
-            self._stop(f"journal: {error}")
-            return
-        self.journal.committed(batch)
-        self.stats.commits += 1
-        self._committed = number
-        self._replicas.committed(number)
-        self._tell_durable()
-        self._check_pressure()
-        self._prepare()
+    def committed(self) -> None:
+        """A commit is on the disk."""
         if not self._scheduled:
             self._run_turn()
 
-    def _tell_durable(self) -> None:
-        for number in [n for n in self._after if n <= self._committed]:
-            for callback in self._after.pop(number):
-                callback()
-
-    def _check_pressure(self) -> None:
-        inflight = max(self.journal.inflight_bytes, self._replicas.backlog)
-        if inflight > self._max_inflight:
-            if not self.congested:
-                self.stats.pauses += 1
-            self.congested = True
-        elif self.congested and inflight < self._max_inflight // 2:
-            self.congested = False
-            if self._listener is not None:
-                self._listener.on_relief()
-
-    def _prepare(self) -> None:
-        """Has the segments to come zero-filled ahead of need."""
-        if self._preparing or not self.journal.wants_prepare:
-            return
-
-        def prepared(_: Any, error: BaseException | None) -> None:
-            self._preparing = False
-            if error is not None:
-                self._stop(f"journal: {error}")
-
-        self._preparing = True
-        self._prepare_io.submit(self.journal.prepare, prepared)
+    def relieved(self) -> None:
+        """The disk has caught up."""
+        if self._listener is not None:
+            self._listener.on_relief()
 
     def _fetch(self, fetch: Fetch) -> None:
         budget = self.settings.engine.page_bytes
@@ -521,22 +377,11 @@ class Shard:
             self._stop(f"journal cannot be read back: {error}")
             return
         self._fetched.append((reader, fetch, runs))
-        self._wake()
+        self.wake()
 
     def maintain(self) -> bool:
         """One bounded step of freeing and compaction; True: there is more to do."""
-        if self.stopped:
-            return False
-        try:
-            more = self.journal.maintain()
-        except JournalError as error:
-            self._stop(f"journal: {error}")
-            return False
-        self._prepare()
-        if self.journal.wants_snapshot:
-            self._snapshot()
-        self._commit(now=True)
-        return more
+        return not self.stopped and self._commits.maintain()
 
     # ── time and failure ───────────────────────────────────────────────────────────────────────────
 
@@ -563,7 +408,7 @@ class Shard:
         self._set_alarm(dict.fromkeys(self.engines.values()))
 
     def fail(self, why: str) -> None:
-        """What replication found cannot be lived with."""
+        """What the journal or replication found cannot be lived with."""
         self._stop(why)
 
     def _stop(self, why: str) -> None:
@@ -571,6 +416,7 @@ class Shard:
             return
         self.stopped = why
         log.critical("owner stopped: %s", why)
+        self._commits.stop()
         self._refuse_inbox()
         if self._listener is not None:
             self._listener.on_stopped(why)

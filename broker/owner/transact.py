@@ -19,7 +19,8 @@ from broker.engine.slot import grouped
 if TYPE_CHECKING:
     from broker.engine.engine import Engine
 
-    from .shard import Shard, Touched
+    from .gates import Touched
+    from .shard import Shard
 
 log = logging.getLogger("stampede.owner")
 

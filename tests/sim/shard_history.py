@@ -180,7 +180,8 @@ class History(World):
             raise Violation(f"stopped without a fault: {self.dead}")
         if self.pending:
             raise Violation(f"never answered: {sorted(self.pending)}")
-        waits = machine.journal.inflight_bytes and not machine.shard._lazy  # what nobody waits for is written soon
+        # What nobody waits for is written soon.
+        waits = machine.journal.inflight_bytes and not machine.shard._commits._lazy
         if machine.shard.congested or waits:
             raise Violation(f"congested at rest, {machine.journal.inflight_bytes} bytes")
         if machine.journal.full:

@@ -14,7 +14,8 @@ from broker.engine.slot import Slot
 from broker.journal.books import Books
 from broker.owner import shard as owner_shard
 from broker.owner import transact
-from broker.owner.shard import Shard
+from broker.owner.commits import Commits
+from broker.owner.gates import Gates
 from tests.sim.shard_history import History
 
 SEEDS = 300
@@ -41,12 +42,12 @@ def test_nothing_is_found_without_a_bug():
 
 def test_effects_told_before_the_commit(monkeypatch):
     def eager(self, batch, number):
-        self._commit_io.submit(partial(self.journal.write, batch), partial(self._on_committed, batch, number))
-        self._committed = number
+        self._io.submit(partial(self._journal.write, batch), partial(self._on_committed, batch, number))
+        self.done = number
         self._replicas.committed(number)
-        self._wake()
+        self._owner.wake()
 
-    monkeypatch.setattr(Shard, "_write", eager)
+    monkeypatch.setattr(Commits, "_write", eager)
     assert found_by() is not None
 
 
@@ -90,11 +91,12 @@ def test_transaction_split(monkeypatch):
         def loose(group, turn):
             if group.appends:
                 shard.journal.append(group.appends[0])
-            batch = shard.journal.seal() if not shard._committing else None
+            commits = shard._commits
+            batch = shard.journal.seal() if not commits._committing else None
             if batch is not None:
-                shard._committing = True
-                shard._write(batch, shard._open)
-                shard._open += 1
+                commits._committing = True
+                commits._write(batch, commits.open)
+                commits.open += 1
             for name in ("effects", "fetches", "moves"):
                 getattr(turn, name).extend(getattr(group, name))
             turn.appends += group.appends[1:]
@@ -164,5 +166,5 @@ def test_large_body_removed_while_somebody_needs_it(monkeypatch):
 
 
 def test_a_commit_that_never_ends(monkeypatch):
-    monkeypatch.setattr(Shard, "_release", lambda self, turn, touched: self._waiting.clear())
+    monkeypatch.setattr(Gates, "release", lambda self, committed, turn, touched: self._waiting.clear())
     assert found_by() is not None  # "never answered", or "something waits at rest"
