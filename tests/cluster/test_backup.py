@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.harness.cluster import Cluster
-from tests.harness.servers import LocalServer, local_etcd
+from tests.harness.servers import LocalServer, local_etcd, needs_etcdctl
 
-from .conftest import _needs_etcdctl
 from .load import Load, assert_nothing_lost, persistent
 
 pytestmark = pytest.mark.timeout(300)
@@ -72,7 +71,7 @@ def start_again(cluster: Cluster, etcd: LocalServer) -> None:
 
 
 def test_a_site_that_was_lost_comes_back(tmp_path):
-    _needs_etcdctl()
+    needs_etcdctl()
     (etcd,) = local_etcd(tmp_path / "etcd")
     etcd.start()
     cluster = Cluster(tmp_path, etcd.port, edges=1)
