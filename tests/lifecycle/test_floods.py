@@ -19,7 +19,8 @@ from tests.harness.stomp import ClosedByBroker
 pytestmark = pytest.mark.alone
 MIB = 1024 * 1024
 SIZE, PRODUCERS = 16_000, 4
-ALLOWED = 36 * MIB
+ALLOWED = 44 * MIB
+"""Peaks lay between 29 and 37 MiB in 25 runs, also under floods of 720 MiB: it is the flood that grows with this."""
 EACH = 10 * ALLOWED // SIZE // PRODUCERS // 5 * 5 + 5
 """Messages a producer sends."""
 BOUNDS = {
