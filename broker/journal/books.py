@@ -131,6 +131,12 @@ class Books:
         ranges = self.queues.get((slot, queue))
         return [] if ranges is None else ranges.overlap(first, last)
 
+    def holds(self, slot: int, queue: int, first: int, last: int) -> bool:
+        """Are all of these ids live, and in one range: as nearly always, where the answer has to be cheap."""
+        ranges = self.queues.get((slot, queue))
+        piece = None if ranges is None else ranges.range_at(first)
+        return piece is not None and last <= piece[1]
+
     def listed(self) -> list[tuple[int, int]]:
         """(segment, last batch) of every closed segment that is still needed."""
         return [(b.number, b.end) for b in self.segments.values() if b.end and not b.freed]

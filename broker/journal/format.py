@@ -229,8 +229,11 @@ def run_payload(item: RunRecord, copy: bool = False) -> tuple[int, list[bytes]]:
     return flags, parts
 
 
-def read_run(data: bytes, offset: int, flags: int, slot: int, bodies: bool = True) -> RunRecord:
-    """The RunRecord whose payload begins at `offset`; without `bodies` its run has no lines and no records."""
+def read_run(data: bytes, offset: int, flags: int, slot: int, bodies: bool = True, size: int = 0) -> RunRecord:
+    """The RunRecord whose payload begins at `offset`; without `bodies` its run has no lines and no records.
+
+    `size`: bytes it must have by its own counts; 0 = they are believed. Raises struct.error or ValueError."""
+    begin = offset
     first, nbytes, expires, time, count, nlines, nqueues, naddress, attempts, priority, run_flags = (
         RUN_FIXED.unpack_from(data, offset)
     )
@@ -257,6 +260,10 @@ def read_run(data: bytes, offset: int, flags: int, slot: int, bodies: bool = Tru
     address = data[offset : offset + naddress].decode()
     lines = b""
     records: list[bytes] = []
+    if size:
+        total = _CRC.unpack_from(data, stop)[0] if count == 1 else sum(array("I", data[stop:offset]))
+        if offset - begin + naddress + nlines + total != size:
+            raise ValueError("its counts do not add up")
     if bodies:
         lengths = array("I", data[stop:offset])
         offset += naddress
@@ -318,15 +325,6 @@ def resealed(data: bytes, checksum: Checksum) -> bytes:
             at = stop
     body = b"".join(parts)
     return _CRC.pack(checksum(body)) + body
-
-
-def run_length(data: bytes, at: int, flags: int) -> int:
-    """Bytes that the RUN payload at `at` should have, by its own counts. Raises struct.error or ValueError."""
-    _, _, _, _, count, nlines, nqueues, naddress, *_ = RUN_FIXED.unpack_from(data, at)
-    length = RUN_FIXED.size + 8 * nqueues
-    length += sum(size for flag, size in ((DEDUP, 16), (BLOB_REF, 16), (DUE, 8), (IDS, 8 * count)) if flags & flag)
-    lengths = array("I", data[at + length : at + length + 4 * count])
-    return int(length + 4 * count + naddress + nlines + sum(lengths))
 
 
 def top_records(data: bytes, offset: int, end: int) -> Iterator[tuple[int, int, int, int, int, int, int]]:

@@ -18,6 +18,8 @@ from broker.core.records import META_KINDS, MetaRecord, RunRecord, SettleRecord
 from . import format as f
 
 Member = RunRecord | SettleRecord | MetaRecord
+Head = tuple[int, int, int, int, int, int, int]
+"""format.RECORD: checksum, length, kind, flags, slot, epoch, lsn."""
 _PARTS: Final = (f.RUN, f.SETTLE, f.META)
 
 
@@ -32,8 +34,14 @@ class Parsed(NamedTuple):
 
 def parse_item(slot: int, data: bytes, algorithm: int) -> Parsed:
     """An item of the slot's log. Raises BadItem."""
-    kind = _checked(slot, data, algorithm)
+    head = _checked(slot, data, algorithm)
+    kind = head[2]
     try:
+        if kind == f.RUN:  # nearly all
+            _, size, _, flags, of, epoch, lsn = head
+            if of != slot or flags & f.COPY or not lsn:
+                raise BadItem(f"slot {slot}: a record of kind {kind}, slot {of}, lsn {lsn} is no item")
+            return Parsed(epoch, lsn, lsn, [(_run(data, f.RECORD.size, size, flags, slot), 0, size)])
         members: list[tuple[Member, int, int]] = []
         lsns: list[int] = []
         epochs: set[int] = set()
@@ -55,8 +63,7 @@ def parse_item(slot: int, data: bytes, algorithm: int) -> Parsed:
 
 def parse_seed(slot: int, data: bytes, algorithm: int) -> Parsed:
     """A part of a copy of the slot: a RUN or META without lsn. Raises BadItem."""
-    kind = _checked(slot, data, algorithm)
-    _, size, _, flags, of, epoch, lsn = f.RECORD.unpack_from(data)
+    _, size, kind, flags, of, epoch, lsn = _checked(slot, data, algorithm)
     if kind not in (f.RUN, f.META) or of != slot or lsn:
         raise BadItem(f"slot {slot}: a record of kind {kind}, slot {of}, lsn {lsn} is no part of a copy")
     try:
@@ -76,24 +83,25 @@ def lsns_of(data: bytes, at: int, size: int, kind: int, slot: int, lsn: int) -> 
     return heads[0][0], heads[0][1], heads[-1][1]
 
 
-def _checked(slot: int, data: bytes, algorithm: int) -> int:
-    """The kind of a record that fills `data` and checks."""
+def _checked(slot: int, data: bytes, algorithm: int) -> Head:
+    """The head of a record that fills `data` and checks."""
     if algorithm not in f.CHECKSUMS:
         raise BadItem(f"slot {slot}: an item needs checksum algorithm {algorithm}: install google-crc32c")
     if f.bad_record(data, 0, len(data), 1, f.CHECKSUMS[algorithm]) >= 0:
         raise BadItem(f"slot {slot}: an item of {len(data)} bytes does not check")
-    kind: int = f.RECORD.unpack_from(data)[2]
-    return kind
+    return f.RECORD.unpack_from(data)
+
+
+def _run(data: bytes, at: int, size: int, flags: int, slot: int) -> RunRecord:
+    record = f.read_run(data, at, flags, slot, False, size)
+    if not record.run.ids or record.run.flags & TRANSIENT:
+        raise ValueError("it is of no message that lasts")
+    return record
 
 
 def _member(data: bytes, at: int, size: int, kind: int, flags: int, slot: int) -> Member:
     if kind == f.RUN:
-        if f.run_length(data, at, flags) != size:
-            raise ValueError("its counts do not add up")
-        record = f.read_run(data, at, flags, slot, bodies=False)
-        if not record.run.ids or record.run.flags & TRANSIENT:
-            raise ValueError("it is of no message that lasts")
-        return record
+        return _run(data, at, size, flags, slot)
     if kind == f.SETTLE:
         return f.read_settle(data, at, size, slot)
     if flags:

@@ -7,6 +7,7 @@ order; prepare in a helper thread; read in any. Must not know queues, engines or
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 
 from broker.config.settings import JournalSettings
@@ -236,9 +237,9 @@ class Journal:
         Returns its records; runs have their position and no bodies. Raises BadItem: nothing was changed."""
         return self._replica.append_item(slot, data, algorithm)
 
-    def tail(self, slot: int, after_lsn: int) -> list[Item] | None:
-        """The items behind `after_lsn`, as far as kept in memory; None: not all of them."""
-        return self._appender.tail.since(slot, after_lsn, max(self._logs.next[slot] - 1, 0))
+    def tail(self, slot: int, after_lsn: int, most: int = sys.maxsize) -> list[Item] | None:
+        """The first `most` items behind `after_lsn`; None: not all behind it are kept in memory."""
+        return self._appender.tail.since(slot, after_lsn, max(self._logs.next[slot] - 1, 0), most)
 
     def reset_slot(self, slot: int) -> None:
         """Forgets all of the slot but its highest epoch; logged. What follows is a copy: append_seed, end_seed.

@@ -67,18 +67,22 @@ class Living:
 def settled_of(books: Books, record: RunRecord) -> Settled | None:
     """What has left its queues of a run, wherever it is now; None: no message of it lives."""
     ids = record.run.ids
+    first, last = ids[0], ids[-1]
     settled: Settled = {}
     alive = False
     for queue in record.queues:
+        if books.holds(record.slot, queue, first, last):
+            alive = True
+            continue
         gaps: list[tuple[int, int]] = []
-        following = ids[0]
-        for low, high, _ in books.live(record.slot, queue, ids[0], ids[-1]):
+        following = first
+        for low, high, _ in books.live(record.slot, queue, first, last):
             alive = True
             if low > following:
                 gaps.append((following, low - 1))
             following = high + 1
-        if following <= ids[-1]:
-            gaps.append((following, ids[-1]))
+        if following <= last:
+            gaps.append((following, last))
         if gaps:
             settled[queue] = gaps
     return settled if alive else None

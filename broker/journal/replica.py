@@ -41,7 +41,7 @@ class Replica:
         if table and item.epoch < table[-1][0]:
             raise BadItem(f"slot {slot}: item {item.first} of epoch {item.epoch} behind one of epoch {table[-1][0]}")
         logs.next[slot] = due
-        if logs.enter(slot, item.epoch, due):
+        if not (table and table[-1][0] == item.epoch and logs.own[slot]) and logs.enter(slot, item.epoch, due):
             appender.emit_epoch(slot)
         data = self._own_checksums(data, algorithm)
         return self._book(item, appender.place_item(slot, item.first, item.last, data, out=False))

@@ -6,9 +6,13 @@ slots goes first. Must not know records or files.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
+from operator import itemgetter
 
 from broker.core.records import Item
+
+_lsn_of = itemgetter(1)
 
 
 class Tail:
@@ -43,14 +47,16 @@ class Tail:
             items.popleft()
             self._before[oldest[0]] = oldest[1]
 
-    def since(self, slot: int, after: int, last: int) -> list[Item] | None:
-        """The items behind lsn `after` up to `last`, the slot's last lsn; None: they are not all here."""
+    def since(self, slot: int, after: int, last: int, most: int) -> list[Item] | None:
+        """The first `most` items behind lsn `after`; None: not all of them up to the slot's last one are here."""
         if after == last:
             return []
         items = self._slots.get(slot)
         if not items or items[-1][1] != last or not self._before[slot] <= after < last:
             return None
-        return [item for item in items if item[1] > after]
+        # An item has one lsn at least, so it lies no further back than this; mostly just here.
+        at = bisect_right(items, after, hi=min(after - self._before[slot], len(items)), key=_lsn_of)
+        return [items[i] for i in range(at, min(at + most, len(items)))]
 
     def drop(self, slot: int) -> None:
         """The slot's log is void."""

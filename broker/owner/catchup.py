@@ -36,6 +36,13 @@ BODY_WINDOW: Final = 1024 * 1024
 """Bytes of one large body that are under way."""
 RETRY_S: Final = 1.0
 """How soon a seed that could not be read is begun again."""
+LATE_ITEMS: Final = 512
+"""Of logs' tails under way to one follower: what is committed meanwhile shares the stream, waits behind them, and is
+waited for by clients as soon as the follower is in sync."""
+STEP_ITEMS: Final = 128
+"""Looked up at a time."""
+HURRY_S: Final = 5.0
+"""After so long twice as much may be under way, and so on: it must end, whatever is written meanwhile."""
 PAUSE_S: Final = 0.01
 """How soon it is looked again whether there is room."""
 
@@ -68,7 +75,7 @@ class Log(Protocol):
 
     @property
     def blobs(self) -> Bodies: ...
-    def tail(self, slot: int, after_lsn: int) -> list[Item] | None: ...
+    def tail(self, slot: int, after_lsn: int, most: int) -> list[Item] | None: ...
     def seed(self, slot: int, metas: list[MetaRecord]) -> SeedReader: ...
 
 
@@ -122,6 +129,7 @@ class CatchUp:
         self._running: dict[_Seed, None] = {}
         self._bodies: dict[tuple[Peer, int], _Body] = {}
         self._behind: dict[Peer, dict[Track, Lead]] = {}
+        self._behind_since: dict[Peer, float] = {}
 
     # ── the tail ───────────────────────────────────────────────────────────────────────────────────
 
@@ -130,27 +138,41 @@ class CatchUp:
         not go back so far."""
         if track.state is not State.TAIL or track.moving:
             return
-        items = self.journal.tail(track.slot, track.sent)
-        if items is None:
-            track.state = State.UNFIT
-            lead.seed_rate = min(2 * lead.seed_rate, 1024)
-            self.changed(lead)
-            return
-        for _, lsn, data in items:
-            if not peer.room:
+        while not track.moving:
+            if not self._room(peer):
                 self._behind.setdefault(peer, {})[track] = lead
                 break
+            items = self.journal.tail(track.slot, track.sent, STEP_ITEMS)
+            if items is None:
+                track.state = State.UNFIT
+                lead.seed_rate = min(2 * lead.seed_rate, 1024)
+                self.changed(lead)
+                break
+            if not items:
+                track.state = State.LIVE
+                lead.renew_live()
+                break
+            self._put(peer, lead, track, items)
+        peer.flush()
+
+    def _put(self, peer: Peer, lead: Lead, track: Track, items: list[Item]) -> None:
+        """As many of them as there is room for, up to the first whose large body has to go ahead of it."""
+        for _, lsn, data in items:
+            if not peer.room:
+                return
             missing = [body for body in bodies_of(data) if body[0] not in track.bodies]
             if missing:
                 track.moving = True
                 self.body(peer, lead, track, *missing[0], partial(self._moved, peer, lead, track))
-                break
+                return
             track.bodies.clear()
-            peer.put(track, lsn, data)
-        else:
-            track.state = State.LIVE
-            lead.renew_live()
-        peer.flush()
+            peer.put(track, lsn, data, late=True)
+
+    def _room(self, peer: Peer) -> bool:
+        """May more of what it lacks be sent to the follower now."""
+        now = self.clock.monotonic()
+        hurry = min(int((now - self._behind_since.setdefault(peer, now)) / HURRY_S), 16)
+        return peer.room and peer.late < LATE_ITEMS << hurry
 
     def _moved(self, peer: Peer, lead: Lead, track: Track) -> None:
         track.moving = False
@@ -158,15 +180,20 @@ class CatchUp:
 
     def on_room(self, peer: Peer) -> None:
         """The follower has acknowledged something."""
-        behind = self._behind.get(peer)
-        if behind and peer.room:
-            del self._behind[peer]
-            for track, lead in behind.items():
-                self.pump(peer, lead, track)
+        behind = self._behind.get(peer, {})
+        for track, lead in list(behind.items()):
+            if not self._room(peer):
+                return
+            del behind[track]
+            self.pump(peer, lead, track)
+        if not behind:
+            self._behind.pop(peer, None)
+            self._behind_since.pop(peer, None)
 
     def on_down(self, peer: Peer) -> None:
         """Nothing of what was under way to it counts."""
         self._behind.pop(peer, None)
+        self._behind_since.pop(peer, None)
         for body in [b for b in self._bodies.values() if b.peer is peer]:
             body.cancel()
         for seed in [s for s in (*self._running, *self._waiting) if s.peer is peer]:

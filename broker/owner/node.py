@@ -13,7 +13,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
-from broker.core.effects import Turn
 from broker.core.records import MetaRecord, RunRecord
 from broker.core.slots import SlotRecord
 from broker.journal.journal import Journal
@@ -35,6 +34,8 @@ GATHER_S = 0.2
 """A new leader hands out nothing before every live edge has said what its clients hold, but waits no longer than this:
 what a slow edge's clients hold would be given to others, as redelivered."""
 LOOK_S = 0.01
+ROUSE_RUNS = 1000
+"""Of a slot that is taken over, given to its engine in one go (some 10 ms); meanwhile others are served."""
 
 
 class Serving(Protocol):
@@ -367,16 +368,14 @@ class Node:
         """Everybody in isr has everything: the engine lives."""
         if not self._current(slot, role, TAKING_OVER):
             return
-        shadow, role.shadow = role.shadow, None
+        shadow = role.shadow
         assert shadow is not None
+        if not shadow.rouse(self._journal, (role.epoch - 1) << EPOCH_SHIFT, ROUSE_RUNS):
+            self._later(0, partial(self._activate, slot, role))
+            return
+        role.shadow = None
         role.state = LEADING
-        first_id = (role.epoch - 1) << EPOCH_SHIFT
-
-        def begin(turn: Turn) -> None:
-            engine = shadow.promote(self._journal, turn, first_id)
-            self._crossings.resume(engine)
-
-        self._shard.adopt(shadow.engine, begin)
+        self._shard.adopt(shadow.engine, lambda turn: self._crossings.resume(shadow.promote(turn)))
         self._gather(slot)
         self._serving.serve(slot, role.epoch)
         log.debug("slot %d: leading in epoch %d", slot, role.epoch)
@@ -461,6 +460,8 @@ class Node:
         """Somebody else leads (or shall): from now on nothing of the slot is told here. Its log becomes a shadow."""
         self._serving.unserve(slot)
         engine = self._shard.drop(slot)
+        if engine is None and role.shadow is not None and role.shadow.roused:
+            engine = role.shadow.engine
         self._leaders.resign(slot)
         self._journal.replicated.discard(slot)
         role.state = STEPPING_DOWN
@@ -469,7 +470,7 @@ class Node:
             shadow = role.shadow or Shadow(self._shard.new_engine(slot))
             self._stepped_down(slot, shadow, epoch)
             return
-        metas = engine.hand_over()
+        metas = engine.hand_over() if role.shadow is None else role.shadow.snapshot()
         producers = engine.producers()
         engine.discard()
         stepping = self._roles[slot] = _Role(STEPPING_DOWN, epoch)

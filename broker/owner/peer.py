@@ -41,6 +41,8 @@ DIAL_AGAIN_S: Final = (0.0, 0.02, 0.05, 0.1, 0.1, 0.2, 0.5, 1.0)
 """Pauses before the first, second … attempt; the last one goes on."""
 MESSAGE_BYTES: Final = 256 * 1024
 """Of items in one Append; larger single items go alone."""
+MESSAGE_ITEMS: Final = 256
+"""In one Append: each costs the follower some time, and a ping behind it waits."""
 WINDOW_BYTES: Final = 8 * 1024 * 1024
 """Sent and not acknowledged: above it a follower is given what it lacks later, from the log's tail."""
 PROMISE_SHARE: Final = 0.95
@@ -87,13 +89,14 @@ class Peer:
     promise   monotonic time up to which the follower has promised not to lead what it follows of us.
     pongs     how many came on this stream.
     unacked   bytes sent and not acknowledged.
+    late      items that were put after their time, and are not acknowledged.
     lost      why it counts as lost, "" = it does not."""
 
     __slots__ = (
         "_again", "_append_seq", "_attempt", "_clock", "_dialer", "_dialled", "_down_since", "_flight", "_gathered",
-        "_gathered_bytes", "_heard", "_identity", "_known", "_later", "_leads", "_leads_due", "_over", "_pings",
-        "_promise_s", "_refused", "_seq", "_stream", "_up", "_user", "address", "dead_after_s", "id", "lost",
-        "pongs", "promise", "unacked",
+        "_gathered_bytes", "_gathered_late", "_heard", "_identity", "_known", "_later", "_leads", "_leads_due", "_over",
+        "_pings", "_promise_s", "_refused", "_seq", "_stream", "_up", "_user", "address", "dead_after_s", "id", "late",
+        "lost", "pongs", "promise", "unacked",
     )  # fmt: skip
 
     def __init__(
@@ -114,6 +117,7 @@ class Peer:
         self.promise = 0.0
         self.pongs = 0
         self.unacked = 0
+        self.late = 0
         self.lost = ""
         self.dead_after_s = dead_after_ms / 1000
         self._promise_s = promise_ms / 1000
@@ -135,12 +139,12 @@ class Peer:
         self._append_seq = 0
         """Number of the last Append, while it is not acknowledged."""
         self._seq = 0
-        self._flight: deque[tuple[int, float, int, list[tuple[Track, int]]]] = deque()
-        """(sequence number, when it was sent, bytes, tracks and lsns) of what is not acknowledged."""
+        self._flight: deque[tuple[int, float, int, int, list[tuple[Track, int]]]] = deque()
+        """(sequence number, when it was sent, bytes, late items, tracks and lsns) of what is not acknowledged."""
         self._pings: dict[int, float] = {}
         """Number of a ping → when it was sent."""
         self._gathered: list[tuple[Track, int, bytes]] = []
-        self._gathered_bytes = 0
+        self._gathered_bytes = self._gathered_late = 0
         self._leads: dict[int, int] = {}
         self._leads_due = False
         self._over = False
@@ -207,7 +211,7 @@ class Peer:
         self._pings.clear()
         self._gathered.clear()
         self._leads.clear()
-        self._gathered_bytes = self.unacked = self.pongs = 0
+        self._gathered_bytes = self._gathered_late = self.unacked = self.late = self.pongs = 0
 
     def close(self, why: str) -> None:
         """Nobody needs it any more; it is not dialled again."""
@@ -291,12 +295,16 @@ class Peer:
         """May more be sent now."""
         return self.unacked + self._gathered_bytes < WINDOW_BYTES
 
-    def put(self, track: Track, lsn: int, data: bytes) -> None:
-        """An item for the next Append; `flush` sends it."""
-        if self._gathered and self._gathered_bytes + len(data) > MESSAGE_BYTES:
+    def put(self, track: Track, lsn: int, data: bytes, late: bool = False) -> None:
+        """An item for the next Append; `flush` sends it. `late`: others have it already."""
+        gathered = self._gathered
+        if gathered and (self._gathered_bytes + len(data) > MESSAGE_BYTES or len(gathered) >= MESSAGE_ITEMS):
             self._send_gathered()
         self._gathered.append((track, lsn, data))
         self._gathered_bytes += len(data)
+        if late:
+            self._gathered_late += 1
+            self.late += 1
         track.sent = lsn
 
     def flush(self) -> None:
@@ -318,19 +326,20 @@ class Peer:
             covered[track] = lsn
             slots.append(track.slot)
             items.append(data)
-        seq = self._append_seq = self._flown(nbytes, list(covered.items()))
+        late, self._gathered_late = self._gathered_late, 0
+        seq = self._append_seq = self._flown(nbytes, late, list(covered.items()))
         self._send(pb.ToFollower(append=pb.Append(seq=seq, slots=slots, items=items)))
 
     def seed(self, seed: pb.Seed, nbytes: int, tracks: list[tuple[Track, int]]) -> None:
         """A piece of a seed; `tracks`: what is acknowledged with it."""
         self._send_gathered()
-        seed.seq = self._flown(nbytes, tracks)
+        seed.seq = self._flown(nbytes, 0, tracks)
         self._send(pb.ToFollower(seed=seed))
 
-    def _flown(self, nbytes: int, tracks: list[tuple[Track, int]]) -> int:
+    def _flown(self, nbytes: int, late: int, tracks: list[tuple[Track, int]]) -> int:
         self._seq += 1
         self.unacked += nbytes
-        self._flight.append((self._seq, self._clock.monotonic(), nbytes, tracks))
+        self._flight.append((self._seq, self._clock.monotonic(), nbytes, late, tracks))
         return self._seq
 
     def check(self, check: pb.Check) -> None:
@@ -384,8 +393,9 @@ class Peer:
         flight = self._flight
         tracks: list[tuple[Track, int]] = []
         while flight and flight[0][0] <= seq:
-            _, _, nbytes, covered = flight.popleft()
+            _, _, nbytes, late, covered = flight.popleft()
             self.unacked -= nbytes
+            self.late -= late
             tracks += covered
         if self._append_seq <= seq:
             self._append_seq = 0

@@ -9,6 +9,7 @@ Must not know streams, epochs or who leads.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
@@ -37,9 +38,10 @@ class Liveness(Protocol):
 class Shadow:
     """Memory: the engine's small state, and some 500 B per live run (at most twice as many runs as are alive).
 
-    size   runs kept."""
+    size   runs kept.
+    roused its engine has begun to be filled: it can follow no more, only be promoted, or made anew from the journal."""
 
-    __slots__ = ("_engine", "_names", "_prune_at", "_queues", "_runs")
+    __slots__ = ("_engine", "_names", "_prune_at", "_queues", "_runs", "_state", "roused")
 
     def __init__(self, engine: Engine) -> None:
         """`engine`: an empty one."""
@@ -51,6 +53,9 @@ class Shadow:
         self._queues: dict[tuple[int, ...], tuple[int, ...]] = {}
         """Each address, and each set of queues, once."""
         self._prune_at = PRUNE_SLACK
+        self._state: list[MetaRecord] = []
+        """The small state while the engine is being filled."""
+        self.roused = False
 
     @property
     def slot(self) -> int:
@@ -112,7 +117,7 @@ class Shadow:
 
     def snapshot(self) -> list[MetaRecord]:
         """The small state, for the head of a new segment."""
-        return self._engine.snapshot()
+        return self._state if self.roused else self._engine.snapshot()
 
     def kept(self) -> list[tuple[RunRecord, Settled]]:
         """The runs, with what had left them when they came here. A copy: for somebody in another thread."""
@@ -122,21 +127,31 @@ class Shadow:
         """It is not needed any more: its queues no longer count."""
         self._engine.discard()
 
-    def promote(self, journal: Liveness, turn: Turn, first_id: int) -> Engine:
-        """The engine, live: this process leads the slot. New ids begin at `first_id`, or behind those announced.
+    def rouse(self, journal: Liveness, first_id: int, most: int = sys.maxsize) -> bool:
+        """Gives the engine the next `most` runs, in order; True: it has all. Some 10 µs each: in steps, so that a long
+        queue that is taken over does not stop everything else here.
 
-        Everything that may have been delivered counts as redelivered, whoever delivered it. The shadow is used up."""
-        engine = self._engine
-        # Not logged: a slot that numbers messages announces the ids behind this one first.
-        engine.restore_meta(MetaRecord(self.slot, "ids", {"next": first_id}))
-        runs, self._runs = self._runs, []
-        runs.sort(key=_first_id)
-        for record, before in runs:
+        New ids begin at `first_id`, or behind those announced. From the first call on nothing may change."""
+        engine, runs = self._engine, self._runs
+        if not self.roused:
+            self._state = engine.snapshot()
+            self.roused = True
+            # Not logged: a slot that numbers messages announces the ids behind this one first.
+            engine.restore_meta(MetaRecord(self.slot, "ids", {"next": first_id}))
+            runs.sort(key=_first_id, reverse=True)
+        for _ in range(min(most, len(runs))):
+            record, before = runs.pop()
             settled = journal.settled(record)
             if settled is not None and (settled := joined(before, settled, record)) is not None:
                 engine.restore_run(record, settled)
-        engine.restore_end(False, turn)
-        return engine
+        return not runs
+
+    def promote(self, turn: Turn) -> Engine:
+        """The engine, live: this process leads the slot. It has all runs (rouse). The shadow is used up.
+
+        Everything that may have been delivered counts as redelivered, whoever delivered it."""
+        self._engine.restore_end(False, turn)
+        return self._engine
 
 
 def _first_id(entry: tuple[RunRecord, Settled]) -> int:

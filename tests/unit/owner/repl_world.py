@@ -447,7 +447,10 @@ class Owner:
             return
         self.check_complete(slot)
         turn = Turn(self.clock.wall_ms(), self.number)
-        self.engines[slot] = self.shadows.pop(slot).promote(self.journal, turn, epoch << 40)
+        shadow = self.shadows.pop(slot)
+        while not shadow.rouse(self.journal, epoch << 40, 1):
+            pass
+        self.engines[slot] = shadow.promote(turn)
         self.leading.add(slot)
         self.next_id[slot] = (epoch << 40) + (1 << 30)
         self.append(*turn.appends)

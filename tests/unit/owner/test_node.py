@@ -14,6 +14,7 @@ from broker.core.effects import Deliver, Done
 from broker.core.errors import Code, JournalError
 from broker.core.slots import SlotRecord
 from broker.journal.journal import Journal
+from broker.owner import node
 from broker.owner.io_thread import Io
 from broker.owner.node import Node
 from broker.owner.shard import Shard
@@ -279,6 +280,30 @@ def test_a_newer_record_wins_while_it_takes_over(world):
     world.shard.on_progress()
     world.wait(1)
     assert world.served == {} and world.shard.engines == {}
+
+
+@pytest.mark.parametrize("called_off", [False, True])
+def test_a_long_queue_is_taken_over_in_steps_and_whole(world, called_off, monkeypatch):
+    """Each step lets others have their turn; a newer record may come between two of them."""
+    monkeypatch.setattr(node, "ROUSE_RUNS", 2)
+    world.leading().send(*[b"%d" % i for i in range(7)])
+    again = world.restarted()
+    again.node.go_on()
+    again.is_now(2, ME)
+    steps = []
+    while again.timers and again.served == {}:
+        steps.append(again.timers.pop(0))
+        steps[-1][1]()
+        if called_off and len(steps) == 2:
+            again.journal.append_snapshot(again.others())  # a segment begins in between
+            again.is_now(3, OTHER)
+            assert again.followed[SLOT][1] == 3 and again.followed[SLOT][0].size == 7
+            again.is_now(4, ME)
+        again.run()
+    assert len(steps) >= 3 and again.served == {SLOT: 4 if called_off else 2}
+    again.wait(0.5)
+    again.consume()
+    assert again.got() == [b"%d" % i for i in range(7)]
 
 
 def test_a_record_that_is_older_or_gone_changes_nothing(world):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from broker.owner.catchup import HURRY_S, LATE_ITEMS, STEP_ITEMS
 from broker.owner.isr import UNKNOWN, State
 from broker.owner.leader import RETRY_S
 from tests.unit.owner.repl_world import World
@@ -113,6 +114,47 @@ def test_one_that_comes_back_gets_the_tail_and_is_in_sync_again():
     world.until(lambda: in_sync(world, "o0", "o1", "o2"))
     world.until(lambda: same_everywhere(world))
     assert leader.leaders._catch_up.seeds == 0
+
+
+def test_who_lacks_much_does_not_hold_up_what_is_committed_meanwhile():
+    """It is in sync with one slot before it has all of the others: their items must not stand in a long row before
+    those that clients wait for."""
+    world = ready_world()
+    world.create(SLOT + 1, "o0")
+    world.until(lambda: world.leader(SLOT + 1) is not None)
+    leader = world.leader(SLOT)
+    world.owners["o2"].crash()
+    world.until(lambda: in_sync(world, "o0", "o1"))
+    for _ in range(40):
+        for _ in range(60):
+            leader.send(SLOT, size=1)
+        world.run(0.01)
+    world.until(lambda: told(world) == 2400)
+    world.owners["o2"].start()
+    most = 0
+    peer = leader.leaders._peers["o2"]
+    end = world.now + 20
+    while not in_sync(world, "o0", "o1", "o2"):
+        leader.send(SLOT, size=1)
+        world.run(0.001)
+        most = max(most, peer.late)
+        assert world.now < end, "it never catches up"
+    assert 0 < most <= LATE_ITEMS + STEP_ITEMS
+    world.until(lambda: same_everywhere(world))
+    assert peer.late == 0
+
+
+def test_catching_up_goes_faster_the_longer_it_takes():
+    """Else one who takes little at a time never comes to the end of what is written meanwhile."""
+    world = ready_world()
+    catch_up, peer = world.leader(SLOT).leaders._catch_up, world.leader(SLOT).leaders._peers["o1"]
+    assert catch_up._room(peer)
+    peer.late = LATE_ITEMS
+    assert not catch_up._room(peer)
+    world.now += HURRY_S
+    assert catch_up._room(peer)
+    peer.late = 2 * LATE_ITEMS
+    assert not catch_up._room(peer)
 
 
 @pytest.mark.parametrize("wipe", [True, False])

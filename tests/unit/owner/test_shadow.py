@@ -39,6 +39,12 @@ def shadow_of(*changes, books):
     return shadow
 
 
+def promoted(shadow, books, most=1):
+    while not shadow.rouse(books, 1 << 40, most):
+        pass
+    return shadow.promote(Turn(1000, 1))
+
+
 def queue_of(engine):
     (found,) = stats(engine)
     return found
@@ -47,7 +53,7 @@ def queue_of(engine):
 def test_promotion_brings_what_is_alive():
     books = Books(2, 3, 10, 11)
     shadow = shadow_of(run(10, 2), run(1, 3), run(5, 2), SettleRecord(7, 1, [(1, 1), (5, 6)]), books=books)
-    engine = shadow.promote(books, Turn(1000, 1), 1 << 40)
+    engine = promoted(shadow, books)
     assert queue_of(engine)["paged"] == 4
 
 
@@ -56,7 +62,7 @@ def test_two_copies_of_a_run_count_once():
     shadow = Shadow(Engine(7, EngineSettings()))
     halves = [(run(1, 4), {1: [(3, 4)]}), (run(1, 4), {1: [(1, 2)]})]
     shadow.restore([MetaRecord(7, "queue", QUEUE)], halves, {})
-    assert queue_of(shadow.promote(books, Turn(1000, 1), 1 << 40))["paged"] == 4
+    assert queue_of(promoted(shadow, books))["paged"] == 4
 
 
 def test_joined():
@@ -69,7 +75,7 @@ def test_joined():
 def test_a_number_that_was_taken_by_the_leader_is_known():
     books = Books(1)
     shadow = shadow_of(run(1, dedup=(99, 5)), books=books)
-    engine = shadow.promote(books, Turn(1000, 1), 1 << 40)
+    engine = promoted(shadow, books)
     assert engine.duplicate((99, 5)) and not engine.duplicate((99, 6))
 
 
