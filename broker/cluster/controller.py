@@ -34,8 +34,8 @@ from .watched import REFUSED_RETRY_S, RETRY_S, Watched
 log = logging.getLogger("stampede.cluster")
 
 PAUSE_S = 0.05
-"""Between two times that replicas and leaders are arranged: changes come in crowds, one plan answers them all, and it
-takes some milliseconds of a loop that others wait for. What is urgent does not wait for it."""
+"""Between two plans, unless owners came or went: changes of slots come in crowds, from every process, one plan answers
+them all, and it takes some milliseconds of a loop that others wait for."""
 MASS_S = 2.0
 """How long to wait when more than half of the owners have gone, before slots are failed over. They did not all die at
 once: the store was unreachable, their leases ran out, and they are about to register again."""
@@ -61,15 +61,17 @@ class Controller:
         self._slots = slots
         self._clock = clock
         self._dirty = asyncio.Event()
-        self._office = Office(metadata, keys, membership, self._policy, self._dirty.set)
-        self._cordons = Watched(metadata, keys.cordons, lambda _: self._dirty.set())
+        """Something has changed."""
+        self._pressing = asyncio.Event()
+        """Who is there, or who plans: that may leave slots without a leader."""
+        self._office = Office(metadata, keys, membership, self._policy, self._press)
+        self._cordons = Watched(metadata, keys.cordons, lambda _: self._press())
         self._gone: dict[str, float] = {}  # owner → when we first saw that it is not there
         self._mass, self._mass_since = False, -math.inf  # more than half are gone; since when, or were at last
         self._zones: dict[str, str] = {}
-        self._arranged = -math.inf
         self._done: Counter[Kind] = Counter()
         self._tasks = Tasks()
-        membership.listen(self._dirty.set)
+        membership.listen(self._press)
         slots.listen(lambda slot, record: self._dirty.set())
 
     @property
@@ -80,7 +82,7 @@ class Controller:
         """After membership and slots have started. Raises MetadataRefused."""
         await self._cordons.start()
         await self._office.start()
-        self._dirty.set()
+        self._press()
         self._tasks.spawn(self._run(), "controller")
 
     async def stop(self) -> None:
@@ -136,12 +138,15 @@ class Controller:
 
     async def _changed(self, wait: float | None) -> None:
         """Returns after a change, or after `wait` seconds (None: only after a change)."""
-        try:
-            async with asyncio.timeout(wait):
-                await self._dirty.wait()
-        except TimeoutError:
-            pass
+        now = self._clock.monotonic()
+        await _happens(self._dirty, wait)
+        await _happens(self._pressing, now + PAUSE_S - self._clock.monotonic())
+        self._pressing.clear()
         self._dirty.clear()
+
+    def _press(self) -> None:
+        self._pressing.set()
+        self._dirty.set()
 
     async def _take(self) -> bool:
         if not await self._office.take():
@@ -173,13 +178,9 @@ class Controller:
         if steps:
             await self._carry_out(steps)
             return 0.0
-        early = self._arranged + PAUSE_S - self._clock.monotonic()
-        if early > 0:
-            return early
         steps = arrange(view)
         await self._carry_out(steps)
-        self._arranged = self._clock.monotonic()
-        return PAUSE_S if steps else self._next_loss()
+        return 0.0 if steps else self._next_loss()
 
     def _hold(self, view: View) -> float:
         """Seconds for which nothing should be done yet."""
@@ -232,3 +233,12 @@ class Controller:
                 log.info("%s", "; ".join(step.text() for step in some))
             else:
                 log.info("%s, and %d more slots (%s)", some[0].text(), count - 1, kind.value)
+
+
+async def _happens(event: asyncio.Event, seconds: float | None) -> None:
+    """Waits for it, for so long at most (None: for ever)."""
+    try:
+        async with asyncio.timeout(seconds):
+            await event.wait()
+    except TimeoutError:
+        pass
