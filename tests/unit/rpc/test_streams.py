@@ -18,6 +18,7 @@ from broker.config.settings import ClusterSettings
 from broker.core.errors import ConfigError
 from broker.rpc.dialer import GrpcDialer
 from broker.rpc.server import GrpcServer
+from broker.rpc.streams import GrpcStream
 from tests.harness.broker import ROOT, free_ports
 from tests.harness.shells import both_loops, run
 from tests.harness.waiting import eventually
@@ -357,3 +358,51 @@ asyncio.run(main())
         self.process.kill()
         self.process.wait()
         self.process.stdout.close()
+
+
+async def test_a_message_is_on_its_way_before_the_loop_goes_on():
+    """When nothing is before it; what comes meanwhile keeps its order, and counts as pending until it is written."""
+    wrote, gates = [], []
+
+    async def write(message):
+        wrote.append(message)
+        gates.append(asyncio.get_running_loop().create_future())
+        await gates[-1]
+
+    stream = GrpcStream(asyncio.get_running_loop(), "peer")
+    stream.send(b"before it starts")
+    stream.start(None, write, bool)
+    await asyncio.sleep(0)
+    gates[0].set_result(None)
+    await asyncio.sleep(0.01)
+    assert wrote == [b"before it starts"] and stream.pending == 0
+    stream.send(b"one")
+    assert wrote[1:] == [b"one"] and stream.pending == 3
+    stream.send(b"\0two")
+    await asyncio.sleep(0.01)
+    assert wrote[1:] == [b"one"] and stream.pending == 7
+    gates[1].set_result(None)
+    await asyncio.sleep(0.01)
+    assert wrote[2:] == [b"\0\0two"] and stream.pending == 4
+    gates[2].set_result(None)
+    await asyncio.sleep(0.01)
+    assert stream.pending == 0
+    stream.finish("over")
+
+
+@pytest.mark.parametrize("late", [False, True])
+async def test_a_write_that_fails_ends_the_call(late):
+    async def write(message):
+        if late:
+            await asyncio.sleep(0.01)
+        raise asyncio.InvalidStateError("the call is over")
+
+    cancelled = []
+    stream = GrpcStream(asyncio.get_running_loop(), "peer")
+    stream.start(None, write, lambda: cancelled.append(True))
+    await asyncio.sleep(0)
+    stream.send(b"m")
+    await asyncio.sleep(0.05)
+    assert cancelled == [True]
+    stream.finish("over")
+    await stream.written()
