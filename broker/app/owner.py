@@ -164,8 +164,9 @@ class OwnerProcess(ClusterProcess):
         )
         self.shard.listen(_Listener(self.server, self.fail))
         self.port = ClusterPort(
-            settings, self.dialer, self.clock, loop.call_soon, self._later, f"{self.id}/tx", self.boot, number(63)
-        )
+            settings, self.dialer, self.clock, loop.call_soon, self._later, f"{self.id}/tx", self.boot, number(63),
+            sparing=True,
+        )  # fmt: skip
         self.coordinator = Coordinator(
             self.shard, self.port.submit, self.boot, self.clock.wall_ms, self._later, open_body,
             self.port.write_body,

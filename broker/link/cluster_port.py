@@ -61,6 +61,8 @@ class ClusterPort:
 
     id, boot    who this process is, in the whole cluster and since its start.
     token       63 random bits, new at every start, never 0.
+    sparing     rarely used: a slot is opened, and its owner dialled, when the first command for it comes. Not for
+                edges: a new leader waits for all of them, who may have clients that hold messages of it.
     schedule(callback), later(seconds, callback)   as for owner.Shard.
     """
 
@@ -74,6 +76,7 @@ class ClusterPort:
         id: str,
         boot: str,
         token: int,
+        sparing: bool = False,
     ) -> None:
         self.stats = LinkStats()
         self._settings = settings.cluster
@@ -84,7 +87,7 @@ class ClusterPort:
         self._token = token
         self._hello = pb.Hello(cluster=settings.etcd.prefix, version=PROTOCOL, edge=id, boot=boot, token=token)
         self._telling = Telling(self._settings.edge_pending_bytes, schedule, self.stats)
-        self._routes = Routes(clock, self._telling, self.stats, self._make_link, self._watch)
+        self._routes = Routes(clock, self._telling, self.stats, self._make_link, self._watch, sparing)
         self._lanes = self._routes.lanes
         self._consumers: dict[int, Mirrored] = {}
         self._parking = Parking()

@@ -32,7 +32,9 @@ class Routes:
         stats: LinkStats,
         make_link: Callable[[str, str], OwnerLink],
         unserved: Callable[[], None],
+        sparing: bool,
     ) -> None:
+        """`sparing`: of what is never used nothing is opened or dialled."""
         self.lanes: dict[int, Lane] = {}
         self.links: dict[tuple[str, str], OwnerLink] = {}
         self.closed = False
@@ -41,6 +43,9 @@ class Routes:
         self._stats = stats
         self._make_link = make_link
         self._unserved = unserved
+        self._sparing = sparing
+        self._unused: dict[int, tuple[int, str, str]] = {}
+        """Where slots are led that nobody has asked for yet."""
 
     def lane(self, slot: int) -> Lane:
         """The slot's, made when first needed."""
@@ -48,11 +53,17 @@ class Routes:
         if lane is None:
             assert 0 <= slot < SLOTS
             lane = self.lanes[slot] = Lane(slot, self._clock.monotonic())
+            if slot in self._unused:
+                self.route(slot, *self._unused.pop(slot))
         return lane
 
     # ── from the cluster ───────────────────────────────────────────────────────────────────────────
 
     def route(self, slot: int, epoch: int, leader: str, address: str) -> None:
+        if self._sparing and slot not in self.lanes:
+            if epoch >= self._unused.get(slot, (0,))[0]:
+                self._unused[slot] = (epoch, leader, address)
+            return
         lane = self.lane(slot)
         link = self.links.get((leader, address))
         if self.closed or (link is not None and lane.link is link and lane.epoch == epoch) or epoch < lane.epoch:
@@ -73,6 +84,9 @@ class Routes:
             link.start()
 
     def offline(self, slot: int) -> None:
+        if self._sparing and slot not in self.lanes:
+            self._unused.pop(slot, None)
+            return
         lane = self.lane(slot)
         self._down(lane)
         self._leave(lane)

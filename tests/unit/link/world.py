@@ -189,8 +189,8 @@ class Owner:
 class Edge:
     """One edge process: what it was told is in `effects`."""
 
-    def __init__(self, world, settings, name="edge-0", boot="b", token=7):
-        self.port = ClusterPort(settings, world, world, world.schedule, world.later, name, boot, token)
+    def __init__(self, world, settings, name="edge-0", boot="b", token=7, **more):
+        self.port = ClusterPort(settings, world, world, world.schedule, world.later, name, boot, token, **more)
         self.effects = []
         self.relieved = []
         self.port.attach(self)
