@@ -136,7 +136,7 @@ class CatchUp:
     def pump(self, peer: Peer, lead: Lead, track: Track) -> None:
         """Sends what the follower lacks, as far as there is room; LIVE when nothing is left, UNFIT when the log does
         not go back so far."""
-        if track.state is not State.TAIL or track.moving:
+        if track.state is not State.TAIL or track.moving or _gone(lead, track):
             return
         while not track.moving:
             if not self._room(peer):
@@ -256,6 +256,11 @@ class CatchUp:
         return self._free_at - now
 
 
+def _gone(lead: Lead, track: Track) -> bool:
+    """Does what is known by this track not count any more: the follower was asked anew, or nobody leads here."""
+    return lead.deposed or lead.tracks.get(track.member) is not track
+
+
 class _Seed:
     """A copy of one slot on its way to one follower. `over`: nobody wants it any more."""
 
@@ -273,8 +278,7 @@ class _Seed:
 
     @property
     def stale(self) -> bool:
-        track = self._track
-        return self.over or self._lead.deposed or self._lead.tracks.get(track.member) is not track
+        return self.over or _gone(self._lead, self._track)
 
     def begin(self) -> None:
         user, slot = self._user, self._track.slot

@@ -329,6 +329,7 @@ class Leaders:
             return
         if why:
             log.warning("slot %d: follower %s cannot go on: %s", slot, peer.id, why)
+        peer.drop(lead.tracks[peer.id])
         track = lead.restart(peer.id)
         if why.startswith(Code.WRONG_RELEASE.name):
             # What it has is good. Only another release of it goes on, and that comes with a stream of its own.

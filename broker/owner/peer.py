@@ -307,6 +307,14 @@ class Peer:
             self.late += 1
         track.sent = lsn
 
+    def drop(self, track: Track) -> None:
+        """Its follower is asked anew what it has: what still waits here for the old answer must not come behind that."""
+        kept = [entry for entry in self._gathered if entry[0] is not track]
+        if len(kept) < len(self._gathered):
+            self.late -= self._gathered_late
+            self._gathered, self._gathered_late = kept, 0
+            self._gathered_bytes = sum(len(data) for _, _, data in kept)
+
     def flush(self) -> None:
         """Sends what has gathered, unless an Append is on its way: then it goes when that one is acknowledged, with
         whatever comes meanwhile. A message costs far more than what is in it, and so does the follower's commit."""

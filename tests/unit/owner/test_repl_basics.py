@@ -144,6 +144,25 @@ def test_who_lacks_much_does_not_hold_up_what_is_committed_meanwhile():
     assert peer.late == 0
 
 
+def test_who_is_asked_anew_while_it_catches_up_gets_each_item_once():
+    """What was still to be sent for the old answer does not mix with what is sent for the new one."""
+    world = ready_world()
+    leader = world.leader(SLOT)
+    world.owners["o2"].crash()
+    world.until(lambda: in_sync(world, "o0", "o1"))
+    for _ in range(50):
+        for _ in range(60):
+            leader.send(SLOT, size=1)
+        world.run(0.01)
+    world.owners["o2"].start()
+    peer = leader.leaders._peers["o2"]
+    world.until(lambda: peer.late > 0)
+    leader.leaders.on_broken(peer, SLOT, "")
+    world.until(lambda: in_sync(world, "o0", "o1", "o2"))
+    world.until(lambda: same_everywhere(world))
+    assert leader.leaders._catch_up.seeds == 0
+
+
 def test_catching_up_goes_faster_the_longer_it_takes():
     """Else one who takes little at a time never comes to the end of what is written meanwhile."""
     world = ready_world()
