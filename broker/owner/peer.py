@@ -308,7 +308,7 @@ class Peer:
         track.sent = lsn
 
     def drop(self, track: Track) -> None:
-        """Its follower is asked anew what it has: what still waits here for the old answer must not come behind that."""
+        """Its follower is asked anew what it has: what waits here for the older answer must not come behind that."""
         kept = [entry for entry in self._gathered if entry[0] is not track]
         if len(kept) < len(self._gathered):
             self.late -= self._gathered_late
