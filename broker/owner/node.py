@@ -478,24 +478,23 @@ class Node:
         if self._leaving:
             return  # what is on the disk is read at the next start
         survey = self._journal.survey(slot)
+        shadow = Shadow(self._shard.new_engine(slot))
+        shadow.restore(metas, (), producers)
 
-        def read() -> list[tuple[RunRecord, Settled]]:
+        def read() -> None:
             try:
-                found: list[tuple[RunRecord, Settled]] = []
                 while (more := survey.read(1 << 20)) is not None:
-                    found += more
-                return found
+                    shadow.found(more)
             finally:
                 survey.close()
 
-        def done(runs: list[tuple[RunRecord, Settled]] | None, error: BaseException | None) -> None:
-            if runs is None:
+        def done(_: None, error: BaseException | None) -> None:
+            if error is not None:
                 self._shard.fail(f"journal cannot be read back: {error}")
-                return
-            if self._roles.get(slot) is stepping:
-                shadow = Shadow(self._shard.new_engine(slot))
-                shadow.restore(metas, runs, producers)
+            elif self._roles.get(slot) is stepping:
                 self._stepped_down(slot, shadow, epoch)
+            else:
+                shadow.discard()
 
         self._shard.durable(lambda: self._survey_io.submit(read, done))
 

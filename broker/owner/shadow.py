@@ -80,6 +80,10 @@ class Shadow:
         for meta in metas:
             self._engine.restore_meta(meta)
         self._engine.restore_producers(producers)
+        self.found(runs)
+
+    def found(self, runs: Iterable[tuple[RunRecord, Settled]]) -> None:
+        """More of what a survey finds, before anything is applied. Any thread, while nobody else has the shadow."""
         for record, settled in runs:
             self._keep(record, settled)
         self._prune_at = 2 * len(self._runs) + PRUNE_SLACK
