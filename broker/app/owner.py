@@ -335,7 +335,8 @@ class OwnerProcess(ClusterProcess):
             return
         member = self.membership.owners.get(owner)
         if not why:
-            self.suspicions.clear(owner)
+            if not self.leaders.misses(owner):
+                self.suspicions.clear(owner)
         elif member is not None:
             self.suspicions.report(owner, member.boot, member.lease, why)
 

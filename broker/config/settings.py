@@ -308,7 +308,11 @@ class ClusterSettings:
     lease_s: float = setting(5.0, "seconds", "without contact to etcd: a component counts as dead", least=2)
     ping_ms: int = setting(80, "milliseconds", "heart-beat on streams between components", least=10)
     dead_after_ms: int = setting(
-        500, "milliseconds", "a silent component is taken for frozen; its peers try to revoke its lease", least=50
+        500,
+        "milliseconds",
+        "a silent component is taken for frozen; its peers try to revoke its lease",
+        "after false alarms up to 8 times as long: an overloaded machine must not feed its overload",
+        least=50,
     )
     promise_ms: int = setting(
         250,

@@ -31,6 +31,7 @@ from broker.core.effects import BrowseEnd, ConsumerClosed, Crowd, Deliver, Done,
 from broker.core.errors import Code
 from broker.core.message import Blob
 from broker.core.metrics import Metric
+from broker.core.patience import Patience
 from broker.rpc.v1 import link_pb2 as pb
 from broker.seams.clock import Clock
 from broker.seams.stream import Dialer
@@ -94,6 +95,8 @@ class ClusterPort:
         self._watching = False
         self._marking: dict[Lane, None] = {}
         self._mark_timer = False
+        self._patience: dict[str, Patience] = {}
+        """Owner → ours with it."""
 
     # ── the cluster ────────────────────────────────────────────────────────────────────────────────
 
@@ -470,9 +473,10 @@ class ClusterPort:
     # ── links ──────────────────────────────────────────────────────────────────────────────────────
 
     def _make_link(self, owner: str, address: str) -> OwnerLink:
+        patience = self._patience.setdefault(owner, Patience(self._settings.dead_after_ms / 1000))
         return OwnerLink(
             owner, address, self._hello, self._settings, self._dialer, self._clock, self._schedule, self._later, self,
-            self.stats,
+            self.stats, patience,
         )  # fmt: skip
 
     def on_dialed(self, link: OwnerLink) -> None:

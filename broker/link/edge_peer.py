@@ -14,6 +14,7 @@ from broker.core.commands import Command, Confirm, Disconnect, Prepare, Publish,
 from broker.core.effects import ConsumerClosed, Deliver, Effect, Refused
 from broker.core.errors import Code
 from broker.core.message import Blob
+from broker.core.patience import Patience
 from broker.rpc.v1 import link_pb2 as pb
 from broker.seams.stream import Stream
 
@@ -44,6 +45,8 @@ class PeerUser(Protocol):
     served: dict[int, int]
     """Slot → epoch in which it is led here."""
     stats: LinkStats
+    silence_s: float
+    """After which an edge is given up, as long as nothing was learned of it."""
     new_body: NewBody
     open_body: OpenBody
 
@@ -73,6 +76,7 @@ class EdgePeer:
         self.bodies = OwnerBodies(self, user.new_body, user.open_body)
         self.streams = 0
         self.heard = 0.0
+        self.patience = Patience(user.silence_s)
         self.quiet = True
         self.dirty = False
         self._user = user

@@ -18,6 +18,7 @@ from broker.core.commands import Command
 from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Effect
 from broker.core.errors import Code, ProtocolViolation
 from broker.core.metrics import Metric
+from broker.core.patience import stood_still
 from broker.rpc.v1 import link_pb2 as pb
 from broker.seams.clock import Clock
 from broker.seams.stream import Stream
@@ -62,6 +63,7 @@ class LinkServer:
         self.stats = LinkStats()
         self.served: dict[int, int] = {}
         self.batch_bytes = settings.cluster.batch_bytes
+        self.silence_s = settings.cluster.dead_after_ms / 1000
         self.new_body = new_body
         self.open_body = open_body
         self._published = published
@@ -258,6 +260,8 @@ class LinkServer:
         old = peer.stream
         peer.begin(end.stream)
         peer.heard = end.heard
+        if peer.patience.answered(end.heard):
+            log.info("%s was only slow: it may be silent for %.3g s now", peer.edge, peer.patience.silence(end.heard))
         end.peer = peer
         if old is not None:
             old.abort("the edge has a newer stream")
@@ -337,18 +341,21 @@ class LinkServer:
         """Every ping_ms while anybody is connected."""
         self._ticking = False
         now = self._clock.monotonic()
-        late, self._ticked = now - self._ticked, now
-        silent = now - self._settings.dead_after_ms / 1000
-        if late > 3 * self._settings.ping_ms / 1000:
-            silent -= late  # it was we who stood still: what they said meanwhile waits to be read
-        for stranger in [each for each in self._strangers if each.heard < silent]:
-            stranger.stream.abort("it has not said who it is")
+        slept = stood_still(self._ticked, now, self._settings.ping_ms / 1000)
+        self._ticked = now
+        for stranger in list(self._strangers):
+            stranger.heard = min(now, stranger.heard + slept)
+            if now - stranger.heard > self.silence_s:
+                stranger.stream.abort("it has not said who it is")
         for peer in list(self._peers.values()):
             stream = peer.stream
             if stream is None:
                 continue
-            if peer.heard < silent:
-                self._lost(peer, f"nothing heard for {self._settings.dead_after_ms} ms (dead_after_ms)")
+            peer.heard = min(now, peer.heard + slept)
+            borne = peer.patience.silence(now)
+            if now - peer.heard > borne:
+                peer.patience.judged(now)
+                self._lost(peer, f"nothing heard for {borne * 1000:.0f} ms (dead_after_ms)")
                 stream.abort("nothing heard from the edge")
                 continue
             if peer.quiet:

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from broker.config.settings import ClusterSettings
 from broker.core.errors import Code, ProtocolViolation
+from broker.core.patience import Patience, stood_still
 from broker.rpc.v1 import link_pb2 as pb
 from broker.seams.clock import Clock
 from broker.seams.stream import EDGE_SERVICE, Dialer, Stream
@@ -28,6 +29,9 @@ log = logging.getLogger("stampede.link")
 
 FIRST_RETRY_S = 0.02
 LAST_RETRY_S = 1.0
+STEADY_S = 5.0
+"""A stream that broke sooner was no success: the pause before the next dial goes on growing. One that breaks again and
+again costs both ends a replay each time."""
 TAKEN_MESSAGES = 8
 TAKEN_BYTES = 64 * 1024
 TAKEN_S = 0.02
@@ -71,7 +75,9 @@ class OwnerLink:
         later: Later,
         user: LinkUser,
         stats: LinkStats,
+        patience: Patience,
     ) -> None:
+        """`patience`: with this owner; it outlives the link."""
         self.owner = owner
         self.address = address
         self.congested = False
@@ -91,9 +97,12 @@ class OwnerLink:
         self._later = later
         self._user = user
         self._stats = stats
+        self._patience = patience
         self._end: _End | None = None
         self._stream: Stream | None = None
         self._retry = FIRST_RETRY_S
+        self._dialled = 0.0
+        self._answered = False
         self._heard = 0.0
         self._ticked = 0.0
         self._quiet = True
@@ -125,7 +134,8 @@ class OwnerLink:
         if self.closed or self._end is not None:
             return
         self._reset()
-        self._heard = self._ticked = self._clock.monotonic()
+        self._dialled = self._heard = self._ticked = self._clock.monotonic()
+        self._answered = False
         end = self._end = _End(self)
         self._stream = self._dialer.dial(self.address, EDGE_SERVICE, end)
         self._send(pb.Up(hello=self._hello))
@@ -153,6 +163,10 @@ class OwnerLink:
         self._user.on_broken(self)
         bodies, self.bodies = self.bodies, BodyHub(self)
         bodies.lost(f"the connection to its owner was lost: {why}")
+        if why.startswith("refused"):
+            self._patience.ended()
+        if self._answered and self._clock.monotonic() - self._dialled >= STEADY_S:
+            self._retry = FIRST_RETRY_S
         self._later(self._retry, self.start)
         self._retry = min(self._retry * 2, LAST_RETRY_S)
 
@@ -168,12 +182,12 @@ class OwnerLink:
             return
         now = self._clock.monotonic()
         ping = self._settings.ping_ms / 1000
-        if now - self._ticked > 3 * ping:
-            # It was we who stood still: what the owner said meanwhile waits to be read.
-            self._heard = now
+        self._heard = min(now, self._heard + stood_still(self._ticked, now, ping))
         self._ticked = now
-        if now - self._heard > self._settings.dead_after_ms / 1000:
-            self._abort(f"nothing heard for {self._settings.dead_after_ms} ms (dead_after_ms)")
+        borne = self._patience.silence(now) if self._answered else self._patience.answer(now)
+        if now - self._heard > borne:
+            self._patience.judged(now)
+            self._abort(f"nothing heard for {borne * 1000:.0f} ms (dead_after_ms)")
             return
         if self._quiet:
             self._ping()
@@ -304,6 +318,11 @@ class OwnerLink:
         if end is not self._end:
             return
         self._heard = self._clock.monotonic()
+        if not self._answered:
+            self._answered = True
+            if self._patience.answered(self._heard):
+                borne = self._patience.silence(self._heard)
+                log.info("%s was only slow: it may be silent for %.3g s now", self.owner, borne)
         self._stats.batches_in += 1
         self._stats.bytes_in += len(data)
         if data == DOWN_PING:
@@ -327,7 +346,6 @@ class OwnerLink:
 
     def _welcome(self) -> None:
         """The owner talks to us."""
-        self._retry = FIRST_RETRY_S
         self._said_no = ""
 
     def _take(self, down: pb.Down, effects: list[LinkEffect], nbytes: int) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 from broker.config.settings import ClusterSettings
 from broker.core.errors import Code
 from broker.core.metrics import Metric
+from broker.core.patience import Patience, stood_still
 from broker.core.records import MetaRecord, RunRecord
 from broker.rpc.v1 import replica_pb2 as pb
 from broker.seams.clock import Clock
@@ -24,7 +25,7 @@ from .checking import Found, Kept
 from .following import Following, refusal
 from .incoming import IncomingStore
 from .io_thread import Io
-from .peer import PROTOCOL, Identity
+from .peer import ALIVE, PROTOCOL, Identity
 from .shadow import Change, Settled, Shadow
 
 log = logging.getLogger("stampede.owner")
@@ -55,7 +56,7 @@ class FollowerHome:
 
     durable     Shard.durable.    new_shadow  an empty one.
     deposed     (slot, epoch): somebody leads the slot in this epoch, which may be news.
-    lost        (owner id, why): a leader's stream broke or fell silent.
+    lost        (owner id, why): a leader's stream broke or fell silent; why = "": it has a new one.
     released    its leader has resigned the slot: `promised_until` does not lie ahead any more.
     look        Inspector.look."""
 
@@ -93,6 +94,8 @@ class Followers:
         """What an earlier life of this process promised has run out by then."""
         self._streams: dict[str, Following] = {}
         """Leader's id → its stream."""
+        self._patience: dict[str, Patience] = {}
+        """Leader's id → ours with it."""
         self._shadows: dict[int, Shadow] = {}
         self._sources: dict[int, Following] = {}
         """Slot → the stream whose items count."""
@@ -180,6 +183,11 @@ class Followers:
             self.gone(old)
             old.stream.abort("replaced by a newer stream")
         self._streams[owner] = stream
+        now = self.clock.monotonic()
+        patience = self._patience.setdefault(owner, Patience(self._dead_after_s))
+        if patience.answered(now, hello.boot):
+            log.info("%s was only slow: it may be silent for %.3g s now", owner, patience.silence(now))
+        self.home.lost(owner, "")
         return ""
 
     def accepts(self, stream: Following, slot: int, epoch: int) -> bool:
@@ -250,7 +258,7 @@ class Followers:
         if self._streams.get(stream.owner) is stream:
             del self._streams[stream.owner]
             self.gone(stream)
-            if not self._stopped:
+            if not self._stopped and not why.startswith(ALIVE):
                 self.home.lost(stream.owner, why)
 
     def begin_seed(self, slot: int) -> None:
@@ -279,11 +287,13 @@ class Followers:
             return
         self._later(self._tick_s, self._tick)
         now = self.clock.monotonic()
-        late, self._ticked = now - self._ticked, now
-        # If it was us who stood still, what they said meanwhile waits to be read.
-        silence = self._dead_after_s + (late if late > 3 * self._tick_s else 0.0)
-        for stream in list(self._streams.values()):
-            if now - stream.heard > silence:
+        slept = stood_still(self._ticked, now, self._tick_s)
+        self._ticked = now
+        for owner, stream in list(self._streams.items()):
+            stream.heard = min(now, stream.heard + slept)
+            patience = self._patience[owner]
+            if now - stream.heard > patience.silence(now):
+                patience.judged(now, stream.boot)
                 stream.stream.abort("silent")
         for slot, (asked, epoch) in list(self._asked.items()):
             if epoch < self.journal.epoch(slot):

@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 from broker.config.settings import ClusterSettings
 from broker.core.errors import Code
 from broker.core.metrics import Metric
+from broker.core.patience import stood_still
 from broker.core.records import Item, MetaRecord
 from broker.core.slots import SlotRecord
 from broker.rpc.v1 import replica_pb2 as pb
@@ -28,7 +29,7 @@ from .checking import Answer, Checks, Found, QueueState, SlotCheck, unpacked
 from .io_thread import Io
 from .isr import Lead, State, Track, judged
 from .lag import lag_metrics
-from .peer import Identity, Peer
+from .peer import ALIVE, Identity, Peer
 
 log = logging.getLogger("stampede.owner")
 
@@ -114,6 +115,8 @@ class Leaders:
         self._asked: dict[int, Answer] = {}
         """Slots to be looked at as soon as all followers have been sent everything."""
         self._ticked = 0.0
+        self._slept = 0.0
+        """Seconds that we stood still since we began: they are nobody's silence."""
         self._stopped = False
 
     def start(self, home: LeaderHome) -> None:
@@ -138,6 +141,11 @@ class Leaders:
         peer = self._peers.get(owner)
         if peer is not None:
             peer.moved(address)
+
+    def misses(self, owner: str) -> bool:
+        """Does a follower of ours count as lost."""
+        peer = self._peers.get(owner)
+        return peer is not None and bool(peer.lost)
 
     def members(self, staying: Collection[str], leaving: Collection[str]) -> None:
         """Who is registered, and which of them are about to end: those are let go before anybody has to wait for them,
@@ -392,7 +400,7 @@ class Leaders:
                 track.member, self._addresses.get(track.member, ""), self._identity, self, self._dialer, self._clock,
                 self._later, self._settings.dead_after_ms, self._settings.promise_ms,
             )  # fmt: skip
-        track.asked = self._clock.monotonic()
+        track.asked = self._clock.monotonic() - self._slept
         peer.lead(track.slot, lead.record.epoch)
         peer.dial()
 
@@ -429,7 +437,8 @@ class Leaders:
         """Nobody should wait for this follower: it is lost, its disk hangs, or it does not say what it has (it may
         be reading a long log)."""
         peer = self._peers[track.member]
-        silent = track.state is State.ASKED and now - track.asked > peer.dead_after_s
+        waited = now - self._slept - track.asked
+        silent = track.state is State.ASKED and waited > peer.patience.silence(now)
         return bool(peer.lost) or silent or peer.stuck(now) or track.member in self._leaving
 
     def _proposed(self, lead: Lead, before: SlotRecord, record: SlotRecord | None) -> None:
@@ -466,15 +475,16 @@ class Leaders:
         self._later(self._settings.ping_ms / 1000, self._tick)
         self._ask_replicas()
         now = self._clock.monotonic()
-        late, self._ticked = now - self._ticked, now
-        slept = late if late > 3 * self._settings.ping_ms / 1000 else 0.0
+        slept = stood_still(self._ticked, now, self._settings.ping_ms / 1000)
+        self._ticked = now
+        self._slept += slept
         used = {member for lead in self._leads.values() for member in lead.tracks}
         for id, peer in list(self._peers.items()):
             peer.tick(slept)
             if id in used:
                 self._unused_since.pop(id, None)
             elif now - self._unused_since.setdefault(id, now) > LINGER_S:
-                peer.close("no slot needs it")
+                peer.close(f"{ALIVE}no slot needs it")
                 del self._peers[id], self._unused_since[id]
         stuck = any(peer.stuck(now) for peer in self._peers.values())
         for lead in list(self._leads.values()):

@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 from google.protobuf.message import DecodeError
 
 from broker.core.errors import Code
+from broker.core.patience import Patience
 from broker.core.slots import SlotRecord
 from broker.rpc.v1 import replica_pb2 as pb
 from broker.seams.clock import Clock
@@ -33,12 +34,16 @@ FIRST_S: Final = 2.0
 """The same for one that never answered since this process began: it may be starting as well."""
 REFUSALS: Final = 3
 """A follower whose stream broke and at whose address nobody listens, so many times in a row, is lost at once."""
-ANSWER_S: Final = 1.5
-"""A stream on which nothing came for so long since it was dialled is given up."""
 STUCK_S: Final = 2.0
 """A follower that acknowledges nothing for so long holds up nobody any more."""
 DIAL_AGAIN_S: Final = (0.0, 0.02, 0.05, 0.1, 0.1, 0.2, 0.5, 1.0)
 """Pauses before the first, second … attempt; the last one goes on."""
+ALIVE: Final = "alive: "
+"""So begins what a leader says that ends a stream and goes on: its follower need not think that it has died."""
+STEADY_S: Final = 5.0
+"""A stream that broke sooner was no success: the pauses go on growing,"""
+BRISK: Final = 4
+"""but not beyond this one: within BROKEN_S there shall be an attempt or two."""
 MESSAGE_BYTES: Final = 256 * 1024
 """Of items in one Append; larger single items go alone."""
 MESSAGE_ITEMS: Final = 256
@@ -95,8 +100,8 @@ class Peer:
     __slots__ = (
         "_again", "_append_seq", "_attempt", "_clock", "_dialer", "_dialled", "_down_since", "_flight", "_gathered",
         "_gathered_bytes", "_gathered_late", "_heard", "_identity", "_known", "_later", "_leads", "_leads_due", "_over",
-        "_pings", "_promise_s", "_refused", "_seq", "_stream", "_up", "_user", "address", "dead_after_s", "id", "late",
-        "lost", "pongs", "promise", "unacked",
+        "_pings", "_promise_s", "_refused", "_seq", "_stream", "_up", "_user", "address", "id", "late", "lost",
+        "patience", "pongs", "promise", "unacked",
     )  # fmt: skip
 
     def __init__(
@@ -119,7 +124,7 @@ class Peer:
         self.unacked = 0
         self.late = 0
         self.lost = ""
-        self.dead_after_s = dead_after_ms / 1000
+        self.patience = Patience(dead_after_ms / 1000)
         self._promise_s = promise_ms / 1000
         self._identity = identity
         self._user = user
@@ -192,11 +197,15 @@ class Peer:
             return
         if self._heard:
             log.info("stream to follower %s is over: %s", self.id, why)
-            self._down_since = self._clock.monotonic()
-            self._attempt = 0
+            now = self._down_since = self._clock.monotonic()
+            self._attempt = 0 if now - self._dialled >= STEADY_S else min(self._attempt, BRISK)
         elif not why.startswith(("refused", "unreachable")):
             log.warning("follower %s does not take our stream: %s", self.id, why)
-        self._refused = self._refused + 1 if why.startswith("refused") else 0
+        if why.startswith("refused"):
+            self._refused += 1
+            self.patience.ended()
+        else:
+            self._refused = 0
         if self._refused >= REFUSALS and self._known:
             self._mark("nobody listens at its address")
         self._drop()
@@ -227,30 +236,40 @@ class Peer:
             return
         self.address = address
         self._attempt = 0
+        self.patience.ended()
         if self._stream is not None and not self._heard:
             self._stream.abort("it has another address now")
         self.dial()
 
     def tick(self, slept: float) -> None:
-        """Every ping_ms: pings, and finds out whether it is lost. `slept`: seconds that it was us who stood still; what
-        it said meanwhile waits to be read."""
-        now = self._clock.monotonic()
-        self._down_since += slept
-        self._dialled += slept
+        """Every ping_ms: pings, and finds out whether it is lost. `slept`: patience.stood_still."""
+        now, patience = self._clock.monotonic(), self.patience
+        self._down_since = min(now, self._down_since + slept)
+        self._dialled = min(now, self._dialled + slept)
         if self._heard:
-            self._heard += slept
+            self._heard = min(now, self._heard + slept)
         if self._stream is None:
             self.dial()
-        elif self._heard and now - self._heard > self.dead_after_s:
+        elif self._heard and now - self._heard > patience.silence(now):
+            patience.judged(now)
             self._mark(f"silent for {now - self._heard:.3f} s")
-            self._stream.abort("silent")
-        elif not self._heard and now - self._dialled > ANSWER_S:
+            self._give_up()
+        elif not self._heard and now - self._dialled > patience.answer(now):
+            patience.judged(now)
             self._stream.abort("no answer")
         else:
             self.ping()
-        patience = BROKEN_S if self._known else FIRST_S
-        if not self._heard and not self.lost and now - self._down_since >= patience:
+        bound = patience.stretched(BROKEN_S, now) if self._known else FIRST_S
+        if not self._heard and not self.lost and now - self._down_since >= bound:
+            patience.judged(now)
             self._mark(f"not reached for {now - self._down_since:.3f} s")
+
+    def _give_up(self) -> None:
+        """If it lives after all it must hear that we do: a stream of ours that breaks without a word is our death."""
+        stream, link = self._stream, self._up
+        if stream is not None and link is not None:
+            stream.close(f"{ALIVE}you were silent")
+            self.closed(link, "silent")
 
     def _mark(self, lost: str) -> None:
         if bool(lost) != bool(self.lost):
@@ -369,7 +388,10 @@ class Peer:
         except DecodeError:
             message = pb.ToLeader()
         what = message.WhichOneof("what")
-        self._heard = self._clock.monotonic()
+        now = self._clock.monotonic()
+        if not self._heard and self.patience.answered(now):
+            log.info("%s was only slow: it may be silent for %.3g s now", self.id, self.patience.silence(now))
+        self._heard = now
         self._known = True
         if what == "acked":
             self._acked(message.acked)
