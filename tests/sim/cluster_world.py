@@ -235,12 +235,16 @@ class Host:
             self.place.spawn(self._stop(self.process))
 
     async def _stop(self, process: Program) -> None:
-        await process.stop()
-        self.world.loop.at(self.world.loop.now, self.world.loop.world, self._stopped, process)
+        power = False
+        try:
+            await process.stop()
+        except PowerLoss:  # in a task it would be told of late, and in nobody's place
+            power = True
+        self.world.loop.at(self.world.loop.now, self.world.loop.world, self._stopped, process, power)
 
-    def _stopped(self, process: Program) -> None:
+    def _stopped(self, process: Program, power: bool) -> None:
         if self.process is process:
-            self.kill(power=False)
+            self.kill(power)
 
 
 class World:
