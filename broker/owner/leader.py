@@ -449,8 +449,8 @@ class Leaders:
         elif lead.record is before:
             # Nobody knows whether it was written: until a newer record comes both are waited for.
             lead.retry_at = self._clock.monotonic() + RETRY_S
-        else:
-            self._consider(lead)  # somebody else's change came first; it is known
+        # What came meanwhile, somebody else's change too or the news of this one, found a proposal on its way.
+        self._consider(lead)
 
     def _give_way(self, lead: Lead, owner: str) -> None:
         """A member in sync has more than we have, and we have written nothing: it leads, then nothing is lost."""

@@ -71,6 +71,20 @@ def test_nobody_waits_for_an_owner_that_ends_before_it_has_registered_anew():
     world.until(lambda: in_sync(world, "o0", "o1", "o2"))
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_who_ends_is_let_go_also_while_somebody_else_joins(seed):
+    """Its end waits for that. That another one has joined may be told before the proposal is answered."""
+    world = ready_world(seed=seed)
+    leader = world.leader(SLOT)
+    world.owners["o2"].crash()
+    world.until(lambda: in_sync(world, "o0", "o1"))
+    world.owners["o2"].start()
+    while ("o0", "o1", "o2") not in leader.leaders._leads[SLOT].unsure:
+        world.run(0.0005)
+    leader.leaders.members(("o0", "o2"), ("o1",))
+    world.until(lambda: in_sync(world, "o0", "o2"), 5)
+
+
 def test_a_change_of_the_isr_that_came_second_is_proposed_again_at_once():
     """The controller writes the same record: what stalls the slot must not stall it for another while."""
     world = ready_world()
