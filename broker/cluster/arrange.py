@@ -38,6 +38,7 @@ class _Desk:
         "_loads",
         "_moves",
         "_newest_stays",
+        "_ready",
         "_steps",
         "_transfers",
         "_view",
@@ -209,9 +210,12 @@ class _Desk:
 
     def _even_leaders(self) -> None:
         """A few at a time. Nothing is at stake, and a slot that changes its leader stands still for as long as all
-        that do so at the same time take together: its next leader is one process, which has just come as a rule."""
+        that do so at the same time take together: its next leader is one process, which has just come as a rule.
+        That one first has to get what it missed of its other slots, and has little time for anything else."""
         most = self._view.policy.max_moves
         spare = most - max(1, most // EVENING)
+        lagging = Counter(one for record in self._view.records.values() for one in _less(record.replicas, *record.isr))
+        self._ready = {one for one in self._eligible if lagging[one] <= most}
         while self._transfers > spare and (path := self._next_path()) is not None and len(path) <= self._transfers:
             for slot, target in path:
                 self._hand_over(slot, self._view.records[slot], [target])
@@ -244,13 +248,13 @@ class _Desk:
                 continue
             to = edges.setdefault(record.leader, {})
             for one in record.isr:
-                if one in self._eligible and one != record.leader and one in self._future[slot]:
+                if one in self._ready and one != record.leader and one in self._future[slot]:
                     to.setdefault(one, slot)
         return edges
 
 
-def _less(names: tuple[str, ...], gone: str) -> tuple[str, ...]:
-    return tuple(one for one in names if one != gone)
+def _less(names: tuple[str, ...], *gone: str) -> tuple[str, ...]:
+    return tuple(one for one in names if one not in gone)
 
 
 def _path(edges: dict[str, dict[str, int]], full: str, empty: str) -> list[tuple[int, str]] | None:
