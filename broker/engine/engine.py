@@ -62,7 +62,7 @@ from .publish import publish
 from .queue import Queue
 from .routing import check_publish
 from .runs import Span
-from .slot import SWEEP_MS, Budget, Held, Slot, grouped, progress
+from .slot import SWEEP_MS, WITHHELD, Budget, Held, Slot, grouped, progress
 
 
 class Engine:
@@ -205,9 +205,10 @@ class Engine:
             resume.resume(slot, queue, consumer, command.resume, held, turn)
         slot.touched[queue] = None
         if command.seq and progress(turn) != before:
-            # No message before the answer: the consumer begins when its queue is durable.
-            slot.pending.append(Held(turn.number, consumer=consumer, room=consumer.room))
-            consumer.room = 0
+            # No message before the answer: the consumer begins when its queue is durable, whatever is granted before.
+            # One that comes back may still owe room: that must not be forgotten meanwhile either.
+            slot.pending.append(Held(turn.number, consumer=consumer))
+            consumer.room -= WITHHELD
         slot.answer(command.session, command.seq, turn, before)
 
     def _check_consumers(self, queue: Queue, turn: Turn) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.config.addressing import DivertSettings
 from broker.config.settings import EngineSettings
@@ -75,11 +75,15 @@ class Address:
         """What it holds, where that has a limit."""
 
 
+WITHHELD: Final = 1 << 63
+"""Taken off the room of a consumer that may not begin yet: more than it may ever have (commands.UNLIMITED)."""
+
+
 class Held:
     """What waits for a commit: runs to enter queues (paged: into the index), an effect to tell, a mark, a consumer
-    that may begin (its room)."""
+    that may begin."""
 
-    __slots__ = ("consumer", "due", "effect", "entries", "mark", "number", "room")
+    __slots__ = ("consumer", "due", "effect", "entries", "mark", "number")
 
     def __init__(
         self,
@@ -88,7 +92,6 @@ class Held:
         entries: Sequence[tuple[Queue, Run, bool]] = (),
         mark: tuple[Queue, int] | None = None,
         consumer: Consumer | None = None,
-        room: int = 0,
         due: Queue | None = None,
     ) -> None:
         self.number = number
@@ -96,7 +99,6 @@ class Held:
         self.entries = entries
         self.mark = mark
         self.consumer = consumer
-        self.room = room
         self.due = due
 
 
@@ -251,7 +253,7 @@ class Slot:
                 queue.mark_asked = 0
                 touched[queue] = None
             if held.consumer is not None:
-                held.consumer.room += held.room
+                held.consumer.room += WITHHELD
                 if (begun := self.queues.get(held.consumer.queue)) is not None:
                     touched[begun] = None
             if held.due is not None and not held.due.deleted:

@@ -47,6 +47,20 @@ def spans(numbers):
     return [(i, i) for i in numbers]
 
 
+@pytest.mark.parametrize("owed", [0, 179])
+def test_what_is_granted_before_the_answer_does_not_count_twice(owed):
+    """It came back with more under way than it has room for, and takes that meanwhile."""
+    world = World()
+    world.auto_commit = False
+    world.attach(1, seq=5, room=1 - owed)
+    for body in bodies(3):
+        world.publish("q", body)
+    world.grant(1, owed)
+    assert got(world.effects) == [] and not done(world.effects)
+    world.commit()
+    assert got(world.effects) == bodies(1) and done(world.effects)
+
+
 @pytest.mark.parametrize("leader", ["old", "new", "new, page read"])
 @pytest.mark.parametrize("runs", [1, 3, 12])
 def test_what_the_client_holds_is_its_own_again_and_the_rest_is_served(leader, runs):
