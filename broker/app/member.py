@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from broker.cluster.applied import AppliedNote
 from broker.cluster.config import ConfigWatch, Tables, UserEntry
+from broker.cluster.identity import is_known_disk
 from broker.cluster.keys import Keys
 from broker.cluster.membership import Membership
 from broker.cluster.slots import SlotTable
@@ -67,8 +68,14 @@ class ClusterProcess:
             permissions=settings.edge.permissions, on_permissions=self.on_permissions,
         )  # fmt: skip
         await self.config.start()
-        await self.table.start()
+        # Who has another disk than before follows nothing until it has struck itself out: else it is counted on, and
+        # then struck out with what it has been given since.
+        known = self.kind != "owner" or await is_known_disk(self.metadata, self.keys, me)
+        if known:
+            await self.table.start()
         await self.membership.start()
+        if not known:
+            await self.table.start()
         self._applied.start()
 
     async def leave(self) -> None:

@@ -84,6 +84,21 @@ def revived(record: SlotRecord, owner: str, disk: str) -> SlotRecord | None:
     return replace(record, replicas=replicas, isr=tuple(owner if one == name else one for one in record.isr))
 
 
+async def is_known_disk(metadata: Metadata, keys: Keys, me: Member) -> bool:
+    """Does the slot table speak of the disk this owner has. Waits while the store gives no answer."""
+    while True:
+        try:
+            return await _known_disk(metadata, keys, me) == me.disk
+        except MetadataUnavailable as error:
+            log.warning("waiting for the metadata store: %s", error)
+            await asyncio.sleep(RETRY_S)
+
+
+async def _known_disk(metadata: Metadata, keys: Keys, me: Member) -> str:
+    known = await metadata.get(keys.disk(me.id))
+    return known.value.decode(errors="replace") if known else ""
+
+
 async def settle_disk(metadata: Metadata, keys: Keys, me: Member) -> int:
     """To be called before an owner registers. Makes the slot table true for its disk; returns how many records
     changed. Waits while the store gives no answer; may be repeated after a crash at any point.
@@ -98,8 +113,7 @@ async def settle_disk(metadata: Metadata, keys: Keys, me: Member) -> int:
 
 
 async def _settle(metadata: Metadata, keys: Keys, me: Member) -> int:
-    known = await metadata.get(keys.disk(me.id))
-    before = known.value.decode(errors="replace") if known else ""
+    before = await _known_disk(metadata, keys, me)
     struck = 0
     if before != me.disk:
         struck = await _change_all(metadata, keys, lambda record: without(record, me.id, before))
