@@ -310,7 +310,7 @@ class History:
         self.loop.run_for(0.1)
         for name, clients in list(self.clients.items())[:1]:
             self.in_place(name, lambda clients=clients: self._last_session(clients))
-        # A client that takes one message at a time needs as many rounds as there are messages: stuck is who gets nothing.
+        # A client that takes one message at a time needs a round for each of them: stuck is who gets nothing.
         most, got, since = started + 10 * HEAL_S, self.model.deliveries, self.loop.now
         while True:
             for name, clients in self.clients.items():
