@@ -4,14 +4,15 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ARGS   ?=
-COMPUTING := tests/unit tests/sim tests/fuzz
-OTHERS := $(addprefix --ignore=,$(COMPUTING) tests/architecture)
+SIMULATED := tests/sim tests/fuzz
+OTHERS := $(addprefix --ignore=,$(SIMULATED) tests/unit tests/architecture)
+SIM_LOG := $(VENV)/simulations.log
 
 # Tests and benches start hundreds of processes: the modules are compiled once, also where a container forbids it.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster cluster-down test check fmt bench torture docs crds proto constraints e2e clean
+.PHONY: help run cluster cluster-down test test-simulated test-served check fmt bench torture docs crds proto constraints e2e clean
 
 help:
 	@echo "make run     start a broker on 127.0.0.1:61613 (STOMP) and :61614 (WebSocket); ARGS='--port 7000' adds flags"
@@ -37,16 +38,24 @@ cluster: $(VENV)/.installed
 cluster-down:
 	$(BIN)/python deploy/local/cluster.py down $(ARGS)
 
-# Three lots: what only computes; what starts servers and mostly waits for them, two files at a time; what measures time
-# or fills the machine (marker `alone`, see tests/conftest.py).
+# Simulations run beside the rest, at the lowest priority: they take what the tests of servers leave while they wait.
+# Then comes what measures time or fills the machine (marker `alone`, see tests/conftest.py).
 test: check
 ifeq ($(ARGS),)
-	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2 $(COMPUTING)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not alone" $(OTHERS)
+	$(MAKE) --no-print-directory -j 2 test-simulated test-served
 	$(BIN)/python -m pytest -m alone $(OTHERS)
 else
 	$(BIN)/python -m pytest $(ARGS)
 endif
+
+# What they print comes at their end, so that two lots do not write into each other's lines.
+test-simulated:
+	@PYTHONHASHSEED=0 nice $(BIN)/python -m pytest -n 2 --dist worksteal --timeout 1200 $(SIMULATED) >$(SIM_LOG) 2>&1; \
+	  status=$$?; echo "── $(SIMULATED):"; cat $(SIM_LOG); exit $$status
+
+test-served:
+	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2 --dist worksteal tests/unit
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not alone" $(OTHERS)
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
