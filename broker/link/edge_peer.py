@@ -110,9 +110,13 @@ class EdgePeer:
         self.bodies.lost()
         self._reset()
 
-    def leads(self, slot: int) -> bool:
+    def epoch(self, slot: int) -> int | None:
         epoch = self.opened.get(slot)
-        return epoch is not None and self._user.served.get(slot) == epoch
+        return epoch if epoch is not None and self._user.served.get(slot) == epoch else None
+
+    def leads(self, slot: int) -> bool:
+        """Has the edge opened this slot on its present stream, and is it led here."""
+        return self.epoch(slot) is not None
 
     # ── in ─────────────────────────────────────────────────────────────────────────────────────────
 
@@ -306,8 +310,9 @@ class EdgePeer:
     # ── the end ────────────────────────────────────────────────────────────────────────────────────
 
     def sweep(self) -> None:
-        """Forgets consumers of slots that are led elsewhere now."""
+        """Forgets consumers and bodies of slots that are led elsewhere now."""
         served = self._user.served
+        self.bodies.sweep(served)
         self.consumers = {n: each for n, each in self.consumers.items() if served.get(each.slot) == each.epoch}
 
     def farewell(self) -> list[Disconnect]:

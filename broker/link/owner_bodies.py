@@ -1,13 +1,14 @@
 """Large bodies between an edge and this owner's files: the owner's half.
 
 Rule: one piece of a body that is read is under way at a time; what is written is counted back when it is in the file. A
-body that is complete but not published yet survives its stream, because its Publish may come again on the next one.
+body that is complete but not published yet survives its stream, because its Publish may come again on the next one; it
+does not survive the epoch in which its slot is led here, because then that goes to another owner.
 Must not know commands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Protocol
 
@@ -28,18 +29,20 @@ class BodyTarget(Protocol):
     """The way back to the edge."""
 
     def send_body(self, body: pb.Body) -> None: ...
-    def leads(self, slot: int) -> bool:
-        """Has the edge opened this slot on its present stream, and is it led here."""
+    def epoch(self, slot: int) -> int | None:
+        """In which the slot is led here, if the edge has opened it on its present stream; else None."""
         ...
 
 
 class Incoming:
-    """One body on its way to a file."""
+    """One body on its way to a file.    slot, epoch: for whom, and in which it was led here."""
 
-    __slots__ = ("_target", "_told", "finished", "id", "received", "writer")
+    __slots__ = ("_target", "_told", "epoch", "finished", "id", "received", "slot", "writer")
 
-    def __init__(self, id: int, target: BodyTarget | None) -> None:
+    def __init__(self, id: int, slot: int, epoch: int, target: BodyTarget | None) -> None:
         self.id = id
+        self.slot = slot
+        self.epoch = epoch
         self.received = 0
         self.finished = False
         self.writer: BodyWriter | None = None
@@ -171,11 +174,20 @@ class OwnerBodies:
             if body.writer is not None:
                 body.writer.abort()
 
+    def sweep(self, served: Mapping[int, int]) -> None:
+        """Of slots that are led elsewhere now (`served`: epochs of the others) nothing will be published here."""
+        for blob, body in list(self._stored.items()):
+            if served.get(body.slot) != body.epoch:
+                del self._stored[blob]
+                self._incoming.pop(body.id, None)
+                if body.writer is not None:
+                    body.writer.abort()
+
     def _begin(self, id: int, slot: int) -> None:
-        if not self._target.leads(slot):
+        if (epoch := self._target.epoch(slot)) is None:
             self._target.send_body(pb.Body(id=id, failed="another owner serves this destination now"))
             return
-        incoming = self._incoming[id] = Incoming(id, self._target)
+        incoming = self._incoming[id] = Incoming(id, slot, epoch, self._target)
         incoming.writer = self._new_body(slot, incoming.drained)
 
     def _finished(self, incoming: Incoming, blob: Blob | None, why: str) -> None:
@@ -190,11 +202,15 @@ class OwnerBodies:
             del self._incoming[incoming.id]
             self._target.send_body(pb.Body(id=incoming.id, failed=why))
             return
-        self._stored[blob.id] = incoming
+        if self._target.epoch(incoming.slot) == incoming.epoch:
+            self._stored[blob.id] = incoming
+        elif incoming.writer is not None:
+            del self._incoming[incoming.id]
+            incoming.writer.abort()  # its Publish is refused, wherever it goes: that says best what has happened
         self._target.send_body(pb.Body(id=incoming.id, stored=pb.Blob(id=blob.id, length=blob.length)))
 
     def _read(self, message: pb.Body) -> None:
-        if not self._target.leads(message.slot):
+        if self._target.epoch(message.slot) is None:
             self._target.send_body(pb.Body(id=message.id, failed="another owner serves this destination now"))
             return
         blob = Blob(message.read.id, message.read.length)

@@ -10,6 +10,7 @@ from broker.core.effects import Done, Refused
 from broker.core.errors import Code
 from broker.core.message import BLOB, Blob, Run
 from broker.link.bodies import CHUNK, WINDOW
+from broker.link.link_server import SWEEP_S
 from broker.rpc.v1 import link_pb2 as pb
 from tests.unit.link.world import Edge, Owner, World, make_settings, run_of
 
@@ -306,6 +307,32 @@ def test_what_nobody_published_goes_with_the_edge(place):
     place.world.run()
     place.a.server.edge_gone("edge-0", "b")
     assert place.files.writers[0].aborted
+
+
+def test_what_nobody_published_goes_with_the_slot(place):
+    """Cluster history 1: its Publish went to the next leader, which refused it."""
+    stored(place)
+    place.a.server.unserve(SLOT)
+    place.b.server.serve(SLOT, 2)
+    place.world.pass_time(SWEEP_S + 0.1)
+    assert place.files.writers[0].aborted
+
+
+def test_also_what_is_complete_only_then(place):
+    """Cluster history 71."""
+    writer = place.write()
+    writer.write(b"x")
+    place.world.run()
+    place.a.server.unserve(SLOT)
+    place.a.server.serve(SLOT, 3)
+    place.finish(writer)
+    place.world.pass_time(SWEEP_S + 0.1)
+    assert place.files.writers[0].aborted
+    ((blob, _),) = place.done
+    place.port.submit([large(blob)])
+    place.port.route(SLOT, 3, "a", "a:1")
+    place.world.run()
+    assert [each.code for each in place.edge.effects] == [Code.OWNER_MOVED]
 
 
 def read_all(place, reader, n=256 * 1024):
