@@ -17,11 +17,11 @@ from typing import Final
 
 from broker.core.errors import JournalError
 from broker.core.message import TRANSIENT
-from broker.core.records import MetaRecord, RunRecord
+from broker.core.records import MetaRecord, RunRecord, SettleRecord
 
 from . import format as f
 from .appender import Appender
-from .books import Books
+from .books import Books, consecutive
 from .lineage import Lineage
 from .living import Living, Settled
 from .reader import Chunk
@@ -89,15 +89,32 @@ class SlotReader:
                     if kind != f.RUN or slot != self._slot or not self._floor <= position < self._end:
                         continue
                     if records[at + f.RUN_FIXED.size - 1] & TRANSIENT:
+                        self._passing(records, at, flags, position)
                         continue
                     if found := self._living.of(records, at, flags, slot, position, bodies):
                         yield found
 
+    def _passing(self, data: bytes, at: int, flags: int, position: int) -> None:
+        """A run that does not outlast who leads the slot."""
+
 
 class Survey(SlotReader):
-    """For a shadow: runs without bodies, as recovery gives them."""
+    """For a shadow: runs without bodies, as recovery gives them.
+
+    strays   what does not last, and lives on nevertheless in the books of a process that leads the slot no more: its
+             end, to be appended (nothing is written) when all has been read."""
 
     _rest: Iterator[tuple[RunRecord, Settled]] | None = None
+
+    def __init__(self, slot: int, store: Store, books: Books, appender: Appender) -> None:
+        super().__init__(slot, store, books, appender)
+        self.strays: list[SettleRecord] = []
+
+    def _passing(self, data: bytes, at: int, flags: int, position: int) -> None:
+        if (found := self._living.of(data, at, flags, self._slot, position)) is not None:
+            record, _ = found
+            spans = consecutive(record.run.ids)
+            self.strays += [SettleRecord(self._slot, queue, spans, durable=False) for queue in record.queues]
 
     def read(self, count: int) -> list[tuple[RunRecord, Settled]] | None:
         """The next `count` runs by ascending first id; None: there are no more."""

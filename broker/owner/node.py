@@ -489,6 +489,8 @@ class Node:
                 survey.close()
 
         def done(_: None, error: BaseException | None) -> None:
+            for stray in survey.strays:
+                self._journal.append(stray)
             if error is not None:
                 self._shard.fail(f"journal cannot be read back: {error}")
             elif self._roles.get(slot) is stepping:

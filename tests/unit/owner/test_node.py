@@ -12,6 +12,7 @@ from broker.core.address import AckMode, Routing
 from broker.core.commands import Prepare, Publish, Subscribe
 from broker.core.effects import Deliver, Done
 from broker.core.errors import Code, JournalError
+from broker.core.message import BLOB, NO_IDS, Run
 from broker.core.slots import SlotRecord
 from broker.journal.journal import Journal
 from broker.owner import node
@@ -429,6 +430,27 @@ def test_who_is_deposed_tells_nothing_more_and_follows_with_what_it_has(world):
     world.wait(0.5)
     world.consume()
     assert world.got() == [b"a", b"b", b"c"]
+
+
+def test_what_does_not_last_takes_no_place_when_it_leads_no_more(world):
+    """Cluster history 105: only a restart freed what was paged out, and the files of large bodies."""
+    world.leading().send(b"a")
+    blobs = world.journal.blobs
+    writer = blobs.create()
+    writer.write(b"x" * 1000)
+    run = Run(NO_IDS, b"", [b"\n"], 1002, BLOB, blob=writer.finish(False))
+    world.shard.submit([Publish(SLOT, 5, 9, "q", Routing.ANYCAST, run)])
+    world.run()
+    before = world.journal.live_bytes()
+    world.is_now(2, OTHER)
+    assert world.followed[SLOT][0].size == 1
+    assert world.journal.live_bytes() == before // 2
+    world.is_now(3, ME)
+    world.wait(0.5)
+    for body in (b"b", b"c", b"d"):
+        world.shard.maintain()
+        world.send(body)
+    assert world.disk.listdir(blobs.folder) == []
 
 
 def test_records_that_change_while_the_log_is_read(world):
