@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable
+from itertools import takewhile
 
 from broker.core.address import AckMode
 from broker.core.effects import Deliver
@@ -33,12 +34,16 @@ SKEW_MS = 30
 
 
 class Message:
-    """order: place among all that was ever sent.    producer: session it came from.    due: epoch ms, 0 = at once."""
+    """order: place among all that was ever sent.    producer: session it came from.    due: epoch ms, 0 = at once.
+    large: its body, if that travels on its own; not in `data` then."""
 
-    __slots__ = ("data", "due", "durable", "number", "order", "producer")
+    __slots__ = ("data", "due", "durable", "large", "number", "order", "producer")
 
-    def __init__(self, number: int, data: bytes, durable: bool, producer: object, due: int = 0) -> None:
+    def __init__(
+        self, number: int, data: bytes, durable: bool, producer: object, due: int = 0, large: bytes = b""
+    ) -> None:
         self.number, self.data, self.durable, self.producer, self.due = number, data, durable, producer, due
+        self.large = large
         self.order = 0
 
 
@@ -96,12 +101,19 @@ class Holder:
         self.overhead = 0
         self.ledger: dict[int, Copy] = {}
         """What it has not acknowledged. It is doubtful whether it has what is another's by now (Copy.holder)."""
+        self.coming: set[int] = set()
+        """Of these the body is still on its way."""
         self.ended = self.doubtful = False
         self.fresh: dict[object, int] = {}
         """Producer → place of the last message of its that came for the first time."""
 
     def __repr__(self) -> str:
         return f"consumer {self.number} of {self.owner}"
+
+    def here(self) -> list[int]:
+        """Ids of what its client can acknowledge: it gets nothing from behind a body that is still coming."""
+        coming = self.coming
+        return list(takewhile(lambda i: i not in coming, self.ledger)) if coming else list(self.ledger)
 
 
 class Model:
@@ -180,6 +192,8 @@ class Model:
 
     def _delivered(self, holder: Holder, run: Run, at: int) -> Copy:
         copy = self._identify(holder, run.lines + run.records[at])
+        if (run.blob.length if run.blob is not None else 0) != len(copy.message.large):
+            raise Violation(f"{copy}: its body is {run.blob}")
         if (early := copy.message.due - self.wall_ms()) > SKEW_MS:
             raise Violation(f"early: {copy} came to {holder} {early} ms before it is due")
         if copy.message.durable or self.calm:
@@ -265,13 +279,14 @@ class Model:
         if (copy := self.copies.get((message.number, f"{DEAD}|{queue}"))) is not None:
             return copy
         source = self.copies.get((message.number, queue))
-        # What was on its way to a consumer that left counts as delivered, though nobody has seen it.
-        if source is None or source.state == REFUSED or not (source.deliveries or queue in self.left):
-            raise Violation(f"dead letter without reason: message {message.number} of {queue}")
-        if source.gone == GONE and (message.durable or self.calm):
-            raise Violation(f"dead letter although acknowledged: {source}")
         # One that is not durable may be there twice: who sent it asked the next leader again.
         firm = message.durable or self.calm
+        # What was on its way to a consumer that left counts as delivered, though nobody has seen it.
+        refused = source is None or (source.state == REFUSED and firm)
+        if source is None or refused or not (source.deliveries or queue in self.left):
+            raise Violation(f"dead letter without reason: message {message.number} of {queue}")
+        if source.gone == GONE and firm:
+            raise Violation(f"dead letter although acknowledged: {source}")
         if firm and source.holder is not None and not source.holder.ended and not source.holder.doubtful:
             raise Violation(f"dead letter while {source.holder} holds it: {source}")
         if source.settled_in is not None and not (source.asker and source.asker.doubtful):

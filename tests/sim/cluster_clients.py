@@ -2,7 +2,7 @@
 
 Rule: knows the port and the model, nothing of owners or links. `Clients` are those of one life of one edge: they end
 with it. Each does only what a STOMP session could: sends with and without receipts, all ack modes, NACK, windows,
-durable subscriptions, transactions over any slots, messages for later.
+durable subscriptions, transactions over any slots, messages for later, large bodies (cluster_bodies.py).
 """
 
 from __future__ import annotations
@@ -19,22 +19,25 @@ from broker.core.ids import slot_of
 from broker.core.message import DURABLE, Run
 from broker.link.port import OwnerPort
 from tests.sim.checker import Violation
+from tests.sim.cluster_bodies import SIZES, Receiving, Sending, large_run
 from tests.sim.cluster_checkers import DEAD, DIVERTED, Copy, Group, Holder, Message, Model
 
 QUEUES = ("q.a", "q.b", "q.c", "q.d")
 SUBS = {"c.one": "t.a", "c.two": "t.b", "c.three": "t.a"}
 TOPICS = ("t.a", "t.b")
+EXCUSABLE = (Code.NO_SUCH_DELIVERY, Code.NO_SUCH_TRANSACTION, Code.OWNER_MOVED)
 
 
 class Request:
     """Somebody waits for the answer.
 
     holders    of what it settles: gone, or given up, they excuse a refusal.
-    crossing   a COMMIT over several slots: it may be rolled back when it takes too long."""
+    crossing   a COMMIT over several slots: it may be rolled back when it takes too long.
+    large      a message whose body went ahead: to an owner that may lead no longer."""
 
     def __init__(self, sent: list[Copy], settled: list[Copy], holders: list[Holder], sub: str = "") -> None:
         self.sent, self.settled, self.holders, self.sub = sent, settled, holders, sub
-        self.crossing = False
+        self.crossing = self.large = False
 
 
 class Open:
@@ -52,6 +55,7 @@ class Session:
         self.seq = 0
         self.holders: list[Holder] = []
         self.open: Open | None = None
+        self.sending: Sending | None = None
         self.paused = False
         self.loose: list[Request] = []
         """Requests nobody waits for."""
@@ -63,6 +67,7 @@ class Workload:
     subs       durable subscription → has it certainly been made.    taken   who is attached to it.
     on_done    told of every receipt for a durable message.
     scheduled  how much of what is sent is due later.    diverted  address → address of copies.
+    large      how much of what is sent has a body that travels on its own.
     """
 
     def __init__(self, random: Random, traits: Random, wall_ms: Callable[[], int]) -> None:
@@ -71,6 +76,7 @@ class Workload:
         self.model = Model(wall_ms)
         self.scheduled = traits.choice((0.0, 0.0, 0.0, 0.2))
         self.diverted = traits.choice(({}, {}, {}, DIVERTED))
+        self.large = traits.choice((0.0, 0.0, 0.0, 0.25))
         self.subs = dict.fromkeys(SUBS, "no")
         self.taken: dict[str, Holder] = {}
         self.numbers = 0
@@ -102,6 +108,7 @@ class Clients:
         self.known: dict[int, Session] = {}
         self.holders: dict[int, Holder] = {}
         self.pending: dict[tuple[int, int], Request] = {}
+        self.receiving: dict[Receiving, None] = {}
         self._fail = fail
         self._sessions = self._consumers = 0
         port.attach(self)
@@ -136,7 +143,10 @@ class Clients:
         holder = self.holders.get(effect.consumer)
         if holder is None:
             raise Violation(f"{self.name}: delivery for consumer {effect.consumer}, which never was")
-        self.model.delivered(holder, effect)
+        copies = self.model.delivered(holder, effect)
+        if effect.run.blob is not None and not holder.ended:
+            session = next(each for each in self.sessions.values() if holder in each.holders)
+            self.receiving[Receiving(self, session, holder, copies[0], effect.run, self.receiving.pop)] = None
 
     def _on_done(self, effect: Done) -> None:
         request = self.pending.pop((effect.session, effect.seq), None)
@@ -158,7 +168,9 @@ class Clients:
             requests = [request]
         excused = any(holder.ended or holder.doubtful for request in requests for holder in request.holders)
         excused |= effect.code is Code.NO_SUCH_TRANSACTION and any(request.crossing for request in requests)
-        if effect.code not in (Code.NO_SUCH_DELIVERY, Code.NO_SUCH_TRANSACTION) or not excused:
+        if effect.code is Code.OWNER_MOVED and not self.model.calm:
+            excused = any(request.large for request in requests)
+        if effect.code not in EXCUSABLE or not excused:
             raise Violation(f"{self.name}: refused: {effect.code.name} {effect.detail} (request {effect.seq})")
         if effect.seq:
             self.model.refuse(request.sent, request.settled, request.holders)
@@ -170,6 +182,16 @@ class Clients:
                     copy.asker = None
         if session.number in self.sessions:
             self.disconnect(session)
+
+    def found(self, what: str) -> None:
+        """Raises Violation, and sees to it that whoever catches it does not hide it."""
+        violation = Violation(f"{self.name}: {what}")
+        self._fail(violation)
+        raise violation
+
+    def busy(self) -> bool:
+        """Is anything under way that must end by itself."""
+        return bool(self.pending or self.receiving or any(each.sending for each in self.sessions.values()))
 
     # ── ends ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -186,6 +208,7 @@ class Clients:
             for request in session.loose:
                 self.model.unanswered(request.sent)
         self.pending.clear()
+        self.receiving.clear()
 
     def doubt(self) -> None:
         """The edge was away for so long that owners may have given its sessions up."""
@@ -241,6 +264,9 @@ class Clients:
 
     def disconnect(self, session: Session) -> None:
         slots = sorted({holder.slot for holder in session.holders})
+        if session.sending is not None:
+            sending, session.sending = session.sending, None
+            sending.abort()
         self._forget(session)
         self.submit(*[Disconnect(slot, session.number) for slot in slots])
 
@@ -249,7 +275,10 @@ class Clients:
     def act(self) -> None:
         """Somebody asks for something."""
         session, luck = self.session(), self.random.random()
-        if luck < 0.35:
+        if session.sending is not None:
+            session.sending.step()
+            self.grant()
+        elif luck < 0.35:
             if not session.paused:
                 self.publish(session)
         elif luck < 0.50:
@@ -305,9 +334,7 @@ class Clients:
         random, work = self.random, self.work
         durable = random.random() < work.durable
         lines = random.choice((b"", b"a:b\n", b"a:b\n\n"))
-        due = 0
-        if work.scheduled and random.random() < work.scheduled:
-            due = work.model.wall_ms() + random.choice((10, 100, 400, 1500))
+        due = self._due()
         records, messages = [], []
         for _ in range(random.choice((1, 1, 1, 2, 4))):
             number = work.number()
@@ -317,6 +344,12 @@ class Clients:
             messages.append(Message(number, lines + record, durable, (self.name, session.number), due))
         nbytes = sum(map(len, records)) + len(records) * len(lines)
         return Run(range(0), lines, records, nbytes, DURABLE if durable else 0, due=due), messages
+
+    def _due(self) -> int:
+        work = self.work
+        if work.scheduled and self.random.random() < work.scheduled:
+            return work.model.wall_ms() + self.random.choice((10, 100, 400, 1500))
+        return 0
 
     def _sent(self, address: str, messages: list[Message], group: Group | None = None) -> list[Copy]:
         """Tells the model which queues get them."""
@@ -331,19 +364,42 @@ class Clients:
     def publish(self, session: Session) -> None:
         address = self.random.choice((*self.work.queues, *TOPICS))
         routing = Routing.MULTICAST if address in TOPICS else Routing.ANYCAST
+        if self.work.large and self.random.random() < self.work.large:
+            self.publish_large(session, address, routing)
+            return
         run, messages = self.compose(address, session)
         request = Request(self._sent(address, messages), [], [])
         seq = self.ask(session, request)
         self.submit(Publish(slot_of(address), session.number, seq, address, routing, run))
 
+    def publish_large(self, session: Session, address: str, routing: Routing) -> None:
+        random, number = self.random, self.work.number()
+        durable, lines, due = random.random() < self.work.durable, random.choice((b"", b"a:b\n")), self._due()
+        run, body = large_run(number, lines, random.choice(SIZES), durable, due)
+        message = Message(number, lines + run.records[0], durable, (self.name, session.number), due, body)
+        publish = Publish(slot_of(address), session.number, 0, address, routing, run)
+        session.sending = Sending(self, session, publish, message)
+
+    def publish_stored(self, session: Session, publish: Publish, message: Message) -> None:
+        """Its body is with the owner."""
+        request = Request(self._sent(publish.address, [message]), [], [])
+        request.large = True
+        publish.seq = self.ask(session, request)
+        self.submit(publish)
+
+    def finish_sending(self) -> None:
+        for session in list(self.sessions.values()):
+            if session.sending is not None:
+                session.sending.end()
+
     def _choose(self, session: Session) -> tuple[Holder, list[int], list[Copy]] | None:
         """A consumer, ids to settle, and what these cover; taken out of its ledger."""
-        holders = [holder for holder in session.holders if holder.ledger]
+        holders = [holder for holder in session.holders if holder.here()]
         if not holders:
             return None
         random = self.random
         holder = random.choice(holders)
-        held = list(holder.ledger)
+        held = holder.here()
         if holder.ack is AckMode.INDIVIDUAL:
             ids = covered = random.sample(held, random.randint(1, len(held)))
         else:
@@ -380,11 +436,10 @@ class Clients:
         self.submit(Settle(holder.slot, session.number, seq, holder.number, ids, outcome, 0))
 
     def accept(self, session: Session, holder: Holder) -> None:
-        """Acknowledges all it holds."""
-        if holder.ledger and not holder.ended:
-            copies = self._own(holder, list(holder.ledger.values()))
-            ids = list(holder.ledger) if holder.ack is AckMode.INDIVIDUAL else [next(reversed(holder.ledger))]
-            holder.ledger.clear()
+        """Acknowledges all that has arrived."""
+        if (here := holder.here()) and not holder.ended:
+            copies = self._own(holder, [holder.ledger.pop(i) for i in here])
+            ids = here if holder.ack is AckMode.INDIVIDUAL else [here[-1]]
             self._settle(session, holder, ids, copies, Outcome.ACK, 1.0)
 
     def grant(self, always: bool = False) -> None:

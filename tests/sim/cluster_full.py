@@ -15,7 +15,7 @@ from tests.sim.checker import Violation
 from tests.sim.cluster_checkers import Copy
 from tests.sim.cluster_history import History
 from tests.sim.cluster_probes import Probes
-from tests.sim.cluster_processes import FOLDER, PREFIX, SLOTS, EdgeLife, OwnerLife, seams, settings_of
+from tests.sim.cluster_processes import FOLDER, PREFIX, SLOTS, EdgeLife, OwnerLife, seams, settings_of, small_pieces
 from tests.sim.cluster_world import Host
 
 KEYS = Keys(PREFIX)
@@ -27,6 +27,8 @@ FOR_EVER = 1 << 62
 class ClusterHistory(History):
     def build(self, stack: ExitStack) -> None:
         seams(self.world, stack)
+        if self.work.large:
+            small_pieces(stack)
         self.settings = settings_of(self.random, self.work.diverted)
         for n in range(OWNERS):
             name = f"owner-{n}"
@@ -110,7 +112,8 @@ class ClusterHistory(History):
             if host.process is not None and host.process.started:
                 for slot, engine in host.process.process.shard.engines.items():
                     queues += [(host.name, slot, q) for q in stats(engine) if q["ready"] or q["delivering"]]
-        return f"{super().stuck()}, queues {queues[:4]}, records {self.probes.records}"
+        left = self.probes.bodies()[:4]
+        return f"{super().stuck()}, queues {queues[:4]}, bodies {left}, records {self.probes.records}"
 
     def _drain(self) -> None:
         super()._drain()
@@ -118,6 +121,7 @@ class ClusterHistory(History):
         self._wait("not at rest in the end", self.at_rest, self.loop.now)
         if left := self.probes.compare_replicas():
             raise Violation(f"left on disk: {sorted(left)[:5]}, {len(left)} in all")
+        self._wait("large bodies are left", lambda: not self.probes.bodies(), self.loop.now)
 
 
 def main(args: list[str]) -> int:

@@ -331,8 +331,13 @@ class History:
 
     def _answered(self) -> bool:
         for name, clients in self.clients.items():
-            self.in_place(name, lambda clients=clients: clients.grant(always=True))
-        return not any(clients.pending for clients in self.clients.values())
+            self.in_place(name, lambda clients=clients: self._go_on(clients))
+        return not any(clients.busy() for clients in self.clients.values())
+
+    @staticmethod
+    def _go_on(clients: Clients) -> None:
+        clients.finish_sending()
+        clients.grant(always=True)
 
     def drained(self) -> bool:
         """Nothing is left in any queue."""

@@ -1,8 +1,9 @@
 """What only somebody inside the cluster can see: invariants of leaders, disks, replicas and the metadata store.
 
 I1, I8   one leader per slot and epoch hands out messages, and nobody does once a later epoch has begun to.
-I3       a receipt for durable messages: they are on the platters of at least min_in_sync owners.
+I3       a receipt for durable messages: they are on the platters of at least min_in_sync owners, bodies and all.
 I5       at rest every in-sync replica's disk holds the same live messages, to the byte, at the same place of the log.
+         When all are gone, so are the files of large bodies.
 I11      slot records: epochs grow, with every change of leader; leaders come from the in-sync replicas; these are
          never emptied.
 Rule: looks, and changes nothing. Raises Violation (through `fail`, for production code may catch what it throws).
@@ -32,10 +33,13 @@ from tests.sim.cluster_world import Host, World
 from tests.sim.disk import Inode, SimDisk
 from tests.sim.virtual_loop import HERE
 
+BODIES = "/blobs/"
 REMEMBERED_S = 3.0
 """So long a disk that was taken out still counts for receipts that were under way."""
 Content = dict[tuple[int, int], bytes]
 """(queue, message id) → header lines and body."""
+Platter = tuple[list[bytearray], list[bytearray]]
+"""What a disk has for certain: the log's files, and large bodies."""
 
 
 class Probes:
@@ -127,22 +131,30 @@ class Probes:
 
     def receipted(self, copies: Iterable[Copy], least: int) -> None:
         """Every one that nobody has consumed is on `least` platters. One look per message."""
-        numbers = {c.message.number for c in copies if c.message.durable and c.gone == STILL_HERE and not c.void}
-        if not numbers:
+        wanted = {c.message.number: c.message.large for c in copies
+                  if c.message.durable and c.gone == STILL_HERE and not c.void}  # fmt: skip
+        if not wanted:
             return
         now = self._world.loop.now
         self._old_disks = [(at, disk) for at, disk in self._old_disks if now - at < REMEMBERED_S]
         disks = [host.disk for host in self._world.of("owner")] + [disk for _, disk in self._old_disks]
         platters = [self._platter(disk) for disk in disks]
-        for number in sorted(numbers):
+        for number, large in sorted(wanted.items()):
             text = b"#%d#" % number
-            found = sum(any(text in data for data in platter) for platter in platters)
+            found = sum(any(text in data for data in logs) and (not large or large in bodies)
+                        for logs, bodies in platters)  # fmt: skip
             if found < least:
                 self._fail(Violation(f"message {number} is receipted and on {found} disks only"))
 
     @staticmethod
-    def _platter(disk: SimDisk) -> list[bytearray]:
-        return [inode.synced for name, inode in disk.durable_names.items() if name.endswith(".log")]
+    def _platter(disk: SimDisk) -> Platter:
+        names = disk.durable_names.items()
+        return ([inode.synced for name, inode in names if name.endswith(".log")],
+                [inode.synced for name, inode in names if BODIES in name])  # fmt: skip
+
+    def bodies(self) -> list[str]:
+        """Files of large bodies, wherever."""
+        return [f"{host.name}:{name}" for host in self._world.of("owner") for name in host.disk.names if BODIES in name]
 
     # ── the metadata store (I11) ───────────────────────────────────────────────────────────────────
 
@@ -224,7 +236,8 @@ class Probes:
     def _alive(journal: Journal, record: RunRecord, settled: dict[int, list[tuple[int, int]]]) -> Content:
         bodies: dict[int, bytes] = {}
         for run in journal.read([record.run.position], 1 << 30):
-            bodies |= {i: run.lines + body for i, body in zip(run.ids, run.records, strict=True)}
+            large = b"" if run.blob is None else journal.blobs.read(run.blob.id, 0, run.blob.length + 1)
+            bodies |= {i: run.lines + body + large for i, body in zip(run.ids, run.records, strict=True)}
         content: Content = {}
         for queue in record.queues:
             gone = settled.get(queue, [])

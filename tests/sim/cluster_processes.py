@@ -40,6 +40,13 @@ LEISURELY = ("broker.link.cluster_port.MARK_S", "broker.owner.coordinator.RETRY_
 """What takes a second in the product. Safety phases are hardly longer: a shorter one lets more of it happen in them,
 and histories end sooner."""
 
+PIECES = {
+    "broker.link.bodies.CHUNK": 200, "broker.link.owner_bodies.CHUNK": 200, "broker.link.bodies.WINDOW": 500,
+    "broker.owner.catchup.CHUNK_BYTES": 200, "broker.owner.catchup.BODY_WINDOW": 500,
+    "broker.owner.carry.PIECE": 200, "broker.owner.carry.WINDOW": 500,
+}  # fmt: skip
+"""Of large bodies, and how much of one is under way: so small that those of a few hundred bytes have several."""
+
 
 class Dialer(SimDialer):
     async def close(self) -> None:
@@ -93,6 +100,11 @@ def seams(world: World, stack: ExitStack) -> None:
     hurry = world.random.choice((0.2, 0.2, 1.0))
     for constant in LEISURELY:
         stack.enter_context(patch(constant, hurry))
+
+
+def small_pieces(stack: ExitStack) -> None:
+    for name, nbytes in PIECES.items():
+        stack.enter_context(patch(name, nbytes))
 
 
 def diverts_of(diverted: dict[str, str]) -> dict[str, dict[str, str]]:

@@ -12,8 +12,10 @@ from broker.core.effects import Move
 from broker.engine import schedule, transfer
 from broker.engine.engine import Engine
 from broker.engine.slot import Slot
+from broker.journal.blobs import BlobWriter
 from broker.journal.seeds import SeedReader
 from broker.link import command_codec
+from broker.link.edge_peer import EdgePeer
 from broker.link.lane import Lane
 from broker.link.link_server import LinkServer
 from broker.link.mirror import Mirrored
@@ -173,3 +175,14 @@ def test_copies_for_another_slot_are_not_in_the_log(monkeypatch):
 
     monkeypatch.setattr(transfer, "_rest", rest)
     assert found_by("missing [message", "lost", "disks only", trait="diverted") is not None
+
+
+def test_a_follower_says_that_it_has_a_body_before_its_disk_has(monkeypatch):
+    original = BlobWriter.finish
+    monkeypatch.setattr(BlobWriter, "finish", lambda self, sync: original(self, sync and not self._again))
+    assert found_by("disks only", "is missing", trait="large") is not None
+
+
+def test_a_leader_does_not_ask_whether_a_body_is_its_own(monkeypatch):
+    monkeypatch.setattr(EdgePeer, "_admit_body", lambda self, *_: True)
+    assert found_by("is missing", trait="large") is not None
