@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from broker.rpc.v1 import replica_pb2 as pb
@@ -91,3 +93,37 @@ def test_who_has_stood_still_waits_for_answers_as_if_no_time_had_passed(slow):
     assert slow.leader.leaders.shrinks == 0 and not slow.leader.lost
     slow.world.run(0.6)
     assert slow.leader.leaders.shrinks == 1, "but not for ever"
+
+
+def asked_anew(slow: Slow) -> None:
+    """Its stream lives, pings and all, but what it has it never says: its disk hangs."""
+    follower = slow.follower.followers
+    follower.home = replace(follower.home, durable=lambda callback: None)
+    slow.leader.leaders.on_down(slow.leader.leaders._peers["o1"])
+
+
+def test_a_question_without_an_answer_is_waited_for_as_long_as_any_silence(slow):
+    asked_anew(slow)
+    slow.world.run(0.4)
+    assert slow.leader.leaders.shrinks == 0
+    slow.world.run(0.3)
+    assert slow.leader.leaders.shrinks == 1
+
+
+def test_what_a_leader_slept_before_it_asked_gives_nobody_more_time(slow):
+    slow.leader.clock.offset += 3
+    slow.world.run(0.3)
+    assert slow.leader.leaders._slept == pytest.approx(3, abs=0.2)
+    asked_anew(slow)
+    slow.world.run(0.7)
+    assert slow.leader.leaders.shrinks == 1
+
+
+def test_what_it_sleeps_after_it_asked_counts_as_nobodys_silence(slow):
+    asked_anew(slow)
+    slow.world.run(0.2)
+    slow.leader.clock.offset += 3
+    slow.world.run(0.2)
+    assert slow.leader.leaders.shrinks == 0
+    slow.world.run(0.3)
+    assert slow.leader.leaders.shrinks == 1
