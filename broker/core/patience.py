@@ -74,6 +74,16 @@ class Patience:
         return max(1, self._factor >> int((now - self._learned_at) / CALM_S))
 
 
+def longest_silence(silence_s: float) -> float:
+    """What anybody's patience may grow to, on a stream that has spoken."""
+    return silence_s * MOST
+
+
+def longest_answer(silence_s: float) -> float:
+    """The same on a new stream that has not."""
+    return max(ANSWER_S, silence_s) * MOST
+
+
 def stood_still(ticked: float, now: float, period: float) -> float:
     """Seconds by which our own tick, due one period after the last, came late. They count as nobody's silence: what was
     said meanwhile may wait to be read. So a tick adds at most one period to a silence, and nobody is judged before our

@@ -38,6 +38,8 @@ STUCK_S: Final = 2.0
 """A follower that acknowledges nothing for so long holds up nobody any more."""
 DIAL_AGAIN_S: Final = (0.0, 0.02, 0.05, 0.1, 0.1, 0.2, 0.5, 1.0)
 """Pauses before the first, second … attempt; the last one goes on."""
+NO_ANSWER: Final = "unreachable: "
+"""So begins why a stream ended to which nothing was ever said."""
 ALIVE: Final = "alive: "
 """So begins what a leader says that ends a stream and goes on: its follower need not think that it has died."""
 STEADY_S: Final = 5.0
@@ -199,7 +201,7 @@ class Peer:
             log.info("stream to follower %s is over: %s", self.id, why)
             now = self._down_since = self._clock.monotonic()
             self._attempt = 0 if now - self._dialled >= STEADY_S else min(self._attempt, BRISK)
-        elif not why.startswith(("refused", "unreachable")):
+        elif not why.startswith(("refused", NO_ANSWER)):
             log.warning("follower %s does not take our stream: %s", self.id, why)
         if why.startswith("refused"):
             self._refused += 1
@@ -256,7 +258,7 @@ class Peer:
             self._give_up()
         elif not self._heard and now - self._dialled > patience.answer(now):
             patience.judged(now)
-            self._stream.abort("no answer")
+            self._stream.abort(f"{NO_ANSWER}no answer")
         else:
             self.ping()
         bound = patience.stretched(BROKEN_S, now) if self._known else FIRST_S

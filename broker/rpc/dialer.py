@@ -12,26 +12,27 @@ import grpc
 import grpc.aio
 
 from broker.config.settings import ClusterSettings
+from broker.core.patience import longest_answer
 from broker.seams.stream import StreamEnd
 
 from .credentials import Credentials
-from .options import CLIENT, SERVICE
+from .options import CLIENT, SERVICE, keepalive
 from .streams import GrpcStream
-
-DIAL_TIMEOUT_S = 1.0
-"""From dial() to the answer of the peer's event loop. A frozen process still lets the kernel take connections."""
 
 
 class GrpcDialer:
     """`seams.stream.Dialer`."""
 
     def __init__(
-        self, settings: ClusterSettings, loop: asyncio.AbstractEventLoop, dial_timeout_s: float = DIAL_TIMEOUT_S
+        self, settings: ClusterSettings, loop: asyncio.AbstractEventLoop, dial_timeout_s: float | None = None
     ) -> None:
-        """Raises ConfigError for TLS files that are no good."""
+        """`dial_timeout_s`: from dial() to the answer of the peer's event loop (a frozen process still lets the kernel
+        take connections). None: as long as anybody's patience with a new stream may grow; who has less ends the stream
+        himself. Raises ConfigError for TLS files that are no good."""
         self._credentials = Credentials(settings)
         self._loop = loop
-        self._dial_timeout_s = dial_timeout_s
+        self._options = [*CLIENT, *keepalive(settings)]
+        self._dial_timeout_s = dial_timeout_s or longest_answer(settings.dead_after_ms / 1000)
         self._streams: dict[GrpcStream, asyncio.Task[None]] = {}
 
     def dial(self, address: str, service: str, end: StreamEnd) -> GrpcStream:
@@ -52,8 +53,8 @@ class GrpcDialer:
 
     def _channel(self, address: str) -> grpc.aio.Channel:
         if self._credentials:
-            return grpc.aio.secure_channel(address, self._credentials.channel(), options=CLIENT)
-        return grpc.aio.insecure_channel(address, options=CLIENT)
+            return grpc.aio.secure_channel(address, self._credentials.channel(), options=self._options)
+        return grpc.aio.insecure_channel(address, options=self._options)
 
     async def _run(self, stream: GrpcStream, channel: grpc.aio.Channel, call: grpc.aio.StreamStreamCall) -> None:
         late = self._loop.call_later(

@@ -1,9 +1,13 @@
 """Channel and server options of the component protocol, each with the trap it avoids.
 
-Rule: both sides of a connection must agree on the pings, so all of them stand here together. Reads no setting.
+Rule: both sides of a connection must agree on the pings, so all of them stand here together. Who is dead is for the
+streams' users to say, who have pings of their own and patience (core/patience.py): nothing here may be faster.
 """
 
 from __future__ import annotations
+
+from broker.config.settings import ClusterSettings
+from broker.core.patience import longest_silence
 
 SERVICE = "/stampede.v1.Link/"
 """Streams: + the name of the service of seams.stream, capitalised."""
@@ -12,14 +16,24 @@ MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """gRPC's own bound, 4 MiB, ends the stream when a burst of large records makes one message."""
 KEEPALIVE_MS = 500
 
+
+def keepalive(settings: ClusterSettings) -> list[tuple[str, int]]:
+    """A dead network path is found by these where nobody listens to a stream; without the third a frozen process only
+    after a minute. gRPC answers pings in a thread of its own, so a late loop does not matter, but a process that gets
+    no time at all for a second or two, again and again, is what patience is for: they wait for longer than that may
+    grow to."""
+    longest_ms = round(longest_silence(settings.dead_after_ms))
+    return [
+        ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", longest_ms),
+        ("grpc.http2.ping_timeout_ms", longest_ms),
+        ("grpc.http2.max_pings_without_data", 0),
+    ]
+
+
 COMMON: list[tuple[str, int]] = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    # A dead network path is found by these; without the third a frozen process only after a minute.
-    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
-    ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
-    ("grpc.http2.ping_timeout_ms", KEEPALIVE_MS),
-    ("grpc.http2.max_pings_without_data", 0),
 ]
 
 CLIENT: list[tuple[str, int]] = [

@@ -19,7 +19,7 @@ from broker.core.errors import ConfigError
 from broker.seams.stream import EDGE_SERVICE, REPLICA_SERVICE, Acceptor
 
 from .credentials import FILES, Credentials, is_loopback
-from .options import SERVER, SERVICE
+from .options import SERVER, SERVICE, keepalive
 from .streams import GrpcStream
 
 log = logging.getLogger("stampede.rpc")
@@ -48,7 +48,7 @@ class GrpcServer:
     async def start(self) -> int:
         """The port it listens on. Raises ConfigError when it cannot."""
         settings = self._settings
-        self._server = grpc.aio.server(options=SERVER)
+        self._server = grpc.aio.server(options=[*SERVER, *keepalive(settings)])
         self._server.add_generic_rpc_handlers([_Methods(self._stream, self._foreign)])
         host = f"[{settings.host}]" if ":" in settings.host and settings.host[0] != "[" else settings.host
         address = f"{host}:{settings.port}"

@@ -16,9 +16,11 @@ from typing import Any
 from broker.seams.stream import Acceptor, StreamEnd
 from tests.sim.virtual_loop import Place, VirtualLoop
 
-KEEPALIVE_S = 1.0
-"""An end whose peer's kernel has been silent for about so long takes the stream for lost."""
-DIAL_TIMEOUT_S = 1.0
+KEEPALIVE_S = (0.5, 4.5)
+"""An end whose peer's kernel has been silent for so long takes the stream for lost: gRPC waits for longer than
+anybody's patience, a middlebox does not."""
+DIAL_TIMEOUT_S = 12.0
+"""Who dials has less patience, as a rule."""
 WINDOW = 64 * 1024
 """Bytes under way that count as given to the transport."""
 REPAIR_S = 0.2
@@ -212,7 +214,7 @@ class Network:
         stream.place.at(self.loop.now + self._patience(), look)
 
     def _patience(self) -> float:
-        return self.random.uniform(0.5, 1.5) * KEEPALIVE_S
+        return self.random.uniform(*KEEPALIVE_S)
 
     def cut(self, stream: SimStream) -> None:
         """A middlebox resets the connection: both ends hear it, each at its own time; what is under way is lost."""

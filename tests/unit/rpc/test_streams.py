@@ -247,7 +247,43 @@ async def test_a_killed_peer_is_noticed_at_once():
         await dialer.close()
 
 
+@pytest.mark.parametrize("how", ["loop", "process"])
+async def test_a_peer_that_is_late_by_seconds_again_and_again_keeps_its_stream(how):
+    """Its users may have patience with it (core/patience.py); what is below them must not end what they bear."""
+    with stranger() as (process, port):
+        dialer = GrpcDialer(ClusterSettings(), asyncio.get_running_loop())
+        end = End()
+        stream = dialer.dial(f"127.0.0.1:{port}", "edge", end)
+        for number, seconds in enumerate((1.2, 2.0, 3.0)):
+            stream.send(b"late by %.1f" % seconds if how == "loop" else b"hello")
+            await end.until(lambda e, n=number: len(e.messages) > 2 * n)
+            if how == "process":
+                os.kill(process.pid, signal.SIGSTOP)
+            await asyncio.sleep(seconds)
+            if how == "process":
+                os.kill(process.pid, signal.SIGCONT)
+            stream.send(b"awake")
+            await end.until(lambda e, n=number: e.closed or len(e.messages) > 2 * n + 1)
+            assert end.closed == []
+        await dialer.close()
+
+
+async def test_a_peer_that_is_late_by_seconds_is_reached():
+    with stranger() as (process, port):
+        dialer = GrpcDialer(ClusterSettings(), asyncio.get_running_loop())
+        for seconds in (1.5, 3.0):
+            os.kill(process.pid, signal.SIGSTOP)
+            end = End()
+            dialer.dial(f"127.0.0.1:{port}", "edge", end).send(b"hello")
+            await asyncio.sleep(seconds)
+            os.kill(process.pid, signal.SIGCONT)
+            await end.until(lambda e: e.closed or e.messages)
+            assert end.closed == []
+        await dialer.close()
+
+
 async def test_a_frozen_peer_is_noticed_by_the_pings():
+    """Also where nobody listens to the stream; who does is told by pings of its own long before."""
     with stranger() as (process, port):
         dialer = GrpcDialer(ClusterSettings(), asyncio.get_running_loop())
         end = End()
@@ -334,6 +370,8 @@ class Echo:
         self.stream.send(message)
         if message == b"sleep":
             asyncio.get_running_loop().call_later(0.05, time.sleep, 5)
+        if message[:4] == b"late":
+            asyncio.get_running_loop().call_later(0.05, time.sleep, float(message[8:]))
     def on_closed(self, why):
         pass
 
