@@ -88,7 +88,7 @@ def status(as_json: bool, **options: Any) -> None:
     if as_json:
         _say({
             "controller": picture.controller, "slots": now._asdict(), "left_to_move": left,
-            "owners": _owner_rows(picture), "edges": _edge_rows(picture),
+            "shelved": _shelved(picture), "owners": _owner_rows(picture), "edges": _edge_rows(picture),
         })  # fmt: skip
     else:
         click.echo(_table(_owner_rows(picture)) or "No owners.")
@@ -98,10 +98,16 @@ def status(as_json: bool, **options: Any) -> None:
             f"Slots: {now.slots}, online {now.online}, offline {now.offline}, stalled {now.stalled}, "
             f"under-replicated {now.under_replicated}"
         )
+        for slot, why in _shelved(picture).items():
+            click.echo(f"Slot {slot} is shelved: {why}; `stampede cluster unshelve {slot}` has it tried again")
         click.echo(f"Moving: {now.seeding} replicas being seeded, {now.transfers} leaders handing over")
         ahead = ", ".join(f"{count} × {kind}" for kind, count in sorted(left.items()))
         click.echo(f"Left to do: {ahead or 'nothing'}")
     raise SystemExit(1 if now.offline else 0)
+
+
+def _shelved(picture: Picture) -> dict[int, str]:
+    return {slot: record.shelved for slot, record in sorted(picture.view.records.items()) if record.shelved}
 
 
 def _owner_rows(picture: Picture) -> list[dict[str, Any]]:
@@ -245,6 +251,19 @@ def undrain(owner: str, **options: Any) -> None:
 
     changed = _with(options, lambda metadata, keys, _: set_cordon(metadata, keys, owner, False))
     click.echo(f"{owner} may have slots again." if changed else f"{owner} was not drained.")
+
+
+@cluster.command()
+@click.argument("slot", type=int)
+@source_options
+def unshelve(slot: int, **options: Any) -> None:
+    """Have SLOT led again, which was taken out of service because its leaders stopped one after the other.
+
+    Their logs say why. What they have is kept; if it happens again, the slot is shelved again."""
+    from broker.cluster.operate import unshelve as unshelve_slot
+
+    _with(options, lambda metadata, keys, _: unshelve_slot(metadata, keys, slot))
+    click.echo(f"Slot {slot} is tried again.")
 
 
 @cluster.command()

@@ -162,7 +162,7 @@ class EdgeProcess(ClusterProcess):
         if address:
             self.port.route(slot, record.epoch, record.leader, address)
         else:
-            self.port.offline(slot)
+            self.port.offline(slot, record.shelved)
 
     def _on_members(self) -> None:
         """An owner has come, gone, or listens elsewhere."""

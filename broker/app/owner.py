@@ -18,6 +18,7 @@ from broker import __version__
 from broker.admin.server import AdminServer, load_libraries
 from broker.app.member import ClusterProcess, advertised, advertised_admin
 from broker.cluster.controller import Controller
+from broker.cluster.shelving import Throw, note
 from broker.cluster.suspicion import Suspicions
 from broker.config.settings import EngineSettings, Settings
 from broker.core.errors import BrokerError
@@ -31,6 +32,7 @@ from broker.link.link_server import LinkServer
 from broker.owner.bodies import FileBodyReader, FileBodyWriter
 from broker.owner.checking import Inspector, SlotCheck
 from broker.owner.coordinator import RETRY_S, Coordinator
+from broker.owner.culprit import NOBODY
 from broker.owner.follower import FollowerHome, Followers
 from broker.owner.io_thread import IoThread
 from broker.owner.leader import LeaderHome, Leaders
@@ -83,6 +85,7 @@ class OwnerProcess(ClusterProcess):
         self._edges: dict[str, str] = {}
         self._ready = False
         self._closing = False
+        self._noting: asyncio.Task[None] | None = None
 
     # ── start ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -162,7 +165,7 @@ class OwnerProcess(ClusterProcess):
         self.server = LinkServer(
             settings, self.shard.submit, self.clock, loop.call_soon, self._later, new_body, open_body, published
         )
-        self.shard.listen(_Listener(self.server, self.fail))
+        self.shard.listen(_Listener(self.server, self._on_stopped))
         self.port = ClusterPort(
             settings, self.dialer, self.clock, loop.call_soon, self._later, f"{self.id}/tx", self.boot, number(63),
             sparing=True,
@@ -247,6 +250,8 @@ class OwnerProcess(ClusterProcess):
     async def _close(self) -> None:
         self._closing = True
         self.node.end()
+        if self._noting is not None:
+            await self._noting
         self._alarm.stop()
         for timer in self._timers.values():
             timer.cancel()
@@ -285,8 +290,7 @@ class OwnerProcess(ClusterProcess):
         try:
             callback()
         except Exception as error:
-            log.critical("owner failed; restart replays the journal", exc_info=error)
-            self.shard.fail(f"internal error: {type(error).__name__}")
+            self.shard.thrown(error)
 
     def _every(self, name: str, seconds: float, act: Callable[[], object]) -> None:
         def again() -> None:
@@ -339,6 +343,21 @@ class OwnerProcess(ClusterProcess):
                 self.suspicions.clear(owner)
         elif member is not None:
             self.suspicions.report(owner, member.boot, member.lease, why)
+
+    def _on_stopped(self, why: str) -> None:
+        """The shard has failed. Before others lead what it led, the slot that is to blame has a note of it."""
+        slot = self.shard.culprit
+        if slot == NOBODY or not hasattr(self, "membership"):
+            self.fail(why)
+            return
+        self.node.end()
+        self._noting = self.loop.create_task(self._note(slot, why))
+
+    async def _note(self, slot: int, why: str) -> None:
+        try:
+            await note(self.metadata, self.keys, self.table, slot, Throw(self.id, self.boot, why))
+        finally:
+            self.fail(why)
 
     async def on_lost(self, why: str) -> None:
         await super().on_lost(why)

@@ -107,6 +107,8 @@ class Controller:
         """Of the slot table as seen here; every owner has them, so that they survive the controller."""
         now = health(self.view())
         yield Metric("stomp_slots_offline", "gauge", "Slots without a live leader.", [({}, now.offline)])
+        yield Metric("stomp_slots_shelved", "gauge", "Slots out of service, because their leaders stopped one after "
+                     "the other.", [({}, now.shelved)])  # fmt: skip
         yield Metric("stomp_slots_stalled", "gauge", "Slots with fewer in-sync replicas than needed to confirm a "
                      "durable message.", [({}, now.stalled)])  # fmt: skip
         yield Metric("stomp_slots_under_replicated", "gauge", "Slots with fewer live in-sync replicas than wanted.",

@@ -28,7 +28,7 @@ class Keys:
     __slots__ = (
         "applied", "config", "config_addresses", "config_diverts", "config_permissions", "config_queues",
         "config_settings", "config_users", "controller", "cordons", "disks",
-        "edges", "loads", "managed", "owners", "root", "slots", "subscriptions", "suspects",
+        "edges", "loads", "managed", "owners", "root", "slots", "subscriptions", "suspects", "throws",
     )  # fmt: skip
 
     def __init__(self, prefix: str) -> None:
@@ -40,6 +40,7 @@ class Keys:
         self.disks = self.root + "disks/"
         self.cordons = self.root + "cordon/"
         self.suspects = self.root + "suspects/"
+        self.throws = self.root + "throws/"
         self.controller = self.root + "controller"
         self.applied = self.root + "applied/"
         self.loads = self.root + "load/"
@@ -55,6 +56,9 @@ class Keys:
 
     def slot(self, slot: int) -> str:
         return f"{self.slots}{slot}"
+
+    def throw(self, slot: int) -> str:
+        return f"{self.throws}{slot}"
 
     def member(self, kind: str, name: str) -> str:
         """kind: "owner" or "edge"."""

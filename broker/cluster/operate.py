@@ -72,6 +72,8 @@ async def ask_to_lead(metadata: Metadata, keys: Keys, slot: int, owner: str) -> 
         record = await _read(metadata, keys, slot)
         if record.leader == owner:
             return "done"
+        if record.shelved:
+            raise Refusal(f"Slot {slot} is shelved; `stampede cluster unshelve {slot}` has it tried again.")
         if await metadata.get(keys.member("owner", owner)) is None:
             raise Refusal(f"There is no live owner {owner!r}; `stampede cluster status` lists them.")
         if await metadata.get(keys.cordon(owner)) is not None:
@@ -103,7 +105,21 @@ async def force(metadata: Metadata, keys: Keys, slot: int, owner: str) -> SlotRe
                     f"`stampede cluster move {slot} {owner}` makes another owner its leader."
                 )
         new = replace(record, epoch=record.epoch + 1, leader=owner, replicas=(owner,), isr=(owner,), target="")
+        new = replace(new, shelved="")
         if await _swap(metadata, keys, record, new):
+            return new
+    raise Refusal(f"Slot {slot} changes all the time; try again when the cluster is calm.")
+
+
+async def unshelve(metadata: Metadata, keys: Keys, slot: int) -> SlotRecord:
+    """Has a slot tried again that was taken out of service. Raises Refusal when it was not."""
+    for _ in range(ATTEMPTS):
+        record = await _read(metadata, keys, slot)
+        if not record.shelved:
+            raise Refusal(f"Slot {slot} is not shelved; `stampede cluster status` lists those that are.")
+        new = replace(record, shelved="")
+        actions = (Put(keys.slot(slot), new.encode()), Delete(keys.throw(slot)))
+        if await metadata.commit([(keys.slot(slot), record.revision)], actions):
             return new
     raise Refusal(f"Slot {slot} changes all the time; try again when the cluster is calm.")
 

@@ -61,12 +61,12 @@ def _create(view: View, led: Counter[str]) -> list[Step]:
 
 
 def _failover(view: View, record: SlotRecord, led: Counter[str]) -> Step | None:
-    """The best live member of the isr leads. None: there is none, the slot is offline.
+    """The best live member of the isr leads. None: there is none, or the slot is shelved; it is offline.
 
     The dead leave the isr if enough remain. Else they stay: the slot then waits for one of them, or for its leader
     to bring a new replica in sync, because a message that is on fewer than min_in_sync disks may not be confirmed."""
     alive = view.in_sync(record)
-    if not alive:
+    if not alive or record.shelved:
         return None
     hosts = set(view.eligible())
     leader = min(alive, key=lambda o: (o not in hosts, o != record.target, led[o], o))

@@ -122,6 +122,8 @@ class Health(NamedTuple):
     """Replicas that are being brought in sync."""
     transfers: int
     """Leaders that have been asked to hand over."""
+    shelved: int
+    """Taken out of service, because their leaders stopped one after the other; offline too."""
 
 
 def health(view: View) -> Health:
@@ -137,6 +139,7 @@ def health(view: View) -> Health:
         under_replicated=sum(count < want for count in synced.values()),
         seeding=sum(one in view.owners and one not in record.isr for record in led for one in record.replicas),
         transfers=sum(map(view.handing_over, records)),
+        shelved=sum(bool(record.shelved) for record in records),
     )
 
 

@@ -24,6 +24,7 @@ class SlotRecord:
     target     planned transfer: the leader stops taking commands, waits until `target` (in isr) has everything,
                and then makes it the leader itself. "" = none.
     revision   of the key this was read from; 0 = not there yet.
+    shelved    why nobody shall lead it until an operator says so (cluster/shelving), "" = it is not shelved.
     """
 
     slot: int
@@ -33,18 +34,21 @@ class SlotRecord:
     isr: tuple[str, ...]
     target: str = ""
     revision: int = 0
+    shelved: str = ""
 
     def encode(self) -> bytes:
-        """JSON, as it stands in the metadata store (the revision is the store's)."""
-        return msgspec.json.encode(
-            {
-                "epoch": self.epoch,
-                "leader": self.leader,
-                "replicas": self.replicas,
-                "isr": self.isr,
-                "target": self.target,
-            }
-        )
+        """JSON, as it stands in the metadata store (the revision is the store's). What is hardly ever there is left
+        out: older releases know nothing of it."""
+        value: dict[str, Any] = {
+            "epoch": self.epoch,
+            "leader": self.leader,
+            "replicas": self.replicas,
+            "isr": self.isr,
+            "target": self.target,
+        }
+        if self.shelved:
+            value["shelved"] = self.shelved
+        return msgspec.json.encode(value)
 
     @classmethod
     def decode(cls, slot: int, data: bytes, revision: int) -> SlotRecord:
@@ -59,6 +63,7 @@ class SlotRecord:
                 tuple(map(str, value["isr"])),
                 str(value.get("target", "")),
                 revision,
+                str(value.get("shelved", "")),
             )
         except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"slot {slot}: not a slot record: {error}") from error

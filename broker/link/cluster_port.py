@@ -102,11 +102,20 @@ class ClusterPort:
 
     def route(self, slot: int, epoch: int, leader_id: str, address: str) -> None:
         """The slot is led there now. Told again with the same values: nothing happens."""
+        lane = self._lanes.get(slot)
+        if lane is not None and lane.shelved:
+            lane.shelved = ""
+            lane.refusing = False
+            lane.down_since = self._clock.monotonic()
         self._routes.route(slot, epoch, leader_id, address)
 
-    def offline(self, slot: int) -> None:
-        """Nobody leads the slot now."""
+    def offline(self, slot: int, shelved: str = "") -> None:
+        """Nobody leads the slot now. `shelved`: why nobody shall, so that it makes no sense to wait."""
         self._routes.offline(slot)
+        lane = self._lanes.get(slot)
+        if lane is not None and shelved:
+            lane.shelved = shelved
+            self._give_up(lane)
 
     def close(self, why: str = "the edge is stopping") -> None:
         """Ends all links."""
@@ -134,7 +143,7 @@ class ClusterPort:
         if lane.opened and lane.link is not None:
             body.start(lane.link.bodies)
         elif lane.refusing:
-            body.failed(self._unavailable())
+            body.failed(self._unavailable(lane)[1])
         else:
             lane.waiting.append(body)
             self._watch()
@@ -269,7 +278,7 @@ class ClusterPort:
         if isinstance(command, Disconnect | Grant):
             return False
         session: int = getattr(command, "session", 0)
-        self._telling.tell(Refused(session, getattr(command, "seq", 0), Code.OWNER_UNAVAILABLE, self._unavailable()))
+        self._telling.tell(Refused(session, getattr(command, "seq", 0), *self._unavailable(lane)))
         return True
 
     # ── answers ────────────────────────────────────────────────────────────────────────────────────
@@ -498,8 +507,13 @@ class ClusterPort:
 
     # ── time ───────────────────────────────────────────────────────────────────────────────────────
 
-    def _unavailable(self) -> str:
-        return (
+    def _unavailable(self, lane: Lane) -> tuple[Code, str]:
+        if lane.shelved:
+            return Code.SLOT_SHELVED, (
+                f"it is in slot {lane.slot}, which was shelved; others are not concerned. Ask the operator: "
+                "`stampede cluster status`"
+            )
+        return Code.OWNER_UNAVAILABLE, (
             f"no owner has served it for {self._settings.unavailable_after_s:g} s (unavailable_after_s); "
             "try again later, or ask the operator: `stampede cluster status`"
         )
@@ -527,17 +541,18 @@ class ClusterPort:
         """Who waits for the slot has waited long enough. Ends of consumers are told whenever it comes back."""
         if not lane.refusing:
             lane.refusing = True
-            log.error("slot %d: %s", lane.slot, self._unavailable())
+            log.error("slot %d: %s", lane.slot, lane.shelved or self._unavailable(lane)[1])
+        code, why = self._unavailable(lane)
         waiting, lane.waiting = lane.waiting, []
         for body in waiting:
-            body.failed(self._unavailable())
+            body.failed(why)
         for entry in list(lane.kept.values()):
             kind = type(entry.command)
             if kind is Disconnect or entry.answered or entry.resume:
                 continue
             if entry.number in lane.kept:
                 session: int = getattr(entry.command, "session", 0)
-                refused = Refused(session, entry.seq, Code.OWNER_UNAVAILABLE, self._unavailable())
+                refused = Refused(session, entry.seq, code, why)
                 self._finish(lane, entry, refused, self._telling.untold)
         if lane.live:
             self._routes.open(lane)

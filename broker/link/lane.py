@@ -22,13 +22,14 @@ class Lane:
     live         commands may be sent: the slot has a stream, and nobody said that it is led elsewhere.
     opened       the owner has answered our Open: what comes from it is of this epoch.
     down_since   monotonic time since when it is not open; refusing: it has been so for too long.
+    shelved      why nobody shall lead it now, "" = somebody shall.
     marked       a Barrier that tells when AUTO deliveries are settled is under way.
     turns        last numbers of the sequences 1, 2 … for what others may overtake; idle: those nobody is in.
     """
 
     __slots__ = (
         "consumers", "crowds", "down_since", "epoch", "idle", "kept", "link", "live", "marked", "nbytes", "number",
-        "opened", "refusing", "sessions", "slot", "turns", "waiting",
+        "opened", "refusing", "sessions", "shelved", "slot", "turns", "waiting",
     )  # fmt: skip
 
     def __init__(self, slot: int, now: float) -> None:
@@ -38,6 +39,7 @@ class Lane:
         self.live = False
         self.opened = False
         self.refusing = False
+        self.shelved = ""
         self.down_since = now
         self.number = 0
         self.nbytes = 0

@@ -176,9 +176,11 @@ class Node:
         return sum([role.state == LEADING for role in self._roles.values()])
 
     def lagging(self) -> list[int]:
-        """Slots of which this owner shall be an in-sync replica and is not (yet)."""
+        """Slots of which this owner shall be an in-sync replica and is not (yet); nobody leads a shelved one there."""
         return [
-            slot for slot, record in self._records.items() if self.me in record.replicas and self.me not in record.isr
+            slot
+            for slot, record in self._records.items()
+            if self.me in record.replicas and self.me not in record.isr and not record.shelved
         ]
 
     def state_of(self, slot: int) -> list[MetaRecord]:
@@ -211,7 +213,7 @@ class Node:
     def needed(self) -> list[int]:
         """Slots whose in-sync replica this is, where others suffice: their leaders are about to let it go."""
         enough = self._min_in_sync
-        return [slot for slot, r in self._records.items() if self.me in r.isr and len(r.isr) > enough]
+        return [slot for slot, r in self._records.items() if self.me in r.isr and len(r.isr) > enough and not r.shelved]
 
     def suspend(self) -> None:
         """This process was declared dead: lead nothing until go_on()."""

@@ -28,6 +28,7 @@ from broker.seams.clock import Clock
 
 from . import refusing
 from .commits import Commits
+from .culprit import NOBODY, culprit
 from .gates import Gates, Touched
 from .io_thread import Io
 from .replicas import Alone, Replicas
@@ -79,6 +80,8 @@ class Shard:
         self.journal = journal
         self.stats = ShardStats()
         self.stopped = ""
+        self.culprit = NOBODY
+        """The slot whose engine has thrown, if that is why it stopped."""
         self.engines: dict[int, Engine] = {}
         self._budget = Budget(settings.engine.max_queues)
         self._clock = clock
@@ -242,8 +245,7 @@ class Shard:
             self._step()
         except Exception as error:
             # An engine that threw is of unknown state: tell nobody anything more, replay at restart.
-            log.critical("slot owner failed; restart replays the journal", exc_info=error)
-            self._stop(f"internal error: {type(error).__name__}")
+            self.thrown(error)
 
     def _step(self) -> None:
         if self.stopped:
@@ -402,14 +404,20 @@ class Shard:
                 engine.tick(turn)
             self._finish(turn, due)
         except Exception as error:
-            log.critical("slot owner failed; restart replays the journal", exc_info=error)
-            self._stop(f"internal error: {type(error).__name__}")
+            self.thrown(error)
             return
         self._set_alarm(dict.fromkeys(self.engines.values()))
 
     def fail(self, why: str) -> None:
         """What the journal or replication found cannot be lived with."""
         self._stop(why)
+
+    def thrown(self, error: Exception) -> None:
+        """Nobody expected that: what an engine knows is worth nothing any more."""
+        log.critical("slot owner failed; restart replays the journal", exc_info=error)
+        if not self.stopped:
+            self.culprit = culprit(error)
+        self._stop(f"internal error: {type(error).__name__}")
 
     def _stop(self, why: str) -> None:
         if self.stopped:

@@ -182,14 +182,14 @@ class Cluster:
         answer: dict[str, Any] = json.loads(self.cluster("status", "--json"))
         return answer
 
-    def cluster(self, *arguments: str, stdin: str = "") -> str:
-        """`stampede cluster …`; its output."""
+    def cluster(self, *arguments: str, stdin: str = "", status: int = 0) -> str:
+        """`stampede cluster …`, which must end with this status; its output."""
         line = [sys.executable, "-m", "broker.app.cli", "cluster", *arguments]
         line += ["--set", f"etcd.endpoints={HOST}:{self.etcd_port}", "--set", f"etcd.prefix={PREFIX}"]
         for name, value in self.settings.items():
             line += ["--set", f"{name}={value}"] if name.startswith("etcd.") else []
         done = subprocess.run(line, input=stdin, capture_output=True, text=True, timeout=60)
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == status, done.stderr
         return done.stdout
 
     def records(self) -> dict[int, dict[str, Any]]:

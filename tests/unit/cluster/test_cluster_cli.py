@@ -66,6 +66,17 @@ def test_status_tells_of_trouble_and_fails_when_a_slot_is_offline(store):
     assert "offline 1" in text and "x      dead" in text
 
 
+def test_status_names_slots_that_are_out_of_service_and_unshelve_has_them_tried_again(store):
+    put(store, SlotRecord(7, 3, "", ("a", "b"), ("a", "b"), shelved="a, b stopped because of it"))
+    text = run("status", status=1)
+    assert "Slot 7 is shelved: a, b stopped because of it; `stampede cluster unshelve 7`" in text
+    done = CliRunner().invoke(cluster_cli.cluster, ["status", "--json"])
+    assert json.loads(done.stdout)["shelved"] == {"7": "a, b stopped because of it"}
+    assert run("unshelve", "7") == "Slot 7 is tried again.\n"
+    assert read(store, 7).shelved == ""
+    assert "not shelved" in run("unshelve", "7", status=1)
+
+
 def test_status_shows_how_far_a_drain_is(store):
     register(store, "d")
     assert run("drain", "c") == "c is being drained.\n"

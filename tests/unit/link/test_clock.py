@@ -241,6 +241,29 @@ def test_who_waits_too_long_for_an_owner_is_refused():
     assert len(one.owner.shard.of(Publish)) == 1, "what was refused does not happen"
 
 
+def test_a_slot_that_is_out_of_service_is_refused_at_once_and_no_other_one():
+    one = One()
+    one.owner.shard.answers = False
+    one.port.submit([publish(4, seq=1)])
+    one.world.run()
+    one.owner.shard.answers = True
+    one.port.offline(4, "its leaders stopped one after the other")
+    one.port.submit([publish(4, seq=2), publish(5, seq=3)])
+    one.world.run()
+    refused = one.edge.of(Refused)
+    assert [(each.seq, each.code) for each in refused] == [(1, Code.SLOT_SHELVED), (2, Code.SLOT_SHELVED)]
+    assert "slot 4" in refused[0].detail and "stampede cluster status" in refused[0].detail
+    assert [done.seq for done in one.edge.of(Done)] == [3]
+    one.port.offline(4)
+    one.port.route(4, 2, "a", "a:1")
+    one.port.submit([publish(4, seq=4)])
+    one.world.run()
+    assert len(one.edge.of(Refused)) == 2, "it is tried again: who asks now waits for its leader"
+    one.owner.server.serve(4, 2)
+    one.world.run()
+    assert [done.seq for done in one.edge.of(Done)] == [3, 4]
+
+
 def test_an_owner_that_never_answers_the_dial_counts_as_none():
     one = One(unavailable_after_s=3)
     one.owner.stop_listening()

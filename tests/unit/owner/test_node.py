@@ -562,3 +562,16 @@ def test_it_may_come_back(world):
     assert world.followed[SLOT][0].size == 0 and world.node.lagging() == []
     world.is_now(2, OTHER, isr=(OTHER, THIRD))
     assert world.node.lagging() == [SLOT]
+
+
+def test_nobody_waits_to_be_in_sync_with_a_slot_that_is_out_of_service(world):
+    """Nor does an owner that ends wait until it is let go: nobody leads it who could do that."""
+    world.leading()
+    world.is_now(2, OTHER, isr=(OTHER, THIRD))
+    assert world.node.lagging() == [SLOT]
+    world.node.on_record(SLOT, world.stored(replace(world.record, leader="", shelved="why")))
+    assert world.node.lagging() == []
+    world.is_now(3, OTHER)
+    assert world.node.needed() == [SLOT]
+    world.node.on_record(SLOT, world.stored(replace(world.record, leader="", shelved="why")))
+    assert world.node.needed() == []

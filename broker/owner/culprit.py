@@ -1,0 +1,28 @@
+"""Which engine has thrown: read off the exception, so that nothing on the way of a message has to keep account of it.
+
+Rule: every way into an engine is a method of it, so its frame is among those the exception has come through; and where
+what it wanted logged cannot be written, the record is a variable there.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.core.records import LogRecord
+from broker.engine.engine import Engine
+
+NOBODY: Final = -1
+
+
+def culprit(error: BaseException) -> int:
+    """The slot whose engine was at work, or whose record was, when it was thrown; NOBODY: none."""
+    found = NOBODY
+    traceback = error.__traceback__
+    while traceback is not None:
+        known = traceback.tb_frame.f_locals
+        if isinstance(at_work := known.get("self"), Engine):
+            found = at_work.number
+        elif isinstance(record := known.get("record"), LogRecord):
+            found = record.slot
+        traceback = traceback.tb_next
+    return found
