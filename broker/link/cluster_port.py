@@ -102,20 +102,24 @@ class ClusterPort:
 
     def route(self, slot: int, epoch: int, leader_id: str, address: str) -> None:
         """The slot is led there now. Told again with the same values: nothing happens."""
-        lane = self._lanes.get(slot)
-        if lane is not None and lane.shelved:
-            lane.shelved = ""
-            lane.refusing = False
-            lane.down_since = self._clock.monotonic()
+        self._shelve(slot, "")
         self._routes.route(slot, epoch, leader_id, address)
 
     def offline(self, slot: int, shelved: str = "") -> None:
         """Nobody leads the slot now. `shelved`: why nobody shall, so that it makes no sense to wait."""
         self._routes.offline(slot)
+        self._shelve(slot, shelved)
+
+    def _shelve(self, slot: int, why: str) -> None:
         lane = self._lanes.get(slot)
-        if lane is not None and shelved:
-            lane.shelved = shelved
+        if lane is None or lane.shelved == why:
+            return
+        lane.shelved = why
+        if why:
             self._give_up(lane)
+        else:
+            lane.refusing = False
+            lane.down_since = self._clock.monotonic()
 
     def close(self, why: str = "the edge is stopping") -> None:
         """Ends all links."""

@@ -255,8 +255,8 @@ def test_a_slot_that_is_out_of_service_is_refused_at_once_and_no_other_one():
     assert "slot 4" in refused[0].detail and "stampede cluster status" in refused[0].detail
     assert [done.seq for done in one.edge.of(Done)] == [3]
     one.port.offline(4)
-    one.port.route(4, 2, "a", "a:1")
     one.port.submit([publish(4, seq=4)])
+    one.port.route(4, 2, "a", "a:1")
     one.world.run()
     assert len(one.edge.of(Refused)) == 2, "it is tried again: who asks now waits for its leader"
     one.owner.server.serve(4, 2)
