@@ -202,6 +202,7 @@ class OwnerProcess(ClusterProcess):
                 lost=self._lost,
                 released=self.node.released,
                 look=inspector.look,
+                thrown=self.shard.thrown,
             )
         )
         self.table.listen(self._on_slot)

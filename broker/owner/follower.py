@@ -58,7 +58,8 @@ class FollowerHome:
     deposed     (slot, epoch): somebody leads the slot in this epoch, which may be news.
     lost        (owner id, why): a leader's stream broke or fell silent; why = "": it has a new one.
     released    its leader has resigned the slot: `promised_until` does not lie ahead any more.
-    look        Inspector.look."""
+    look        Inspector.look.
+    thrown      Shard.thrown."""
 
     durable: Callable[[Callable[[], None]], None]
     new_shadow: Callable[[int], Shadow]
@@ -66,6 +67,7 @@ class FollowerHome:
     lost: Callable[[str, str], None]
     released: Callable[[int], None]
     look: Callable[[int, list[MetaRecord], Kept, Found], None]
+    thrown: Callable[[Exception], None]
 
 
 class Followers:
@@ -275,7 +277,13 @@ class Followers:
         return slot in self._partial
 
     def apply(self, slot: int, changes: list[Change]) -> None:
-        self._shadows[slot].apply(changes, self.journal)
+        """What the journal has taken. A shadow that throws has a hole and would lead with it, for the log is whole and
+        nobody sends the item again: the owner stops, and a restart reads the log anew (ADR 8)."""
+        try:
+            self._shadows[slot].apply(changes, self.journal)
+        except Exception as error:
+            self.home.thrown(error)
+            raise
 
     def look(self, slot: int, found: Found) -> None:
         """At what is followed, for its leader."""

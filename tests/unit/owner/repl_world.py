@@ -221,6 +221,7 @@ class Owner:
         self.disk = SimDisk(world.random.getrandbits(32))
         self.clock = Clock(world)
         self.lost: list[tuple[str, str]] = []
+        self.throws: list[Exception] = []
         self.on_disk: dict[int, int] = {}
         """slot → last lsn that is certainly on the platter."""
         self.deaf = False
@@ -258,7 +259,7 @@ class Owner:
             LeaderHome(self.durable, self.progress, self.small, change, self.on_new, self.deposed, self.on_lost, look)
         )
         self.followers.start(
-            FollowerHome(self.durable, self.new_shadow, self.deposed, self.on_lost, self.released, look)
+            FollowerHome(self.durable, self.new_shadow, self.deposed, self.on_lost, self.released, look, self.thrown)
         )
         for owner in ("o0", "o1", "o2"):
             self.leaders.reach(owner, owner)
@@ -382,6 +383,10 @@ class Owner:
 
     def on_lost(self, owner: str, why: str) -> None:
         self.lost.append((owner, why))
+
+    def thrown(self, error: Exception) -> None:
+        self.throws.append(error)
+        self.crash()
 
     def on_new(self, slot: int, record: SlotRecord) -> None:
         self.on_record(record)

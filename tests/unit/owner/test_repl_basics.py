@@ -9,6 +9,7 @@ import pytest
 from broker.owner.catchup import HURRY_S, LATE_ITEMS, STEP_ITEMS
 from broker.owner.isr import UNKNOWN, State
 from broker.owner.leader import RETRY_S
+from broker.owner.shadow import Shadow
 from tests.unit.owner.repl_world import World
 
 SLOT = 7
@@ -390,3 +391,24 @@ def test_a_question_whose_answer_was_given_up_is_asked_again():
     shadow = other.followers.unfollow(SLOT)
     other.followers.follow(shadow, world.records[SLOT].epoch)
     world.until(lambda: lead.tracks["o2"].state is State.LIVE, what="o2 goes on")
+
+
+def test_a_follower_whose_shadow_throws_stops_and_reads_its_log_anew(monkeypatch):
+    """The journal has the item already, and the leader need not send it again: the shadow would lead with a hole."""
+    world = ready_world()
+    leader, follower = world.leader(SLOT), world.owners["o1"]
+    original = Shadow.apply
+
+    def apply(shadow, changes, journal):
+        if journal is follower.journal and not follower.throws:
+            raise KeyError("planted")
+        original(shadow, changes, journal)
+
+    monkeypatch.setattr(Shadow, "apply", apply)
+    leader.send(SLOT)
+    with pytest.raises(KeyError, match="planted"):
+        world.run(0.1)
+    assert [type(error) for error in follower.throws] == [KeyError] and not follower.up
+    follower.start()
+    world.until(lambda: told(world) == 1 and in_sync(world, "o0", "o1", "o2"))
+    world.until(lambda: same_everywhere(world))
