@@ -59,9 +59,14 @@ async def look(metadata: Metadata, keys: Keys, default: Policy) -> Picture:
 
 
 async def set_cordon(metadata: Metadata, keys: Keys, owner: str, on: bool) -> bool:
-    """Leaders and replicas leave a cordoned owner, for good. Returns False if it already was so."""
+    """Leaders and replicas leave a cordoned owner, for good. Returns False if it already was so. Raises Refusal for a
+    name that nobody has: it would pass for an owner that is empty, and the one that was meant would be stopped full."""
     if not on:
         return await metadata.delete(keys.cordon(owner))
+    if await metadata.get(keys.member("owner", owner)) is None:
+        records = [_record(item) for item in (await metadata.range(keys.slots))[0]]
+        if not any(owner in record.replicas for record in records):
+            raise Refusal(f"There is no owner {owner!r}, dead or alive; `stampede cluster status` lists them.")
     return bool(await metadata.commit([(keys.cordon(owner), 0)], [Put(keys.cordon(owner), b"")]))
 
 

@@ -60,7 +60,7 @@ def start(name: str, *line: str) -> None:
     (HERE / "run" / f"{name}.pid").write_text(str(process.pid))
 
 
-def wait(what: str, ready: object, seconds: float = 30.0) -> None:
+def wait(what: str, ready: object, seconds: float = 120.0) -> None:
     """Until ready() is true; the log's end is shown when it never is."""
     end = time.monotonic() + seconds
     while not ready():  # type: ignore[operator]

@@ -90,6 +90,14 @@ def test_status_shows_how_far_a_drain_is(store):
     assert "c was not drained" in run("undrain", "c")
 
 
+def test_a_dead_owner_is_drained_but_a_slip_of_the_pen_is_not(store):
+    assert "There is no owner 'd', dead or alive" in run("drain", "d", status=1)
+    assert "drain" not in run("status")
+    store.commit([], [Delete(KEYS.member("owner", "c"))])
+    assert run("drain", "c") == "c is being drained.\n"
+    assert "c      dead, draining" in run("status", status=1)
+
+
 def test_plan_uses_the_policy_of_the_controller(store):
     holder = {"id": "a", "boot": "boot-a", "replicas": 2, "min_in_sync": 1, "max_moves": 8}
     store.commit([], [Put(KEYS.controller, json.dumps(holder).encode())])
