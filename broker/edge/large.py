@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.effects import Deliver
 from broker.core.reasons import Reason
-from broker.link.port import BodyReader
+from broker.link.port import Away, BodyReader
 
 from .compressing import Inflating, length_of
 from .subscription import Subscription
@@ -87,7 +87,8 @@ class LargeDelivery:
             return
         if not data:
             # Half a frame is out: nothing but the end of the connection can tell the client.
-            session.abort(Reason.INTERNAL, f"large body cannot be read: {why or 'file too short'}")
+            reason = Reason.OWNER_STOPPED if isinstance(why, Away) else Reason.INTERNAL
+            session.abort(reason, f"large body cannot be read: {why or 'file too short'}")
             return
         self._left -= len(data)
         session.channel.write_part(data, False, False)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from broker.core.commands import Publish
 from broker.core.errors import Code, RefusedError
 from broker.core.message import BLOB, DURABLE, NO_IDS, TEXT, Blob, Run
-from broker.link.port import BodyWriter
+from broker.link.port import Away, BodyWriter
 from broker.wire.events import BodyStart, Head, Sends
 
 from .authorising import sending
@@ -244,7 +244,10 @@ class LargeSend:
             return
         publisher.large = None
         if blob is None:
-            session.fail(Code.DISK_FULL, f"the body could not be stored: {why}", self.receipt)
+            if isinstance(why, Away):
+                session.fail(why.code, f"{why}; the large message was not stored, send it again", self.receipt)
+            else:
+                session.fail(Code.DISK_FULL, f"the body could not be stored: {why}", self.receipt)
             return
         publisher.publish_large(self, blob)
         session.intake.unpark()

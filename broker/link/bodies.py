@@ -13,8 +13,12 @@ from typing import Final, Protocol
 from broker.core.message import Blob
 from broker.rpc.v1 import link_pb2 as pb
 
+from .port import Away
+
 CHUNK: Final = 64 * 1024
 WINDOW: Final = 1024 * 1024
+MOVED: Final = "another owner serves this destination now"
+"""What an owner answers that does not lead the slot."""
 
 Soon = Callable[[Callable[[], None]], object]
 """Runs the callback soon in this thread, never from within the call."""
@@ -174,7 +178,7 @@ class BodyDown:
     def _tell_failed(self) -> None:
         done, self._done = self._done, None
         if done is not None:
-            done(None, self._failed or "the owner cannot be reached")
+            done(None, self._failed or Away("the owner cannot be reached"))
 
 
 class BodyHub:
@@ -249,7 +253,7 @@ class BodyHub:
             elif kind == "failed":
                 self.ups.pop(message.id)
                 self._inflight -= self._unwritten.pop(message.id, 0)
-                up.failed(message.failed)
+                up.failed(_why(message.failed))
                 self.pump()
         elif down is not None:
             if kind == "data":
@@ -258,10 +262,11 @@ class BodyHub:
                 down.end()
             elif kind == "failed":
                 self.downs.pop(message.id)
-                down.failed(message.failed)
+                down.failed(_why(message.failed))
 
     def lost(self, why: str) -> None:
         """The stream is over."""
+        why = Away(why)
         ups, self.ups = self.ups, {}
         downs, self.downs = self.downs, {}
         for up in ups.values():
@@ -270,3 +275,8 @@ class BodyHub:
         for down in downs.values():
             down.hub = None
             down.failed(why)
+
+
+def _why(text: str) -> str:
+    """What the owner said: of its disk, mostly."""
+    return Away(text) if text == MOVED else text

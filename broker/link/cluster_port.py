@@ -44,7 +44,7 @@ from .lane import Lane, answer
 from .mirror import Entry, Mirrored, size_of
 from .owner_link import Later, OwnerLink, Schedule
 from .parking import Parking
-from .port import BodyReader, BodyWriter, EffectListener
+from .port import Away, BodyReader, BodyWriter, EffectListener
 from .routes import Routes
 from .stats import LinkStats
 from .telling import Telling
@@ -147,7 +147,8 @@ class ClusterPort:
         if lane.opened and lane.link is not None:
             body.start(lane.link.bodies)
         elif lane.refusing:
-            body.failed(self._unavailable(lane)[1])
+            code, why = self._unavailable(lane)
+            body.failed(Away(why, code))
         else:
             lane.waiting.append(body)
             self._watch()
@@ -549,7 +550,7 @@ class ClusterPort:
         code, why = self._unavailable(lane)
         waiting, lane.waiting = lane.waiting, []
         for body in waiting:
-            body.failed(why)
+            body.failed(Away(why, code))
         for entry in list(lane.kept.values()):
             kind = type(entry.command)
             if kind is Disconnect or entry.answered or entry.resume:

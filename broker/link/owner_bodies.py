@@ -15,7 +15,7 @@ from typing import Protocol
 from broker.core.message import Blob
 from broker.rpc.v1 import link_pb2 as pb
 
-from .bodies import CHUNK
+from .bodies import CHUNK, MOVED
 from .codec import malformed
 from .port import BodyReader, BodyWriter
 
@@ -185,7 +185,7 @@ class OwnerBodies:
 
     def _begin(self, id: int, slot: int) -> None:
         if (epoch := self._target.epoch(slot)) is None:
-            self._target.send_body(pb.Body(id=id, failed="another owner serves this destination now"))
+            self._target.send_body(pb.Body(id=id, failed=MOVED))
             return
         incoming = self._incoming[id] = Incoming(id, slot, epoch, self._target)
         incoming.writer = self._new_body(slot, incoming.drained)
@@ -211,7 +211,7 @@ class OwnerBodies:
 
     def _read(self, message: pb.Body) -> None:
         if self._target.epoch(message.slot) is None:
-            self._target.send_body(pb.Body(id=message.id, failed="another owner serves this destination now"))
+            self._target.send_body(pb.Body(id=message.id, failed=MOVED))
             return
         blob = Blob(message.read.id, message.read.length)
         self._outgoing[message.id] = Outgoing(message.id, self._open_body(message.slot, blob), self._target)

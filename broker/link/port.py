@@ -11,7 +11,19 @@ from typing import Protocol
 
 from broker.core.commands import Command
 from broker.core.effects import Effect
+from broker.core.errors import Code
 from broker.core.message import Blob
+
+
+class Away(str):
+    """Why a large body was not stored or not read where its owner is the reason, not its disk. `code`: for clients."""
+
+    code: Code
+
+    def __new__(cls, why: str, code: Code = Code.OWNER_MOVED) -> Away:
+        text = super().__new__(cls, why)
+        text.code = code
+        return text
 
 
 class EffectListener(Protocol):
@@ -35,7 +47,8 @@ class BodyWriter(Protocol):
 
     def write(self, data: bytes) -> None: ...
     def finish(self, sync: bool, done: Callable[[Blob | None, str], None]) -> None:
-        """done(blob, "") when all bytes are in the file (on stable storage if `sync`), or done(None, why)."""
+        """done(blob, "") when all bytes are in the file (on stable storage if `sync`), or done(None, why): an Away
+        where the disk has nothing to do with it."""
         ...
 
     def abort(self) -> None:
@@ -47,7 +60,7 @@ class BodyReader(Protocol):
     """A large body on its way to a consumer. Holds the file: deleting the message meanwhile does no harm."""
 
     def read(self, n: int, done: Callable[[bytes | None, str], None]) -> None:
-        """The next at most n bytes; b"" at the end; None with a text when it failed."""
+        """The next at most n bytes; b"" at the end; None with a text (an Away, perhaps) when it failed."""
         ...
 
     def close(self) -> None: ...

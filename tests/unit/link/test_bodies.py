@@ -11,6 +11,7 @@ from broker.core.errors import Code
 from broker.core.message import BLOB, Blob, Run
 from broker.link.bodies import CHUNK, WINDOW
 from broker.link.link_server import SWEEP_S
+from broker.link.port import Away
 from broker.rpc.v1 import link_pb2 as pb
 from tests.unit.link.world import Edge, Owner, World, make_settings, run_of
 
@@ -257,6 +258,7 @@ def test_a_broken_stream_fails_the_body(place):
     place.world.run()
     ((blob, why),) = place.done
     assert blob is None and "lost" in why
+    assert isinstance(why, Away), "no matter of the owner's disk"
 
 
 def test_a_body_that_cannot_be_stored_says_why(place):
@@ -287,6 +289,7 @@ def test_or_is_refused_when_none_comes(place):
     place.finish(writer)
     place.world.pass_time(40)
     assert place.done[0][0] is None and "unavailable_after_s" in place.done[0][1]
+    assert place.done[0][1].code is Code.OWNER_UNAVAILABLE
 
 
 def test_an_aborted_body_goes_also_when_it_was_complete(place):
@@ -371,6 +374,7 @@ def test_a_broken_stream_ends_a_reading(place):
     reader.read(10, lambda data, why: place.done.append((data, why)))
     place.world.run()
     assert place.done[0][0] is None and "lost" in place.done[0][1]
+    assert isinstance(place.done[0][1], Away)
 
 
 def test_a_reading_opens_the_file_before_the_delivery_is_confirmed(place):
