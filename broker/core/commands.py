@@ -242,13 +242,16 @@ class Confirm:
 
 
 class Disconnect:
-    """The session is gone: all its consumers of this slot end, unsettled messages go back."""
+    """The session is gone: all its consumers of this slot end, unsettled messages go back.
 
-    __slots__ = ("session", "slot")
+    calm: not because the client failed, so it does not count as an attempt to deliver them."""
 
-    def __init__(self, slot: int, session: int) -> None:
+    __slots__ = ("calm", "session", "slot")
+
+    def __init__(self, slot: int, session: int, calm: bool = False) -> None:
         self.slot = slot
         self.session = session
+        self.calm = calm
 
 
 class Transact:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.address import Outcome
 from broker.core.commands import Barrier, Command, Disconnect, Hold, Settle, Transact
+from broker.core.reasons import Reason
 from broker.wire.events import Frame
 from broker.wire.versions import Version
 
@@ -22,6 +23,8 @@ from .subscribing import subscribe, unsubscribe
 if TYPE_CHECKING:
     from .session import Session
 
+CALM = {Reason.CLIENT_DISCONNECT, Reason.SHUTDOWN, Reason.OWNER_STOPPED}
+"""Ends that say nothing about the messages the client held: it went in order, or the broker left it."""
 MAX_DELAY_MS = 366 * 24 * 3600 * 1000
 
 
@@ -85,13 +88,13 @@ def disconnect(session: Session, frame: Frame) -> None:
     back in its queues, also for a client that comes to another edge next."""
     if session.crowds is not None and session.crowds.when_empty(partial(_disconnect_late, session, frame)):
         # What it sent goes first. Its consumers end now: what they hold may be what there is no room for.
-        session.intake.batch += ends(session)
+        session.intake.batch += ends(session, Reason.CLIENT_DISCONNECT)
         session.intake.park()
         return
     if frame.receipt is None:
         session.leave([])
         return
-    session.intake.batch += ends(session)
+    session.intake.batch += ends(session, Reason.CLIENT_DISCONNECT)
     for slot in session.slots():
         session.intake.batch.append(Barrier(slot, session.id, session.answers.ask([])))
     session.leave([frame.receipt])
@@ -102,9 +105,10 @@ def _disconnect_late(session: Session, frame: Frame) -> None:
     session.intake.unpark()
 
 
-def ends(session: Session) -> list[Command]:
+def ends(session: Session, reason: Reason) -> list[Command]:
     """What ends all its consumers."""
-    return [Disconnect(slot, session.id) for slot in sorted({sub.slot for sub in session.handles.values()})]
+    calm = reason in CALM
+    return [Disconnect(slot, session.id, calm) for slot in sorted({sub.slot for sub in session.handles.values()})]
 
 
 CONTROL: dict[str, Callable[[Session, Frame], None]] = {

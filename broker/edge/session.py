@@ -304,7 +304,7 @@ class Session:
         elif self.closed or self.leaving:
             return
         elif self.crowds is not None and self.crowds.when_empty(self._hang_up, gone=True):
-            self.intake.batch += control.ends(self)  # as at DISCONNECT
+            self.intake.batch += control.ends(self, Reason.CLIENT_GONE)  # as at DISCONNECT
             self.intake.submit()
         else:
             self.leave([], lambda: self._left(Reason.CLIENT_GONE))
@@ -328,7 +328,7 @@ class Session:
             self.login_task.cancel()
         if self.crowds is not None:
             self.crowds.close()
-        ends = control.ends(self)
+        ends = control.ends(self, reason)
         self._transactions = None
         self.intake.close()
         self.outbox.close()

@@ -251,7 +251,7 @@ class Engine:
         if command.consumer and not asleep and (consumer is None or consumer.session != command.session):
             raise RefusedError(Code.NO_SUCH_SUBSCRIPTION, "it has ended already")
         if consumer is not None:
-            settle.end_consumer(slot, consumer, turn)
+            settle.end_consumer(slot, consumer, turn, failed=False)
         if doomed is not None:
             addresses.delete(slot, doomed, turn)
             declare.renew(slot, doomed, turn)
@@ -268,7 +268,7 @@ class Engine:
             slot.patterns.forget_session(command.session)
         # The end of one may be the end of others: whoever consumes its queue.
         while owned := slot.sessions.get(command.session):
-            settle.end_consumer(slot, slot.consumers[owned[0]], turn)
+            settle.end_consumer(slot, slot.consumers[owned[0]], turn, not command.calm)
 
     # ── transactions over several slots ────────────────────────────────────────────────────────────
 

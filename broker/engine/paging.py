@@ -69,7 +69,7 @@ def _recalled(slot: Slot, queue: Queue, asked: array[int], runs: list[Run], turn
         places.setdefault(run.position, {}).update({i: (run, at) for at, i in enumerate(run.ids)})
     for position in asked[: consumed(asked, runs)]:
         found = places.get(position, {})
-        for ids, delay, rejected in queue.recalls.pop(position):
+        for ids, delay, rejected, failed in queue.recalls.pop(position):
             queue.moving -= len(ids)
             messages: dict[int, Run] = {}
             for (run, attempts), group in groupby([i for i in ids if i in found], _same(queue, found)):
@@ -79,7 +79,7 @@ def _recalled(slot: Slot, queue: Queue, asked: array[int], runs: list[Run], turn
             if rejected:
                 reject(slot, queue, messages, turn)
             else:
-                give_back(slot, queue, messages, delay, turn)
+                give_back(slot, queue, messages, delay, turn, failed)
 
 
 def _same(queue: Queue, found: dict[int, tuple[Run, int]]) -> Callable[[int], tuple[Run, int]]:

@@ -31,20 +31,26 @@ _LABELS = (b"_AMQ_ORIG_ADDRESS:", b"_AMQ_ORIG_QUEUE:", b"_AMQ_ACTUAL_EXPIRY:", b
 """What dead letters begin with."""
 
 
-def give_back(slot: Slot, queue: Queue, messages: dict[int, Run], delay: int | None, turn: Turn) -> None:
+def give_back(
+    slot: Slot, queue: Queue, messages: dict[int, Run], delay: int | None, turn: Turn, failed: bool = True
+) -> None:
     """Messages a consumer held and did not consume. One more attempt is counted; too many: dead letter.
 
-    delay: milliseconds, -1 = by the settings, None = at once whatever the settings say."""
+    delay: milliseconds, -1 = by the settings, None = at once whatever the settings say.
+    failed: False = nobody has tried in vain, its consumer has just ended. All that counts is that they come again."""
     if not messages or stays(queue):
         return
     slot.touched[queue] = None
-    messages = recall(queue, messages, delay, False)
+    messages = recall(queue, messages, delay, False, failed)
     most = queue.settings.max_delivery_attempts
     back: dict[int, list[Run]] = {}
     for part in regroup(messages):
         run = copy(part)
+        if not failed and run.attempts:
+            queue.returned.append(run)  # the log says already that it comes again
+            continue
         run.attempts += 1
-        if 0 <= most <= run.attempts:
+        if failed and 0 <= most <= run.attempts:
             dead_letter(slot, queue, run, "delivery-limit", turn)
         else:
             back.setdefault(run.attempts, []).append(run)
@@ -169,7 +175,7 @@ def reject(slot: Slot, queue: Queue, messages: dict[int, Run], turn: Turn) -> No
     """Messages a consumer will have nothing to do with."""
     if stays(queue):
         return
-    for run in regroup(recall(queue, messages, None, True)):
+    for run in regroup(recall(queue, messages, None, True, True)):
         dead_letter(slot, queue, run, "rejected", turn)
     slot.touched[queue] = None
 

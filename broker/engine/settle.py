@@ -107,14 +107,14 @@ def detach(slot: Slot, consumer: Consumer) -> Ledger:
     return messages
 
 
-def end_consumer(slot: Slot, consumer: Consumer, turn: Turn) -> Queue:
-    """The consumer is no more: what it held goes back, a queue tied to it goes with it."""
+def end_consumer(slot: Slot, consumer: Consumer, turn: Turn, failed: bool = True) -> Queue:
+    """The consumer is no more: what it held goes back, a queue tied to it goes with it. failed: see give_back."""
     queue = slot.queues[consumer.queue]
     messages = detach(slot, consumer)
     if queue.tied:
         delete(slot, queue, turn)
         return queue
-    give_back(slot, queue, messages, None, turn)
+    give_back(slot, queue, messages, None, turn, failed)
     if not queue.consumers:
         abandoned(slot, queue, turn)
     slot.watch_idle(queue, turn.now)

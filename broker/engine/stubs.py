@@ -18,8 +18,9 @@ from .runs import Span, spans_of
 if TYPE_CHECKING:
     from .queue import Queue
 
-Recall = tuple[list[int], int | None, bool]
-"""Ids to be read back, and what becomes of them: given back with this delay (see redelivery.give_back), or rejected."""
+Recall = tuple[list[int], int | None, bool, bool]
+"""Ids to be read back, and what becomes of them: given back with this delay, or rejected; and whether it is a failure
+that counts (see redelivery.give_back)."""
 
 
 class Stub(Run):
@@ -91,7 +92,7 @@ class Restored:
             at += 1
 
 
-def recall(queue: Queue, messages: dict[int, Run], delay: int | None, reject: bool) -> dict[int, Run]:
+def recall(queue: Queue, messages: dict[int, Run], delay: int | None, reject: bool, failed: bool) -> dict[int, Run]:
     """Asks for the bytes of the stubs among `messages`; returns the others. Until then they are out of sight, and
     the queue hands out nothing, so that what goes to its head is not overtaken."""
     rest: dict[int, Run] = {}
@@ -102,7 +103,7 @@ def recall(queue: Queue, messages: dict[int, Run], delay: int | None, reject: bo
         elif run.position:
             wanted.setdefault(run.position, []).append(i)
     for position, ids in wanted.items():
-        queue.recalls.setdefault(position, []).append((ids, delay, reject))
+        queue.recalls.setdefault(position, []).append((ids, delay, reject, failed))
         queue.moving += len(ids)
     return rest
 

@@ -129,6 +129,7 @@ def _put_barrier(command: Barrier, out: pb.Command) -> None:
 def _put_disconnect(command: Disconnect, out: pb.Command) -> None:
     out.disconnect.slot = command.slot
     out.disconnect.session = command.session
+    out.disconnect.calm = command.calm
 
 
 def _put_parts(parts: Sequence[Publish | Settle], out: Any) -> None:
@@ -303,7 +304,7 @@ def _barrier(message: pb.Barrier, token: int) -> Barrier:
 
 
 def _disconnect(message: pb.Disconnect, token: int) -> Disconnect:
-    return Disconnect(check_slot(message.slot), _number(message.session, token))
+    return Disconnect(check_slot(message.slot), _number(message.session, token), message.calm)
 
 
 def _parts(messages: Any, token: int) -> list[Publish | Settle]:

@@ -91,6 +91,33 @@ def test_C45_unacknowledged_messages_go_back_to_the_head(join, queue, left, vers
 
 
 @every_version
+@pytest.mark.parametrize("end", ["disconnect", "disconnect without receipt", "unsubscribe"])
+def test_taking_one_message_at_a_time_and_going_dead_letters_nothing(join, queue, version, end):
+    """A script that takes one message each time it runs is handed the rest ahead, more often than
+    max_delivery_attempts."""
+    writer = join(version)
+    load(writer, queue, 14)
+    client = None
+    for number in range(14):
+        client = client or join(version)
+        client.subscribe(queue, ack="client-individual" if version != "1.0" else "client")
+        message = client.messages(14 - number)[0]
+        assert message.body == b"%d" % number
+        if number:
+            assert (message["redelivered"], message["delivery-count"]) == ("true", "2")
+        client.ack(message, receipt="done")
+        client.expect("RECEIPT")
+        if end == "unsubscribe":
+            client.ask("UNSUBSCRIBE", {"id": "1"})
+        elif end == "disconnect":
+            client = client.ask("DISCONNECT") and None
+        else:
+            client.send("DISCONNECT")
+            client.ended()
+            client = None
+
+
+@every_version
 def test_redelivered_is_said_only_of_what_was_delivered_before(join, queue, version):
     client, other = join(version), join(version)
     other.publish(queue, b"x")

@@ -275,12 +275,14 @@ class Grant(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., consumer: _Optional[int] = ..., nbytes: _Optional[int] = ...) -> None: ...
 
 class Disconnect(_message.Message):
-    __slots__ = ("slot", "session")
+    __slots__ = ("slot", "session", "calm")
     SLOT_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
+    CALM_FIELD_NUMBER: _ClassVar[int]
     slot: int
     session: int
-    def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ...) -> None: ...
+    calm: bool
+    def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., calm: bool = ...) -> None: ...
 
 class Part(_message.Message):
     __slots__ = ("publish", "settle", "edge")

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from broker.config.settings import EdgeSettings, Settings, WireSettings
-from broker.core.commands import Publish, Subscribe
+from broker.core.commands import Barrier, Disconnect, Publish, Subscribe
 from broker.core.effects import Deliver, Done
+from broker.core.errors import Code
 from broker.core.message import BLOB, Blob, Run
 from broker.core.reasons import Reason
 from broker.edge.auth import OpenAuthenticator
@@ -19,6 +20,7 @@ from broker.edge.channel import Channel, next_connection_id
 from broker.edge.edge import OVERFLOW, Edge
 from broker.edge.session import Session
 from broker.edge.timers import Beats
+from broker.link.port import Away
 from broker.seams.clock import SystemClock
 
 
@@ -171,6 +173,65 @@ async def test_a_half_close_behind_a_large_send_still_ends_the_connection() -> N
     bench.edge.on_effects([Done(session.id, publish.seq)])
     assert b"receipt-id:r" in wire.sent
     assert wire.closed is Reason.CLIENT_GONE
+
+
+@pytest.mark.parametrize(
+    ("why", "code"),
+    [
+        ("no space left", 1601),
+        (Away("nothing heard for 500 ms"), 1607),
+        (Away("no owner has served it for 30 s", Code.OWNER_UNAVAILABLE), 1605),
+    ],
+)
+async def test_a_large_send_that_fails_says_whether_it_was_the_disk_or_the_owner(why: str, code: int) -> None:
+    bench = Bench()
+    session, wire = bench.session()
+    session.receive(b"SEND\ndestination:/queue/q\nreceipt:r\ncontent-length:2000\n\n" + b"x" * 2000 + b"\0")
+    finished = bench.port.writers[0].finished
+    assert finished is not None
+    finished(None, why)
+    assert b"error-code:%d\n" % code in wire.sent and b"receipt-id:r\n" in wire.sent
+    assert why.encode() in wire.sent
+
+
+async def test_a_large_delivery_that_its_owner_left_is_no_fault_of_the_edge() -> None:
+    for why, reason in (("cannot read", Reason.INTERNAL), (Away("nothing heard for 500 ms"), Reason.OWNER_STOPPED)):
+        bench = Bench()
+        session, wire = bench.session()
+        reader = bench.deliver_large(bench.subscribed(session), 600_000)
+        reader.turn()
+        assert reader.waiting is not None
+        reader.waiting[1](None, why)
+        assert wire.closed == "aborted"
+        assert bench.edge.counters.closed == {reason: 1}
+
+
+@pytest.mark.parametrize("reason", Reason)
+async def test_the_owner_hears_whether_a_client_has_failed_or_gone_in_order(reason: Reason) -> None:
+    bench = Bench()
+    session, _ = bench.session()
+    bench.subscribed(session)
+    session.abort(reason)
+    calm = {Reason.CLIENT_DISCONNECT, Reason.SHUTDOWN, Reason.OWNER_STOPPED}
+    assert bench.port.last(Disconnect).calm == (reason in calm)
+
+
+@pytest.mark.parametrize("receipt", [b"", b"receipt:r\n"])
+async def test_disconnect_is_going_in_order_and_the_end_of_the_stream_is_not(receipt: bytes) -> None:
+    bench = Bench()
+    for frame, calm in ((b"DISCONNECT\n%b\n\0" % receipt, True), (b"", False)):
+        session, wire = bench.session()
+        bench.subscribed(session)
+        bench.port.commands.clear()
+        if frame:
+            session.receive(frame)
+        else:
+            session.eof()
+        for command in list(bench.port.commands):
+            if type(command) is Barrier:
+                bench.edge.on_effects([Done(session.id, command.seq)])
+        assert wire.closed is not None
+        assert {command.calm for command in bench.port.commands if type(command) is Disconnect} == {calm}
 
 
 async def test_disconnect_is_answered_behind_the_large_body_that_is_under_way() -> None:

@@ -106,15 +106,15 @@ def test_nobody_else_gets_what_a_client_holds(other_first):
 
 
 @pytest.mark.parametrize("snapshot", [True, False])
-@pytest.mark.parametrize("politely", [True, False])
-def test_a_message_known_by_number_only_comes_back_at_the_head(politely, snapshot):
+@pytest.mark.parametrize("how", ["NACK", "lost", "DISCONNECT"])
+def test_a_message_known_by_number_only_comes_back_at_the_head(how, snapshot):
     world, i = loaded(6, runs=2)
     world.settle(1, i[3], outcome=Outcome.NACK)
     fail_over(world, snapshot)
     world.effects.clear()
     world.attach(1, [(i[2], i[3]), (i[0], i[0])], ack=INDIVIDUAL, credit_messages=3, tries={i[3]: 1})
     assert got(world.effects) == []
-    if politely:
+    if how == "NACK":
         world.auto_commit = False
         world.settle(1, i[3], i[0], outcome=Outcome.NACK)
         world.publish("q", b"new", durable=True)
@@ -126,12 +126,12 @@ def test_a_message_known_by_number_only_comes_back_at_the_head(politely, snapsho
         world.settle_down()
         assert (b"003", 2, True) in again(world.effects)
     else:
-        world.disconnect(1)
+        world.do(Disconnect(7, 1, calm=how == "DISCONNECT"))
         world.subscribe(2)
         world.settle_down()
         assert again(world.effects) == [
-            (b"000", 1, True), (b"001", 0, True), (b"002", 1, True), (b"003", 2, True), (b"004", 0, True),
-            (b"005", 0, True),
+            (b"000", 1, True), (b"001", 0, True), (b"002", 1, True), (b"003", 1 if how == "DISCONNECT" else 2, True),
+            (b"004", 0, True), (b"005", 0, True),
         ]  # fmt: skip
 
 

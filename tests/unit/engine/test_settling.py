@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from broker.core.address import Outcome
-from broker.core.commands import Hold, Publish, Settle
+from broker.core.commands import Disconnect, Hold, Publish, Settle
 from broker.core.effects import Deliver
 from broker.core.errors import Code, RefusedError
 from broker.core.message import DURABLE, ESCAPED, Blob, Run
-from broker.core.records import GroupRecord, SettleRecord
+from broker.core.records import GroupRecord, MetaRecord, SettleRecord
 
 from .world import ANYCAST, CLIENT, INDIVIDUAL, UNSET, World, again, done, got, ids, refused, run_of
 
@@ -170,6 +170,33 @@ def test_a_consumer_that_ends_over_and_over_dead_letters_too():
     world.subscribe(2, ack=INDIVIDUAL)
     world.disconnect(2)
     assert world.queue("DLQ")["ready"] == 1 and world.queue()["ready"] == 0
+
+
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("end", ["unsubscribe", "disconnect"])
+def test_one_that_ends_in_order_has_not_failed_and_nothing_is_counted(end, durable):
+    """Who takes one message and goes, over and over, has no fault to find with those it was handed ahead."""
+    world, _ = loaded(2, max_delivery_attempts=2, durable=durable)
+    for consumer in range(1, 6):
+        world.effects.clear()
+        effects = world.subscribe(consumer, ack=INDIVIDUAL) if consumer > 1 else []
+        assert again(effects) == ([(b"000", 1, True), (b"001", 1, True)] if consumer > 1 else [])
+        world.appended.clear()
+        if end == "unsubscribe":
+            world.unsubscribe(consumer)
+        else:
+            world.do(Disconnect(7, consumer, calm=True))
+        counted = [r for r in world.appended if isinstance(r, MetaRecord) and r.kind == "count"]
+        assert len(counted) == (durable and consumer == 1), "said once: it comes again"
+    if durable:
+        world.commit()
+        world.restart()
+    world.effects.clear()
+    world.subscribe(9, ack=INDIVIDUAL)
+    world.settle_down()
+    assert again(world.effects) == [(b"000", 1, True), (b"001", 1, True)]
+    assert again(world.settle(9, ids(world.effects)[0], outcome=Outcome.NACK)) == []
+    assert world.queue("DLQ")["ready"] == 1, "a failure counts as ever"
 
 
 def test_names_with_special_bytes_are_escaped_in_the_origin():

@@ -78,6 +78,7 @@ def commands():
         Barrier(3, 9, 1 << 8 | 3),
         Grant(3, 4, 100),
         Disconnect(3, 9),
+        Disconnect(3, 9, calm=True),
         Decide(3, 9, 1 << 8 | 3, "tx", True),
         Inquire(3, 9, 1 << 8 | 3, "tx"),
     ]
