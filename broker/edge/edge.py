@@ -25,7 +25,7 @@ from broker.seams.clock import Clock
 from broker.seams.memory import hand_back
 
 from . import authorising
-from .auth import Authenticator, FileAuthenticator
+from .auth import ANONYMOUS, Authenticator, FileAuthenticator
 from .channel import Channel
 from .counters import EdgeCounters
 from .crowds import Crowds
@@ -197,7 +197,10 @@ class Edge:
         """These may not use the broker any more: their connections end."""
         for session in list(self.sessions.values()) if users else ():
             if session.connected and session.principal in users:
-                session.fail(Code.NOT_ALLOWED, "this user has been removed")
+                why = "this user has been removed"
+                if session.principal == ANONYMOUS.name:
+                    why = "there are users now: connect with login and passcode"
+                session.fail(Code.NOT_ALLOWED, why)
 
     def rights(self, user: str) -> Rights | None:
         """What a user may do now; None: everything."""

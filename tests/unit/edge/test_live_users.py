@@ -126,10 +126,15 @@ async def test_a_wrong_passcode_is_not_told_to_others(checks):
     table.close()
 
 
-async def test_connections_of_a_removed_user_end():
+@pytest.mark.parametrize(
+    "name, text", [("ada", b"this user has been removed"), ("anonymous", b"there are users now: connect with login")]
+)
+async def test_connections_of_a_removed_user_end(name, text):
     bench = Bench()
-    _, wire = bench.session()
+    session, wire = bench.session()
+    session.principal = name
     bench.edge.expel({"somebody"})
     assert wire.closed is None
-    bench.edge.expel({"anonymous"})
-    assert b"error-code:1203" in wire.take() and wire.closed is Reason.REFUSED
+    bench.edge.expel({name})
+    sent = wire.take()
+    assert b"error-code:1203" in sent and text in sent and wire.closed is Reason.REFUSED
