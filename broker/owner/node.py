@@ -81,6 +81,7 @@ TAKING_OVER = "taking over"
 LEADING = "leading"
 HANDING_OVER = "handing over"
 STEPPING_DOWN = "stepping down"
+SUSPENDED = "suspended"
 
 
 class _Role:
@@ -216,11 +217,21 @@ class Node:
         return [slot for slot, r in self._records.items() if self.me in r.isr and len(r.isr) > enough and not r.shelved]
 
     def suspend(self) -> None:
-        """This process was declared dead: lead nothing until go_on()."""
+        """This process was declared dead: lead nothing until go_on().
+
+        What is led stands still and stays as it is: whoever leads it instead does so in a newer epoch, which ends it
+        here. When a store has stood still everybody is declared dead at once, and nobody leads instead: to read all of
+        it back from the disk first would take half a minute."""
         self._suspended = True
         for slot in self.led():
             role = self._roles[slot]
-            self._step_down(slot, role, role.epoch)
+            if role.state == TAKING_OVER:
+                self._step_down(slot, role, role.epoch)
+                continue
+            role.state = SUSPENDED
+            self._gathering.pop(slot, None)
+            self._serving.unserve(slot)
+            self._shard.pause(slot)
 
     def go_on(self) -> None:
         """It is registered (again)."""
@@ -256,6 +267,8 @@ class Node:
         slot = record.slot
         if role is not None and role.epoch == record.epoch and role.state != FOLLOWING:
             self._leaders.update(record)
+            if role.state == SUSPENDED:
+                self._go_on(slot, role)
             if record.target and record.target != self.me:
                 self._hand_over(record, role)
             elif role.state == HANDING_OVER:
@@ -451,7 +464,7 @@ class Node:
             self._hand_over(record, role)
 
     def _go_on(self, slot: int, role: _Role) -> None:
-        """The transfer was called off."""
+        """The transfer was called off, or we were taken for dead and nobody leads instead."""
         role.state = LEADING
         self._shard.unpause(slot)
         self._serving.serve(slot, role.epoch)

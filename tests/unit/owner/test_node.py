@@ -487,17 +487,71 @@ def test_what_a_slot_is_survives_a_segment_that_begins_while_its_log_is_read(wor
 
 def test_who_is_declared_dead_leads_nothing_until_it_is_registered_again(world):
     world.leading().send(b"m")
+    world.surveys.held = True
     world.node.suspend()
     world.run()
-    assert world.served == {} and world.resigned == [SLOT] and SLOT in world.followed
+    assert world.served == {}
+    world.consume()
     world.is_now(1, ME)
-    assert world.led == {}
+    assert world.served == {} and world.got() == []
     world.node.go_on()
     world.run()
-    world.wait(0.5)
-    assert world.served == {SLOT: 2}
-    world.consume()
+    assert world.served == {SLOT: 1} and not world.changes, "nobody has led instead: nothing is read, nothing asked"
     assert world.got() == [b"m"]
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_what_others_lead_since_it_was_declared_dead_is_followed(world, before):
+    world.leading().send(b"m")
+    world.node.suspend()
+    world.run()
+    if before:
+        world.is_now(2, OTHER)
+        assert world.resigned == [SLOT] and SLOT in world.followed
+        world.node.go_on()
+    else:  # our watch is slow
+        world.node.go_on()
+        world.run()
+        assert world.served == {SLOT: 1}
+        world.is_now(2, OTHER)
+    world.wait(0.5)
+    assert world.served == {} and world.resigned == [SLOT] and SLOT in world.followed
+
+
+def test_a_transfer_that_was_under_way_when_it_was_declared_dead_begins_again(world):
+    world.leading().send(b"m")
+    world.whole = False
+    world.is_now(1, ME, target=OTHER)
+    world.node.suspend()
+    world.whole = True
+    world.send(b"late")
+    world.wait(0.5)
+    assert world.changes == [], "nothing is handed over by who is taken for dead"
+    world.node.go_on()
+    world.wait(0.5)
+    assert (world.record.leader, world.record.epoch) == (OTHER, 2) and world.served == {}
+
+
+def test_what_was_not_taken_over_yet_when_it_was_declared_dead_is_begun_again(world):
+    world.promised = world.now + 1
+    world.node.go_on()
+    world.is_now(1, ME)
+    world.node.suspend()
+    world.run()
+    world.wait(2)
+    assert world.served == {} and SLOT in world.followed
+    world.node.go_on()
+    world.wait(2)
+    assert list(world.served) == [SLOT]
+
+
+def test_the_end_while_it_is_taken_for_dead(world):
+    world.leading().send(b"m")
+    world.node.suspend()
+    world.node.end()
+    world.node.go_on()
+    world.run()
+    assert world.served == {}
 
 
 def test_a_page_that_was_asked_for_before_is_not_given_to_the_next_engine(world):
