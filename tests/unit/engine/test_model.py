@@ -87,13 +87,15 @@ class EngineModel(Machine):
             if m.holder is None and not m.settled and (not m.durable or m.published <= committed)
         ]
 
-    def back(self, messages):
-        """They were not consumed."""
+    def back(self, messages, failed=True):
+        """They were not consumed. Where nobody failed, the first time alone counts: they come again."""
         for message in messages:
             message.holder = None
-            count = message.attempts[-1][1] + 1
-            message.attempts.append((self.world.open, count))
-            if count >= MOST:
+            before = message.attempts[-1][1]
+            count = before + 1 if failed else max(before, 1)
+            if count > before:
+                message.attempts.append((self.world.open, count))
+            if failed and count >= MOST:
                 message.settled = self.world.open
                 self.dead += 1
 
@@ -141,7 +143,7 @@ class EngineModel(Machine):
     @rule(data=st.data(), politely=st.booleans())
     def leave(self, data, politely):
         number = data.draw(st.sampled_from(list(self.consumers)))
-        self.back(self.consumers.pop(number)["held"].values())
+        self.back(self.consumers.pop(number)["held"].values(), failed=not politely)
         self.watch(self.world.unsubscribe(number) if politely else self.world.disconnect(number))
 
     @rule()
