@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.commands import Publish
 from broker.core.message import BLOB, DURABLE, Blob, Run
-from tests.sim.cluster_checkers import Copy, Holder, Message
+from tests.sim.cluster_checkers import Holder, Message
 
 if TYPE_CHECKING:
     from tests.sim.cluster_clients import Clients, Session
@@ -90,7 +90,7 @@ class Receiving:
         clients: Clients,
         session: Session,
         holder: Holder,
-        copy: Copy,
+        body: bytes,
         run: Run,
         over: Callable[[Receiving], None],
     ) -> None:
@@ -98,7 +98,7 @@ class Receiving:
         self._clients = clients
         self._session = session
         self._holder = holder
-        self._copy = copy
+        self._expected = body
         self._id = run.ids[0]
         self._over = over
         self._have = b""
@@ -110,7 +110,7 @@ class Receiving:
         self._reader.read(self._clients.random.choice((150, 500, 5000)), self._arrived)
 
     def _arrived(self, data: bytes | None, why: str) -> None:
-        holder, expected = self._holder, self._copy.message.large
+        holder, expected = self._holder, self._expected
         if holder.ended or not self._clients.alive:
             self._end()
         elif not data:
@@ -118,7 +118,7 @@ class Receiving:
         else:
             self._have += data
             if not expected.startswith(self._have):
-                self._clients.found(f"the body of {self._copy} differs")
+                self._clients.found(f"body {self._expected[:20]!r} differs")
             if len(self._have) < len(expected):
                 self._want()
             else:
@@ -132,7 +132,7 @@ class Receiving:
     def _failed(self, why: str) -> None:
         lost = GONE in why or "no more" in why
         if (lost and not self._holder.doubtful) or self._clients.model.calm:
-            self._clients.found(f"the body of {self._copy} cannot be read for {self._holder}: {why}")
+            self._clients.found(f"body {self._expected[:20]!r} cannot be read for {self._holder}: {why}")
         self._end()
         if self._session.number in self._clients.sessions:
             self._clients.disconnect(self._session)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable
 from itertools import takewhile
+from typing import Any
 
 from broker.core.address import AckMode
 from broker.core.effects import Deliver
@@ -102,7 +103,11 @@ class Holder:
         self.ledger: dict[int, Copy] = {}
         """What it has not acknowledged. It is doubtful whether it has what is another's by now (Copy.holder)."""
         self.coming: set[int] = set()
-        """Of these the body is still on its way."""
+        """Of these the body is still on its way, or its edge keeps them back (cluster_fans.py)."""
+        self.withheld = 0
+        """Bytes of what its edge keeps back."""
+        self.fan: Any = None
+        """The Fan that it is a part of, if it is one."""
         self.ended = self.doubtful = False
         self.fresh: dict[object, int] = {}
         """Producer → place of the last message of its that came for the first time."""
@@ -269,6 +274,12 @@ class Model:
         if copy is None:
             raise Violation(f"ghost: message {message.number} was never sent to {holder.queue}")
         return copy
+
+    def body(self, run: Run) -> bytes:
+        """Of a large message that came."""
+        found = NUMBER.search(run.lines + run.records[0])
+        assert found is not None
+        return self.messages[int(found[1])].large
 
     def _dead_letter(self, message: Message, data: bytes) -> Copy:
         """At first sight: from now on its source must be silent."""

@@ -2,7 +2,8 @@
 
 Rule: knows the port and the model, nothing of owners or links. `Clients` are those of one life of one edge: they end
 with it. Each does only what a STOMP session could: sends with and without receipts, all ack modes, NACK, windows,
-durable subscriptions, transactions over any slots, messages for later, large bodies (cluster_bodies.py).
+durable subscriptions, transactions over any slots, messages for later, large bodies (cluster_bodies.py),
+split addresses and wildcards (cluster_fans.py).
 """
 
 from __future__ import annotations
@@ -15,16 +16,24 @@ from broker.core.address import AckMode, Outcome, Routing
 from broker.core.commands import Disconnect, Grant, Hold, Publish, Settle, Subscribe, Transact, Unsubscribe
 from broker.core.effects import ConsumerClosed, Deliver, Done, Refused
 from broker.core.errors import Code
-from broker.core.ids import slot_of
+from broker.core.ids import SLOTS, slots_of
 from broker.core.message import DURABLE, Run
+from broker.edge.fan import share
+from broker.edge.route import Split
 from broker.link.port import OwnerPort
 from tests.sim.checker import Violation
 from tests.sim.cluster_bodies import SIZES, Receiving, Sending, large_run
 from tests.sim.cluster_checkers import DEAD, DIVERTED, Copy, Group, Holder, Message, Model
+from tests.sim.cluster_fans import Fan
 
 QUEUES = ("q.a", "q.b", "q.c", "q.d")
 SUBS = {"c.one": "t.a", "c.two": "t.b", "c.three": "t.a"}
 TOPICS = ("t.a", "t.b")
+WILD = {"c.all": "t.*"}
+"""A durable subscription to all topics, in histories with wildcards."""
+SPLIT = {"q.a": 2, "t.a": 3}
+"""Addresses that lie in several slots, in histories with such."""
+Settled = tuple[Holder, list[int], list[Copy]]
 EXCUSABLE = (Code.NO_SUCH_DELIVERY, Code.NO_SUCH_TRANSACTION, Code.OWNER_MOVED)
 
 
@@ -32,11 +41,19 @@ class Request:
     """Somebody waits for the answer.
 
     holders    of what it settles: gone, or given up, they excuse a refusal.
+    parts      of the durable subscription `sub`: it stands when all of them are answered.
     crossing   a COMMIT over several slots: it may be rolled back when it takes too long.
     large      a message whose body went ahead: to an owner that may lead no longer."""
 
-    def __init__(self, sent: list[Copy], settled: list[Copy], holders: list[Holder], sub: str = "") -> None:
-        self.sent, self.settled, self.holders, self.sub = sent, settled, holders, sub
+    def __init__(
+        self,
+        sent: list[Copy],
+        settled: list[Copy],
+        holders: list[Holder],
+        sub: str = "",
+        parts: list[Holder] | None = None,
+    ) -> None:
+        self.sent, self.settled, self.holders, self.sub, self.parts = sent, settled, holders, sub, parts
         self.crossing = self.large = False
 
 
@@ -68,6 +85,7 @@ class Workload:
     on_done    told of every receipt for a durable message.
     scheduled  how much of what is sent is due later.    diverted  address → address of copies.
     large      how much of what is sent has a body that travels on its own.
+    split      address → over how many slots.    wild   durable subscriptions by a pattern.
     """
 
     def __init__(self, random: Random, traits: Random, wall_ms: Callable[[], int]) -> None:
@@ -77,7 +95,11 @@ class Workload:
         self.scheduled = traits.choice((0.0, 0.0, 0.0, 0.2))
         self.diverted = traits.choice(({}, {}, {}, DIVERTED))
         self.large = traits.choice((0.0, 0.0, 0.0, 0.25))
-        self.subs = dict.fromkeys(SUBS, "no")
+        self.split: dict[str, int] = traits.choice(({}, {}, {}, SPLIT))
+        self.wild: dict[str, str] = traits.choice(({}, {}, {}, WILD))
+        self.bound = SUBS | self.wild
+        """Durable subscription → its address or pattern."""
+        self.subs = dict.fromkeys(self.bound, "no")
         self.taken: dict[str, Holder] = {}
         self.numbers = 0
         self.durable = random.choice((1.0, 1.0, 0.9, 0.5))
@@ -92,6 +114,10 @@ class Workload:
     def number(self) -> int:
         self.numbers += 1
         return self.numbers
+
+    def slots(self, address: str) -> tuple[int, ...]:
+        """All that have a part of it."""
+        return tuple(range(SLOTS)) if "*" in address else slots_of(address, self.split.get(address, 1))
 
 
 class Clients:
@@ -109,6 +135,7 @@ class Clients:
         self.holders: dict[int, Holder] = {}
         self.pending: dict[tuple[int, int], Request] = {}
         self.receiving: dict[Receiving, None] = {}
+        self._splits: dict[str, Split] = {}
         self._fail = fail
         self._sessions = self._consumers = 0
         port.attach(self)
@@ -143,10 +170,20 @@ class Clients:
         holder = self.holders.get(effect.consumer)
         if holder is None:
             raise Violation(f"{self.name}: delivery for consumer {effect.consumer}, which never was")
-        copies = self.model.delivered(holder, effect)
-        if effect.run.blob is not None and not holder.ended:
+        self.model.delivered(holder, effect)
+        if holder.ended:
+            return
+        if holder.fan is not None:
+            holder.fan.arrived(holder, effect)
+        else:
+            self.receive(holder, effect.run)
+
+    def receive(self, holder: Holder, run: Run) -> None:
+        """The client begins to get it."""
+        if run.blob is not None:
             session = next(each for each in self.sessions.values() if holder in each.holders)
-            self.receiving[Receiving(self, session, holder, copies[0], effect.run, self.receiving.pop)] = None
+            body = self.model.body(run)
+            self.receiving[Receiving(self, session, holder, body, run, self.receiving.pop)] = None
 
     def _on_done(self, effect: Done) -> None:
         request = self.pending.pop((effect.session, effect.seq), None)
@@ -154,7 +191,7 @@ class Clients:
             raise Violation(f"{self.name}: request {effect.session}/{effect.seq} answered twice, or never made")
         self.work.receipts += 1
         self.model.confirm(request.sent, request.settled, request.holders)
-        if request.sub:
+        if request.sub and not any(each.parts is request.parts for each in self.pending.values()):
             self.work.subs[request.sub] = "yes"
         self.work.on_done(request.sent)
 
@@ -296,39 +333,52 @@ class Clients:
 
     def subscribe(self, session: Session, queue: str = "", generous: bool = False) -> None:
         random, work = self.random, self.work
-        queue = queue or random.choice((*work.taps, *work.taps, *SUBS, DEAD))
-        if queue in SUBS and queue in work.taken:
+        queue = queue or random.choice((*work.taps, *work.taps, *work.bound, DEAD))
+        if queue in work.taken:
             return
-        self._consumers += 1
-        address = SUBS.get(queue, queue)
-        routing = Routing.MULTICAST if queue in SUBS else Routing.ANYCAST
+        address = work.bound.get(queue, queue)
+        slots = work.slots(address)
         ack = random.choice(list(AckMode))
-        holder = Holder(self._consumers, slot_of(address), queue, address, ack, self.name)
-        holder.overhead = random.choice((0, 7))
+        overhead = random.choice((0, 7))
+        room = window = 1 << 62
         if not generous and random.random() < 0.6:
-            holder.room = random.choice((1, 100, 400))
+            room = share(random.choice((1, 100, 400)), len(slots))
             if ack is not AckMode.AUTO:
-                holder.window = random.choice((1, 2, 5))
-        self.holders[holder.number] = holder
-        session.holders.append(holder)
-        request = Request([], [], [], queue if queue in SUBS else "")
-        if request.sub:
-            work.taken[queue] = holder
-        seq = self.ask(session, request, 1.0 if request.sub else 0.7)
-        self.submit(
-            Subscribe(
-                holder.slot, session.number, seq, holder.number, address, routing, ack,
-                queue=request.sub or None, durable=bool(request.sub), credit_messages=holder.window,
-                room=holder.room, overhead=holder.overhead,
-            )
+                window = random.choice((1, 2, 5))
+        parts = [self._holder(slot, queue, address, ack) for slot in slots]
+        if queue in work.bound:
+            work.taken[queue] = parts[0]
+        if len(parts) > 1:
+            Fan(parts, window, self.receive)
+        for holder in parts:
+            holder.overhead, holder.room, holder.window = overhead, room, window
+            session.holders.append(holder)
+        self.submit(*[self._subscription(session, holder, parts) for holder in parts])
+
+    def _holder(self, slot: int, queue: str, address: str, ack: AckMode) -> Holder:
+        self._consumers += 1
+        holder = self.holders[self._consumers] = Holder(self._consumers, slot, queue, address, ack, self.name)
+        return holder
+
+    def _subscription(self, session: Session, holder: Holder, parts: list[Holder]) -> Subscribe:
+        durable = holder.queue in self.work.bound
+        sub = holder.queue if durable else ""
+        seq = self.ask(session, Request([], [], [], sub, parts), 1.0 if durable else 0.7)
+        return Subscribe(
+            holder.slot, session.number, seq, holder.number, holder.address,
+            Routing.MULTICAST if durable else Routing.ANYCAST, holder.ack,
+            queue=sub or None, durable=durable, credit_messages=holder.window,
+            room=holder.room, overhead=holder.overhead,
         )  # fmt: skip
 
     def unsubscribe(self, session: Session) -> None:
         if session.holders:
-            holder = session.holders.pop(self.random.randrange(len(session.holders)))
-            self._end(holder)
-            seq = self.ask(session, Request([], [], []), 0.6)
-            self.submit(Unsubscribe(holder.slot, session.number, seq, holder.number, holder.address))
+            chosen = session.holders[self.random.randrange(len(session.holders))]
+            for holder in chosen.fan.parts if chosen.fan is not None else [chosen]:
+                session.holders.remove(holder)
+                self._end(holder)
+                seq = self.ask(session, Request([], [], []), 0.6)
+                self.submit(Unsubscribe(holder.slot, session.number, seq, holder.number, holder.address))
 
     def compose(self, address: str, session: Session) -> tuple[Run, list[Message]]:
         random, work = self.random, self.work
@@ -355,11 +405,19 @@ class Clients:
         """Tells the model which queues get them."""
         subs = self.work.subs
         targets = [(address, True)] if address in QUEUES else []
-        targets += [(name, subs[name] == "yes") for name in SUBS if SUBS[name] == address]
+        targets += [(name, subs[name] == "yes") for name, bound in self.work.bound.items()
+                    if address in TOPICS and bound in (address, *WILD.values())]  # fmt: skip
         copies = [self.model.sent(m, queue, sure, group) for m in messages for queue, sure in targets]
         if (way := self.work.diverted.get(address)) is not None:
             copies += [self.model.sent(m, way, m.durable, group) for m in messages]
         return copies
+
+    def _place(self, address: str) -> int:
+        """The slots of a split address take turns."""
+        slots = self.work.slots(address)
+        if len(slots) == 1:
+            return slots[0]
+        return self._splits.setdefault(address, Split(slots)).next()
 
     def publish(self, session: Session) -> None:
         address = self.random.choice((*self.work.queues, *TOPICS))
@@ -370,14 +428,14 @@ class Clients:
         run, messages = self.compose(address, session)
         request = Request(self._sent(address, messages), [], [])
         seq = self.ask(session, request)
-        self.submit(Publish(slot_of(address), session.number, seq, address, routing, run))
+        self.submit(Publish(self._place(address), session.number, seq, address, routing, run))
 
     def publish_large(self, session: Session, address: str, routing: Routing) -> None:
         random, number = self.random, self.work.number()
         durable, lines, due = random.random() < self.work.durable, random.choice((b"", b"a:b\n")), self._due()
         run, body = large_run(number, lines, random.choice(SIZES), durable, due)
         message = Message(number, lines + run.records[0], durable, (self.name, session.number), due, body)
-        publish = Publish(slot_of(address), session.number, 0, address, routing, run)
+        publish = Publish(self._place(address), session.number, 0, address, routing, run)
         session.sending = Sending(self, session, publish, message)
 
     def publish_stored(self, session: Session, publish: Publish, message: Message) -> None:
@@ -392,20 +450,30 @@ class Clients:
             if session.sending is not None:
                 session.sending.end()
 
-    def _choose(self, session: Session) -> tuple[Holder, list[int], list[Copy]] | None:
-        """A consumer, ids to settle, and what these cover; taken out of its ledger."""
-        holders = [holder for holder in session.holders if holder.here()]
+    def _choose(self, session: Session) -> list[Settled]:
+        """Something that the client has: whose it is, ids to settle, and what these cover; taken out of the ledgers."""
+        holders = [holder for holder in session.holders if self._here(holder)]
         if not holders:
-            return None
+            return []
         random = self.random
         holder = random.choice(holders)
-        held = holder.here()
+        held = self._here(holder)
         if holder.ack is AckMode.INDIVIDUAL:
-            ids = covered = random.sample(held, random.randint(1, len(held)))
-        else:
-            last = random.randrange(len(held))
-            covered, ids = held[: last + 1], [held[last]]
-        return holder, ids, self._own(holder, [holder.ledger.pop(i) for i in covered])
+            return self._take(holder, random.sample(held, random.randint(1, len(held))))
+        return self._take(holder, held[: random.randrange(len(held)) + 1])
+
+    @staticmethod
+    def _here(holder: Holder) -> list[int]:
+        return holder.here() if holder.fan is None else [i for part, i in holder.fan.here() if part is holder]
+
+    def _take(self, holder: Holder, ids: list[int]) -> list[Settled]:
+        """The client acknowledges these. Of a subscription with several parts that may cover what others delivered."""
+        parts = [(holder, ids)] if holder.fan is None else holder.fan.settle(holder, ids)
+        return [
+            (part, covered if part.ack is AckMode.INDIVIDUAL else covered[-1:],
+             self._own(part, [part.ledger.pop(i) for i in covered]))
+            for part, covered in parts
+        ]  # fmt: skip
 
     @staticmethod
     def _own(holder: Holder, copies: list[Copy]) -> list[Copy]:
@@ -415,38 +483,41 @@ class Clients:
         return [copy for copy in copies if copy.holder is holder]
 
     def settle(self, session: Session) -> None:
-        if (choice := self._choose(session)) is not None:
-            holder, ids, copies = choice
+        if choice := self._choose(session):
+            holder = choice[0][0]
             outcome = Outcome.ACK
             if self.random.random() < 0.25:
                 outcome = self.random.choice((Outcome.NACK, Outcome.REJECT if holder.queue != DEAD else Outcome.NACK))
-            self._settle(session, holder, ids, copies, outcome)
+            self._settle(session, choice, outcome)
 
-    def _settle(
-        self, session: Session, holder: Holder, ids: list[int], copies: list[Copy], outcome: Outcome, often: float = 0.8
-    ) -> None:
-        request = Request([], [], [holder])
-        if outcome is Outcome.ACK:
-            request.settled = copies
-            self.model.ask(holder, copies)
-        else:
-            for copy in copies:
-                copy.holder = None
-        seq = self.ask(session, request, often)
-        self.submit(Settle(holder.slot, session.number, seq, holder.number, ids, outcome, 0))
+    def _settle(self, session: Session, choice: list[Settled], outcome: Outcome, often: float = 0.8) -> None:
+        for holder, ids, copies in choice:
+            request = Request([], [], [holder])
+            if outcome is Outcome.ACK:
+                request.settled = copies
+                self.model.ask(holder, copies)
+            else:
+                for copy in copies:
+                    copy.holder = None
+            seq = self.ask(session, request, often)
+            self.submit(Settle(holder.slot, session.number, seq, holder.number, ids, outcome, 0))
+        self._flow(choice)
+
+    @staticmethod
+    def _flow(choice: list[Settled]) -> None:
+        if (fan := choice[0][0].fan) is not None:
+            fan.flow()
 
     def accept(self, session: Session, holder: Holder) -> None:
         """Acknowledges all that has arrived."""
-        if (here := holder.here()) and not holder.ended:
-            copies = self._own(holder, [holder.ledger.pop(i) for i in here])
-            ids = here if holder.ack is AckMode.INDIVIDUAL else [here[-1]]
-            self._settle(session, holder, ids, copies, Outcome.ACK, 1.0)
+        if (here := self._here(holder)) and not holder.ended:
+            self._settle(session, self._take(holder, here), Outcome.ACK, 1.0)
 
     def grant(self, always: bool = False) -> None:
         """Some of what was delivered has left for the sockets."""
         for holder in self.holders.values():
             if holder.owed and not holder.ended and (always or self.random.random() < 0.7):
-                owed, holder.owed = holder.owed, 0
+                owed, holder.owed = holder.owed - holder.withheld, holder.withheld
                 self.submit(Grant(holder.slot, holder.number, owed))
 
     # ── transactions ───────────────────────────────────────────────────────────────────────────────
@@ -460,15 +531,16 @@ class Clients:
             address = random.choice((*self.work.queues, *TOPICS))
             routing = Routing.MULTICAST if address in TOPICS else Routing.ANYCAST
             run, messages = self.compose(address, session)
-            publish = Publish(slot_of(address), session.number, 0, address, routing, run)
+            publish = Publish(self._place(address), session.number, 0, address, routing, run)
             transaction.parts.append(publish)
             transaction.messages.append((publish, messages))
         elif luck < 0.65:
-            if (choice := self._choose(session)) is not None:
-                holder, ids, copies = choice
-                transaction.held.append((holder, copies))
-                transaction.parts.append(Settle(holder.slot, session.number, 0, holder.number, ids))
-                self.submit(Hold(holder.slot, session.number, 0, holder.number, ids))
+            if choice := self._choose(session):
+                for holder, ids, copies in choice:
+                    transaction.held.append((holder, copies))
+                    transaction.parts.append(Settle(holder.slot, session.number, 0, holder.number, ids))
+                    self.submit(Hold(holder.slot, session.number, 0, holder.number, ids))
+                self._flow(choice)
         elif luck < 0.92:
             self._commit(session, transaction)
         else:

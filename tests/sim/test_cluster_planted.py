@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from dataclasses import replace
 
 import pytest
 
 from broker.core.commands import Decide
 from broker.core.effects import Move
-from broker.engine import schedule, transfer
+from broker.edge.fan import Order
+from broker.engine import schedule, state, transfer
 from broker.engine.engine import Engine
 from broker.engine.slot import Slot
 from broker.journal.blobs import BlobWriter
@@ -186,3 +188,28 @@ def test_a_follower_says_that_it_has_a_body_before_its_disk_has(monkeypatch):
 def test_a_leader_does_not_ask_whether_a_body_is_its_own(monkeypatch):
     monkeypatch.setattr(EdgePeer, "_admit_body", lambda self, *_: True)
     assert found_by("is missing", trait="large") is not None
+
+
+def test_an_acknowledgement_covers_what_its_own_part_delivered_only(monkeypatch):
+    def cover(self, sub, number):
+        self._shown = deque((part, ids) for part, ids in self._shown if part is not sub or ids[-1] > number)
+        return {sub: number}
+
+    monkeypatch.setattr(Order, "_cover", cover)
+    assert found_by("covers", "stuck", "no credit", trait="split") is not None
+
+
+def test_what_waits_for_a_window_that_is_shared_is_forgotten(monkeypatch):
+    monkeypatch.setattr(Order, "flow", lambda self: None)
+    assert found_by("stuck", trait="split") is not None
+
+
+def test_a_new_leader_does_not_know_who_has_subscribed_to_a_pattern(monkeypatch):
+    original = state.bind
+
+    def bind(slot, queue):
+        original(slot, queue)
+        slot.patterns = None
+
+    monkeypatch.setattr(state, "bind", bind)
+    assert found_by("missing [message", "lost", trait="wild") is not None

@@ -15,8 +15,8 @@ from broker.journal.journal import Journal
 from broker.link.local import LocalOwner
 from broker.owner.shard import Shard
 from tests.sim.cluster_history import History
-from tests.sim.cluster_processes import diverts_of
-from tests.sim.cluster_world import Host
+from tests.sim.cluster_processes import SLOTS, diverts_of
+from tests.sim.cluster_world import Host, everywhere
 
 FOLDER = "/data/journal"
 SETTINGS = Settings(
@@ -58,6 +58,7 @@ class Solo:
 
 class SoloHistory(History):
     def build(self, stack: ExitStack) -> None:
+        stack.enter_context(everywhere("SLOTS", SLOTS))
         stack.enter_context(patch("broker.journal.store.token", lambda _: "0" * 32))
         self.world.host("solo", "edge", partial(Solo, self))
         self.habits.faults = [f for f in self.habits.faults if f in ("edge", "freeze", "slow")]
