@@ -11,13 +11,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.core.commands import Publish
-from broker.core.message import BLOB, DURABLE, Blob, Run
+from broker.core.message import Blob, Run
 from tests.sim.cluster_checkers import Holder, Message
 
 if TYPE_CHECKING:
     from tests.sim.cluster_clients import Clients, Session
 
-SIZES = (1, 150, 700, 1500)
 GONE = "is missing"
 """What an owner says of a file that is not there. No message that lives may have lost its body."""
 
@@ -72,14 +71,6 @@ class Sending:
         run = self._publish.run
         run.blob = blob
         clients.publish_stored(session, self._publish, self._message)
-
-
-def large_run(number: int, lines: bytes, size: int, durable: bool, due: int) -> tuple[Run, bytes]:
-    """A message with a body of at least `size` bytes, which no other has; its blob comes when it is stored."""
-    body = b"%d," % number * -(-size // len(b"%d," % number))
-    record = b"n:#%d#\ncontent-length:%d\n\n" % (number, len(body))
-    nbytes = len(lines) + len(record) + len(body) + 1
-    return Run(range(0), lines, [record], nbytes, BLOB | (DURABLE if durable else 0), due=due), body
 
 
 class Receiving:

@@ -36,13 +36,21 @@ SKEW_MS = 30
 
 class Message:
     """order: place among all that was ever sent.    producer: session it came from.    due: epoch ms, 0 = at once.
-    large: its body, if that travels on its own; not in `data` then."""
+    large: its body, if that travels on its own; not in `data` then.    group: JMSXGroupID."""
 
-    __slots__ = ("data", "due", "durable", "large", "number", "order", "producer")
+    __slots__ = ("data", "due", "durable", "group", "large", "number", "order", "producer")
 
     def __init__(
-        self, number: int, data: bytes, durable: bool, producer: object, due: int = 0, large: bytes = b""
+        self,
+        number: int,
+        data: bytes,
+        durable: bool,
+        producer: object,
+        due: int = 0,
+        large: bytes = b"",
+        group: bytes = b"",
     ) -> None:
+        self.group = group
         self.number, self.data, self.durable, self.producer, self.due = number, data, durable, producer, due
         self.large = large
         self.order = 0
@@ -110,7 +118,7 @@ class Holder:
         """The Fan that it is a part of, if it is one."""
         self.ended = self.doubtful = False
         self.fresh: dict[object, int] = {}
-        """Producer → place of the last message of its that came for the first time."""
+        """Producer and group → place of the last message that came for the first time."""
 
     def __repr__(self) -> str:
         return f"consumer {self.number} of {self.owner}"
@@ -132,6 +140,10 @@ class Model:
         self.copies: dict[tuple[int, str], Copy] = {}
         self.groups: list[Group] = []
         self.calm = True
+        self.owners: dict[tuple[int, str, bytes], Holder] = {}
+        """Slot, queue and group → who got something of it last."""
+        self._fresh: dict[object, int] = {}
+        """The same with a producer → place of the last message that came for the first time."""
         self.left: set[str] = set()
         """Queues that a consumer has left: what was on its way to it comes marked, though nobody has seen it."""
         self.deliveries = 0
@@ -213,6 +225,8 @@ class Model:
                 elif holder.ack is AckMode.AUTO:
                     copy.void = True  # this one has it, and its edge says so when it comes back
                 return copy
+        if copy.message.group:
+            self._grouped(holder, copy)
         if not (run.attempts or run.flags & REDELIVERED):
             self._order(holder, copy)
         if copy.gone == ASKED and copy.settled_in is not None:
@@ -307,14 +321,32 @@ class Model:
         copy.state = SURE
         return copy
 
-    @staticmethod
-    def _order(holder: Holder, copy: Copy) -> None:
+    def _grouped(self, holder: Holder, copy: Copy) -> None:
+        """A group stays with who got its first message; when an owner or an edge failed, if he holds some of it."""
+        group = copy.message.group
+        key = (holder.slot, holder.queue, group)
+        before = self.owners.get(key, holder)
+        self.owners[key] = holder
+        if before is holder or before.ended or before.doubtful or holder.doubtful:
+            return
+        held = [c for c in before.ledger.values() if c.message.group == group and c.holder is before]
+        if self.calm or any(c.message.durable for c in held):
+            raise Violation(f"group {group!r} is {before}'s, who holds {held[:3]}, and {copy} came to {holder}")
+
+    def _order(self, holder: Holder, copy: Copy) -> None:
         message = copy.message
         direct = holder.queue != DEAD and holder.queue not in ORIGINS and not message.due
-        if not copy.deliveries and message.durable and direct:
-            if holder.fresh.get(message.producer, -1) > message.order:
-                raise Violation(f"order: {copy} behind {holder.fresh[message.producer]} at {holder}")
-            holder.fresh[message.producer] = message.order
+        if copy.deliveries or not message.durable or not direct:
+            return
+        line = (message.producer, message.group)  # groups wait for their consumers, and hold up no other one
+        if holder.fresh.get(line, -1) > message.order:
+            raise Violation(f"order: {copy} behind {holder.fresh[line]} at {holder}")
+        holder.fresh[line] = message.order
+        if message.group:
+            key = (holder.slot, holder.queue, message.group, message.producer)
+            if self._fresh.get(key, -1) > message.order and not holder.doubtful:
+                raise Violation(f"order of group {message.group!r}: {copy} behind {self._fresh[key]}")
+            self._fresh[key] = message.order
 
     # ── the end ────────────────────────────────────────────────────────────────────────────────────
 

@@ -3,36 +3,28 @@
 Rule: knows the port and the model, nothing of owners or links. `Clients` are those of one life of one edge: they end
 with it. Each does only what a STOMP session could: sends with and without receipts, all ack modes, NACK, windows,
 durable subscriptions, transactions over any slots, messages for later, large bodies (cluster_bodies.py),
-split addresses and wildcards (cluster_fans.py).
+split addresses and wildcards (cluster_fans.py), groups of messages.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from random import Random
 from typing import Any
 
 from broker.core.address import AckMode, Outcome, Routing
 from broker.core.commands import Disconnect, Grant, Hold, Publish, Settle, Subscribe, Transact, Unsubscribe
 from broker.core.effects import ConsumerClosed, Deliver, Done, Refused
 from broker.core.errors import Code
-from broker.core.ids import SLOTS, slots_of
-from broker.core.message import DURABLE, Run
+from broker.core.message import Run
 from broker.edge.fan import share
 from broker.edge.route import Split
 from broker.link.port import OwnerPort
 from tests.sim.checker import Violation
-from tests.sim.cluster_bodies import SIZES, Receiving, Sending, large_run
-from tests.sim.cluster_checkers import DEAD, DIVERTED, Copy, Group, Holder, Message, Model
+from tests.sim.cluster_bodies import Receiving, Sending
+from tests.sim.cluster_checkers import DEAD, Copy, Group, Holder, Message
 from tests.sim.cluster_fans import Fan
+from tests.sim.cluster_work import TOPICS, Workload
 
-QUEUES = ("q.a", "q.b", "q.c", "q.d")
-SUBS = {"c.one": "t.a", "c.two": "t.b", "c.three": "t.a"}
-TOPICS = ("t.a", "t.b")
-WILD = {"c.all": "t.*"}
-"""A durable subscription to all topics, in histories with wildcards."""
-SPLIT = {"q.a": 2, "t.a": 3}
-"""Addresses that lie in several slots, in histories with such."""
 Settled = tuple[Holder, list[int], list[Copy]]
 EXCUSABLE = (Code.NO_SUCH_DELIVERY, Code.NO_SUCH_TRANSACTION, Code.OWNER_MOVED)
 
@@ -76,48 +68,6 @@ class Session:
         self.paused = False
         self.loose: list[Request] = []
         """Requests nobody waits for."""
-
-
-class Workload:
-    """What the clients of all edges share: the model, numbers, habits of this history.
-
-    subs       durable subscription → has it certainly been made.    taken   who is attached to it.
-    on_done    told of every receipt for a durable message.
-    scheduled  how much of what is sent is due later.    diverted  address → address of copies.
-    large      how much of what is sent has a body that travels on its own.
-    split      address → over how many slots.    wild   durable subscriptions by a pattern.
-    """
-
-    def __init__(self, random: Random, traits: Random, wall_ms: Callable[[], int]) -> None:
-        """`traits` decides what few histories have."""
-        self.random = random
-        self.model = Model(wall_ms)
-        self.scheduled = traits.choice((0.0, 0.0, 0.0, 0.2))
-        self.diverted = traits.choice(({}, {}, {}, DIVERTED))
-        self.large = traits.choice((0.0, 0.0, 0.0, 0.25))
-        self.split: dict[str, int] = traits.choice(({}, {}, {}, SPLIT))
-        self.wild: dict[str, str] = traits.choice(({}, {}, {}, WILD))
-        self.bound = SUBS | self.wild
-        """Durable subscription → its address or pattern."""
-        self.subs = dict.fromkeys(self.bound, "no")
-        self.taken: dict[str, Holder] = {}
-        self.numbers = 0
-        self.durable = random.choice((1.0, 1.0, 0.9, 0.5))
-        self.tiny = random.random() < 0.5
-        self.transactions = random.choice((0.0, 0.1, 0.25))
-        self.queues = QUEUES[: random.choice((1, 2, 4))]
-        self.taps = (*self.queues, *self.diverted.values())
-        """Queues that consumers ask for, beside subscriptions."""
-        self.receipts = 0
-        self.on_done: Callable[[list[Copy]], None] = lambda copies: None
-
-    def number(self) -> int:
-        self.numbers += 1
-        return self.numbers
-
-    def slots(self, address: str) -> tuple[int, ...]:
-        """All that have a part of it."""
-        return tuple(range(SLOTS)) if "*" in address else slots_of(address, self.split.get(address, 1))
 
 
 class Clients:
@@ -380,44 +330,13 @@ class Clients:
                 seq = self.ask(session, Request([], [], []), 0.6)
                 self.submit(Unsubscribe(holder.slot, session.number, seq, holder.number, holder.address))
 
-    def compose(self, address: str, session: Session) -> tuple[Run, list[Message]]:
-        random, work = self.random, self.work
-        durable = random.random() < work.durable
-        lines = random.choice((b"", b"a:b\n", b"a:b\n\n"))
-        due = self._due()
-        records, messages = [], []
-        for _ in range(random.choice((1, 1, 1, 2, 4))):
-            number = work.number()
-            size = random.choice((0, 10, 10, 40, 170)) if random.random() < 0.97 else 900
-            record = (b"" if lines.endswith(b"\n\n") else b"\n") + b"#%d#" % number + b"x" * size + b"\0"
-            records.append(record)
-            messages.append(Message(number, lines + record, durable, (self.name, session.number), due))
-        nbytes = sum(map(len, records)) + len(records) * len(lines)
-        return Run(range(0), lines, records, nbytes, DURABLE if durable else 0, due=due), messages
-
-    def _due(self) -> int:
-        work = self.work
-        if work.scheduled and self.random.random() < work.scheduled:
-            return work.model.wall_ms() + self.random.choice((10, 100, 400, 1500))
-        return 0
-
-    def _sent(self, address: str, messages: list[Message], group: Group | None = None) -> list[Copy]:
-        """Tells the model which queues get them."""
-        subs = self.work.subs
-        targets = [(address, True)] if address in QUEUES else []
-        targets += [(name, subs[name] == "yes") for name, bound in self.work.bound.items()
-                    if address in TOPICS and bound in (address, *WILD.values())]  # fmt: skip
-        copies = [self.model.sent(m, queue, sure, group) for m in messages for queue, sure in targets]
-        if (way := self.work.diverted.get(address)) is not None:
-            copies += [self.model.sent(m, way, m.durable, group) for m in messages]
-        return copies
-
-    def _place(self, address: str) -> int:
-        """The slots of a split address take turns."""
+    def _place(self, address: str, message: Message) -> int:
+        """The slots of a split address take turns; a group stays in one."""
         slots = self.work.slots(address)
         if len(slots) == 1:
             return slots[0]
-        return self._splits.setdefault(address, Split(slots)).next()
+        split = self._splits.setdefault(address, Split(slots))
+        return split.of(message.group) if message.group else split.next()
 
     def publish(self, session: Session) -> None:
         address = self.random.choice((*self.work.queues, *TOPICS))
@@ -425,22 +344,19 @@ class Clients:
         if self.work.large and self.random.random() < self.work.large:
             self.publish_large(session, address, routing)
             return
-        run, messages = self.compose(address, session)
-        request = Request(self._sent(address, messages), [], [])
+        run, messages = self.work.compose(address, (self.name, session.number))
+        request = Request(self.work.sent(address, messages), [], [])
         seq = self.ask(session, request)
-        self.submit(Publish(self._place(address), session.number, seq, address, routing, run))
+        self.submit(Publish(self._place(address, messages[0]), session.number, seq, address, routing, run))
 
     def publish_large(self, session: Session, address: str, routing: Routing) -> None:
-        random, number = self.random, self.work.number()
-        durable, lines, due = random.random() < self.work.durable, random.choice((b"", b"a:b\n")), self._due()
-        run, body = large_run(number, lines, random.choice(SIZES), durable, due)
-        message = Message(number, lines + run.records[0], durable, (self.name, session.number), due, body)
-        publish = Publish(self._place(address), session.number, 0, address, routing, run)
+        run, message = self.work.compose_large((self.name, session.number))
+        publish = Publish(self._place(address, message), session.number, 0, address, routing, run)
         session.sending = Sending(self, session, publish, message)
 
     def publish_stored(self, session: Session, publish: Publish, message: Message) -> None:
         """Its body is with the owner."""
-        request = Request(self._sent(publish.address, [message]), [], [])
+        request = Request(self.work.sent(publish.address, [message]), [], [])
         request.large = True
         publish.seq = self.ask(session, request)
         self.submit(publish)
@@ -530,8 +446,8 @@ class Clients:
         if luck < 0.4:
             address = random.choice((*self.work.queues, *TOPICS))
             routing = Routing.MULTICAST if address in TOPICS else Routing.ANYCAST
-            run, messages = self.compose(address, session)
-            publish = Publish(self._place(address), session.number, 0, address, routing, run)
+            run, messages = self.work.compose(address, (self.name, session.number))
+            publish = Publish(self._place(address, messages[0]), session.number, 0, address, routing, run)
             transaction.parts.append(publish)
             transaction.messages.append((publish, messages))
         elif luck < 0.65:
@@ -564,6 +480,6 @@ class Clients:
                 self.model.ask(holder, copies, group)
         request.crossing = len({part.slot for part in transaction.parts}) > 1
         for publish, messages in transaction.messages:
-            request.sent += self._sent(publish.address, messages, group)
+            request.sent += self.work.sent(publish.address, messages, group)
         seq = self.ask(session, request)
         self.submit(Transact(transaction.parts[0].slot, session.number, seq, transaction.parts))

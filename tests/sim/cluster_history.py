@@ -14,7 +14,8 @@ from random import Random
 
 from tests.sim.checker import Violation
 from tests.sim.cluster_checkers import DEAD, SKEW_MS, Copy
-from tests.sim.cluster_clients import Clients, Workload
+from tests.sim.cluster_clients import Clients
+from tests.sim.cluster_work import Workload
 from tests.sim.cluster_world import STORE, Alarms, Host, World
 
 HEAL_S = 30.0

@@ -11,8 +11,9 @@ import pytest
 from broker.core.commands import Decide
 from broker.core.effects import Move
 from broker.edge.fan import Order
-from broker.engine import schedule, state, transfer
+from broker.engine import resume, schedule, state, transfer
 from broker.engine.engine import Engine
+from broker.engine.groups import Groups
 from broker.engine.slot import Slot
 from broker.journal.blobs import BlobWriter
 from broker.journal.seeds import SeedReader
@@ -213,3 +214,13 @@ def test_a_new_leader_does_not_know_who_has_subscribed_to_a_pattern(monkeypatch)
 
     monkeypatch.setattr(state, "bind", bind)
     assert found_by("missing [message", "lost", trait="wild") is not None
+
+
+def test_a_new_leader_deals_groups_out_anew_although_their_messages_are_held(monkeypatch):
+    monkeypatch.setattr(resume, "reclaim", lambda *_: None)
+    assert found_by("group", trait="groups") is not None
+
+
+def test_a_group_is_everybodys(monkeypatch):
+    monkeypatch.setattr(Groups, "owner", lambda self, group: None)
+    assert found_by("group", trait="groups") is not None
