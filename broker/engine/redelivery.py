@@ -203,7 +203,7 @@ def _leave(slot: Slot, queue: Queue, run: Run, address: str, to: str | None, hea
         slot.settle_runs(queue, [run], turn)
         slot.watch_idle(queue, turn.now)
         return
-    if run.flags & TRANSIENT and queue.spilled:
+    if run.flags & TRANSIENT and queue.spilled and run.blob is None:
         # Forgotten at a restart anyway: needs no place in the owner's atomic group.
         turn.appends.append(SettleRecord(slot.number, queue.id, spans_of(run.ids), durable=False))
     if queue.book is not None:
@@ -224,6 +224,9 @@ def moved(slot: Slot, move: Move, turn: Turn) -> None:
         turn.appends.append(SettleRecord(slot.number, queue.id, spans))
         if queue.counts:
             slot.forget_counts(queue, spans)
+    elif queue.spilled and move.run.blob is not None:
+        # Until here the record had to keep the body.
+        turn.appends.append(SettleRecord(slot.number, queue.id, spans_of(move.ids), durable=False))
     slot.watch_idle(queue, turn.now)
 
 

@@ -1,8 +1,8 @@
 """Messages on their way to another address: copies of diverts, and what no queue wanted.
 
-An address of this slot gets them at once, in the same log group. For one that may be led elsewhere durable messages
-rest in a hidden durable queue of this slot, named after where they go; from there they are moved like dead letters:
-published there and settled here in one atomic step, also after a crash in between.
+An address of this slot gets them at once, in the same log group. For one that may be led elsewhere durable messages,
+and large ones, rest in a hidden durable queue of this slot, named after where they go; from there they are moved like
+dead letters: published there and settled here in one atomic step, also after a crash in between.
 
 Rule: a message says in its first header where it was last (`_AMQ_ORIG_ADDRESS`), and after HOPS of them it goes no
 further that way. What its new address does not take is dropped. Must not know why it is sent on.
@@ -17,7 +17,7 @@ from broker.core.commands import Publish
 from broker.core.effects import Move, Turn
 from broker.core.errors import RefusedError
 from broker.core.ids import slot_of
-from broker.core.message import BLOB, DURABLE, NO_IDS, REDELIVERED, UNIQUE, Run
+from broker.core.message import BLOB, DURABLE, NO_IDS, REDELIVERED, TRANSIENT, UNIQUE, Run
 from broker.core.records import RunRecord
 from broker.selector.heads import escaped
 
@@ -61,8 +61,7 @@ def send_on(slot: Slot, command: Publish, run: Run, way: Way, turn: Turn) -> Non
             publish.publish(slot, onward, turn)
         except RefusedError:
             slot.counters.dropped_unrouted += len(made.records)
-    elif made.flags & (DURABLE | BLOB):
-        made.flags |= DURABLE  # a body that is carried needs a record that keeps it
+    elif made.flags & (DURABLE | BLOB):  # a body that is carried needs a record that keeps it
         _rest(slot, command.address, made, way, turn)
     else:
         turn.moves.append(Move(slot.number, 0, (), way.address, made, way.queue, way.routing))
@@ -75,6 +74,9 @@ def _rest(slot: Slot, source: str, run: Run, way: Way, turn: Turn) -> None:
         queue = create(slot, way.address, name, way.routing, turn, hidden=True)
     slot.number_run(run, turn.now)
     slot.reserve(turn)
+    if not run.flags & DURABLE:  # nor is its body on stable storage: a record that lasts would stop a restart
+        run.flags |= TRANSIENT
+        queue.spilled = True
     turn.appends.append(RunRecord(slot.number, source, [queue.id], run))
     queue.last = run.ids[-1]
     paged = bool(len(queue.index) or queue.gated_pages)  # behind what a restart has left
@@ -94,7 +96,7 @@ def arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
         queue.moving += len(run.records)
         made = copy(run)
         made.ids, made.position, made.attempts = NO_IDS, 0, 0
-        made.flags &= ~REDELIVERED
+        made.flags &= ~(REDELIVERED | TRANSIENT)
         to = queue.name.partition(".")[2] or None
         turn.moves.append(Move(slot.number, queue.id, run.ids, queue.address, made, to, queue.routing))
     slot.fetch_hidden(queue, turn)

@@ -7,8 +7,8 @@ import pytest
 from broker.config.settings import EngineSettings
 from broker.core.commands import Publish
 from broker.core.ids import slot_of
-from broker.core.message import DURABLE, Run
-from broker.core.records import GroupRecord, RunRecord
+from broker.core.message import BLOB, DURABLE, TRANSIENT, Blob, Run
+from broker.core.records import GroupRecord, RunRecord, SettleRecord
 from broker.engine.transfer import HOPS
 
 from .world import ANYCAST, MULTICAST, UNSET, World, done, got, refused
@@ -204,3 +204,19 @@ def test_nobody_keeps_his_messages_out_by_headers_of_ours():
     lines = b"_AMQ_ORIG_ADDRESS:x\n" * (HOPS + 1)
     world.do(Publish(7, 1, 1, "q", ANYCAST, Run((), lines, [b"\na\0"], len(lines) + 3, DURABLE)))
     assert drained(world, "audit") == [b"a"]
+
+
+def test_a_large_copy_does_not_last_longer_than_its_body():
+    """Cluster history 234: the body of what is not durable is not synced. A record of it that a power loss leaves
+    behind keeps the owner from starting."""
+    world = world_with(auto_commit=False, d={"forward": "away"})
+    run = Run((), b"", [b"h:v\n\n"], 1006, BLOB, blob=Blob(3, 1000))
+    world.do(Publish(7, 1, 4, "q", ANYCAST, run))
+    kept = [part for _, part in world.log if isinstance(part, RunRecord)]
+    assert [bool(part.run.flags & DURABLE) for part in kept] == [False, False]
+    assert all(part.run.flags & TRANSIENT for part in kept)
+    world.settle_down()
+    there = [part for _, part in world.log if isinstance(part, RunRecord) and part.address == "away"]
+    ended = [part for _, part in world.log if isinstance(part, SettleRecord)]
+    assert [(part.run.blob.id, part.run.flags & DURABLE) for part in there] == [(3, 0)]
+    assert [(part.durable, part.spans) for part in ended] == [(False, [(kept[0].run.ids[0], kept[0].run.ids[0])])]

@@ -8,8 +8,8 @@ from broker.core.address import Outcome
 from broker.core.commands import Disconnect, Hold, Publish, Settle
 from broker.core.effects import Deliver
 from broker.core.errors import Code, RefusedError
-from broker.core.message import DURABLE, ESCAPED, Blob, Run
-from broker.core.records import GroupRecord, MetaRecord, SettleRecord
+from broker.core.message import BLOB, DURABLE, ESCAPED, Blob, Run
+from broker.core.records import GroupRecord, MetaRecord, RunRecord, SettleRecord
 
 from .world import ANYCAST, CLIENT, INDIVIDUAL, UNSET, World, again, done, got, ids, refused, run_of
 
@@ -218,6 +218,16 @@ def test_a_large_body_keeps_its_file_on_the_way_to_the_dead_letters():
     world.settle(1, *ids(world.effects, 1), outcome=Outcome.REJECT)
     (dead,) = [e.run for e in world.effects if isinstance(e, Deliver) and e.consumer == 2]
     assert dead.blob is blob and dead.nbytes == len(dead.lines) + len(dead.records[0]) + 1001
+
+
+def test_and_its_record_until_it_is_there_even_if_it_does_not_last():
+    """The record keeps the file: a carrier that has to begin again finds nothing else."""
+    world = World()
+    world.subscribe(1, ack=INDIVIDUAL)
+    world.do(Publish(7, 1, 0, "q", ANYCAST, Run((), b"", [b"h:v\n\n"], 1006, BLOB, blob=Blob(3, 1000))))
+    world.settle(1, *ids(world.effects, 1), outcome=Outcome.REJECT)
+    kept, there, ended = [part for _, part in world.log if isinstance(part, RunRecord | SettleRecord)]
+    assert (kept.address, there.address, ended.spans) == ("q", "DLQ", [(kept.run.ids[0], kept.run.ids[0])])
 
 
 def test_hold_gives_credit_back_and_keeps_others_away():
