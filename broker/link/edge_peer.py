@@ -163,6 +163,7 @@ class EdgePeer:
         if command.told:
             if self.leads(command.slot) and epoch == command.epoch:
                 self.told[command.slot] = epoch
+                self.bodies.told(command.slot)
         elif epoch == command.epoch:
             self.opened[command.slot] = epoch
             self._opens += 1

@@ -176,12 +176,22 @@ class OwnerBodies:
 
     def sweep(self, served: Mapping[int, int]) -> None:
         """Of slots that are led elsewhere now (`served`: epochs of the others) nothing will be published here."""
-        for blob, body in list(self._stored.items()):
-            if served.get(body.slot) != body.epoch:
-                del self._stored[blob]
-                self._incoming.pop(body.id, None)
-                if body.writer is not None:
-                    body.writer.abort()
+        self._forget([blob for blob, body in self._stored.items() if served.get(body.slot) != body.epoch])
+
+    def told(self, slot: int) -> None:
+        """The edge has repeated all it asks of the slot. That it never heard of a body which was complete when its
+        stream ended is certain now."""
+        stored = self._stored.items()
+        self._forget([b for b, body in stored if body.slot == slot and self._incoming.get(body.id) is not body])
+
+    def _forget(self, blobs: list[int]) -> None:
+        """Nobody will publish these."""
+        for blob in blobs:
+            body = self._stored.pop(blob)
+            if self._incoming.get(body.id) is body:
+                del self._incoming[body.id]
+            if body.writer is not None:
+                body.writer.abort()
 
     def _begin(self, id: int, slot: int) -> None:
         if (epoch := self._target.epoch(slot)) is None:

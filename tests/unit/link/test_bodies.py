@@ -321,6 +321,14 @@ def test_what_nobody_published_goes_with_the_slot(place):
     assert place.files.writers[0].aborted
 
 
+def test_and_with_a_stream_that_ended_before_its_edge_heard_of_it(place):
+    """Cluster history 655: the edge never asks for it again."""
+    stored(place)
+    place.world.cut()
+    place.world.pass_time(0.5)
+    assert place.files.writers[0].aborted
+
+
 def test_also_what_is_complete_only_then(place):
     """Cluster history 71."""
     writer = place.write()
