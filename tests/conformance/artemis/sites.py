@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.harness import Broker, free_ports, until
+from tests.harness import Broker, free_ports, listens, until
 from tests.harness.cluster import Cluster
 from tests.harness.servers import running
 from tests.harness.stomp import Client, ClosedByBroker, Frame, Headers
@@ -145,8 +145,14 @@ def standalone_site(folder: Path) -> Iterator[Site]:
         assert broker.stop() == 0
         broker.settings |= {name: str(value) for name, value in settings.items()}
         broker.start()
+        admin_listens()
+
+    def admin_listens() -> None:
+        """Later than STOMP does: its libraries take a while to load."""
+        until(lambda: listens(broker.admin_port), "the admin port does not listen")
 
     with broker:
+        admin_listens()
         yield Site(
             [ports], [broker.admin_port], ("/queue/harness.sync",), lambda: broker.alive, broker.log, restart
         )  # fmt: skip
@@ -160,8 +166,13 @@ def cluster_site(folder: Path) -> Iterator[Site]:
         ports = [_free() for _ in cluster.edges]
         for edge, own in zip(cluster.edges, ports, strict=True):
             edge.settings = _acceptors(own)
-        with cluster:
+
+        def at_rest() -> None:
+            """Leaders move no more: that costs who is sending a large message the connection."""
             cluster.wait(lambda: not cluster.status()["left_to_move"], 60, lambda: f"not at rest: {cluster.status()}")
+
+        with cluster:
+            at_rest()
             target = ClusterTarget(cluster)
             cluster.cluster("users", "set", LOGIN, "--passcode-stdin", stdin=PASSCODE + "\n")
             for own in ports:
@@ -174,6 +185,7 @@ def cluster_site(folder: Path) -> Iterator[Site]:
                     owner.start()
                     owner.wait_ready()
                     cluster.wait_balanced()
+                at_rest()
 
             yield Site(
                 ports, [owner.admin_port for owner in cluster.owners], target.sync_queues, lambda: target.alive,
