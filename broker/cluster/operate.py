@@ -109,8 +109,7 @@ async def force(metadata: Metadata, keys: Keys, slot: int, owner: str) -> SlotRe
                     f"Slot {slot} has a live in-sync replica on {one}, nothing needs to be lost; "
                     f"`stampede cluster move {slot} {owner}` makes another owner its leader."
                 )
-        new = replace(record, epoch=record.epoch + 1, leader=owner, replicas=(owner,), isr=(owner,), target="")
-        new = replace(new, shelved="")
+        new = SlotRecord(slot, record.epoch + 1, owner, (owner,), (owner,))
         if await _swap(metadata, keys, record, new):
             return new
     raise Refusal(f"Slot {slot} changes all the time; try again when the cluster is calm.")

@@ -34,7 +34,7 @@ RETRY_S: Final = 0.05
 
 
 class Throw(msgspec.Struct, frozen=True):
-    """A leader of the slot stopped because of it. boot: of its process."""
+    """A leader or a follower of the slot stopped because of it. boot: of its process."""
 
     owner: str
     boot: str
@@ -49,7 +49,7 @@ def shelved(record: SlotRecord, before: Throw, now: Throw) -> SlotRecord:
 
 
 async def note(metadata: Metadata, keys: Keys, table: SlotTable, slot: int, throw: Throw) -> None:
-    """Leaves a note, or shelves the slot; within NOTE_S or not at all. For its leader, which leads nothing any more."""
+    """Leaves a note, or shelves the slot; within NOTE_S or not at all. For who stops, and leads nothing any more."""
     with suppress(TimeoutError, MetadataRefused, msgspec.DecodeError):
         async with asyncio.timeout(NOTE_S):
             await _note(metadata, keys, table, slot, throw)

@@ -13,7 +13,7 @@ from broker.core.errors import Code
 from broker.engine.engine import Engine
 from broker.owner.culprit import NOBODY, culprit
 from tests.unit.engine.world import run_of
-from tests.unit.owner.test_node import SLOT, World
+from tests.unit.owner.node_world import SLOT, World
 
 
 def throw_at(monkeypatch, kind):
