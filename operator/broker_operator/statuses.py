@@ -1,7 +1,8 @@
 """Writes statuses.
 
 Rule: only when they differ, and only over the resource that was looked at: one that was made anew meanwhile is left
-alone. What was written is known here at once.
+alone. What was written is known here at once, unless somebody changed the resource meanwhile: the answer has that
+change too, and only its own event makes anybody look at it.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ class Statuses:
             if error.status in (404, 422):  # gone, or another one of that name: its own event tells of it
                 return
             raise
-        self._world.put(slim(raw))
+        written = slim(raw)
+        if _ours(written) == _ours(resource.raw):
+            self._world.put(written)
         for told in turned(resource, status):
             await self._events.tell(resource.raw, told)
 
@@ -45,3 +48,9 @@ class Statuses:
         fields = {name: value for name, value in resource.status.items() if name not in others}
         await self.write(resource, new_status(resource, [*kept, pause], fields, now))
         return left_s + 0.1 if left_s != float("inf") else None
+
+
+def _ours(raw: Table) -> tuple[Table, Table]:
+    """What a write of the status leaves as it was."""
+    meta = {key: value for key, value in raw["metadata"].items() if key != "resourceVersion"}
+    return meta, raw.get("spec", {})
