@@ -70,8 +70,10 @@ class Watched:
         return revision
 
     def adopt(self, change: Change) -> None:
-        """Our own write has succeeded: known at once, without waiting for the watch."""
-        self._take([change])
+        """Our own write has succeeded: known at once, without waiting for the watch. One that the watch has passed
+        already is old: it was told, and whatever became of the key since."""
+        if change.revision > self._position:
+            self._take([change])
 
     async def _follow(self) -> None:
         compacted = False

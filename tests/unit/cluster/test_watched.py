@@ -85,6 +85,24 @@ def test_an_own_write_is_told_once_and_never_taken_back_by_a_late_event():
     simulate(scenario)
 
 
+def test_an_own_write_that_is_known_late_brings_nothing_back():
+    """Its answer comes after the watch has told that somebody else deleted the key again."""
+
+    async def scenario(world: World) -> None:
+        ((watched, told),) = await copies(world)
+        revision = put(world, a="1")
+        world.store.commit([], [Delete("/p/a")])
+        await asyncio.sleep(1)
+        watched.adopt(Change("/p/a", b"1", revision))
+        assert state(watched) == {}
+        assert [change.value for change in told] == [b"1", None]
+        put(world, a="2")
+        await asyncio.sleep(1)
+        assert state(watched) == {"a": "2"}
+
+    simulate(scenario)
+
+
 def test_it_waits_for_a_store_that_is_down_and_says_when_it_is_refused():
     async def scenario(world: World) -> None:
         put(world, a="1")
