@@ -1,8 +1,8 @@
 """Writes statuses.
 
 Rule: only when they differ, and only over the resource that was looked at: one that was made anew meanwhile is left
-alone. What was written is known here at once, unless somebody changed the resource meanwhile: the answer has that
-change too, and only its own event makes anybody look at it.
+alone. What was written is known here at once, unless somebody changed the resource meanwhile (the answer has that
+change too, and only its own event makes anybody look at it) or its end was told before the answer came.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Statuses:
             if error.status in (404, 422):  # gone, or another one of that name: its own event tells of it
                 return
             raise
-        written = slim(raw)
-        if _ours(written) == _ours(resource.raw):
+        written, known = slim(raw), self._world.resources.get(resource.id)
+        if known is not None and known.uid == resource.uid and _ours(written) == _ours(resource.raw):
             self._world.put(written)
         for told in turned(resource, status):
             await self._events.tell(resource.raw, told)

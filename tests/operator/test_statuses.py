@@ -59,6 +59,27 @@ async def test_a_change_that_came_between_is_news_when_its_event_comes():
         assert world.put(server.held) is not None, "and the status that was written over it is taken with its own event"
 
 
+async def test_one_whose_end_was_told_before_the_answer_does_not_come_back():
+    """Else its keys would stay until the next resync: here a deleted user could go on logging in."""
+    for anew in (False, True):
+        server, world, statuses, read = site()
+        written = server.set_status
+
+        async def late(
+            resource: dict[str, Any], status: dict[str, Any], world=world, read=read, written=written, anew=anew
+        ) -> dict[str, Any]:
+            answer = await written(resource, status)
+            world.drop(read.id)
+            if anew:
+                world.put(raw(USER))
+            return answer
+
+        server.set_status = late  # type: ignore[method-assign]
+        await statuses.write(read, {"observedGeneration": 1})
+        known = world.resources.get(read.id)
+        assert known is None if not anew else known is not None and known.uid != read.uid
+
+
 async def test_one_that_is_gone_is_left_to_its_own_event():
     for status in (404, 422):
         server, world, statuses, read = site()
