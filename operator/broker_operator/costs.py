@@ -35,7 +35,7 @@ class Costs:
         now, again = self._clock.monotonic(), None
         for key in [key for key in self._written if key[0] == broker and key[1] not in connections]:
             del self._written[key]
-        for pod, count in connections.items():
+        for pod, count in list(connections.items()):  # a watch goes on changing them
             before, at = self._written.get((broker, pod), (-1, now - EVERY_S))
             if count == before:
                 continue

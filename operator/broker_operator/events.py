@@ -82,7 +82,7 @@ class Events:
                     return
                 if 0 < error.status < 500:
                     break
-        del self._causes[key]
+        self._causes.pop(key, None)  # others may have crowded it out meanwhile
 
     async def _again(self, key: tuple[str, str, str], cause: _Cause, what: Told, now: float) -> None:
         cause.count += 1
@@ -94,7 +94,7 @@ class Events:
         try:
             await self._kube.merge("v1", "Event", meta["namespace"], meta["name"], patch)
         except KubeError as error:
-            del self._causes[key]
+            self._causes.pop(key, None)
             log.debug("event: %s", error)
 
     def _wall(self) -> str:

@@ -58,6 +58,21 @@ async def test_a_change_waits_for_its_time(costs, server):
     assert server.writes[-1] == ("a", "9")
 
 
+async def test_numbers_may_change_while_some_are_written(costs, server):
+    """They are those of a watch, which goes on."""
+    connections, write = {"a": 5, "b": 6}, server.merge
+
+    async def merge(*args):
+        connections["c"] = 7
+        await write(*args)
+
+    server.merge = merge
+    await costs.reconcile(ONE, connections)
+    assert server.writes == [("a", "5"), ("b", "6")]
+    await costs.reconcile(ONE, connections)
+    assert server.writes[-1] == ("c", "7")
+
+
 async def test_brokers_of_one_namespace_do_not_forget_each_other(costs, server):
     await costs.reconcile(ONE, {"a": 5})
     await costs.reconcile(OTHER, {"b": 5})

@@ -97,6 +97,20 @@ async def test_an_event_that_the_server_has_dropped_is_made_anew(server):
     assert len(server.made) == 3
 
 
+async def test_a_cause_that_was_forgotten_meanwhile_is_no_failure(server):
+    told, about = Events(server, server), raw(ADDRESS)
+    await told.tell(about, DRIFT)
+    server.now += EVERY_S + 1
+
+    async def crowded(*_):
+        told._causes.clear()
+        raise KubeError(404, "no")
+
+    server.merge = server.create = crowded
+    await told.tell(about, DRIFT)
+    await told.tell(about, DRIFT)
+
+
 async def test_no_event_is_worth_a_failure_or_memory_without_end(server, monkeypatch):
     monkeypatch.setattr(events, "MOST", 10)
     told = Events(server, server)
