@@ -3,7 +3,7 @@
 Every edge says in etcd how many it has (`load/<edge>`, at most every 5 s and when a tenth has changed). A status is for
 people and is read by everybody who watches, so it follows at a coarser step; live numbers are metrics.
 
-Rule: pure but for the times of the last writes. A pool whose numbers stay is not written at all; one whose numbers
+Rule: pure but for the last writes. A pool whose numbers stay is not written at all; one whose numbers
 change by more than STEP at most every EVERY_S, by less at most every MINUTE_S. Must not know etcd.
 """
 
@@ -36,10 +36,10 @@ def fields(counts: list[int]) -> Table:
 
 
 class Counts:
-    """When the numbers of each StompAcceptor were last written by us."""
+    """What we last wrote of each StompAcceptor, and when."""
 
     def __init__(self) -> None:
-        self._written: dict[Id, float] = {}
+        self._written: dict[Id, tuple[float, Table]] = {}
 
     def due(self, id: Id, said: Table, found: Table, now: float) -> tuple[Table, float | None]:
         """(what the status is to say, seconds until it is to be looked at again; None = when a number changes).
@@ -49,11 +49,14 @@ class Counts:
         old: Table = {name: said[name] for name in ("connections", "connectionsPerPod") if name in said}
         if not found or found == old:
             return old, None
-        wait = EVERY_S if _coarse(old, found) else MINUTE_S
-        left = self._written.get(id, now - MINUTE_S) + wait - now
+        at, last = self._written.get(id, (now - MINUTE_S, old))
+        if found == last:
+            # It does not show: the write failed, or the status that we know is the one from before it.
+            return found, None
+        left = at + (EVERY_S if _coarse(last, found) else MINUTE_S) - now
         if left > 0:
-            return old, left
-        self._written[id] = now
+            return last, left
+        self._written[id] = (now, found)
         return found, None
 
     def forget(self, id: Id) -> None:

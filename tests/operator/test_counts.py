@@ -38,6 +38,16 @@ def test_large_changes_wait_a_little_and_small_ones_a_minute(before, after, wait
     assert found.due(EDGE, old, new, 100.0 + wait) == (new, None)
 
 
+def test_what_was_to_be_written_and_does_not_show_is_said_again_at_once():
+    """The write failed, or what is known of the status is from before it."""
+    found, old, new, newer = Counts(), counts.fields([100]), counts.fields([400]), counts.fields([401])
+    assert found.due(EDGE, {}, old, 0.0) == (old, None)
+    assert found.due(EDGE, old, new, 100.0) == (new, None)
+    assert found.due(EDGE, old, new, 101.0) == (new, None)
+    assert found.due(EDGE, old, newer, 102.0) == (new, MINUTE_S - 2), "nor does the number before come back"
+    assert found.due(EDGE, old, old, 103.0) == (old, None)
+
+
 def test_while_nobody_knows_the_old_numbers_stay():
     some = counts.fields([100])
     assert Counts().due(EDGE, {"replicas": 2, **some}, {}, 0.0) == (some, None)
