@@ -47,18 +47,21 @@ class Connections:
         await self.drop(broker.id)
         folder = tempfile.mkdtemp(prefix="stampede-operator-")
         self._made[broker.id] = (made_of, folder)
-        settings = EtcdSettings(endpoints=",".join(spec.etcd.endpoints), prefix=prefix)
-        if tls:
-            ca, cert, key = (_write(folder, tls, name) for name in ("ca.crt", "tls.crt", "tls.key"))
-            settings = replace(settings, ca_file=ca, cert_file=cert, key_file=key)
-        if user:
-            name = _data(user, "username").decode().strip()
-            settings = replace(settings, user=name, password_file=_write(folder, user, "password"))
         try:
+            settings = EtcdSettings(endpoints=",".join(spec.etcd.endpoints), prefix=prefix)
+            if tls:
+                ca, cert, key = (_write(folder, tls, name) for name in ("ca.crt", "tls.crt", "tls.key"))
+                settings = replace(settings, ca_file=ca, cert_file=cert, key_file=key)
+            if user:
+                name = _data(user, "username").decode().strip()
+                settings = replace(settings, user=name, password_file=_write(folder, user, "password"))
             cluster = Cluster(settings, lambda part, names: self._changed(broker.id, part, names))
         except ConfigError as error:
             self._world.unusable[broker.id] = str(error)
             return
+        except Exception:  # a disk that is full, say: it is not made, and the next attempt makes it
+            await self.drop(broker.id)
+            raise
         self._world.clusters[broker.id] = cluster
         cluster.start()
 

@@ -4,9 +4,12 @@ there. Nothing that runs is replaced by what would not start."""
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
+from errno import ENOSPC
 from typing import Any
 
 import pytest
+from broker_operator import connecting
 from broker_operator.applying import Applier
 from broker_operator.cluster import NOT_ASKED, Cluster
 from broker_operator.conditions import REFUSED_AGAIN_S
@@ -173,6 +176,26 @@ async def test_an_etcd_that_cannot_be_asked_says_why(setting):
         assert (status, reason) == ("False", "Unreachable") and "etcd.user" in message
     await connections.close()
     assert setting.world.unusable == {}
+
+
+async def test_a_connection_that_could_not_be_made_is_tried_again(setting, monkeypatch):
+    connections = Connections(setting.world, setting.server, lambda *_: None)
+    etcd = {"endpoints": ["127.0.0.1:1"], "userSecretName": "root"}
+    data = {"username": b64encode(b"root").decode(), "password": b64encode(b"secret").decode()}
+    setting.server.secrets["root"] = {"data": data}
+    broker = setting.put(BROKER, etcd=etcd)
+    with monkeypatch.context() as full:
+        full.setattr(connecting, "_write", no_space)
+        with pytest.raises(OSError):
+            await connections.ensure(broker, broker.spec(BrokerSpec))
+    assert not setting.world.clusters
+    await connections.ensure(broker, broker.spec(BrokerSpec))
+    assert broker.id in setting.world.clusters
+    await connections.close()
+
+
+def no_space(*_: object) -> str:
+    raise OSError(ENOSPC, "No space left on device")
 
 
 @pytest.mark.parametrize("kind", [ADDRESS, USER])
