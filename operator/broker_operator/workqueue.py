@@ -93,12 +93,16 @@ class WorkQueue:
             self._failures.pop(id, None)
             if delay_s is not None:
                 self.add(id, max(delay_s, 0.001))
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise
+            # A cancellation that is not ours is the failure of what was waited for: it must not end a worker.
             result = "error"
             failures = self._failures[id] = self._failures.get(id, 0) + 1
             wait_s = min(FIRST_RETRY_S * 2.0 ** min(failures - 1, 20), LAST_RETRY_S)
             # The first failures are usual: a conflict, a server that is just restarting.
-            log.log(logging.WARNING if failures > 3 else logging.INFO, "%s: %s; again in %.2g s", id, error, wait_s)
+            level = logging.WARNING if failures > 3 else logging.INFO
+            log.log(level, "%s: %s; again in %.2g s", id, error or repr(error), wait_s)
             log.debug("%s", id, exc_info=True)
             self.add(id, wait_s)
         key = (id.kind, result)
