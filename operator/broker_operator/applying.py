@@ -2,7 +2,8 @@
 
 Rule: no write without a difference. What the server made of an object when we applied it (1000m → 1) is none the next
 time. What an object was wanted to be is hashed into an annotation of it: a field that is wanted no more is missing in
-what is wanted, and would never be seen else. An object of somebody else is never taken over.
+what is wanted, and would never be seen else. An object of somebody else is never taken over. An informer may not have
+heard of our last write yet: what it has from before says nothing about what others did.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from broker.core.errors import BrokerError
 
 from .difference import difference
 from .kube import Kube
-from .model import Table
+from .model import Table, version_of
 from .names import APPLIED, Id
 
 log = logging.getLogger("stampede.operator")
@@ -28,6 +29,17 @@ Live = Mapping[str, Mapping[Id, Table]]
 
 class Taken(BrokerError):
     """The name of an object is taken by one that is not ours."""
+
+
+class _Made(NamedTuple):
+    """body: what we last applied. usual: what the server makes different of it. version: what it was then."""
+
+    body: Table
+    usual: dict[str, Any]
+    version: int
+
+
+_NOTHING = _Made({}, {}, 0)
 
 
 class Drift(NamedTuple):
@@ -42,8 +54,7 @@ class Applier:
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
-        self._made: dict[Id, tuple[Table, dict[str, Any]]] = {}
-        """What we last applied → what the server makes different of it."""
+        self._made: dict[Id, _Made] = {}
         self._lost: set[tuple[Id, str]] = set()
         """Objects of ours that went without us, and uids of the resources that want them again."""
         self.drifts = 0
@@ -75,8 +86,11 @@ class Applier:
         if item is not None and controller_of(item) != uid:
             raise Taken(f"{id} is there already and belongs to somebody else; delete it, or rename this resource.")
         different = difference(body, item)
-        before, usual = self._made.get(id, ({}, {}))
-        if item is not None and (not different or (before == body and different == usual)):
+        before, usual, version = self._made.get(id, _NOTHING)
+        late = item is not None and version_of(item) < version
+        if item is not None and before == body and (late or different == usual):
+            return None
+        if item is not None and not different and not late:
             return None
         drift = None
         if item is None and (id, uid) in self._lost:
@@ -85,7 +99,7 @@ class Applier:
             foreign = {path: value for path, value in different.items() if path not in usual or usual[path] != value}
             drift = Drift(id, _described(foreign)) if foreign else None
         made = await self._kube.apply(_counted(body, item))
-        self._made[id] = (body, difference(body, made))
+        self._made[id] = _Made(body, difference(body, made), version_of(made))
         self._lost.discard((id, uid))
         if drift is not None:
             log.warning("%s was changed by somebody else: %s", id, drift.what)
@@ -106,10 +120,12 @@ def _stamped(body: Table) -> Table:
 
 def _counted(body: Table, item: Table | None) -> Table:
     """A Deployment whose number of pods is somebody else's keeps the one it has: a number that we have said before and
-    say no more would be taken out of it, and Kubernetes would make it 1."""
+    say no more would be taken out of it, and Kubernetes would make it 1. The API server refuses it (409) if it has
+    another one by now."""
     if body["kind"] != "Deployment" or "replicas" in body["spec"] or item is None:
         return body
-    return {**body, "spec": {**body["spec"], "replicas": item["spec"].get("replicas", 1)}}
+    metadata = {**body["metadata"], "resourceVersion": item["metadata"]["resourceVersion"]}
+    return {**body, "metadata": metadata, "spec": {**body["spec"], "replicas": item["spec"].get("replicas", 1)}}
 
 
 def _described(different: Mapping[str, Any]) -> str:

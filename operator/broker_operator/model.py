@@ -170,6 +170,12 @@ class BrokerSpec(_Spec, frozen=True):
     network_policy: bool = True
 
 
+def version_of(item: Table) -> int:
+    """Its resourceVersion as a number: of two states of one kind's objects the later has the greater one."""
+    text = str(item["metadata"].get("resourceVersion", "0"))
+    return int(text) if text.isdigit() else 0
+
+
 T = TypeVar("T", bound=_Spec)
 
 

@@ -18,7 +18,7 @@ from broker.core.errors import BrokerError
 
 from .cluster import Cluster
 from .entries import of_address
-from .model import Resource, Table, UserSpec
+from .model import Resource, Table, UserSpec, version_of
 from .names import ADDRESS, BROKER, USER, Id
 
 _PLACES = Keys("")
@@ -43,7 +43,7 @@ class World:
         """Takes a resource, see slim(). None: we have a newer one, or this very one."""
         resource = Resource(raw)
         known = self.resources.get(resource.id)
-        if known is not None and known.uid == resource.uid and _version(known) >= _version(resource):
+        if known is not None and known.uid == resource.uid and version_of(known.raw) >= version_of(raw):
             return None
         self.resources[resource.id] = resource
         self._claim(resource.id, frozenset() if resource.leaving else claims_of(resource))
@@ -129,8 +129,3 @@ def claims_of(resource: Resource) -> frozenset[Claim]:
 def place_of(keys: Keys, key: str) -> str:
     """A key of `config` without what is above it."""
     return key.removeprefix(keys.config)
-
-
-def _version(resource: Resource) -> int:
-    text = resource.raw["metadata"].get("resourceVersion", "0")
-    return int(text) if text.isdigit() else 0

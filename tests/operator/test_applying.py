@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from itertools import count
 from typing import Any
 
 import pytest
 from broker_operator.applying import Applier, Taken, id_of
+from broker_operator.kube import KubeError
 from broker_operator.names import Id
 
 from .test_workloads import edge_objects
@@ -33,6 +35,10 @@ def over(live: Any, body: Any) -> Any:
     return body
 
 
+def version(item: Table) -> str:
+    return str(item["metadata"]["resourceVersion"])
+
+
 class Server:
     """The API server as far as one field manager sees it."""
 
@@ -40,6 +46,7 @@ class Server:
         self.live: dict[str, dict[Id, Table]] = {}
         self.writes: list[str] = []
         self._said: dict[Id, Table] = {}
+        self._versions = map(str, count(1))
 
     def know(self, bodies: list[Table]) -> None:
         for body in bodies:
@@ -50,10 +57,14 @@ class Server:
 
     async def apply(self, body: Table) -> Table:
         id = id_of(body)
+        live = self.live[id.kind].get(id)
+        if live and body["metadata"].get("resourceVersion", live["metadata"]["resourceVersion"]) != version(live):
+            raise KubeError(409, "it was changed meanwhile")
         self.writes.append(id.kind)
         item = over(without(self.live[id.kind].get(id, {}), self._said.get(id, {}), body), deepcopy(body))
         if id.kind == "Deployment":
             item["spec"].setdefault("replicas", 1)
+        item["metadata"]["resourceVersion"] = next(self._versions)
         self.live[id.kind][id] = item
         self._said[id] = deepcopy(body)
         return item
@@ -127,6 +138,38 @@ async def test_what_somebody_else_changed_is_told(server):
         body["metadata"]["ownerReferences"][0]["uid"] = "u"
     (drift,) = await applier.ensure("u", bodies, server.live)
     assert drift.what == "spec.replicas was 7"
+
+
+async def test_an_object_that_is_known_as_it_was_before_our_last_write_is_no_drift(server):
+    applier = Applier(server)
+    await ensure(server, applier, "u", replicas=3)
+    before = deepcopy(server.live)
+    await ensure(server, applier, "u", replicas=4)
+    now, server.live = server.live, before
+    bodies = edge_objects(replicas=4)
+    for body in bodies:
+        body["metadata"]["ownerReferences"][0]["uid"] = "u"
+    server.writes.clear()
+    assert await applier.ensure("u", bodies, server.live) == [] and server.writes == []
+    server.live = now
+    deployment(server)["spec"]["replicas"] = 7
+    deployment(server)["metadata"]["resourceVersion"] = next(server._versions)
+    assert [drift.what for drift in await applier.ensure("u", bodies, server.live)] == ["spec.replicas was 7"]
+
+
+async def test_the_size_that_an_autoscaler_gave_a_pool_meanwhile_is_not_taken_back(server):
+    applier = Applier(server)
+    await ensure(server, applier, "u", autoscaling={})
+    known = deepcopy(server.live)
+    deployment(server)["spec"]["replicas"] = 8
+    deployment(server)["metadata"]["resourceVersion"] = next(server._versions)
+    bodies = edge_objects(autoscaling={}, drain={"delaySeconds": 9})
+    for body in bodies:
+        body["metadata"]["ownerReferences"][0]["uid"] = "u"
+    with pytest.raises(KubeError):
+        await applier.ensure("u", bodies, known)
+    await applier.ensure("u", bodies, server.live)
+    assert deployment(server)["spec"]["replicas"] == 8
 
 
 async def test_an_object_of_somebody_else_stays_his(server):
