@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, NamedTuple
 
 from broker.core.errors import BrokerError
@@ -59,10 +59,9 @@ class Applier:
         """Objects of ours that went without us, and uids of the resources that want them again."""
         self.drifts = 0
 
-    async def ensure(self, uid: str, wanted: list[Table], live: Live) -> list[Drift]:
-        """Makes the objects of the resource `uid` just these. Returns what somebody else had done to them.
-        Raises Taken, KubeError."""
-        drifts = []
+    async def ensure(self, uid: str, wanted: list[Table], live: Live) -> AsyncIterator[Drift]:
+        """Makes the objects of the resource `uid` just these. Yields what somebody else had done to each once that is
+        undone, whatever becomes of the others. Raises Taken, KubeError."""
         ids = set()
         for body in map(_stamped, wanted):
             id = id_of(body)
@@ -72,15 +71,14 @@ class Applier:
                 # Informers see what has our label only: there may be one of somebody else.
                 item = await self._kube.get(body["apiVersion"], *id)
             if drift := await self._one(id, uid, body, item):
-                drifts.append(drift)
+                self.drifts += 1
+                yield drift
         for objects in live.values():
             for id, item in list(objects.items()):
                 if id not in ids and controller_of(item) == uid:
                     log.info("%s is not wanted any more", id)
                     await self._kube.delete(item)
                     self._made.pop(id, None)
-        self.drifts += len(drifts)
-        return drifts
 
     async def _one(self, id: Id, uid: str, body: Table, item: Table | None) -> Drift | None:
         if item is not None and controller_of(item) != uid:

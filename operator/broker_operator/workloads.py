@@ -137,7 +137,7 @@ class Workloads:
 
     async def _make(self, resource: Resource, wanted: list[Table]) -> None:
         """Raises Taken, KubeError."""
-        for drift in await self._applier.ensure(resource.uid, wanted, self._objects):
+        async for drift in self._applier.ensure(resource.uid, wanted, self._objects):
             told = Told(
                 NORMAL, "DriftRepaired", f"{drift.id} was changed by somebody else and is repaired: {drift.what}"
             )

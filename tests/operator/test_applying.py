@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any
 
 import pytest
-from broker_operator.applying import Applier, Taken, id_of
+from broker_operator.applying import Applier, Drift, Taken, id_of
 from broker_operator.kube import KubeError
 from broker_operator.names import Id
 
@@ -86,8 +86,12 @@ async def ensure(server: Server, applier: Applier, uid: str, **spec: Any) -> lis
         body["metadata"]["ownerReferences"][0]["uid"] = uid
     server.know(bodies)
     server.writes.clear()
-    await applier.ensure(uid, bodies, server.live)
+    await drifts(applier, uid, bodies, server.live)
     return sorted(server.writes)
+
+
+async def drifts(applier: Applier, uid: str, bodies: list[Table], live: dict[str, dict[Id, Table]]) -> list[Drift]:
+    return [drift async for drift in applier.ensure(uid, bodies, live)]
 
 
 def deployment(server: Server) -> Table:
@@ -136,8 +140,31 @@ async def test_what_somebody_else_changed_is_told(server):
     bodies = edge_objects()
     for body in bodies:
         body["metadata"]["ownerReferences"][0]["uid"] = "u"
-    (drift,) = await applier.ensure("u", bodies, server.live)
+    (drift,) = await drifts(applier, "u", bodies, server.live)
     assert drift.what == "spec.replicas was 7"
+
+
+async def test_what_was_undone_is_told_although_another_object_fails(server):
+    applier = Applier(server)
+    await ensure(server, applier, "u")
+    server.live["Service"][Id("Service", "shop", "edge")]["spec"]["type"] = "NodePort"
+    bodies = sorted(edge_objects(), key=lambda body: body["kind"] != "Service")
+    for body in bodies:
+        body["metadata"]["ownerReferences"][0]["uid"] = "u"
+    del server.live["Deployment"][Id("Deployment", "shop", "edge-edge")]
+    apply = server.apply
+
+    async def busy(body: Table) -> Table:
+        if body["kind"] == "Deployment":
+            raise KubeError(500, "busy")
+        return await apply(body)
+
+    server.apply = busy
+    found = []
+    with pytest.raises(KubeError):
+        async for drift in applier.ensure("u", bodies, server.live):
+            found.append(drift.what)
+    assert found == ['spec.type was "NodePort"'] and applier.drifts == 1
 
 
 async def test_an_object_that_is_known_as_it_was_before_our_last_write_is_no_drift(server):
@@ -150,11 +177,11 @@ async def test_an_object_that_is_known_as_it_was_before_our_last_write_is_no_dri
     for body in bodies:
         body["metadata"]["ownerReferences"][0]["uid"] = "u"
     server.writes.clear()
-    assert await applier.ensure("u", bodies, server.live) == [] and server.writes == []
+    assert await drifts(applier, "u", bodies, server.live) == [] and server.writes == []
     server.live = now
     deployment(server)["spec"]["replicas"] = 7
     deployment(server)["metadata"]["resourceVersion"] = next(server._versions)
-    assert [drift.what for drift in await applier.ensure("u", bodies, server.live)] == ["spec.replicas was 7"]
+    assert [drift.what for drift in await drifts(applier, "u", bodies, server.live)] == ["spec.replicas was 7"]
 
 
 async def test_the_size_that_an_autoscaler_gave_a_pool_meanwhile_is_not_taken_back(server):
@@ -167,8 +194,8 @@ async def test_the_size_that_an_autoscaler_gave_a_pool_meanwhile_is_not_taken_ba
     for body in bodies:
         body["metadata"]["ownerReferences"][0]["uid"] = "u"
     with pytest.raises(KubeError):
-        await applier.ensure("u", bodies, known)
-    await applier.ensure("u", bodies, server.live)
+        await drifts(applier, "u", bodies, known)
+    await drifts(applier, "u", bodies, server.live)
     assert deployment(server)["spec"]["replicas"] == 8
 
 
