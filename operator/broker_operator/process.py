@@ -1,7 +1,7 @@
 """The operator as a process: where all objects meet, and which event makes what be looked at again.
 
 Rule: wiring and life cycle. An event never does anything by itself; it puts an id into the queue. What was missed is
-found by reading all lists anew every RESYNC_S, which writes nothing unless something differs.
+found by lists.py, which has everything looked at from time to time; that writes nothing unless something differs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import kopf
 
-from broker.core.errors import BrokerError
 from broker.seams.clock import SystemClock
 from broker.seams.memory import hand_back
 
@@ -27,6 +26,7 @@ from .events import Events
 from .informer import Informer
 from .keyed import Keyed
 from .kube import Kube
+from .lists import Lists
 from .model import BrokerSpec, Resource, Table
 from .names import ACCEPTOR, ADDRESS, BROKER, USER, Id
 from .owners import Versions
@@ -37,7 +37,6 @@ from .world import World, slim
 
 log = logging.getLogger("stampede.operator")
 
-RESYNC_S = 300.0
 SWEEP = "Sweep"
 """Kind of an id whose rest names a StompBroker: keys that nobody wants any more are looked for."""
 BUNDLE = "Bundle"
@@ -77,8 +76,9 @@ class Operator:
         self._live: dict[str, ChainMap[Id, Table]] = {}
         self._bundled: list[dict[Id, Table]] = []
         self._addresses: ChainMap[Id, Table] = ChainMap()
-        self._went: set[str] = set()
-        """uids of what went since _read_all() began to read a list: such a list may still have it."""
+        self.lists = Lists(
+            kube, self.world, options.namespaces, lambda raw: self.on_resource("", raw), self._gone, self._look_at_all
+        )
         self._kopf: asyncio.Task[None] | None = None
         self._loops: list[asyncio.Task[None]] = []
         self._stop = asyncio.Event()
@@ -112,11 +112,11 @@ class Operator:
             self._addresses = ChainMap(*parts)
             await self._begin(informer)
         # All resources before the first sweep: the keys of one that is not known yet would be given back.
-        await self._read_all()
+        await self.lists.read()
         self.queue.start()
         self._kopf = asyncio.create_task(self._run_kopf(), name="kopf")
         self._loops = [
-            asyncio.create_task(self._read_again(), name="resync"),
+            asyncio.create_task(self.lists.follow(), name="lists"),
             asyncio.create_task(self._hand_back(), name="memory"),
         ]
         self.ready = True
@@ -152,15 +152,18 @@ class Operator:
         """A custom resource has come, changed or gone."""
         if type == "DELETED":
             id = Id(raw["kind"], raw["metadata"]["namespace"], raw["metadata"]["name"])
-            self._went.add(raw["metadata"]["uid"])
+            self.lists.went(raw["metadata"]["uid"])
             known = self.world.resources.get(id)
             if known is None or known.uid == raw["metadata"]["uid"]:
                 self._gone(id)
             return
+        before = self.world.resources.get(Id(raw["kind"], raw["metadata"]["namespace"], raw["metadata"]["name"]))
         resource = self.world.put(raw)
         if resource is None:
             return
         self.queue.add(resource.id)
+        if before is not None and before.uid != resource.uid:  # nobody has told yet, or ever will, that it is gone
+            self._sweep_of(before.id.namespace, before.broker)
         if resource.leaving:
             self._sweep_of(resource.id.namespace, resource.broker)
         if resource.id.kind == BROKER:
@@ -270,37 +273,11 @@ class Operator:
         self._informers.append(informer)
         await informer.start()
 
-    async def _read_all(self) -> None:
-        """What kopf follows, as it is now: kopf does not tell of what went while its watch was away. What it tells
-        while a list is on its way is newer than the list."""
-        for kind in handlers.KINDS:
-            found = set()
-            before = {id: known.uid for id, known in self.world.resources.items() if id.kind == kind}
-            self._went.clear()
-            for namespace in self.options.namespaces or ("",):
-                answer = await self.kube.read_list(names.API_VERSION, kind, namespace)
-                for raw in answer["items"]:
-                    raw |= {"apiVersion": names.API_VERSION, "kind": kind}
-                    found.add(Id(kind, raw["metadata"]["namespace"], raw["metadata"]["name"]))
-                    if raw["metadata"]["uid"] not in self._went:
-                        self.on_resource("", slim(raw))
-            for id, uid in before.items():
-                known = self.world.resources.get(id)
-                if id not in found and known is not None and known.uid == uid:
-                    self._gone(id)
-
-    async def _read_again(self) -> None:
-        while True:
-            await asyncio.sleep(RESYNC_S)
-            try:
-                await self._read_all()
-            except BrokerError as error:
-                log.warning("resync: %s", error)
-                continue
-            for id in list(self.world.resources):
-                self.queue.add(id)
-            for id in list(self.world.clusters):
-                self._sweep_of(id.namespace, id.name)
+    def _look_at_all(self) -> None:
+        for id in list(self.world.resources):
+            self.queue.add(id)
+        for id in list(self.world.clusters):
+            self._sweep_of(id.namespace, id.name)
 
     async def _hand_back(self) -> None:
         """Lists and bursts leave free memory behind; nobody needs it until the next one."""
@@ -314,8 +291,14 @@ class Operator:
 
     async def _run_kopf(self) -> None:
         where = {"namespaces": list(self.options.namespaces)} if self.options.namespaces else {"clusterwide": True}
+
+        def tell(type: str, raw: Table) -> None:
+            self.on_resource(type, slim(raw))
+            if not type:
+                self.lists.ask()
+
         await kopf.operator(
-            registry=handlers.registry(lambda type, raw: self.on_resource(type, slim(raw))),
+            registry=handlers.registry(tell),
             settings=handlers.settings(),
             standalone=True,
             stop_flag=self._stop,

@@ -40,10 +40,10 @@ class World:
         self._claimants: dict[Claim, set[Id]] = {}
 
     def put(self, raw: Table) -> Resource | None:
-        """Takes a resource, see slim(). None: we have a newer one, or this very one."""
+        """Takes a resource, see slim(). None: we have a newer one, maybe another of that name, or this very one."""
         resource = Resource(raw)
         known = self.resources.get(resource.id)
-        if known is not None and known.uid == resource.uid and version_of(known.raw) >= version_of(raw):
+        if known is not None and version_of(known.raw) >= version_of(raw):
             return None
         self.resources[resource.id] = resource
         self._claim(resource.id, frozenset() if resource.leaving else claims_of(resource))

@@ -334,7 +334,7 @@ async def test_objects_are_made_repaired_and_not_written_without_need(world):
             return right and made is not None and made["metadata"]["uid"] != deployment["metadata"]["uid"]
 
         await world.until(repaired)
-        assert operator.applier.drifts >= 2
+        await world.until(lambda: operator.applier.drifts >= 2)
         told = await world.until(lambda: all_told(world, edge, "DriftRepaired", 2))
         messages = sorted(one["message"] for one in told)
         assert f"{edge}-edge was changed by somebody else and is repaired: it was deleted" in messages[0]
@@ -551,6 +551,26 @@ async def test_a_bundle_becomes_resources_that_a_person_may_change(world):
             return await world.get(BROKER, world.broker) is None
 
         await world.until(gone)
+
+
+async def test_a_user_that_goes_while_an_operator_starts_is_gone_soon(world):
+    """What was taken out of a bundle while no operator ran is deleted by the next one at once: before kopf, which tells
+    of deletions, has its watch."""
+    await world.make(BROKER, world.broker)
+    await world.pods.start(f"{world.broker}-owner-0")
+    name, user = f"bundle-{token(3)}", f"u-{token(3)}"
+    manifest = {"apiVersion": API_VERSION, "kind": USER, "metadata": {"name": user}}
+    manifest["spec"] = {"brokerRef": {"name": world.broker}}
+    body: Table = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"user.yaml": json.dumps(manifest)}}
+    body["metadata"] = {"name": name, "namespace": NAMESPACE, "labels": {LABEL: "true"}}
+    world.made.append(await world.kube.create(body))
+    async with operating(world):
+        await world.becomes(USER, user, "Ready", "Ready")
+        assert set(await world.pods.config()) == {f"users/{user}"}
+    await world.kube.merge("v1", "ConfigMap", NAMESPACE, name, {"data": {"user.yaml": None}})
+    async with operating(world) as operator:
+        await world.until(lambda: _empty(world))
+        assert Id(USER, NAMESPACE, user) not in operator.world.resources
 
 
 async def test_one_of_two_operators_works(kube):
