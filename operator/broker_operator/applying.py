@@ -84,16 +84,17 @@ class Applier:
         if item is not None and controller_of(item) != uid:
             raise Taken(f"{id} is there already and belongs to somebody else; delete it, or rename this resource.")
         different = difference(body, item)
-        before, usual, version = self._made.get(id, _NOTHING)
-        late = item is not None and version_of(item) < version
-        if item is not None and before == body and (late or different == usual):
+        last = self._made.get(id, _NOTHING)
+        late = item is not None and version_of(item) < last.version
+        if item is not None and last.body == body and (late or different == last.usual):
             return None
         if item is not None and not different and not late:
             return None
         drift = None
         if item is None and (id, uid) in self._lost:
             drift = Drift(id, "it was deleted")
-        elif item is not None and before == body:
+        elif item is not None and last.body == body:
+            usual = last.usual
             foreign = {path: value for path, value in different.items() if path not in usual or usual[path] != value}
             drift = Drift(id, _described(foreign)) if foreign else None
         made = await self._kube.apply(_counted(body, item))

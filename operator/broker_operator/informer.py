@@ -64,7 +64,7 @@ class Informer:
             item |= {"apiVersion": api_version, "kind": kind}
             found[_id(kind, item)] = item
         for id in [id for id in self.items if id not in found]:
-            self._changed(id, self.items.pop(id))
+            self._tell(id, self.items.pop(id))
         for id, item in found.items():
             self._take(id, item)
         return str(answer["metadata"]["resourceVersion"])
@@ -87,13 +87,16 @@ class Informer:
                     id = _id(kind, item)
                     if event["type"] == "DELETED":
                         self.items.pop(id, None)
-                        self._changed(id, item)
+                        self._tell(id, item)
                     else:
                         self._take(id, item)
             except KubeError as error:
                 log.log(logging.DEBUG if error.status in (0, 410) else logging.ERROR, "watch of %s: %s", kind, error)
                 revision = ""
                 wait = FORBIDDEN_RETRY_S if error.status in (401, 403) else RETRY_S
+            except Exception:  # half an answer: nobody would notice a copy that follows no more
+                log.exception("watch of %s", kind)
+                revision, wait = "", RETRY_S
             await asyncio.sleep(wait)
 
     def _take(self, id: Id, item: Table) -> None:
@@ -102,7 +105,13 @@ class Informer:
             return
         item["metadata"].pop("managedFields", None)  # half of the memory, and nobody here reads it
         item = self.items[id] = self._shape(item)
-        self._changed(id, item)
+        self._tell(id, item)
+
+    def _tell(self, id: Id, item: Table) -> None:
+        try:
+            self._changed(id, item)
+        except Exception:  # others are to be told of theirs all the same
+            log.exception("%s", id)
 
 
 def _id(kind: str, item: Table) -> Id:

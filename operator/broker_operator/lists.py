@@ -33,7 +33,7 @@ RETRY_S = 5.0
 
 
 class Lists:
-    """told(resource), gone(id): as kopf would tell. resynced(): the lists have been read in their turn, every RESYNC_S."""
+    """told(resource), gone(id): as kopf would tell. resynced(): they have been read in their turn, every RESYNC_S."""
 
     def __init__(
         self, kube: Kube, world: World, namespaces: Sequence[str], told: Callable[[Table], None],

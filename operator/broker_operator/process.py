@@ -130,6 +130,7 @@ class Operator:
     async def stop(self) -> None:
         self.ready = False
         self._stop.set()
+        await self.queue.stop()  # first: whoever has the lease next may begin before kopf has ended
         tasks = [*self._loops, *([self._kopf] if self._kopf is not None else [])]
         for task in self._loops:
             task.cancel()
@@ -138,7 +139,6 @@ class Operator:
             if not done:
                 self._kopf.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self.queue.stop()
         for informer in self._informers:
             await informer.stop()
         await self.connections.close()

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from broker_operator import lists
+from broker_operator import lists, process
 from broker_operator.kube import KubeError
 from broker_operator.names import BROKER, USER, Id
 from broker_operator.process import Operator, Options
+from broker_operator.workqueue import WorkQueue
 
 from tests.harness.waiting import eventually
 
@@ -127,6 +128,31 @@ async def test_one_that_is_made_anew_is_known_whatever_is_told_first(monkeypatch
     operator.on_resource("MODIFIED", late)
     operator.on_resource("DELETED", late)
     assert known(operator) == new["metadata"]["uid"]
+
+
+async def test_an_operator_that_ends_does_no_more_work(monkeypatch):
+    """It may have lost its lease, and kopf takes its time to end."""
+    monkeypatch.setattr(process, "KOPF_END_S", 0.1)
+    operator, at_work = Operator(Server(), Options()), asyncio.Event()
+    worked: list[Id] = []
+
+    async def work(id: Id) -> None:
+        worked.append(id)
+        at_work.set()
+        await asyncio.sleep(0)
+
+    operator.queue = WorkQueue(work)
+    operator.queue.start()
+    operator._kopf = asyncio.create_task(asyncio.Event().wait())
+    operator.queue.add(ADA)
+    await at_work.wait()
+    ending = asyncio.create_task(operator.stop())
+    await asyncio.sleep(0)
+    before = len(worked)
+    while not ending.done():
+        operator.queue.add(ADA)
+        await asyncio.sleep(0.001)
+    assert len(worked) == before
 
 
 async def test_nobody_waits_for_what_is_gone():
