@@ -23,7 +23,7 @@ MOST_MB = 80
 CALM_S = 60.0
 """It hands memory back every 15 s; figures from before are those of the burst."""
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(1200)  # on a busy machine; else a minute
 
 
 async def test_a_thousand_addresses_fit_into_eighty_megabytes(world: World):  # noqa: F811
