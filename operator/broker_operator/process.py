@@ -88,7 +88,7 @@ class Operator:
         """Reads everything, then follows. Raises KubeError."""
         api = await versions(self.kube)
         selector = f"app.kubernetes.io/managed-by={names.FIELD_MANAGER}"
-        for api_version, kind in _managed(api):
+        for api_version, kind in managed(api):
             parts = []
             for namespace in self.options.namespaces or ("",):
                 informer = Informer(self.kube, api_version, kind, namespace, selector, self._on_object)
@@ -328,7 +328,7 @@ async def versions(kube: Kube) -> Versions:
     )
 
 
-def _managed(api: Versions) -> list[tuple[str, str]]:
+def managed(api: Versions) -> list[tuple[str, str]]:
     """(API version, kind) of what we make."""
     found = [
         ("apps/v1", "StatefulSet"),
