@@ -93,7 +93,10 @@ class Keyed:
         assert cluster is not None
         key = cluster.keys.user(username)
         if spec.suspended:
-            await self._write(resource, cluster, {}, b"", ())
+            # Whoever's it is: one of our name that was deleted may have left it a moment ago, or somebody has set it.
+            left = [key] if key in cluster.config else []
+            foreign = [f"the passcode of {username}"] if left and stands(resource, "Programmed") else []
+            await self._write(resource, cluster, {}, b"", foreign, left)
             accepted = Condition(
                 "Accepted", True, "Suspended", "spec.suspended is true: nobody can log in as this user"
             )
@@ -177,10 +180,11 @@ class Keyed:
         )
 
     async def _write(
-        self, resource: Resource, cluster: Cluster, wanted: Mapping[str, bytes], marker: bytes, foreign: Sequence[str]
-    ) -> None:
-        """foreign: what somebody else had done to the keys."""
-        had = cluster.marks.get(resource.uid, ())
+        self, resource: Resource, cluster: Cluster, wanted: Mapping[str, bytes], marker: bytes, foreign: Sequence[str],
+        left: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        """foreign: what somebody else had done to the keys. left: keys that must go though their marker is not ours."""
+        had = {*cluster.marks.get(resource.uid, ()), *left}
         found = entries.changes(
             cluster.keys, resource.uid, wanted, marker, cluster.config, cluster.managed, sorted(had)
         )  # fmt: skip

@@ -224,6 +224,9 @@ class Operator:
                     self.queue.add(resource.id)
                 if not claimants:
                     self._sweep_of(broker.namespace, broker.name)
+            if part == "managed":
+                # Whoever wants a place need not be whom its marker names: that one may have been made anew meanwhile.
+                self.queue.add(Id(SWEEP, broker.namespace, broker.name), CALM_S)
 
     def _dependents(self, broker: Id) -> list[Id]:
         return [

@@ -301,6 +301,9 @@ async def test_a_user_gets_a_passcode_and_its_rotation_has_a_grace(world):
         assert "the passcode of ada" in told["message"] and foreign["hash"] not in told["message"]
         await world.kube.merge(API_VERSION, USER, NAMESPACE, "ada", {"spec": {"suspended": True}})
         await world.until(lambda: _empty(world))
+        # Nor does one that somebody sets for a user that is suspended, without a marker of ours.
+        await world.pods.metadata.put(world.pods.keys.user("ada"), json.dumps(foreign).encode())
+        await world.until(lambda: _empty(world))
 
 
 async def passcode(world: World) -> str:
