@@ -61,7 +61,8 @@ class Resume:
              durable and died with a leader: a later Settle of it succeeds and does nothing.
     taken    (first id, last id) …: delivered to the client in AckMode.AUTO: settled now if they are still there.
     tries    id → attempts (Run.attempts) with which the client was given it, where that is not 0. Where the log of
-             an earlier leader has more, that leader had given the edge up, and the message is somebody else's.
+             an earlier leader has more, that leader had given the edge up, and the message is somebody else's. (What
+             came back in order counts nothing, but that is never in `held`: its edge knows.)
     Everything else that an earlier attachment of the same consumer still held never arrived: back to the queue.
     """
 

@@ -23,7 +23,7 @@ ESCAPED: Final = 2
 TEXT: Final = 4
 """The sender gave no content-length (Artemis maps such a 1.0 message to text)."""
 REDELIVERED: Final = 8
-"""May have been delivered before (a crash hides whether it was)."""
+"""Was out before, or may have been (a crash hides whether it was); whose fault that was, `attempts` says."""
 TRANSIENT: Final = 16
 """In the journal only because memory was short: forgotten at restart."""
 BLOB: Final = 32
@@ -61,7 +61,7 @@ class Run:
     nbytes    sum(len(records[i])) + len(records) * len(lines)  (+ the blob's length)
     expires   epoch milliseconds, 0 = never.    time   epoch milliseconds when the broker took it.
     due       epoch milliseconds before which it is not delivered, 0 = at once.
-    attempts  how often each of these messages was delivered before (0 = never, as far as is known).
+    attempts  how often each of these messages was delivered in vain: a consumer failed, and did not just end.
     position  where the journal holds it; 0 = nowhere.
     parts     render cache of the edge: b"<id>\\n" + lines + records[i] for each i, or None.
     """

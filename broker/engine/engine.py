@@ -233,7 +233,7 @@ class Engine:
         queue = source if source.tied else addresses.subscribed_queue(slot, command, turn)
         held = settle.detach(slot, earlier)
         if queue is not source:
-            redelivery.give_back(slot, source, held, None, turn)
+            redelivery.give_back(slot, source, held, None, turn, failed=False)
             held = {}
         return queue, held
 

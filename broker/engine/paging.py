@@ -74,7 +74,7 @@ def _recalled(slot: Slot, queue: Queue, asked: array[int], runs: list[Run], turn
             messages: dict[int, Run] = {}
             for (run, attempts), group in groupby([i for i in ids if i in found], _same(queue, found)):
                 part = pick(run, [found[i][1] for i in group])
-                part.attempts = attempts
+                _counted(part, attempts)
                 messages.update(dict.fromkeys(part.ids, part))
             if rejected:
                 reject(slot, queue, messages, turn)
@@ -82,9 +82,16 @@ def _recalled(slot: Slot, queue: Queue, asked: array[int], runs: list[Run], turn
                 give_back(slot, queue, messages, delay, turn, failed)
 
 
-def _same(queue: Queue, found: dict[int, tuple[Run, int]]) -> Callable[[int], tuple[Run, int]]:
+def _same(queue: Queue, found: dict[int, tuple[Run, int]]) -> Callable[[int], tuple[Run, int | None]]:
     """Messages with the same key may be one run: runs are equal only to themselves."""
-    return lambda i: (found[i][0], queue.counts.get(i, 0))
+    return lambda i: (found[i][0], queue.counts.get(i))
+
+
+def _counted(run: Run, attempts: int | None) -> None:
+    """attempts: by the log; None: it says nothing of these. 0: they were out before, and nobody failed."""
+    if attempts is not None:
+        run.attempts = attempts
+        run.flags |= REDELIVERED
 
 
 def _known(queue: Queue, run: Run) -> list[tuple[Run, int]]:
@@ -96,10 +103,9 @@ def _known(queue: Queue, run: Run) -> list[tuple[Run, int]]:
     if run.due:  # its id says nothing of when it may have been delivered
         suspects = [(run.ids[0], run.ids[-1])] if suspected(queue, run) else []
     keys = [
-        None if settled and inside(settled, i) else (counts.get(i, 0), due.get(i, 0), inside(suspects, i))
-        for i in run.ids
+        None if settled and inside(settled, i) else (counts.get(i), due.get(i, 0), inside(suspects, i)) for i in run.ids
     ]
-    groups: list[tuple[tuple[int, int, bool], list[int]]] = []
+    groups: list[tuple[tuple[int | None, int, bool], list[int]]] = []
     previous: object = None
     for at, key in enumerate(keys):
         if key is not None:
@@ -111,7 +117,7 @@ def _known(queue: Queue, run: Run) -> list[tuple[Run, int]]:
     result: list[tuple[Run, int]] = []
     for (attempts, later, suspect), indices in groups:
         part = pick(run, indices)
-        part.attempts = attempts
+        _counted(part, attempts)
         if suspect:
             part.flags |= REDELIVERED
         result.append((part, later))

@@ -97,7 +97,7 @@ class Queue:
     last                    last id ever published to this queue.    sent   highest id delivered.
     spilled                 transient records of this queue are in the journal.
     expiry                  earliest expiry of a message in memory, 0: none expires.
-    counts, due             durable messages: deliveries so far; redelivery time while delayed.
+    counts, due             durable messages that were out before: how often in vain; redelivery time while delayed.
     agenda                  what is not due yet (schedule.py); None: nothing ever was.
     delayed                 heap of (due, first id, run).
     returned                came back in this turn: at the head before anything is dispatched.

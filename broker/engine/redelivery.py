@@ -34,10 +34,10 @@ _LABELS = (b"_AMQ_ORIG_ADDRESS:", b"_AMQ_ORIG_QUEUE:", b"_AMQ_ACTUAL_EXPIRY:", b
 def give_back(
     slot: Slot, queue: Queue, messages: dict[int, Run], delay: int | None, turn: Turn, failed: bool = True
 ) -> None:
-    """Messages a consumer held and did not consume. One more attempt is counted; too many: dead letter.
+    """Messages a consumer held and did not consume: they come again. A failure is counted; too many: dead letter.
 
     delay: milliseconds, -1 = by the settings, None = at once whatever the settings say.
-    failed: False = nobody has tried in vain, its consumer has just ended. All that counts is that they come again."""
+    failed: False = nobody has tried in vain, its consumer has just ended. Nothing is counted, they were out before."""
     if not messages or stays(queue):
         return
     slot.touched[queue] = None
@@ -46,10 +46,11 @@ def give_back(
     back: dict[int, list[Run]] = {}
     for part in regroup(messages):
         run = copy(part)
-        if not failed and run.attempts:
+        if not failed and (run.attempts or run.flags & REDELIVERED):
             queue.returned.append(run)  # the log says already that it comes again
             continue
-        run.attempts += 1
+        run.flags |= REDELIVERED
+        run.attempts += failed
         if failed and 0 <= most <= run.attempts:
             dead_letter(slot, queue, run, "delivery-limit", turn)
         else:
@@ -155,7 +156,7 @@ def _share(i: int, attempts: int) -> float:
 
 
 def _record(slot: Slot, queue: Queue, runs: list[Run], attempts: int, due: int, turn: Turn) -> None:
-    """The counts of durable messages survive a restart."""
+    """What is known of durable messages that were out survives a restart: how often in vain, and that they were."""
     if not queue.durable:
         return
     ids = [i for run in runs if run.flags & DURABLE for i in run.ids]

@@ -34,7 +34,8 @@ def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, before: 
     lost = _lost(slot.inherited.get(queue.id, {}), known, before) if held and slot.inherited else []
     named = _ascending([*(part for span in held for part in without(span, lost)), *known.taken])
     mine = {i: run for i, run in before.items() if inside(named, i)}
-    give_back(slot, queue, {i: run for i, run in before.items() if i not in mine}, None, turn)
+    # Lost with the stream: nobody has failed. (A NACK whose answer went with it is not counted either.)
+    give_back(slot, queue, {i: run for i, run in before.items() if i not in mine}, None, turn, failed=False)
     mine.update(withdraw(queue, [part for span in named for part in without(span, _spans(mine))]))
     if known.taken:
         taken = _ascending(known.taken)

@@ -123,7 +123,7 @@ class Slot:
     touched       queues to dispatch at the end of the turn.
     timed         queues that want ticks.    due   when (epoch ms), 0: none does.
     producers     what was taken from whom.
-    inherited     queue id → deliveries of messages, where there were some, as an earlier leader left them.
+    inherited     queue id → `counts` of the queue, where there were some, as an earlier leader left them.
     prepared      parts of transactions that wait for a decision.    decisions   transactions coordinated here."""
 
     __slots__ = (

@@ -4,7 +4,8 @@ Kinds (data as JSON; replaying one twice does no harm):
     ids       next: numbering goes on here after a restart        queues    next: the same for queues
     queue     id, name, address, routing, auto, subscription, selector, owed; again when that changes      unqueue   id
     mark      queue, id: durable messages up to this id may have been delivered
-    count     queue, attempts, spans, due: deliveries so far; due > 0: not before that time
+    count     queue, attempts, spans, due: these were out before, and so often in vain (0: came back in order; earlier
+              releases counted the first such return); due > 0: not before that time
     due       queue, at, suspect: scheduled messages up to this time may have been delivered (schedule.py)
     suspect   queue, id: at an unclean start the mark stood here        crashed   id: the same for `dispatched` runs
     producers   producers: [token, last number] …; refused: [token, number, code, detail] …

@@ -6,8 +6,9 @@ until a delivery says more. Raises Violation.
 
 Checks: nothing receipted is lost; nothing unexpected comes, bytes are as sent; nothing acknowledged comes back;
 what comes again is marked; nobody else gets what somebody holds; order per session and queue; credit; transactions
-all or nothing; nothing comes before it is due; a divert's copies are promised with their originals; in the end
-everything is accounted for. What only somebody inside can see: cluster_probes.py.
+all or nothing; nothing comes before it is due; a divert's copies are promised with their originals; attempts are
+counted, and dead letters made, only where somebody failed; in the end everything is accounted for.
+What only somebody inside can see: cluster_probes.py.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ DEAD = "DLQ"
 DIVERTED = {"q.a": "q.copy"}
 """Where copies go of what is sent to an address, in histories with a divert."""
 ORIGINS = {copies: address for address, copies in DIVERTED.items()}
+MOST = 3
+"""max_delivery_attempts, where there is such a limit."""
+OFTEN = 1 << 30
 SKEW_MS = 30
 """How far a machine's wall clock is off at most, in histories with scheduled messages: they are due by wall clocks."""
 
@@ -146,6 +150,8 @@ class Model:
         """The same with a producer → place of the last message that came for the first time."""
         self.left: set[str] = set()
         """Queues that a consumer has left: what was on its way to it comes marked, though nobody has seen it."""
+        self.vain: dict[str, int] = {}
+        """Queue → so often has somebody failed there. No message has been out in vain more often."""
         self.deliveries = 0
         self._sent = 0
 
@@ -193,6 +199,11 @@ class Model:
             if copy.state == PENDING:
                 copy.state = MAYBE
 
+    def fail(self, holders: Iterable[Holder], times: int = 1) -> None:
+        """Each of them fails with what it has, or with what is on its way to it."""
+        for holder in holders:
+            self.vain[holder.queue] = self.vain.get(holder.queue, 0) + times
+
     # ── deliveries ─────────────────────────────────────────────────────────────────────────────────
 
     def delivered(self, holder: Holder, effect: Deliver) -> list[Copy]:
@@ -213,6 +224,8 @@ class Model:
             raise Violation(f"{copy}: its body is {run.blob}")
         if (early := copy.message.due - self.wall_ms()) > SKEW_MS:
             raise Violation(f"early: {copy} came to {holder} {early} ms before it is due")
+        if run.attempts > self.vain.get(holder.queue, 0):
+            raise Violation(f"{run.attempts} failures counted at a queue that has seen fewer: {copy}")
         if copy.message.durable or self.calm:
             wrong = self._wrong(copy, run, holder)
             if wrong and (not holder.doubtful or copy.state == REFUSED):
@@ -303,6 +316,8 @@ class Model:
         queue = origin[1].decode().replace("\\c", ":")
         if (copy := self.copies.get((message.number, f"{DEAD}|{queue}"))) is not None:
             return copy
+        if b"\ndead-letter-reason:delivery-limit\n" in data and self.vain.get(queue, 0) < MOST:
+            raise Violation(f"dead letter although nobody failed: message {message.number} of {queue}")
         source = self.copies.get((message.number, queue))
         # One that is not durable may be there twice: who sent it asked the next leader again.
         firm = message.durable or self.calm

@@ -21,7 +21,7 @@ from broker.edge.route import Split
 from broker.link.port import OwnerPort
 from tests.sim.checker import Violation
 from tests.sim.cluster_bodies import Receiving, Sending
-from tests.sim.cluster_checkers import DEAD, Copy, Group, Holder, Message
+from tests.sim.cluster_checkers import DEAD, OFTEN, Copy, Group, Holder, Message
 from tests.sim.cluster_fans import Fan
 from tests.sim.cluster_work import TOPICS, Workload
 
@@ -185,6 +185,7 @@ class Clients:
     def die(self) -> None:
         """The edge is gone, and its clients with it."""
         self.alive = False
+        self.model.fail(self.holders.values())
         for session in list(self.sessions.values()):
             self._forget(session)
         for request in self.pending.values():
@@ -199,6 +200,7 @@ class Clients:
 
     def doubt(self) -> None:
         """The edge was away for so long that owners may have given its sessions up."""
+        self.model.fail(self.holders.values(), OFTEN)
         for holder in self.holders.values():
             holder.doubtful = True
             self.model.left.add(holder.queue)  # what was on its way to it counts as delivered
@@ -251,11 +253,14 @@ class Clients:
 
     def disconnect(self, session: Session) -> None:
         slots = sorted({holder.slot for holder in session.holders})
+        calm = self.work.polite or self.random.random() < 0.5
+        if not calm:
+            self.model.fail(session.holders)
         if session.sending is not None:
             sending, session.sending = session.sending, None
             sending.abort()
         self._forget(session)
-        self.submit(*[Disconnect(slot, session.number) for slot in slots])
+        self.submit(*[Disconnect(slot, session.number, calm) for slot in slots])
 
     # ── what they do ───────────────────────────────────────────────────────────────────────────────
 
@@ -402,11 +407,13 @@ class Clients:
         if choice := self._choose(session):
             holder = choice[0][0]
             outcome = Outcome.ACK
-            if self.random.random() < 0.25:
+            if self.random.random() < 0.25 and not self.work.polite:
                 outcome = self.random.choice((Outcome.NACK, Outcome.REJECT if holder.queue != DEAD else Outcome.NACK))
             self._settle(session, choice, outcome)
 
     def _settle(self, session: Session, choice: list[Settled], outcome: Outcome, often: float = 0.8) -> None:
+        if outcome is Outcome.NACK:
+            self.model.fail([holder for holder, *_ in choice])
         for holder, ids, copies in choice:
             request = Request([], [], [holder])
             if outcome is Outcome.ACK:
@@ -463,6 +470,7 @@ class Clients:
             session.open = None
             parts = [part for part in transaction.parts if type(part) is Settle]
             self._give_back(transaction)
+            self.model.fail([holder for holder, _ in transaction.held])
             if parts:
                 self.submit(*[Settle(p.slot, p.session, 0, p.consumer, p.ids, Outcome.RETURN) for p in parts])
 
@@ -479,6 +487,8 @@ class Clients:
             for holder, copies in transaction.held:
                 self.model.ask(holder, copies, group)
         request.crossing = len({part.slot for part in transaction.parts}) > 1
+        # Refused, it gives back what it held; over slots it may be begun and rolled back again and again.
+        self.model.fail(holders, OFTEN if request.crossing else 1)
         for publish, messages in transaction.messages:
             request.sent += self.work.sent(publish.address, messages, group)
         seq = self.ask(session, request)

@@ -27,7 +27,7 @@ from broker.config.settings import (
 from broker.core.errors import BrokerError
 from broker.link.cluster_port import ClusterPort
 from broker.seams.entropy import number, token
-from tests.sim.cluster_checkers import DEAD
+from tests.sim.cluster_checkers import DEAD, MOST
 from tests.sim.cluster_world import Host, SimDialer, World, everywhere
 from tests.sim.virtual_loop import HERE
 
@@ -117,7 +117,7 @@ def settings_of(random: Random, diverted: dict[str, str]) -> Settings:
     pick = random.choice
     tiny = random.random() < 0.5
     address = AddressSettings(
-        max_delivery_attempts=pick((-1, 3)), redelivery_delay_ms=pick((0, 0, 50)), dead_letter_address=DEAD
+        max_delivery_attempts=pick((-1, MOST)), redelivery_delay_ms=pick((0, 0, 50)), dead_letter_address=DEAD
     )
     promise = pick((100, 250))
     ping = round(promise * pick((0.4, 0.8)))

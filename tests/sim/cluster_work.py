@@ -41,7 +41,7 @@ class Workload:
     scheduled  how much of what is sent is due later.    diverted  address → address of copies.
     large      how much of what is sent has a body that travels on its own.
     split      address → over how many slots.    wild   durable subscriptions by a pattern.
-    groups     how much of what is sent belongs to groups.
+    groups     how much of what is sent belongs to groups.    polite   nobody says NACK or goes without DISCONNECT.
     """
 
     def __init__(self, random: Random, traits: Random, wall_ms: Callable[[], int]) -> None:
@@ -54,6 +54,7 @@ class Workload:
         self.split: dict[str, int] = traits.choice(({}, {}, {}, SPLIT))
         self.wild: dict[str, str] = traits.choice(({}, {}, {}, WILD))
         self.groups = traits.choice((0.0, 0.0, 0.0, 0.6))
+        self.polite = traits.random() < 0.25
         self.bound = SUBS | self.wild
         """Durable subscription → its address or pattern."""
         self.subs = dict.fromkeys(self.bound, "no")

@@ -48,8 +48,8 @@ class Copy:
     crashed  there was an unclean end since it was sent: it may be marked without need."""
 
     __slots__ = (
-        "asked", "crashed", "deliveries", "forgotten", "gone", "group", "holder", "kept", "life", "message", "purged",
-        "queue", "settled_in", "state", "void",
+        "asked", "crashed", "deliveries", "failures", "forgotten", "gone", "group", "holder", "kept", "life", "message",
+        "purged", "queue", "settled_in", "state", "void",
     )  # fmt: skip
 
     def __init__(self, message: Message, queue: str, kept: bool, life: int, group: Group | None) -> None:
@@ -62,7 +62,7 @@ class Copy:
         self.state = PENDING
         self.gone = HERE
         self.asked = self.purged = -1
-        self.deliveries = 0
+        self.deliveries = self.failures = 0
         self.holder: Holder | None = None
         self.void = self.forgotten = self.crashed = False
 
@@ -71,7 +71,7 @@ class Copy:
 
 
 class Holder:
-    """A consumer as the client sees it: upper bounds of its room and credit, and what it holds."""
+    """A consumer as the client sees it: upper bounds of its room and credit, and what it holds. failed: at its end."""
 
     def __init__(self, number: int, slot: int, queue: str, address: str, ack: AckMode, kept: bool) -> None:
         self.number, self.slot, self.queue, self.address, self.ack, self.kept = number, slot, queue, address, ack, kept
@@ -79,7 +79,7 @@ class Holder:
         self.overhead = self.owed = 0
         self.ledger: dict[int, Copy] = {}
         self.sent_auto: list[Copy] = []
-        self.ended = False
+        self.ended = self.failed = False
         self.fresh: dict[int, int] = {}
         """priority → number of the last message that came for the first time"""
 
@@ -187,7 +187,9 @@ class Model:
         if holder.ack is AckMode.AUTO:
             self.ask([copy])
             holder.sent_auto.append(copy)
-        elif not holder.ended:
+        elif holder.ended:  # it was on its way
+            copy.failures += holder.failed
+        else:
             copy.holder = holder
             if run.ids[at] in holder.ledger:
                 raise Violation(f"id {run.ids[at]} twice in the hands of one consumer")
@@ -238,8 +240,8 @@ class Model:
             raise Violation(f"came again unmarked: {copy}")
         if not copy.deliveries and marked and not copy.crashed:
             raise Violation(f"marked as redelivered without need: {copy} attempts={run.attempts}")
-        if run.attempts > copy.deliveries:
-            raise Violation(f"{run.attempts} attempts counted, {copy.deliveries} seen: {copy}")
+        if run.attempts > copy.failures:
+            raise Violation(f"{run.attempts} failures counted, {copy.failures} seen: {copy}")
 
     @staticmethod
     def _order(holder: Holder, copy: Copy) -> None:

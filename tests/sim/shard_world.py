@@ -210,27 +210,29 @@ class World:
 
     def disconnect(self, session: Session) -> None:
         del self.sessions[session.number]
+        calm = self.random.random() < 0.5
         for slot in sorted({holder.slot for holder in session.holders}):
-            self.submit(Disconnect(slot, session.number))
+            self.submit(Disconnect(slot, session.number, calm))
         for holder in session.holders:
-            self._end(holder)
+            self._end(holder, failed=not calm)
         for transaction in session.open:
-            self._give_back(transaction.held)
+            self._give_back(transaction.held, failed=not calm)
         for writer in session.bodies:
             writer.abort()
 
-    def _end(self, holder: Holder) -> None:
-        holder.ended = True
-        self._give_back(holder.ledger.values())
+    def _end(self, holder: Holder, failed: bool) -> None:
+        holder.ended, holder.failed = True, failed
+        self._give_back(holder.ledger.values(), failed)
         holder.ledger.clear()
         if not holder.kept:
             for copy in self.model.copies.values():
                 if copy.queue == holder.queue:
                     copy.void = True
 
-    def _give_back(self, copies) -> None:
+    def _give_back(self, copies, failed: bool = True) -> None:
         for copy in copies:
             copy.holder = None
+            copy.failures += failed
             self.returned += copy.message.size
 
     # ── subscribing ────────────────────────────────────────────────────────────────────────────────
@@ -272,7 +274,7 @@ class World:
         holder = self.random.choice(session.holders)
         request = Request()
         doomed = holder.queue if delete and holder.queue in SUBS else None
-        self._end(holder)
+        self._end(holder, failed=False)
         session.holders.remove(holder)
         if doomed:
             request = Request(settled=[c for c in self.model.copies.values() if c.queue == doomed], sub=doomed)

@@ -11,7 +11,7 @@ import pytest
 from broker.core.commands import Decide
 from broker.core.effects import Move
 from broker.edge.fan import Order
-from broker.engine import resume, schedule, state, transfer
+from broker.engine import resume, schedule, settle, state, transfer
 from broker.engine.engine import Engine
 from broker.engine.groups import Groups
 from broker.engine.slot import Slot
@@ -224,3 +224,24 @@ def test_a_new_leader_deals_groups_out_anew_although_their_messages_are_held(mon
 def test_a_group_is_everybodys(monkeypatch):
     monkeypatch.setattr(Groups, "owner", lambda self, group: None)
     assert found_by("group", trait="groups") is not None
+
+
+def test_who_goes_in_order_has_failed(monkeypatch):
+    """As it was once: prefetched messages became dead letters."""
+    original = settle.give_back
+
+    def give_back(slot, queue, messages, delay, turn, failed=True):
+        original(slot, queue, messages, delay, turn)
+
+    monkeypatch.setattr(settle, "give_back", give_back)
+    assert found_by("failures counted", "nobody failed", trait="polite") is not None
+
+
+def test_what_a_broken_stream_has_lost_counts(monkeypatch):
+    original = resume.give_back
+
+    def give_back(slot, queue, messages, delay, turn, failed=True):
+        original(slot, queue, messages, delay, turn)
+
+    monkeypatch.setattr(resume, "give_back", give_back)
+    assert found_by("failures counted", "nobody failed", trait="polite", faults=("cut",)) is not None

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from broker.engine import dispatch, publish, redelivery, state
+from broker.engine import dispatch, publish, redelivery, settle, state
 from broker.engine.consumer import Consumer
 from broker.engine.queue import PageIndex
 from broker.engine.slot import Slot
@@ -145,6 +145,18 @@ def test_credit_not_charged(monkeypatch):
 
 def test_delivery_counts_not_recorded(monkeypatch):
     monkeypatch.setattr(redelivery, "_record", lambda *_: None)
+    assert "unmarked" in found_by()
+
+
+def test_who_goes_in_order_has_failed(monkeypatch):
+    original = settle.give_back
+    monkeypatch.setattr(settle, "give_back", lambda *args: original(*args[:5]))
+    assert "failures counted" in found_by()
+
+
+def test_that_it_was_out_before_is_not_recorded_where_nobody_failed(monkeypatch):
+    original = redelivery._record
+    monkeypatch.setattr(redelivery, "_record", lambda *args: original(*args) if args[3] else None)
     assert "unmarked" in found_by()
 
 

@@ -35,7 +35,7 @@ class Message:
         self.priority, self.durable, self.session, self.published = priority, durable, session, published
         self.holder = None
         self.gone = 0
-        self.back = 0
+        self.back = self.failed = 0
         self.seen = False
 
     def record(self):
@@ -91,9 +91,9 @@ class ChoiceModel(Machine):
                 message = self.messages[int(record.partition(b"\n\n")[2].rstrip(b"\0"))]
                 assert message.holder is None and not message.gone, "delivered while held or gone"
                 assert message.priority == run.priority
-                assert bool(run.attempts) == bool(message.back)
-                if message.seen:
-                    assert run.attempts or run.flags & REDELIVERED, "came again unmarked"
+                assert bool(run.attempts) == bool(message.failed)
+                if message.seen or message.back:
+                    assert run.flags & REDELIVERED, "came again unmarked"
                 message.seen = True
                 if message.durable:
                     assert message.published <= self.world.committed, "told before it was durable"
@@ -193,6 +193,7 @@ class ChoiceModel(Machine):
             message.holder = None
             message.gone = self.world.open if outcome is Outcome.ACK else 0
             message.back = message.back or self.world.open
+            message.failed = message.failed or self.world.open
         who.credit += len(taken)
         self.watch(self.world.settle(who.number, named, outcome=outcome))
 
@@ -202,6 +203,8 @@ class ChoiceModel(Machine):
         number = data.draw(st.sampled_from(list(self.consumers)))
         for message in self.consumers.pop(number).held.values():
             message.holder, message.back = None, message.back or self.world.open
+            if not politely:
+                message.failed = message.failed or self.world.open
         self.watch(self.world.unsubscribe(number) if politely else self.world.disconnect(number))
 
     @precondition(lambda self: self.world.committed)
@@ -215,6 +218,8 @@ class ChoiceModel(Machine):
                 message.gone = 0
             if message.back > world.committed:
                 message.back = 0
+            if message.failed > world.committed:
+                message.failed = 0
             if not message.durable or message.published > world.committed:
                 message.gone = message.gone or LOST
             message.published = min(message.published, world.committed)

@@ -27,7 +27,7 @@ class Message:
         self.settled = 0
         self.attempts = [(0, 0)]
         self.holder = None
-        self.seen = False
+        self.seen = self.back = False
         self.id = 0
 
 
@@ -88,14 +88,13 @@ class EngineModel(Machine):
         ]
 
     def back(self, messages, failed=True):
-        """They were not consumed. Where nobody failed, the first time alone counts: they come again."""
+        """They were not consumed. Where nobody failed, nothing is counted."""
         for message in messages:
             message.holder = None
-            before = message.attempts[-1][1]
-            count = before + 1 if failed else max(before, 1)
-            if count > before:
-                message.attempts.append((self.world.open, count))
-            if failed and count >= MOST:
+            message.back = True
+            count = message.attempts[-1][1] + failed
+            message.attempts.append((self.world.open, count))
+            if count >= MOST:
                 message.settled = self.world.open
                 self.dead += 1
 
@@ -184,7 +183,7 @@ class EngineModel(Machine):
     def memory_is_bounded(self):
         for queue in self.world.engine._slot.queues.values():
             if queue.name == "q" and not any(c["ack"] is not AUTO for c in self.consumers.values()):
-                assert queue.nbytes <= 120 + 60 + 40 + 8 * sum(m.attempts[-1][1] > 0 for m in self.messages)
+                assert queue.nbytes <= 120 + 60 + 40 + 8 * sum(m.back for m in self.messages)
 
 
 EngineModel.TestCase.settings = settings(

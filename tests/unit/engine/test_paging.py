@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.address import Outcome
+from broker.core.commands import Disconnect
 from broker.core.message import TRANSIENT
 from broker.core.records import MetaRecord, RunRecord, SettleRecord
 
@@ -129,16 +130,17 @@ def test_live_messages_are_announced_by_their_own_record():
     assert again(world.effects) == [(b"a", 0, True)]
 
 
-def test_a_clean_stop_marks_only_what_was_counted():
+@pytest.mark.parametrize(("calm", "count"), [(False, 1), (True, 0)])
+def test_a_clean_stop_marks_only_what_was_out_before(calm, count):
     world = World(**SMALL)
     fill(world, 10)
     world.subscribe(1, ack=INDIVIDUAL, credit_messages=2)
-    world.disconnect(1)
+    world.do(Disconnect(7, 1, calm))
     world.restart(clean=True)
     world.subscribe(2)
     found = again(world.effects)
     assert [body for body, *_ in found] == bodies(10)
-    assert [attempts for _, attempts, _ in found] == [1, 1] + [0] * 8
+    assert [attempts for _, attempts, _ in found] == [count, count] + [0] * 8
     assert [redelivered for *_, redelivered in found] == [True, True] + [False] * 8
 
 
