@@ -165,6 +165,7 @@ class EdgePeer:
                 self.told[command.slot] = epoch
                 self.bodies.told(command.slot)
         elif epoch == command.epoch:
+            self.told.pop(command.slot, None)  # it says all again, on the same stream: a hand-over was taken back
             self.opened[command.slot] = epoch
             self._opens += 1
             self._openings[command.slot] = self._opens

@@ -253,7 +253,7 @@ class Clients:
 
     def disconnect(self, session: Session) -> None:
         slots = sorted({holder.slot for holder in session.holders})
-        calm = self.work.polite or self.random.random() < 0.5
+        calm = self.work.goes_in_order()
         if not calm:
             self.model.fail(session.holders)
         if session.sending is not None:
@@ -407,8 +407,10 @@ class Clients:
         if choice := self._choose(session):
             holder = choice[0][0]
             outcome = Outcome.ACK
-            if self.random.random() < 0.25 and not self.work.polite:
+            if self.random.random() < 0.25:
                 outcome = self.random.choice((Outcome.NACK, Outcome.REJECT if holder.queue != DEAD else Outcome.NACK))
+            if self.work.polite and outcome is Outcome.NACK:
+                outcome = Outcome.ACK
             self._settle(session, choice, outcome)
 
     def _settle(self, session: Session, choice: list[Settled], outcome: Outcome, often: float = 0.8) -> None:

@@ -55,6 +55,7 @@ class Workload:
         self.wild: dict[str, str] = traits.choice(({}, {}, {}, WILD))
         self.groups = traits.choice((0.0, 0.0, 0.0, 0.6))
         self.polite = traits.random() < 0.25
+        self.manners = traits
         self.bound = SUBS | self.wild
         """Durable subscription → its address or pattern."""
         self.subs = dict.fromkeys(self.bound, "no")
@@ -72,6 +73,10 @@ class Workload:
     def number(self) -> int:
         self.numbers += 1
         return self.numbers
+
+    def goes_in_order(self) -> bool:
+        """Does a session that ends say so."""
+        return self.polite or self.manners.random() < 0.5
 
     def slots(self, address: str) -> tuple[int, ...]:
         """All that have a part of it."""

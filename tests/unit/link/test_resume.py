@@ -19,8 +19,17 @@ from broker.core.commands import (
 from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Refused
 from broker.core.errors import Code
 from broker.core.reasons import Reason
+from broker.link.codec import Open
+from broker.link.command_codec import put_command
+from broker.rpc.v1 import link_pb2 as pb
 from tests.unit.link.two import SLOT, TOKEN, Two, held, publish
 from tests.unit.link.world import Edge, make_settings, run_of
+
+
+def saying(command):
+    up = pb.Up()
+    put_command(command, up)
+    return up
 
 
 def test_resume_individual(two):
@@ -169,6 +178,20 @@ def test_a_prepare_waits_for_the_edge_whose_consumers_it_settles_for(two):
     prepare(2)
     assert [done.seq for done in coordinator.of(Done)] == [2]
     assert [type(command) for command in two.b.shard.commands] == [Subscribe, Prepare]
+
+
+def test_a_prepare_waits_again_where_a_hand_over_was_taken_back(two):
+    """The edge says anew what it holds, on the same stream and in the same epoch: that it had said all before does not
+    count. A Prepare between its Subscribe and its Hold took what the Hold names, and the session was refused."""
+    two.subscribe(3, AckMode.INDIVIDUAL)
+    assert two.a.server.told(TOKEN, SLOT)
+    two.a.server.unserve(SLOT)
+    two.a.server.serve(SLOT, 1)
+    peer = two.a.server._peers[TOKEN]
+    peer.take(saying(Open(SLOT, 1)))
+    assert peer.leads(SLOT) and not two.a.server.told(TOKEN, SLOT)
+    peer.take(saying(Open(SLOT, 1, told=True)))
+    assert two.a.server.told(TOKEN, SLOT)
 
 
 def test_an_unanswered_settle_comes_before_the_hold_behind_it(two):
