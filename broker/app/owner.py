@@ -19,7 +19,7 @@ from broker.admin.server import AdminServer, load_libraries
 from broker.app.member import ClusterProcess, advertised, advertised_admin
 from broker.cluster.controller import Controller
 from broker.cluster.shelving import Throw, note
-from broker.cluster.suspicion import Suspicions
+from broker.cluster.suspicion import REPEAT_S, Suspicions
 from broker.config.settings import EngineSettings, Settings
 from broker.core.errors import BrokerError
 from broker.core.message import Blob
@@ -122,6 +122,7 @@ class OwnerProcess(ClusterProcess):
             self._on_members()
             self.suspicions = Suspicions(self.metadata, self.keys, self.membership, self.clock)
             await self.suspicions.start()
+            self._every("suspect", REPEAT_S, self._suspect)
             self.controller = Controller(
                 self.metadata, self.keys, settings.cluster, self.membership, self.table, self.clock
             )
@@ -344,6 +345,12 @@ class OwnerProcess(ClusterProcess):
                 self.suspicions.clear(owner)
         elif member is not None:
             self.suspicions.report(owner, member.boot, member.lease, why)
+
+    def _suspect(self) -> None:
+        """Who was lost while nobody could be told (the store was away, say) is lost all the same."""
+        for owner in self.membership.owners.values():
+            if missed := self.leaders.missed(owner.id):
+                self.suspicions.report(owner.id, owner.boot, owner.lease, "it is still not reached", missed)
 
     def _on_stopped(self, why: str) -> None:
         """The shard has failed. Before others lead what it led, the slot that is to blame has a note of it."""

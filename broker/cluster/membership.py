@@ -19,7 +19,7 @@ from dataclasses import replace
 from broker.config.settings import ClusterSettings
 from broker.core.errors import BrokerError, Code, RefusedError
 from broker.core.slots import Member
-from broker.metadata.port import Change, Lease, Metadata, MetadataRefused, MetadataUnavailable, Put
+from broker.metadata.port import RAN_OUT, Change, Lease, Metadata, MetadataRefused, MetadataUnavailable, Put
 from broker.seams.clock import Clock
 
 from .identity import check_name, settle_disk
@@ -96,7 +96,8 @@ class Membership:
 
     @property
     def on_probation(self) -> bool:
-        """Declared dead a moment ago: perhaps it is we who cannot be reached, so we accuse nobody for a while."""
+        """Declared dead by our peers a moment ago: perhaps it is we who cannot be reached, so we accuse nobody for a
+        while. A lease that ran out because the store could not be asked says nothing of the kind."""
         return self._losses > 0 and self._clock.monotonic() - self.up_since < self._settings.lease_s
 
     async def start(self) -> None:
@@ -244,6 +245,8 @@ class Membership:
         if self._clock.monotonic() - self.up_since > CALM_S:
             self._losses = 0
         await self._on_lost(why)
+        if why == RAN_OUT:
+            return
         # Two owners that cannot talk to each other would declare each other dead for ever: ever more slowly.
         await asyncio.sleep(min(0.1 * 2.0**self._losses, self._settings.lease_s) if self._losses else 0)
         self._losses += 1

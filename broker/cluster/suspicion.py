@@ -4,6 +4,9 @@ Whoever cannot talk to an owner writes a suspicion of exactly that registration 
 fresh ones of a majority of the other live owners revokes the lease; the controller may be the dead one, so it is
 not left to it. Being wrong is safe: epochs fence, promises forbid overlap (docs/adr/0004).
 
+A suspicion rests on an attempt to reach that owner that failed. One that began before either of us was registered as we
+are now (the store was away, say, and all leases ran out) says nothing about whom we reach now.
+
 Rule: edges may not suspect, because a broken way between edges and owners says nothing about an owner. An owner that
 was itself declared dead a moment ago may not either. Must not know how silence is measured.
 """
@@ -52,12 +55,14 @@ class Suspicions:
         self._mine: dict[str, tuple[Suspicion, float]] = {}  # suspect → (what, last reported at)
         self._written: dict[str, tuple[Suspicion, float]] = {}  # the same as it stands in the store
         self._revoking: set[int] = set()
+        self._seen: dict[int, float] = {}  # lease of a live owner → since when we know of it
         self._dirty = asyncio.Event()
         self._tasks = Tasks()
-        membership.listen(self._judge)
+        membership.listen(self._on_members)
 
     async def start(self) -> None:
         """After the membership has started. Raises MetadataRefused."""
+        self._on_members()
         await self._watched.start()
         self._tasks.spawn(self._run(), "suspicions")
 
@@ -65,16 +70,21 @@ class Suspicions:
         await self._tasks.close()
         await self._watched.stop()
 
-    def report(self, owner: str, boot: str, lease: int, why: str) -> None:
-        """We cannot reach this registration of `owner`. Ignored when it is not the present one any more."""
-        member = self._membership.owners.get(owner)
+    def report(self, owner: str, boot: str, lease: int, why: str, since: float | None = None) -> None:
+        """We cannot reach this registration of `owner`. Ignored when it is not the present one any more.
+
+        since   monotonic time when the attempt began that shows it, None: now. To be reported again as long as it is
+                so: a suspicion is forgotten after FRESH_S."""
+        member, now = self._membership.owners.get(owner), self._clock.monotonic()
         if member is None or (member.boot, member.lease) != (boot, lease):
             return
         if owner == self._membership.me.id or not self._membership.up or self._membership.on_probation:
             return
+        if since is not None and since < max(self._membership.up_since, self._seen.get(lease, now)):
+            return
         if owner not in self._mine:
             log.warning("%s cannot be reached: %s", owner, why)
-        self._mine[owner] = (Suspicion(boot, lease, why), self._clock.monotonic())
+        self._mine[owner] = (Suspicion(boot, lease, why), now)
         written = self._written.get(owner)
         if written is None or self._mine[owner][1] - written[1] >= REPEAT_S or written[0].lease != lease:
             self._dirty.set()
@@ -140,6 +150,11 @@ class Suspicions:
                     self._theirs[who] = (msgspec.json.decode(change.value, type=Suspicion), now)
             except (ValueError, msgspec.DecodeError) as error:
                 log.error("%s: %s", change.key, error)
+        self._judge()
+
+    def _on_members(self) -> None:
+        now = self._clock.monotonic()
+        self._seen = {one.lease: self._seen.get(one.lease, now) for one in self._membership.owners.values()}
         self._judge()
 
     def _judge(self) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 
 from broker.seams.clock import Clock
 
-from .port import MetadataRefused, MetadataUnavailable
+from .port import RAN_OUT, MetadataRefused, MetadataUnavailable
 
 RENEWALS = 3
 """Per time to live: two may be lost."""
@@ -76,7 +76,7 @@ class KeptLease:
             await asyncio.sleep(max(0.0, min(pause, self.remaining)))
             left = self.remaining
             if left <= 0:
-                return "the metadata store did not answer before it ran out"
+                return RAN_OUT
             asked_at = self._clock.monotonic()
             try:
                 async with asyncio.timeout(left):

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from broker.core.errors import BrokerError
+
+RAN_OUT: Final = "the metadata store did not answer before it ran out"
+"""Why a lease was lost that nobody ended."""
 
 
 class MetadataUnavailable(BrokerError):
@@ -65,8 +68,8 @@ class Lease(Protocol):
         ...
 
     async def lost(self) -> str:
-        """Returns why, once it is lost: expired here (by the local clock, also when the store cannot be asked) or
-        revoked there. Never before that."""
+        """Returns why, once it is lost: expired here (RAN_OUT: by the local clock, also when the store cannot be asked)
+        or revoked there. Never before that."""
         ...
 
     async def revoke(self) -> None:

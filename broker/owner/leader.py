@@ -147,6 +147,11 @@ class Leaders:
         peer = self._peers.get(owner)
         return peer is not None and bool(peer.lost)
 
+    def missed(self, owner: str) -> float:
+        """When the last attempt began to reach a follower of ours that counts as lost; 0 = it does not."""
+        peer = self._peers.get(owner)
+        return peer.missed if peer is not None and peer.lost else 0.0
+
     def members(self, staying: Collection[str], leaving: Collection[str]) -> None:
         """Who is registered, and which of them are about to end: those are let go before anybody has to wait for them,
         where others suffice. One that said so and is not registered any more has not ended yet: its streams still live,

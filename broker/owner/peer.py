@@ -40,6 +40,8 @@ DIAL_AGAIN_S: Final = (0.0, 0.02, 0.05, 0.1, 0.1, 0.2, 0.5, 1.0)
 """Pauses before the first, second … attempt; the last one goes on."""
 NO_ANSWER: Final = "unreachable: "
 """So begins why a stream ended to which nothing was ever said."""
+UNREACHED: Final = ("refused", "lost", NO_ANSWER)
+"""The same, where nobody said no: a process that does not want our stream can be reached."""
 ALIVE: Final = "alive: "
 """So begins what a leader says that ends a stream and goes on: its follower need not think that it has died."""
 STEADY_S: Final = 5.0
@@ -97,13 +99,14 @@ class Peer:
     pongs     how many came on this stream.
     unacked   bytes sent and not acknowledged.
     late      items that were put after their time, and are not acknowledged.
-    lost      why it counts as lost, "" = it does not."""
+    lost      why it counts as lost, "" = it does not.
+    missed    when the last attempt to reach it began that has failed since it spoke last; 0 = none has."""
 
     __slots__ = (
         "_again", "_append_seq", "_attempt", "_clock", "_dialer", "_dialled", "_down_since", "_flight", "_gathered",
         "_gathered_bytes", "_gathered_late", "_heard", "_identity", "_known", "_later", "_leads", "_leads_due", "_over",
         "_pings", "_promise_s", "_refused", "_seq", "_stream", "_up", "_user", "address", "id", "late", "lost",
-        "patience", "pongs", "promise", "unacked",
+        "missed", "patience", "pongs", "promise", "unacked",
     )  # fmt: skip
 
     def __init__(
@@ -126,6 +129,7 @@ class Peer:
         self.unacked = 0
         self.late = 0
         self.lost = ""
+        self.missed = 0.0
         self.patience = Patience(dead_after_ms / 1000)
         self._promise_s = promise_ms / 1000
         self._identity = identity
@@ -201,7 +205,9 @@ class Peer:
             log.info("stream to follower %s is over: %s", self.id, why)
             now = self._down_since = self._clock.monotonic()
             self._attempt = 0 if now - self._dialled >= STEADY_S else min(self._attempt, BRISK)
-        elif not why.startswith(("refused", NO_ANSWER)):
+        elif why.startswith(UNREACHED):
+            self.missed = self._dialled
+        if not self._heard and not why.startswith(("refused", NO_ANSWER)):
             log.warning("follower %s does not take our stream: %s", self.id, why)
         if why.startswith("refused"):
             self._refused += 1
@@ -395,6 +401,7 @@ class Peer:
             log.info("%s was only slow: it may be silent for %.3g s now", self.id, self.patience.silence(now))
         self._heard = now
         self._known = True
+        self.missed = 0.0
         if what == "acked":
             self._acked(message.acked)
         elif what == "pong":

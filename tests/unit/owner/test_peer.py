@@ -215,3 +215,20 @@ def test_who_is_given_up_hears_that_its_leader_lives(line):
     line.answers = False
     line.run(DEAD_S + 2 * PING_S, tick=True)
     assert said and said[0].startswith(ALIVE)
+
+
+def test_it_knows_since_when_nobody_answers(line):
+    """What its leader goes by when it says that the follower is still lost."""
+    line.answers = False
+    line.cut()
+    assert line.peer.missed == 0.0, "nothing has failed since it spoke last"
+    line.run(0.1)
+    began = line.dialled[-1]
+    line.cut("refused: nobody listens at o1:1")
+    assert line.peer.missed == began
+    line.run(0.1)
+    line.cut("BAD_COMPONENT_MESSAGE: it says no")
+    assert line.peer.missed == began, "who says no can be reached"
+    line.answers = True
+    line.run(1)
+    assert line.peer.missed == 0.0

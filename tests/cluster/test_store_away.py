@@ -1,0 +1,45 @@
+"""What happens to owners while etcd is away is made good as soon as it is back."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.harness import Client
+from tests.harness.cluster import Cluster, Process
+
+from .slots import leader_of
+
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(180)]
+SETTINGS = {"cluster.lease_s": 20, "cluster.dead_after_ms": 1000}
+
+
+def cut_from_peers(cluster: Cluster, victim: Process) -> None:
+    """Edges and etcd reach it, and it them."""
+    for other in cluster.owners:
+        if other is not victim:
+            other.inbound.blackhole(victim.pid)
+            victim.inbound.blackhole(other.pid)
+
+
+def test_an_owner_cut_off_from_its_peers_while_nobody_could_say_so_is_replaced_afterwards(shared):
+    """Its lease does not end, and its streams broke once only: who was told then could not write it down."""
+    victim = leader_of(shared, "cut")
+    told = f"{victim.id} is declared dead"
+    for process in shared.processes:
+        process.to_etcd.blackhole()
+    cut_from_peers(shared, victim)
+    others = [owner for owner in shared.owners if owner is not victim]
+    for owner in others:
+        shared.wait(lambda owner=owner: f"{victim.id} cannot be reached" in owner.log(), 30, lambda: "nobody noticed")
+    time.sleep(4)  # longer than a suspicion counts
+    for process in shared.processes:
+        process.to_etcd.heal()
+    with Client(shared.edges[0].port, timeout=60) as client:
+        client.connect()
+        client.send("SEND", {"destination": "/queue/cut", "persistent": "true", "receipt": "1"}, b"x")
+        client.expect("RECEIPT", {"receipt-id": "1"}, timeout=25)
+    assert any(told in owner.log() for owner in others)
+    shared.heal()
+    shared.wait_balanced()
