@@ -5,13 +5,14 @@ the slot are copied and the segments pinned. Made in the loop's thread, read in 
 Must not know streams.
 
 Memory: the copied ranges (24 bytes each), 16 bytes per live run, and one batch. The segments that hold something
-of the slot are read once to find its runs, and these once more.
+of the slot are read once to find its runs, and these once more. The log belongs to all slots, so surveys of many slots
+that are wanted at the same time are read in one pass (read_together).
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final
 
@@ -78,21 +79,31 @@ class SlotReader:
 
     def _found(self, checked: bool, bodies: bool = False) -> Iterator[tuple[RunRecord, Settled]]:
         """In log order. Raises CorruptJournal | JournalDead, JournalError when it is too early."""
-        if not self.durable:
-            raise JournalError(f"slot {self._slot}: what is to be read is not durable yet")
+        self._may_read()
         for number in self._numbers:
             end = self._end & 0xFFFFFFFF if number == self._end >> 32 else 0
             for start, records in walk(self._store, number, end, checked):
                 base = number << 32 | start
                 for at, _, kind, flags, slot, _, _ in f.records_in(records, 0, len(records)):
-                    position = base + at - f.RECORD.size
-                    if kind != f.RUN or slot != self._slot or not self._floor <= position < self._end:
-                        continue
-                    if records[at + f.RUN_FIXED.size - 1] & TRANSIENT:
-                        self._passing(records, at, flags, position)
-                        continue
-                    if found := self._living.of(records, at, flags, slot, position, bodies):
+                    if kind == f.RUN and slot == self._slot and (
+                        found := self._run(records, at, flags, base + at - f.RECORD.size, bodies)
+                    ):  # fmt: skip
                         yield found
+
+    def _may_read(self) -> None:
+        if not self.durable:
+            raise JournalError(f"slot {self._slot}: what is to be read is not durable yet")
+
+    def _run(
+        self, data: bytes, at: int, flags: int, position: int, bodies: bool = False
+    ) -> tuple[RunRecord, Settled] | None:
+        """This run of the slot, if something of it lives."""
+        if not self._floor <= position < self._end:
+            return None
+        if data[at + f.RUN_FIXED.size - 1] & TRANSIENT:
+            self._passing(data, at, flags, position)
+            return None
+        return self._living.of(data, at, flags, self._slot, position, bodies)
 
     def _passing(self, data: bytes, at: int, flags: int, position: int) -> None:
         """A run that does not outlast who leads the slot."""
@@ -119,8 +130,37 @@ class Survey(SlotReader):
     def read(self, count: int) -> list[tuple[RunRecord, Settled]] | None:
         """The next `count` runs by ascending first id; None: there are no more."""
         if self._rest is None:
-            self._rest = iter(sorted(self._found(checked=True), key=lambda found: found[0].run.ids[0]))
+            self._has(self._found(checked=True))
+        assert self._rest is not None
         return list(islice(self._rest, count)) or None
+
+    def _has(self, found: Iterable[tuple[RunRecord, Settled]]) -> None:
+        self._rest = iter(sorted(found, key=lambda found: found[0].run.ids[0]))
+
+
+def read_together(surveys: Sequence[Survey]) -> None:
+    """One pass over the log for all of them; what each then hands out has been read. Before the first read() of any, in
+    the same thread. Raises as read() does."""
+    found: dict[Survey, list[tuple[RunRecord, Settled]]] = {survey: [] for survey in surveys}
+    for survey in surveys:
+        survey._may_read()
+    for number in sorted({number for survey in surveys for number in survey._numbers}):
+        here: dict[int, list[Survey]] = {}
+        for survey in surveys:
+            if number in survey._numbers:
+                here.setdefault(survey._slot, []).append(survey)
+        last = max(survey._end for some in here.values() for survey in some)
+        end = last & 0xFFFFFFFF if number == last >> 32 else 0
+        for start, records in walk(surveys[0]._store, number, end):
+            base = number << 32 | start
+            for at, _, kind, flags, slot, _, _ in f.records_in(records, 0, len(records)):
+                if kind != f.RUN or slot not in here:
+                    continue
+                for survey in here[slot]:
+                    if run := survey._run(records, at, flags, base + at - f.RECORD.size):
+                        found[survey].append(run)
+    for survey, runs in found.items():
+        survey._has(runs)
 
 
 class SeedReader(SlotReader):

@@ -19,6 +19,7 @@ from broker.journal.journal import Journal
 from broker.seams.clock import Clock
 
 from .io_thread import Io
+from .read_back import ReadBack
 from .shadow import Settled, Shadow
 from .shard import Shard
 
@@ -131,7 +132,7 @@ class Node:
         self._table = table
         self._crossings = crossings
         self._clock = clock
-        self._survey_io = survey_io
+        self._read_back = ReadBack(journal, survey_io, shard.durable)
         self._later = later
         self._min_in_sync = min_in_sync
         self._edges = edges
@@ -492,20 +493,10 @@ class Node:
         stepping.metas = metas
         if self._leaving:
             return  # what is on the disk is read at the next start
-        survey = self._journal.survey(slot)
         shadow = Shadow(self._shard.new_engine(slot))
         shadow.restore(metas, (), producers)
 
-        def read() -> None:
-            try:
-                while (more := survey.read(1 << 20)) is not None:
-                    shadow.found(more)
-            finally:
-                survey.close()
-
-        def done(_: None, error: BaseException | None) -> None:
-            for stray in survey.strays:
-                self._journal.append(stray)
+        def done(error: BaseException | None) -> None:
             if error is not None:
                 self._shard.fail(f"journal cannot be read back: {error}")
             elif self._roles.get(slot) is stepping:
@@ -513,7 +504,7 @@ class Node:
             else:
                 shadow.discard()
 
-        self._shard.durable(lambda: self._survey_io.submit(read, done))
+        self._read_back.begin(slot, shadow, done)
 
     def _stepped_down(self, slot: int, shadow: Shadow, epoch: int) -> None:
         self._roles[slot] = _Role(FOLLOWING, epoch)

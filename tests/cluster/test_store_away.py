@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 
 import pytest
@@ -12,7 +13,7 @@ from tests.harness.cluster import Cluster, Process
 from .slots import leader_of
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(180)]
-SETTINGS = {"cluster.lease_s": 20, "cluster.dead_after_ms": 1000}
+SETTINGS = {"cluster.lease_s": 60, "cluster.dead_after_ms": 1000}
 
 
 def cut_from_peers(cluster: Cluster, victim: Process) -> None:
@@ -43,3 +44,23 @@ def test_an_owner_cut_off_from_its_peers_while_nobody_could_say_so_is_replaced_a
     assert any(told in owner.log() for owner in others)
     shared.heal()
     shared.wait_balanced()
+
+
+def test_status_says_that_slots_are_not_served_though_the_table_has_leaders(shared):
+    """Two of three are gone for a while: the third leads what it led, in the table, and can confirm nothing."""
+    last, *others = shared.owners
+    for owner in others:
+        owner.pause()
+
+    def told() -> list[dict]:
+        return json.loads(shared.cluster("status", "--json"))["not_served"]
+
+    def expected(one: dict) -> bool:
+        return one["leader"] == last.id and one["why"].endswith("(silent)")
+
+    shared.wait(lambda: any(map(expected, told())), 40, lambda: f"status: {told()[:3]}")
+    assert "Not served for" in shared.cluster("status")
+    for owner in others:
+        owner.resume()
+    shared.wait_balanced()
+    shared.wait(lambda: not told(), 30, lambda: f"status: {told()}")

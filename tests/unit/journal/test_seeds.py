@@ -6,7 +6,9 @@ import pytest
 
 from broker.core.errors import BadItem, CorruptJournal, JournalError
 from broker.core.records import GroupRecord
-from broker.journal import compaction
+from broker.journal import compaction, seeds
+from broker.journal.seeds import read_together
+from broker.journal.walk import walk
 from tests.unit.journal.nodes import Node, content, copy
 from tests.unit.journal.support import (
     FOLDER,
@@ -85,6 +87,31 @@ def test_a_copy_is_not_read_before_it_is_durable():
     commit(a.journal)
     assert again.durable
     assert len(again.read(1 << 20)) == 2
+
+
+def told(survey):
+    return [(list(r.run.ids), r.run.position, r.queues, gone) for r, gone in survey.read(1 << 20) or ()]
+
+
+def test_surveys_of_many_slots_read_the_log_once_and_find_what_each_finds_alone(monkeypatch):
+    a = Node(1, compact_below=0.6).lead()
+    for slot in (2, 3):
+        a.journal.begin_epoch(slot, 1)
+    busy(a)
+    for n in range(40):
+        a.put(*(sent(200 + n, b"y" * 300, slot=slot) for slot in (1, 2)))
+    surveys = [a.journal.survey(slot) for slot in (1, 2, 3)]
+    a.put(sent(300, b"behind them", slot=2))
+    walked: list[int] = []
+    monkeypatch.setattr(seeds, "walk", lambda store, number, *rest: walked.append(number) or walk(store, number, *rest))
+    alone = [a.journal.survey(slot) for slot in (1, 2, 3)]
+    read_together(surveys)
+    assert len(walked) == len(set(walked)) > 1, "each segment once"
+    together, single = [told(survey) for survey in surveys], [told(survey) for survey in alone]
+    assert [len(found) for found in together[1:]] == [40, 0]
+    assert together[0] == single[0] != [] and together[1] == single[1][:-1]
+    for survey in surveys + alone:
+        survey.close()
 
 
 def test_a_copy_of_an_empty_slot():
