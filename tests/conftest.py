@@ -11,9 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import settings
 
 from tests.harness import scratch
 from tests.harness.servers import Server, running
+
+settings.register_profile("busy", deadline=None)  # how long one example takes depends on what else the machine does
+settings.load_profile("busy")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
