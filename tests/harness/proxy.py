@@ -13,22 +13,36 @@ from collections.abc import Callable
 from pathlib import Path
 
 HOST = "127.0.0.1"
+ATTEMPTS = 5
+"""The kernel's table of connections is not read at one moment: some are passed over while others come and go."""
 
 
-def made_by(port: int, pid: int) -> bool:
-    """Does the local end with this port belong to that process."""
-    inode = ""
-    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-        fields = line.split()
-        if int(fields[1].rpartition(":")[2], 16) == port and fields[9] != "0":
-            inode = fields[9]
-            break
-    if not inode:
-        return False
+def made_by(port: int, to: int, pid: int) -> bool:
+    """Does the local end of the connection from this port to that one belong to that process."""
+    for _ in range(ATTEMPTS):
+        if inode := _inode(port, to):
+            return _has(pid, f"socket:[{inode}]")
+    return False
+
+
+def _inode(port: int, to: int) -> str:
+    """gRPC makes IPv6 sockets where there is IPv6, for connections to 127.0.0.1 as well."""
+    for table in ("tcp", "tcp6"):
+        file = Path("/proc/net", table)
+        for line in file.read_text().splitlines()[1:] if file.exists() else ():
+            fields = line.split()
+            ends = [int(end.rpartition(":")[2], 16) for end in fields[1:3]]
+            if ends == [port, to] and fields[9] != "0":
+                return fields[9]
+    return ""
+
+
+def _has(pid: int, what: str) -> bool:
+    """Is this one of the process's open files."""
     try:
         for fd in os.listdir(f"/proc/{pid}/fd"):
             try:
-                if os.readlink(f"/proc/{pid}/fd/{fd}") == f"socket:[{inode}]":
+                if os.readlink(f"/proc/{pid}/fd/{fd}") == what:
                     return True
             except OSError:
                 continue
@@ -97,7 +111,7 @@ class Proxy:
 
     def _block(self, rules: list[Callable[[int], bool]], pid: int | None, act: Callable[[_Link], None]) -> None:
         def matches(source: int) -> bool:
-            return pid is None or made_by(source, pid)
+            return pid is None or made_by(source, self.port, pid)
 
         def run() -> None:
             rules.append(matches)
