@@ -1,4 +1,4 @@
-"""The admin port: /metrics, /healthz, /readyz, /api/depth, /api/check and an index of them.
+"""The admin port: /metrics, /healthz, /readyz, /api/depth, /api/slots, /api/check and an index of them.
 
 Rule: reads, never steers. aiohttp and prometheus_client are imported when it starts, in a thread, because that
 takes longer than everything else at start-up and STOMP clients need not wait for it.
@@ -34,6 +34,9 @@ Depths = Callable[[str], list[dict[str, Any]]]
 Check = Callable[[int], Awaitable[dict[str, Any] | None]]
 """slot → how its replicas compare (owner/checking.py); None: this process does not lead it."""
 
+Slots = Callable[[], dict[str, Any]]
+"""What an owner says of the slots that it shall lead (owner/standing.py)."""
+
 Survey = Callable[[], Iterator[None]]
 """Work of some milliseconds, in steps that leave the loop to others in between."""
 
@@ -43,6 +46,7 @@ _INDEX = f"""Stampede {__version__}, admin port
 /healthz   200 while the process is alive (also while it starts or recovers)
 /readyz    200 when it takes clients, else 503 and the reason
 /api/depth?match=ADDRESS   what waits in the queues of an address or pattern, here
+/api/slots   of the slots that this owner shall lead: how many it serves, and why not the others
 /api/check?slot=NUMBER     do all replicas of a slot that is led here have the same
 """
 
@@ -58,15 +62,17 @@ class AdminServer:
         depths: Depths | None = None,
         surveys: Sequence[Survey] = (),
         check: Check | None = None,
+        slots: Slots | None = None,
     ) -> None:
         """`depths`: None = nothing is queued in this process. `surveys`: what sources do bit by bit before each
-        scrape. `check`: None = this process leads no slots."""
+        scrape. `check`, `slots`: None = this process leads no slots."""
         self._settings = settings
         self._sources = sources
         self._ready = ready
         self._depths = depths
         self._surveys = surveys
         self._slot_check = check
+        self._slots = slots
         self._exposition: Exposition | None = None
         self._runner: web.AppRunner | None = None
         self.port = -1
@@ -94,6 +100,8 @@ class AdminServer:
             app.add_routes([web.get("/api/depth", self._depth)])
         if self._slot_check is not None:
             app.add_routes([web.get("/api/check", self._check)])
+        if self._slots is not None:
+            app.add_routes([web.get("/api/slots", self._standing)])
         log = logging.getLogger("stampede.admin.http")
         log.addFilter(_no_fault_of_ours)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0, logger=log)
@@ -140,6 +148,10 @@ class AdminServer:
         if not match or len(match) > 1024:
             return _answer(400, b"add ?match= with the name of an address, or a pattern\n", "text/plain; charset=utf-8")
         return _json(200, {"queues": self._depths(match)})
+
+    async def _standing(self, _request: web.Request) -> web.Response:
+        assert self._slots is not None
+        return _json(200, self._slots())
 
     async def _check(self, request: web.Request) -> web.Response:
         assert self._slot_check is not None

@@ -9,7 +9,7 @@ import asyncio
 import json
 import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
@@ -78,26 +78,34 @@ def cluster() -> None:
 @json_option
 @source_options
 def status(as_json: bool, **options: Any) -> None:
-    """Who is there, who leads what, and what is left to move. Exit status 1 when a slot is offline."""
+    """Who is there, who leads what, what owners say they serve, and what is left to move. Exit status 1 when a slot is
+    offline."""
     from broker.cluster.placement import left_to_move
     from broker.cluster.view import health
 
+    from .serving_cli import lines, serving
+
     picture = _picture(options)
+    served = serving(picture)
+    owners = _owner_rows(picture, served.serves)
     now = health(picture.view)
     left = {kind.value: count for kind, count in left_to_move(picture.view).items()}
     if as_json:
         _say({
             "controller": picture.controller, "slots": now._asdict(), "left_to_move": left,
-            "shelved": _shelved(picture), "owners": _owner_rows(picture), "edges": _edge_rows(picture),
+            "shelved": _shelved(picture), "owners": owners, "edges": _edge_rows(picture),
+            "not_served": [one._asdict() for one in served.unserved],
         })  # fmt: skip
     else:
-        click.echo(_table(_owner_rows(picture)) or "No owners.")
+        click.echo(_table(owners) or "No owners.")
         click.echo("\n" + (_table(_edge_rows(picture)) or "No edges."))
         click.echo(f"\nController: {picture.controller or 'none'}")
         click.echo(
             f"Slots: {now.slots}, online {now.online}, offline {now.offline}, stalled {now.stalled}, "
             f"under-replicated {now.under_replicated}"
         )
+        for text in lines(served.unserved):
+            click.echo(text)
         for slot, why in _shelved(picture).items():
             click.echo(f"Slot {slot} is shelved: {why}; `stampede cluster unshelve {slot}` has it tried again")
         click.echo(f"Moving: {now.seeding} replicas being seeded, {now.transfers} leaders handing over")
@@ -110,7 +118,7 @@ def _shelved(picture: Picture) -> dict[int, str]:
     return {slot: record.shelved for slot, record in sorted(picture.view.records.items()) if record.shelved}
 
 
-def _owner_rows(picture: Picture) -> list[dict[str, Any]]:
+def _owner_rows(picture: Picture, serves: Mapping[str, int | None]) -> list[dict[str, Any]]:
     view = picture.view
     records = view.records.values()
     leads = Counter(record.leader for record in records)
@@ -123,7 +131,8 @@ def _owner_rows(picture: Picture) -> list[dict[str, Any]]:
         if name in view.cordoned:
             state += ", drained" if not replicas[name] else ", draining"
         rows.append({
-            "owner": name, "state": state, "leads": leads[name], "replicas": replicas[name], "in sync": in_sync[name],
+            "owner": name, "state": state, "leads": leads[name], "serves": serves.get(name),
+            "replicas": replicas[name], "in sync": in_sync[name],
             "zone": member.zone if member else "", "address": member.address if member else "",
             "applied": picture.applied.get(name, 0),
         })  # fmt: skip
@@ -141,12 +150,12 @@ def _edge_rows(picture: Picture) -> list[dict[str, Any]]:
 
 
 def _table(rows: list[dict[str, Any]]) -> str:
-    """Columns as wide as they must be; numbers to the right."""
+    """Columns as wide as they must be; numbers to the right, "?" where nobody knows one."""
     if not rows:
         return ""
-    cells = [list(rows[0]), *([str(value) for value in row.values()] for row in rows)]
+    cells = [list(rows[0]), *(["?" if value is None else str(value) for value in row.values()] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    numeric = [isinstance(value, int) for value in rows[0].values()]
+    numeric = [value is None or isinstance(value, int) for value in rows[0].values()]
     return "\n".join(
         "  ".join(
             cell.rjust(width) if number else cell.ljust(width)

@@ -40,6 +40,7 @@ from broker.owner.node import Node
 from broker.owner.peer import Identity
 from broker.owner.shadow import Settled, Shadow
 from broker.owner.shard import Shard
+from broker.owner.standing import Standing
 from broker.rpc.server import GrpcServer
 from broker.seams.entropy import number
 from broker.seams.files import OsFiles
@@ -53,6 +54,8 @@ log = logging.getLogger("stampede.owner")
 ALONE_S = 1.0
 """When all owners end at once: for commits under way. The followers that have to confirm them may be gone already."""
 LOOK_S = 0.02
+STANDING_S = 0.5
+"""How exactly it is known since when a slot is not served."""
 MAINTAIN_S = 1.0
 """How often the journal may free space when nothing forces it to."""
 
@@ -115,6 +118,7 @@ class OwnerProcess(ClusterProcess):
             self.rpc = GrpcServer(settings.cluster, self)
             port = await self.rpc.start()
             self._every("maintain", MAINTAIN_S, self._maintain)
+            self._every("standing", STANDING_S, self.standing.look)
             self._every("poll", RETRY_S, self.coordinator.poll)
             admin = advertised_admin(settings)
             await self.join(advertised(settings, port), admin, self.journal.disk_id)
@@ -137,6 +141,7 @@ class OwnerProcess(ClusterProcess):
             self.shard.depths,
             [self.shard.survey],
             self._check,
+            self.standing.told,
         )
         self._ready = True
 
@@ -181,6 +186,7 @@ class OwnerProcess(ClusterProcess):
             self.id, self.shard, self.journal, self.leaders, self.followers, self.server, self.table, self.coordinator,
             self.clock, seeds, self._later, settings.cluster.min_in_sync, lambda: self._edges,
         )  # fmt: skip
+        self.standing = Standing(self.node, self.leaders, self.clock)
         self.shard.others = self._small_state
         inspector = Inspector(self.journal, seeds, self._later, self.shard.durable)
         self.leaders.start(
@@ -347,9 +353,11 @@ class OwnerProcess(ClusterProcess):
             self.suspicions.report(owner, member.boot, member.lease, why)
 
     def _suspect(self) -> None:
-        """Who was lost while nobody could be told (the store was away, say) is lost all the same."""
+        """Who was lost while nobody could be told (the store was away, say) is lost all the same. One that leads
+        nothing is in nobody's way."""
+        leading = {record.leader for record in self.table.records.values()}
         for owner in self.membership.owners.values():
-            if missed := self.leaders.missed(owner.id):
+            if owner.id in leading and (missed := self.leaders.missed(owner.id)):
                 self.suspicions.report(owner.id, owner.boot, owner.lease, "it is still not reached", missed)
 
     def _on_stopped(self, why: str) -> None:

@@ -147,6 +147,19 @@ class Leaders:
         peer = self._peers.get(owner)
         return peer is not None and bool(peer.lost)
 
+    def waits_for(self, slot: int) -> str:
+        """Who keeps what is written in the slot from counting, for people; "" = nobody that is known to."""
+        lead = self._leads.get(slot)
+        if lead is None:
+            return ""
+        needed = sorted(lead.needed)
+        silent = [m for m in needed if (peer := self._peers.get(m)) is None or peer.lost]
+        if len(lead.record.isr) < self._settings.min_in_sync:
+            return f"{self._settings.min_in_sync} in-sync replicas, has {len(lead.record.isr)}"
+        if silent:
+            return f"{', '.join(silent)} (silent)"
+        return "" if lead.whole else ", ".join(needed)
+
     def missed(self, owner: str) -> float:
         """When the last attempt began to reach a follower of ours that counts as lost; 0 = it does not."""
         peer = self._peers.get(owner)

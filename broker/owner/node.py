@@ -83,6 +83,8 @@ LEADING = "leading"
 HANDING_OVER = "handing over"
 STEPPING_DOWN = "stepping down"
 SUSPENDED = "suspended"
+UNPROMISED = "not promised"
+"""Of a slot that is being taken over, told to people: its former leader may still hand out."""
 
 
 class _Role:
@@ -176,6 +178,17 @@ class Node:
     def serving(self) -> int:
         """How many slots take commands here."""
         return sum([role.state == LEADING for role in self._roles.values()])
+
+    def duties(self) -> dict[int, str]:
+        """Slots that this owner shall lead → what it does about that: a state, or UNPROMISED."""
+        found = {}
+        for slot, record in self._records.items():
+            if record.leader == self.me:
+                role = self._roles.get(slot)
+                state = FOLLOWING if role is None else role.state
+                waits = state == TAKING_OVER and role is not None and not role.fenced
+                found[slot] = UNPROMISED if waits else SUSPENDED if self._suspended else state
+        return found
 
     def lagging(self) -> list[int]:
         """Slots of which this owner shall be an in-sync replica and is not (yet); nobody leads a shelved one there."""

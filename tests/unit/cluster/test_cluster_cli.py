@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import http.server
 import json
+import threading
+from typing import ClassVar
 
 import pytest
 from click.testing import CliRunner
@@ -53,7 +56,7 @@ def run(*args, status=0, stdin=None):
 
 def test_status_of_a_cluster_at_rest(store):
     text = run("status")
-    assert "a      up        86       256      256" in text
+    assert "a      up        86       ?       256      256" in text
     assert "e0    up" in text and "Slots: 256, online 256, offline 0" in text and "Left to do: nothing" in text
     seen = json.loads(run("status", "--json"))
     assert seen["slots"]["online"] == 256 and seen["left_to_move"] == {}
@@ -64,6 +67,52 @@ def test_status_tells_of_trouble_and_fails_when_a_slot_is_offline(store):
     put(store, SlotRecord(7, 3, "x", ("x",), ("x",)))
     text = run("status", status=1)
     assert "offline 1" in text and "x      dead" in text
+
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    """An owner's admin port."""
+
+    told: ClassVar[dict[str, object]] = {}
+
+    def do_GET(self):
+        assert self.path == "/api/slots"
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(json.dumps(self.told).encode())
+
+    def log_message(self, *_): ...
+
+
+@pytest.fixture
+def admin():
+    """Where it listens."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Answers) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def test_status_says_what_owners_themselves_say_they_serve(store, admin):
+    """The table says that all slots are online; their leader knows better."""
+    register(store, "a", admin=admin)
+    register(store, "b", admin="127.0.0.1:1")
+    late = {"why": "takes over; waits for c (silent)", "since_s": 3.4}
+    Answers.told = {"serves": 84, "not_served": {"3": late, "6": {**late, "since_s": 7.6}, "1": late}}
+    text = run("status")
+    assert "Slots: 256, online 256" in text
+    assert "a      up        86      84" in text and "b      up        85       ?" in text
+    assert "Not served for 8 s: 2 slots (3, 6): a takes over; waits for c (silent)\n" in text, "1 is not its own"
+    seen = json.loads(run("status", "--json"))
+    assert seen["not_served"][0] == {"slot": 3, "leader": "a", **late}
+    assert [owner["serves"] for owner in seen["owners"]] == [84, None, None]
+
+
+def test_status_says_why_slots_have_no_leader(store):
+    put(store, SlotRecord(7, 3, "x", ("x",), ("x",)))
+    put(store, SlotRecord(8, 3, "", ("x",), ("x",)))
+    text = run("status", status=1)
+    assert "Not served: 1 slot (7): x is not registered" in text
+    assert "Not served: 1 slot (8): no in-sync replica lives" in text
 
 
 def test_status_names_slots_that_are_out_of_service_and_unshelve_has_them_tried_again(store):

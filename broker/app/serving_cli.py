@@ -1,0 +1,84 @@
+"""What owners themselves say they serve, for `stampede cluster status`: the slot table only says what shall be.
+
+Rule: every owner is asked at once, on its admin port, and none is waited for longer than TIMEOUT_S. Who does not answer
+is not taken for one that serves nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections import defaultdict
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, NamedTuple
+
+from broker.cluster.operate import Picture
+from broker.core.slots import Member
+
+TIMEOUT_S: Final = 3.0
+AT_ONCE: Final = 32
+
+
+class Unserved(NamedTuple):
+    """A slot that nobody serves. leader: who should, "" = nobody. since_s: None = only that owner could say."""
+
+    slot: int
+    leader: str
+    why: str
+    since_s: float | None
+
+
+class Serving(NamedTuple):
+    """serves: owner → how many slots it serves, None = it did not say. unserved: by slot; of an owner that did not say
+    nothing is known."""
+
+    serves: dict[str, int | None]
+    unserved: list[Unserved]
+
+
+def serving(picture: Picture) -> Serving:
+    """Asks all owners."""
+    owners = picture.view.owners
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        answers = dict(zip(owners, pool.map(_ask, owners.values()), strict=True))
+    unserved = []
+    for slot, record in sorted(picture.view.records.items()):
+        if record.shelved:
+            continue
+        if not picture.view.led(record):
+            why = f"{record.leader} is not registered" if record.leader else "no in-sync replica lives"
+            unserved.append(Unserved(slot, record.leader, why, None))
+        elif (answer := answers[record.leader]) and (found := answer["not_served"].get(str(slot))):
+            unserved.append(Unserved(slot, record.leader, found["why"], found["since_s"]))
+    serves = {one: None if answer is None else int(answer["serves"]) for one, answer in answers.items()}
+    return Serving(serves, unserved)
+
+
+def lines(unserved: Iterable[Unserved]) -> list[str]:
+    """One for all slots that have the same reason."""
+    groups: dict[tuple[str, str], list[Unserved]] = defaultdict(list)
+    for one in unserved:
+        groups[one.leader, one.why].append(one)
+    found = []
+    for (leader, why), some in groups.items():
+        since = max((one.since_s for one in some if one.since_s is not None), default=None)
+        slots = ", ".join(str(one.slot) for one in some[:8]) + (", …" if len(some) > 8 else "")
+        count = "1 slot" if len(some) == 1 else f"{len(some)} slots"
+        if since is None:
+            found.append(f"Not served: {count} ({slots}): {why}")
+        else:
+            found.append(f"Not served for {since:.0f} s: {count} ({slots}): {leader} {why}")
+    return found
+
+
+def _ask(owner: Member) -> dict[str, Any] | None:
+    """None: it does not say (no admin port, an older release, no answer in time)."""
+    if not owner.admin:
+        return None
+    try:
+        with urllib.request.urlopen(f"http://{owner.admin}/api/slots", timeout=TIMEOUT_S) as reply:
+            answer: dict[str, Any] = json.load(reply)
+            return answer
+    except (OSError, ValueError):
+        return None
