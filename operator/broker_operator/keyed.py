@@ -94,9 +94,9 @@ class Keyed:
         key = cluster.keys.user(username)
         if spec.suspended:
             # Whoever's it is: one of our name that was deleted may have left it a moment ago, or somebody has set it.
-            left = [key] if key in cluster.config else []
-            foreign = [f"the passcode of {username}"] if left and stands(resource, "Programmed") else []
-            await self._write(resource, cluster, {}, b"", foreign, left)
+            others = [key] if key in cluster.config else []
+            drift = [f"the passcode of {username}"] if others and stands(resource, "Programmed") else []
+            await self._write(resource, cluster, {}, b"", drift, others)
             accepted = Condition(
                 "Accepted", True, "Suspended", "spec.suspended is true: nobody can log in as this user"
             )
@@ -181,10 +181,10 @@ class Keyed:
 
     async def _write(
         self, resource: Resource, cluster: Cluster, wanted: Mapping[str, bytes], marker: bytes, foreign: Sequence[str],
-        left: Sequence[str] = (),
+        others: Sequence[str] = (),
     ) -> None:  # fmt: skip
-        """foreign: what somebody else had done to the keys. left: keys that must go though their marker is not ours."""
-        had = {*cluster.marks.get(resource.uid, ()), *left}
+        """foreign: what somebody else had done to the keys. others: keys that must go whoever has them."""
+        had = {*cluster.marks.get(resource.uid, ()), *others}
         found = entries.changes(
             cluster.keys, resource.uid, wanted, marker, cluster.config, cluster.managed, sorted(had)
         )  # fmt: skip
