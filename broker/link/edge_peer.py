@@ -18,6 +18,7 @@ from broker.core.patience import Patience
 from broker.rpc.v1 import link_pb2 as pb
 from broker.seams.stream import Stream
 
+from .anteroom import Anteroom, Waiting
 from .codec import CONGESTED, MOVED, NUMBER_BITS, OPENED, RELIEVED, Open, SlotState, malformed
 from .command_codec import take_commands
 from .effect_codec import DownBuilder
@@ -49,6 +50,7 @@ class PeerUser(Protocol):
     """After which an edge is given up, as long as nothing was learned of it."""
     new_body: NewBody
     open_body: OpenBody
+    anteroom: Anteroom[EdgePeer]
 
     def flush_soon(self, peer: EdgePeer) -> None: ...
     def published(self, slot: int, dedup: tuple[int, int]) -> bool: ...
@@ -140,16 +142,39 @@ class EdgePeer:
         if up.batch:
             self._taken = up.batch
         moved: dict[int, None] = {}
+        waiting = self._user.anteroom.waiting
         for command in asked:
             if isinstance(command, Open):
                 self._open(command)
             elif not self.leads(command.slot):
                 moved[command.slot] = None
+            elif command.slot in waiting and self._waits(command):
+                continue
             elif self._admit(command):
                 commands.append(command)
         for slot in moved:
             self.moved(slot)
         return commands
+
+    def _waits(self, command: Waiting) -> bool:
+        """The slot does not take everything yet. True: this waits, or has been answered here."""
+        anteroom, opening = self._user.anteroom, self._openings[command.slot]
+        if anteroom.passes(self, opening, command):
+            return False
+        # Behind what the edges of its consumers have told by now, or not at all.
+        if not isinstance(command, Prepare) or self._admit_settles(command):
+            anteroom.hold(self, opening, command)
+        return True
+
+    def let_in(self, opening: int, command: Waiting) -> Command | None:
+        """What waited for the slot is to be carried out now. None: the edge has asked for it anew since, or somewhere
+        else; or it has been answered here."""
+        if self._openings.get(command.slot) != opening or not self.leads(command.slot):
+            return None
+        if isinstance(command, Open):
+            self.bodies.told(command.slot)
+            return None
+        return command if self._admit(command) else None
 
     def _confirm(self, taken: int, commands: list[Command]) -> None:
         flight = self._flight
@@ -163,7 +188,9 @@ class EdgePeer:
         if command.told:
             if self.leads(command.slot) and epoch == command.epoch:
                 self.told[command.slot] = epoch
-                self.bodies.told(command.slot)
+                self._user.anteroom.told(command.slot)
+                if not (command.slot in self._user.anteroom.waiting and self._waits(command)):
+                    self.bodies.told(command.slot)
         elif epoch == command.epoch:
             self.told.pop(command.slot, None)  # it says all again, on the same stream: a hand-over was taken back
             self.opened[command.slot] = epoch

@@ -23,6 +23,7 @@ from broker.rpc.v1 import link_pb2 as pb
 from broker.seams.clock import Clock
 from broker.seams.stream import Stream
 
+from .anteroom import Anteroom
 from .codec import DOWN_PING, PROTOCOL, SERVING, UP_PING, SlotState, decode_up, malformed
 from .command_codec import MAX_MESSAGE_BYTES
 from .edge_peer import EdgePeer, edge_of
@@ -62,6 +63,7 @@ class LinkServer:
     ) -> None:
         self.stats = LinkStats()
         self.served: dict[int, int] = {}
+        self.anteroom: Anteroom[EdgePeer] = Anteroom()
         self.batch_bytes = settings.cluster.batch_bytes
         self.silence_s = settings.cluster.dead_after_ms / 1000
         self.new_body = new_body
@@ -85,12 +87,25 @@ class LinkServer:
 
     # ── the node ───────────────────────────────────────────────────────────────────────────────────
 
-    def serve(self, slot: int, epoch: int) -> None:
-        """The slot is led here from now on; edges that wait for that hear it."""
+    def serve(self, slot: int, epoch: int, news: Callable[[], None] | None = None) -> None:
+        """The slot is led here from now on; edges that wait for that hear it.
+
+        news   None: it takes everything. Else consumers that attach again only, until let_in(); called when another
+               edge has told all about the slot."""
         self.served[slot] = epoch
+        if news is not None:
+            self.anteroom.open(slot, news)
         for peer in self._peers.values():
             peer.other(SlotState(slot, epoch, SERVING))
             self.flush_soon(peer)
+
+    def let_in(self, slot: int) -> None:
+        """The slot takes everything from now on, and first what has waited for that."""
+        waiting = self.anteroom.close(slot)
+        commands = [command for peer, opening, waits in waiting if (command := peer.let_in(opening, waits)) is not None]
+        for peer in dict.fromkeys([peer for peer, _, _ in waiting]):
+            self.flush_soon(peer)
+        self._take(commands)
 
     def unserve(self, slot: int) -> None:
         """The slot is not led here any more: its commands come back as moved, its deliveries do not leave, and nobody's
@@ -98,6 +113,7 @@ class LinkServer:
         must say anew what they have."""
         if self.served.pop(slot, None) is None:
             return
+        self.anteroom.close(slot)
         for peer in self._peers.values():
             if slot in peer.opened:
                 peer.moved(slot)
@@ -209,11 +225,15 @@ class LinkServer:
         except ProtocolViolation as violation:
             self._refuse(end, violation.code, violation.detail)
             return
+        self._take(commands)
+        self.flush_soon(peer)
+        self.anteroom.call()
+
+    def _take(self, commands: list[Command]) -> None:
         if commands and self._submit(commands) and not self._congested:
             self._congested = True
             for each in self._peers.values():
                 each.press(True)
-        self.flush_soon(peer)
 
     def on_closed(self, end: EdgeStream, why: str) -> None:
         self._strangers.pop(end, None)

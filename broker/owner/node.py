@@ -32,8 +32,9 @@ RETRY_S = 0.2
 LAST_RETRY_S = 60.0
 """A transfer that the store does not answer stops the slot each time it is tried: ever more rarely."""
 GATHER_S = 0.2
-"""A new leader hands out nothing before every live edge has said what its clients hold, but waits no longer than this:
-what a slow edge's clients hold would be given to others, as redelivered."""
+"""A new leader takes and hands out nothing before every live edge has said what its clients hold and consume, but waits
+no longer than this: what a slow edge's clients hold would be given to others, as redelivered, and its subscribers
+without a durable name miss what comes before they do."""
 LOOK_S = 0.01
 ROUSE_RUNS = 1000
 """Of a slot that is taken over, given to its engine in one go (some 10 ms); meanwhile others are served."""
@@ -42,7 +43,11 @@ ROUSE_RUNS = 1000
 class Serving(Protocol):
     """Who takes commands from edges (link.LinkServer)."""
 
-    def serve(self, slot: int, epoch: int) -> None: ...
+    def serve(self, slot: int, epoch: int, news: Callable[[], None] | None = None) -> None:
+        """`news`: only consumers that attach again get in before let_in(); called when an edge has told everything."""
+        ...
+
+    def let_in(self, slot: int) -> None: ...
     def unserve(self, slot: int) -> None: ...
     def attached(self, slot: int) -> set[str]:
         """Edges that have told everything about the slot, in this epoch."""
@@ -92,14 +97,16 @@ class _Role:
 
     epoch    of the record it is about.    fenced  it stands in the journal.
     metas    small state while stepping down, for the head of a new segment.
+    gathered edges have come back to it, or were waited for.
     patience seconds until a transfer that was not answered is begun again."""
 
-    __slots__ = ("epoch", "fenced", "metas", "patience", "shadow", "state")
+    __slots__ = ("epoch", "fenced", "gathered", "metas", "patience", "shadow", "state")
 
     def __init__(self, state: str, epoch: int) -> None:
         self.state = state
         self.epoch = epoch
         self.fenced = False
+        self.gathered = False
         self.metas: list[MetaRecord] = []
         self.patience = RETRY_S
         self.shadow: Shadow | None = None
@@ -138,6 +145,7 @@ class Node:
         self._later = later
         self._min_in_sync = min_in_sync
         self._edges = edges
+        self._looking = False
         self._gathering: dict[int, float] = {}
         """Slot → monotonic time until which edges are waited for."""
         self._roles: dict[int, _Role] = {}
@@ -405,31 +413,46 @@ class Node:
         role.shadow = None
         role.state = LEADING
         self._shard.adopt(shadow.engine, lambda turn: self._crossings.resume(shadow.promote(turn)))
-        self._gather(slot)
-        self._serving.serve(slot, role.epoch)
+        self._gather(slot, role)
         log.debug("slot %d: leading in epoch %d", slot, role.epoch)
         record = self._records[slot]
         if record.epoch == role.epoch and record.target and record.target != self.me:
             self._hand_over(record, role)
 
-    def _gather(self, slot: int) -> None:
-        """Nothing leaves before the edges are there."""
+    def _gather(self, slot: int, role: _Role) -> None:
+        """Nothing leaves, and nobody is let in but consumers that attach again, before the edges are there."""
         self._shard.pause(slot)
-        if not self._gathering:
-            self._later(LOOK_S, self._gathered)
         self._gathering[slot] = self._clock.monotonic() + GATHER_S
+        self._serving.serve(slot, role.epoch, partial(self._look, slot))
+        if not self._looking:
+            self._looking = True
+            self._later(LOOK_S, self._gathered)
+
+    def _look(self, slot: int) -> None:
+        """Another edge is there."""
+        if slot in self._gathering and set(self._edges()) <= self._serving.attached(slot):
+            self._begin(slot)
 
     def _gathered(self) -> None:
+        """Edges may have gone, or been waited for long enough."""
+        self._looking = False
         now, edges = self._clock.monotonic(), set(self._edges())
         for slot, until in list(self._gathering.items()):
-            role = self._roles.get(slot)
-            if role is None or role.state != LEADING:
-                del self._gathering[slot]
-            elif until <= now or edges <= self._serving.attached(slot):
-                del self._gathering[slot]
-                self._shard.unpause(slot)
+            if until <= now or edges <= self._serving.attached(slot):
+                self._begin(slot)
         if self._gathering:
+            self._looking = True
             self._later(LOOK_S, self._gathered)
+
+    def _begin(self, slot: int) -> None:
+        """Everybody is there who will be waited for."""
+        del self._gathering[slot]
+        role = self._roles.get(slot)
+        if role is None or role.state != LEADING:
+            return
+        role.gathered = True
+        self._serving.let_in(slot)
+        self._shard.unpause(slot)
 
     # ── handing over ───────────────────────────────────────────────────────────────────────────────
 
@@ -480,6 +503,9 @@ class Node:
     def _go_on(self, slot: int, role: _Role) -> None:
         """The transfer was called off, or we were taken for dead and nobody leads instead."""
         role.state = LEADING
+        if not role.gathered:
+            self._gather(slot, role)
+            return
         self._shard.unpause(slot)
         self._serving.serve(slot, role.epoch)
 

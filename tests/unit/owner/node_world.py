@@ -63,6 +63,8 @@ class World:
         self.whole, self.promise, self.table_up = True, True, True
         self.led, self.resigned, self.followed, self.served, self.changes = {}, [], {}, {}, []
         self.promised, self.live_edges, self.told_by = 0.0, set(), set()
+        self.waited_for = None
+        """What is called when an edge has told everything, as long as not everything is let in."""
         self.reached = self.backlog = self.revision = 0
         self.record = None
         self.shard = Shard(
@@ -137,8 +139,12 @@ class World:
     def promised_until(self, slot):
         return self.promised
 
-    def serve(self, slot, epoch):
+    def serve(self, slot, epoch, news=None):
         self.served[slot] = epoch
+        self.waited_for = news
+
+    def let_in(self, slot):
+        self.waited_for = None
 
     def unserve(self, slot):
         self.served.pop(slot, None)

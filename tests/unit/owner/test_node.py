@@ -136,6 +136,55 @@ def test_but_an_edge_that_does_not_come_is_not_waited_for_long(world):
     assert world.got() == [b"m"]
 
 
+def test_nor_is_anything_let_in_but_who_comes_back(world):
+    """And nobody waits for the next look when the last edge is there."""
+    world.live_edges = {"e1", "e2"}
+    world.node.go_on()
+    world.is_now(1, ME)
+    news, now = world.waited_for, world.now
+    world.told_by = {"e1"}
+    news()
+    assert world.waited_for is news
+    world.told_by = {"e1", "e2"}
+    news()
+    assert world.waited_for is None and world.now == now
+    world.send(b"m")
+    world.consume()
+    assert world.got() == [b"m"]
+    news()  # a stream broke, and the edge has told everything again
+    world.wait(0.5)
+    assert world.served == {SLOT: 1}
+
+
+def test_an_edge_that_does_not_come_keeps_the_others_out_not_for_long(world):
+    world.live_edges = {"e1"}
+    world.node.go_on()
+    world.is_now(1, ME)
+    world.wait(0.15)
+    assert world.waited_for is not None
+    world.wait(0.1)
+    assert world.waited_for is None
+
+
+def test_who_was_not_there_before_a_transfer_that_is_called_off_is_waited_for_behind_it(world):
+    world.live_edges = {"e1"}
+    world.node.go_on()
+    world.is_now(1, ME)
+    world.whole = False
+    world.send(b"m")
+    world.is_now(1, ME, target=OTHER)
+    assert world.served == {}
+    world.is_now(1, ME, target="")
+    world.whole = True
+    world.shard.on_progress()
+    world.run()
+    assert world.served == {SLOT: 1} and world.waited_for is not None
+    world.told_by = {"e1"}
+    world.waited_for()
+    world.consume()
+    assert world.got() == [b"m"]
+
+
 # ── a restart ──────────────────────────────────────────────────────────────────────────────────────
 
 
