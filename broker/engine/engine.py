@@ -46,6 +46,7 @@ from . import (
     paging,
     prepared,
     redelivery,
+    repeats,
     resume,
     retroactive,
     schedule,
@@ -340,12 +341,16 @@ class Engine:
         return self._slot.producers.seen(dedup)
 
     def again(self, command: Publish | Transact, turn: Turn) -> None:
-        """Answers a duplicate like the original: Refused, or Done when that is durable."""
+        """Answers a duplicate like the original: Refused, or Done when that is durable. Of what an earlier leader took,
+        subscribers without a durable queue may have got nothing."""
         assert command.dedup is not None
         refusal = self._slot.producers.refusal(command.dedup)
         if refusal is not None:
             turn.effects.append(Refused(command.session, command.seq, *refusal))
-        elif command.seq:
+            return
+        if self._slot.producers.inherited(command.dedup):
+            repeats.repeat(self._slot, command, turn)
+        if command.seq:
             self.after(Done(command.session, command.seq), turn)
 
     def remember(self, dedup: tuple[int, int], turn: Turn) -> None:

@@ -25,13 +25,15 @@ Dedup = tuple[int, int]
 
 
 class _Producer:
-    """refused: number → (name of the code, detail).   fresh: refused ones that are not in the log."""
+    """refused: number → (name of the code, detail).   fresh: refused ones that are not in the log.
+    repeated, inherited: numbers above the one, up to the other, an earlier leader took, and nobody asked again."""
 
-    __slots__ = ("fresh", "last", "refused", "used")
+    __slots__ = ("fresh", "inherited", "last", "refused", "repeated", "used")
 
     def __init__(self, last: int) -> None:
         self.last = last
         self.used = 0
+        self.inherited = self.repeated = 0
         self.refused: dict[int, tuple[str, str]] = {}
         self.fresh: list[int] = []
 
@@ -49,6 +51,15 @@ class Producers:
         """Has that number been dealt with."""
         producer = self._known.get(dedup[0])
         return producer is not None and dedup[1] <= producer.last
+
+    def inherited(self, dedup: Dedup) -> bool:
+        """Was a number that was seen dealt with by an earlier leader, and does it come again for the first time. They
+        come in order."""
+        producer = self._known[dedup[0]]
+        if not producer.repeated < dedup[1] <= producer.inherited:
+            return False
+        producer.repeated = dedup[1]
+        return True
 
     def refusal(self, dedup: Dedup) -> tuple[Code, str] | None:
         """How a number that was seen was refused; None: it was taken."""
@@ -103,6 +114,7 @@ class Producers:
         """Recovery is over: whoever was known may come back from now on."""
         for producer in self._known.values():
             producer.used = producer.used or now
+            producer.inherited = producer.last
         self._now = max(self._now, now)
 
     def last(self) -> dict[int, int]:

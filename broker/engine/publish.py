@@ -42,7 +42,7 @@ def publish(slot: Slot, command: Publish, turn: Turn, checked: bool = False) -> 
     if len(queues) == 1 and len(queues[0]) > 0:
         waits = _accept(slot, command, run, queues[0], turn, done)
     else:
-        waits = _share(slot, command, queues, turn, done)
+        waits = share(slot, command, queues, turn, done)
     if done is not None and not waits:
         turn.effects.append(done)
 
@@ -61,7 +61,7 @@ def _publish_careful(slot: Slot, command: Publish, turn: Turn, checked: bool) ->
         rules = rules_for(slot, command.address)
         if rules is not None and rules.retroactive:
             queues = retroactive.with_ring(slot, command, queues, turn)
-        _share(slot, command, queues, turn, None, careful=True)
+        share(slot, command, queues, turn, None, careful=True)
         if slot.booked:
             limits.published(slot, command, turn)
     if command.dedup is not None and _nameless(turn.appends[first:]):
@@ -86,7 +86,7 @@ def _publish_sifted(slot: Slot, command: Publish, queues: list[list[Queue]], tur
     """A wildcard subscription has a filter."""
     before = progress(turn)
     slot.counters.accepted += len(command.run.records)
-    _share(slot, command, queues, turn, None, careful=True)
+    share(slot, command, queues, turn, None, careful=True)
     slot.answer(command.session, command.seq, turn, before)
 
 
@@ -129,10 +129,11 @@ def _with_wildcards(slot: Slot, command: Publish, groups: list[list[Queue]], tur
     return [*groups[:-1], [*last, *more]] if more else groups
 
 
-def _share(
+def share(
     slot: Slot, command: Publish, groups: list[list[Queue]], turn: Turn, done: Done | None, careful: bool = False
 ) -> bool:
-    """Several anycast queues take turns message by message; the multicast ones get a copy of everything.
+    """Gives the run to the queues. Several anycast ones take turns message by message; the multicast ones get a copy of
+    everything.
 
     Each part is numbered for itself, so that ids stay consecutive within a log record. careful: queues may have
     filters."""
