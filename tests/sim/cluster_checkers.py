@@ -61,9 +61,12 @@ class Message:
 
 
 class Group:
-    """A transaction: `yes`, `no` = what is known to have happened, or not, of its parts."""
+    """A transaction: `yes`, `no` = what is known to have happened, or not, of its parts.
+
+    crossing   it has some in several slots: who waits for its answer may hear last that it was rolled back."""
 
     def __init__(self) -> None:
+        self.crossing = False
         self.yes: list[str] = []
         self.no: list[str] = []
 
@@ -278,7 +281,8 @@ class Model:
         if copy.gone == GONE:
             return f"acknowledged message came back: {copy}"
         asker = copy.asker
-        if copy.gone == ASKED and asker is not None and not asker.doubtful and not asker.ended:
+        open_ = copy.settled_in is not None and copy.settled_in.crossing  # finished() sees whether it was split
+        if copy.gone == ASKED and asker is not None and not asker.doubtful and not asker.ended and not open_:
             return f"{copy} came to {holder} although {asker} lives and has settled it"
         other = copy.holder
         if other is not None and not other.ended and not other.doubtful:

@@ -3,7 +3,8 @@
 Rule: knows the port and the model, nothing of owners or links. `Clients` are those of one life of one edge: they end
 with it. Each does only what a STOMP session could: sends with and without receipts, all ack modes, NACK, windows,
 durable subscriptions, transactions over any slots, messages for later, large bodies (cluster_bodies.py),
-split addresses and wildcards (cluster_fans.py), groups of messages.
+split addresses and wildcards (cluster_fans.py), groups of messages, subscriptions that nothing keeps
+(cluster_watchers.py).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tests.sim.checker import Violation
 from tests.sim.cluster_bodies import Receiving, Sending
 from tests.sim.cluster_checkers import DEAD, OFTEN, Copy, Group, Holder, Message
 from tests.sim.cluster_fans import Fan
+from tests.sim.cluster_watchers import SESSIONS, Watched, Watcher, Watching
 from tests.sim.cluster_work import TOPICS, Workload
 
 Settled = tuple[Holder, list[int], list[Copy]]
@@ -35,7 +37,9 @@ class Request:
     holders    of what it settles: gone, or given up, they excuse a refusal.
     parts      of the durable subscription `sub`: it stands when all of them are answered.
     crossing   a COMMIT over several slots: it may be rolled back when it takes too long.
-    large      a message whose body went ahead: to an owner that may lead no longer."""
+    group      the transaction that it commits.
+    large      a message whose body went ahead: to an owner that may lead no longer.
+    watched    the same as `sent`, for subscribers without a durable name.    watcher: who subscribes so."""
 
     def __init__(
         self,
@@ -47,6 +51,9 @@ class Request:
     ) -> None:
         self.sent, self.settled, self.holders, self.sub, self.parts = sent, settled, holders, sub, parts
         self.crossing = self.large = False
+        self.group: Group | None = None
+        self.watched: list[Watched] = []
+        self.watcher: Watcher | None = None
 
 
 class Open:
@@ -86,6 +93,7 @@ class Clients:
         self.pending: dict[tuple[int, int], Request] = {}
         self.receiving: dict[Receiving, None] = {}
         self._splits: dict[str, Split] = {}
+        self.watching = Watching(self)
         self._fail = fail
         self._sessions = self._consumers = 0
         port.attach(self)
@@ -117,6 +125,9 @@ class Clients:
         self._fail(Violation(f"{self.name}: stopped: {why}"))
 
     def _on_deliver(self, effect: Deliver) -> None:
+        if (watcher := self.watching.watchers.get(effect.consumer)) is not None:
+            self.work.watch.delivered(watcher, effect)
+            return
         holder = self.holders.get(effect.consumer)
         if holder is None:
             raise Violation(f"{self.name}: delivery for consumer {effect.consumer}, which never was")
@@ -143,9 +154,17 @@ class Clients:
         self.model.confirm(request.sent, request.settled, request.holders)
         if request.sub and not any(each.parts is request.parts for each in self.pending.values()):
             self.work.subs[request.sub] = "yes"
+        if request.group is not None:
+            request.group.yes.append("its receipt")
+        for each in request.watched:
+            self.work.watch.answered(self.port, each)
+        if request.watcher is not None:
+            request.watcher.ready = True
         self.work.on_done(request.sent)
 
     def _on_refused(self, effect: Refused) -> None:
+        if effect.session > SESSIONS and effect.code is Code.NO_SUCH_DELIVERY:
+            return  # what it acknowledges may have gone with a leader
         session = self.known[effect.session]
         requests = session.loose
         if effect.seq:
@@ -197,6 +216,7 @@ class Clients:
                 self.model.unanswered(request.sent)
         self.pending.clear()
         self.receiving.clear()
+        self.watching.void()
 
     def doubt(self) -> None:
         """The edge was away for so long that owners may have given its sessions up."""
@@ -204,6 +224,7 @@ class Clients:
         for holder in self.holders.values():
             holder.doubtful = True
             self.model.left.add(holder.queue)  # what was on its way to it counts as delivered
+        self.watching.void()
 
     def _forget(self, session: Session) -> None:
         self.sessions.pop(session.number, None)
@@ -251,6 +272,11 @@ class Clients:
             return session
         return self.random.choice(list(self.sessions.values()))
 
+    def expect(self, number: int, watcher: Watcher) -> None:
+        """It asks once, in a session of its own."""
+        request = self.pending[number, 1] = Request([], [], [])
+        request.watcher = watcher
+
     def disconnect(self, session: Session) -> None:
         slots = sorted({holder.slot for holder in session.holders})
         calm = self.work.goes_in_order()
@@ -266,6 +292,8 @@ class Clients:
 
     def act(self) -> None:
         """Somebody asks for something."""
+        if self.work.watched:
+            self.watching.act()
         session, luck = self.session(), self.random.random()
         if session.sending is not None:
             session.sending.step()
@@ -352,7 +380,9 @@ class Clients:
         run, messages = self.work.compose(address, (self.name, session.number))
         request = Request(self.work.sent(address, messages), [], [])
         seq = self.ask(session, request)
-        self.submit(Publish(self._place(address, messages[0]), session.number, seq, address, routing, run))
+        publish = Publish(self._place(address, messages[0]), session.number, seq, address, routing, run)
+        request.watched = [self.work.watch.sent(self.port, publish, messages)]
+        self.submit(publish)
 
     def publish_large(self, session: Session, address: str, routing: Routing) -> None:
         run, message = self.work.compose_large((self.name, session.number))
@@ -363,6 +393,7 @@ class Clients:
         """Its body is with the owner."""
         request = Request(self.work.sent(publish.address, [message]), [], [])
         request.large = True
+        request.watched = [self.work.watch.sent(self.port, publish, [message], whole=True)]
         publish.seq = self.ask(session, request)
         self.submit(publish)
 
@@ -488,10 +519,12 @@ class Clients:
             request.settled = [copy for _, copies in transaction.held for copy in copies]
             for holder, copies in transaction.held:
                 self.model.ask(holder, copies, group)
-        request.crossing = len({part.slot for part in transaction.parts}) > 1
+        request.crossing = group.crossing = len({part.slot for part in transaction.parts}) > 1
+        request.group = group if group.crossing else None
         # Refused, it gives back what it held; over slots it may be begun and rolled back again and again.
         self.model.fail(holders, OFTEN if request.crossing else 1)
         for publish, messages in transaction.messages:
             request.sent += self.work.sent(publish.address, messages, group)
+            request.watched.append(self.work.watch.sent(self.port, publish, messages, request.crossing))
         seq = self.ask(session, request)
         self.submit(Transact(transaction.parts[0].slot, session.number, seq, transaction.parts))

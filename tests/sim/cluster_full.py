@@ -39,6 +39,8 @@ class ClusterHistory(History):
         self.probes = Probes(self.world, FOLDER, self.settings.journal, KEYS.slots, self._found)
         self.probes.give_up = self.give_up
         self.probes.moved = self.moved
+        self.probes.kept_back = self.work.watch.kept_back
+        self.probes.failed = lambda slot, epoch: self.work.watch.failed.add((slot, epoch))
         self.probes.install(stack)
 
     def give_up(self, edge: str) -> None:

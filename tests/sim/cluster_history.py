@@ -306,6 +306,8 @@ class History:
         self._wait("unanswered", self._answered, started)
         self._wait("not at rest", self.at_rest, started)
         self.check_rest()
+        if self.work.watched:
+            self._watched()
         for name, clients in self.clients.items():
             self.in_place(name, lambda clients=clients: self._tidy(clients))
         self.loop.run_for(0.1)
@@ -347,6 +349,12 @@ class History:
     def stuck(self) -> str:
         pending = {name: sorted(clients.pending) for name, clients in self.clients.items()}
         return f"pending {pending}, missing {self.model.missing()[:5]} of {len(self.model.missing())}"
+
+    def _watched(self) -> None:
+        self.loop.run_for(0.1)
+        self.work.watch.check()
+        for name, clients in self.clients.items():
+            self.in_place(name, clients.watching.end_all)
 
     def _tidy(self, clients: Clients) -> None:
         for session in list(clients.sessions.values()):

@@ -19,16 +19,19 @@ from unittest.mock import patch
 
 from broker.config.settings import JournalSettings
 from broker.core.effects import Deliver, Turn
+from broker.core.message import DURABLE, Run
 from broker.core.records import RunRecord
 from broker.core.slots import SlotRecord
+from broker.engine import publish
 from broker.engine.engine import Engine
 from broker.journal.journal import Journal
+from broker.link.edge_peer import edge_of
 from broker.link.link_server import LinkServer
 from broker.metadata.port import Change
 from broker.owner.node import Node
 from tests.sim.checker import Violation
 from tests.sim.cluster_checkers import HERE as STILL_HERE
-from tests.sim.cluster_checkers import Copy
+from tests.sim.cluster_checkers import NUMBER, Copy
 from tests.sim.cluster_world import Host, World
 from tests.sim.disk import Inode, SimDisk
 from tests.sim.virtual_loop import HERE
@@ -55,6 +58,12 @@ class Probes:
         """Told when owners may have taken from an edge's consumers what they hold, though it lives."""
         self.moved: Callable[[], None] = lambda: None
         """Told when a slot gets another leader."""
+        self.kept_back: set[int] = set()
+        """Messages that a leader had not handed out when it began to hand over (for want of a follower's promise, or
+        because they stood behind durable ones), that were on their way to an edge which it could not reach then, or for
+        which its memory had no room."""
+        self.failed: Callable[[int, int], None] = lambda slot, epoch: None
+        """Told of epochs that end otherwise than by a hand-over."""
         self.records: dict[int, SlotRecord] = {}
         """As the store has them."""
         self.changes = 0
@@ -70,8 +79,38 @@ class Probes:
         """Looks at every turn in which an engine may hand something out."""
         for name in ("flush", "handle", "release", "fetched", "tick"):
             stack.enter_context(patch.object(Engine, name, self._watched(getattr(Engine, name))))
+        stack.enter_context(patch("broker.engine.publish._spill", self._crowded(publish._spill)))
+        stack.enter_context(patch.object(Node, "_hand_over", self._held_back(Node._hand_over)))
         stack.enter_context(patch.object(LinkServer, "_bury", self._buried(LinkServer._bury)))
         stack.enter_context(patch.object(Node, "_gathered", self._left_behind(Node._gathered)))
+
+    def _crowded(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def spill(slot: Any, command: Any, run: Run, queues: list[Any], turn: Turn) -> Any:
+            self._note([run])
+            return original(slot, command, run, queues, turn)
+
+        return spill
+
+    def _note(self, runs: Iterable[Run]) -> None:
+        for run in runs:
+            self.kept_back.update(int(n) for record in run.records for n in NUMBER.findall(run.lines + record))
+
+    def _held_back(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def hand_over(node: Node, record: SlotRecord, role: Any) -> None:
+            if (engine := node._shard.engines.get(record.slot)) is not None:
+                waiting = [entry for held in engine._slot.pending for entry in held.entries]
+                self._note([run for queue, run, _ in waiting if queue.tied and not run.flags & DURABLE])
+                for queue in engine.queues():
+                    if queue.tied:
+                        self._note(queue.in_order())
+                        for consumer in queue.consumers:
+                            if not node._serving.told(edge_of(consumer.id), record.slot):
+                                self._note((consumer.ledger or {}).values())
+            original(node, record, role)
+
+        return hand_over
 
     # ── edges that owners do not wait for any longer ───────────────────────────────────────────────
 
@@ -178,6 +217,8 @@ class Probes:
         self.changes += 1
         if old is not None and old.leader != new.leader:
             self.moved()
+        if old is not None and old.epoch != new.epoch and not self._handed_over(old, new):
+            self.failed(slot, old.epoch)
         self._world.note(f"slot {slot}: {new.leader or '-'} leads in {new.epoch}, isr {','.join(new.isr)}"
                          f"{' of ' + ','.join(new.replicas) if len(new.replicas) > len(new.isr) else ''}"
                          f"{' → ' + new.target if new.target else ''}")  # fmt: skip
@@ -194,6 +235,9 @@ class Probes:
         ):
             if wrong:
                 self._fail(Violation(f"slot {slot}: {what}: {old} → {new}"))
+
+    def _handed_over(self, old: SlotRecord, new: SlotRecord) -> bool:
+        return bool(new.leader) and old.target == new.leader and self._world.hosts[old.leader].running
 
     # ── replicas at rest (I5) ──────────────────────────────────────────────────────────────────────
 

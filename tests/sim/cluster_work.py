@@ -12,10 +12,10 @@ from random import Random
 from broker.core.ids import SLOTS, slots_of
 from broker.core.message import BLOB, DURABLE, GROUPED, Run
 from tests.sim.cluster_checkers import DIVERTED, Copy, Group, Holder, Message, Model
+from tests.sim.cluster_watchers import TOPICS, Watch
 
 QUEUES = ("q.a", "q.b", "q.c", "q.d")
 SUBS = {"c.one": "t.a", "c.two": "t.b", "c.three": "t.a"}
-TOPICS = ("t.a", "t.b")
 WILD = {"c.all": "t.*"}
 """A durable subscription to all topics, in histories with wildcards."""
 SIZES = (1, 150, 700, 1500)
@@ -42,6 +42,7 @@ class Workload:
     large      how much of what is sent has a body that travels on its own.
     split      address → over how many slots.    wild   durable subscriptions by a pattern.
     groups     how much of what is sent belongs to groups.    polite   nobody says NACK or goes without DISCONNECT.
+    watched    are there subscribers to topics without a durable name.
     """
 
     def __init__(self, random: Random, traits: Random, wall_ms: Callable[[], int]) -> None:
@@ -56,6 +57,10 @@ class Workload:
         self.groups = traits.choice((0.0, 0.0, 0.0, 0.6))
         self.polite = traits.random() < 0.25
         self.manners = traits
+        fork = Random()
+        fork.setstate(traits.getstate())  # no draw of the others: these histories stay what they were
+        self.watched = fork.random() < 0.33
+        self.watch = Watch()
         self.bound = SUBS | self.wild
         """Durable subscription → its address or pattern."""
         self.subs = dict.fromkeys(self.bound, "no")

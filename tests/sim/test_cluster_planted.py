@@ -11,13 +11,14 @@ import pytest
 from broker.core.commands import Decide
 from broker.core.effects import Move
 from broker.edge.fan import Order
-from broker.engine import resume, schedule, settle, state, transfer
+from broker.engine import repeats, resume, schedule, settle, state, transfer
 from broker.engine.engine import Engine
 from broker.engine.groups import Groups
 from broker.engine.slot import Slot
 from broker.journal.blobs import BlobWriter
 from broker.journal.seeds import SeedReader
 from broker.link import command_codec
+from broker.link.anteroom import Anteroom
 from broker.link.edge_peer import EdgePeer
 from broker.link.lane import Lane
 from broker.link.link_server import LinkServer
@@ -245,3 +246,14 @@ def test_what_a_broken_stream_has_lost_counts(monkeypatch):
 
     monkeypatch.setattr(resume, "give_back", give_back)
     assert found_by("failures counted", "nobody failed", trait="polite", faults=("cut",)) is not None
+
+
+def test_a_new_leader_takes_messages_before_it_knows_who_subscribes(monkeypatch):
+    """A bug that was there once, and the next one."""
+    monkeypatch.setattr(Anteroom, "passes", lambda *_: True)
+    assert found_by("missed", trait="watched", faults=("transfer",)) is not None
+
+
+def test_a_new_leader_tells_nobody_of_what_the_last_one_took_and_did_not_answer(monkeypatch):
+    monkeypatch.setattr(repeats, "repeat", lambda *_: None)
+    assert found_by("missed", trait="watched", faults=("transfer",)) is not None
