@@ -47,6 +47,10 @@ class Carry:
         self._sink = sink(self._go_on)
         self._go_on()
 
+    def drop(self) -> None:
+        """What has come there is not needed any more."""
+        self._sink.abort()
+
     def _go_on(self) -> None:
         if not self._reading and not self._over and self._sink.pending <= WINDOW:
             self._reading = True

@@ -216,12 +216,14 @@ class Coordinator:
             if there is None:
                 log.info("a large dead letter waits: %s", why)
                 self._later(RETRY_S, partial(self._carry, engine, move, slot))
+            elif not self._leads(engine):
+                carry.drop()  # nobody will publish it
             else:
                 run = move.run.cut(slice(None))
                 run.blob = there
                 self._move(engine, move, slot, run)
 
-        Carry(self._open_body(move.slot, blob), partial(self._new_body, slot), carried)
+        carry = Carry(self._open_body(move.slot, blob), partial(self._new_body, slot), carried)
 
     def _move(self, engine: Engine, move: Move, slot: int, run: Run) -> None:
         if not self._leads(engine):
