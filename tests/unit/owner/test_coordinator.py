@@ -35,7 +35,10 @@ class Body:
         self.world.later.append((0, lambda: done(self.left.pop() if self.left else b"", "")))
 
     def close(self): ...
-    def abort(self): ...
+
+    def abort(self):
+        self.world.aborted += 1
+
     def write(self, data): ...
 
     def finish(self, sync, done):
@@ -55,6 +58,7 @@ class World:
         self.steps, self.watchers, self.sent, self.later = [], [], [], []
         self.effects, self.log, self.number = [], [], 1
         self.body_there = None
+        self.aborted = 0
         self.coordinator = Coordinator(
             self, self._submit, "boot", lambda: self.now, lambda s, then: self.later.append((s, then)),
             lambda slot, blob: Body(self), lambda slot, on_drain: Body(self),
@@ -349,6 +353,16 @@ def test_a_large_dead_letter_goes_ahead_of_its_message(world):
         world.wait()
     (prepare,) = world.sent
     assert prepare.parts[0].run.blob.id == 33
+
+
+def test_a_large_copy_goes_again_when_its_leader_leads_no_more(world):
+    """The cluster's history 104: its body was complete, and nobody was left to publish it."""
+    world.body_there = Blob(33, 100)
+    dead_letter(world, Blob(1, 100))
+    world.fail_over()
+    while world.later:
+        world.wait()
+    assert world.sent == [] and world.aborted == 1
 
 
 # ── in doubt ───────────────────────────────────────────────────────────────────────────────────────
