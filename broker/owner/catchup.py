@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final, Protocol
 
-from broker.core.errors import JournalError
+from broker.core.errors import CorruptJournal, JournalError
 from broker.core.records import Item, MetaRecord
 from broker.journal import format as f
 from broker.rpc.v1 import replica_pb2 as pb
@@ -35,7 +35,9 @@ CHUNK_BYTES: Final = 64 * 1024
 BODY_WINDOW: Final = 1024 * 1024
 """Bytes of one large body that are under way."""
 RETRY_S: Final = 1.0
-"""How soon a seed that could not be read is begun again."""
+"""How soon a seed that could not be read is begun again, and what could not be read of a large body is read again."""
+LAST_RETRY_S: Final = 60.0
+"""Of a large body: ever more rarely, because its disk may well be what is in trouble."""
 LATE_ITEMS: Final = 512
 """Of logs' tails under way to one follower: what is committed meanwhile shares the stream, waits behind them, and is
 waited for by clients as soon as the follower is in sync."""
@@ -59,6 +61,7 @@ class SeedReader(Protocol):
 
 class BodyReader(Protocol):
     def read(self, offset: int, n: int) -> bytes: ...
+    def size(self) -> int: ...
     def close(self) -> None: ...
 
 
@@ -205,13 +208,9 @@ class CatchUp:
         """Gives the follower a large body; `then` when all of it is on its disk. Never, if its stream breaks."""
         known = self._bodies.get((peer, id))
         if known is None:
-            known = self._bodies[peer, id] = _Body(self, peer, id, length)
+            known = self._bodies[peer, id] = _Body(self, peer, track.slot, id, length)
         track.bodies.add(id)
-        if not known.present:
-            # Somebody has taken the message since: the item that says so is in the log already, and before the
-            # follower has that too, it must not be in sync.
-            track.floor = max(track.floor, lead.last)
-        known.then.append(then)
+        known.wanted(lead, track, then)
 
     def forget(self, body: _Body) -> None:
         self._bodies.pop((body.peer, body.id), None)
@@ -348,31 +347,62 @@ class _Seed:
 
 
 class _Body:
-    """One large body on its way to one follower. `present`: we have it (still)."""
+    """One large body on its way to one follower. _present: we have it (still)."""
 
-    def __init__(self, user: CatchUp, peer: Peer, id: int, length: int) -> None:
+    def __init__(self, user: CatchUp, peer: Peer, slot: int, id: int, length: int) -> None:
         self.peer = peer
         self.id = id
-        self.then: list[Callable[[], None]] = []
+        self._then: list[Callable[[], None]] = []
         self._user = user
         self._reader: BodyReader | None = None
         self._reading = False
         self._over = False
+        self._pause = RETRY_S
+        self._tracks: list[tuple[Lead, Track]] = []
         self._read_bytes = self._taken_bytes = 0
+        self._slot = slot
         self._length = length
+        self._present = True
+        self._open()
+
+    def wanted(self, lead: Lead, track: Track, then: Callable[[], None]) -> None:
+        self._tracks.append((lead, track))
+        self._then.append(then)
+        if not self._present:
+            self._gone()
+
+    def _gone(self) -> None:
+        """Somebody has taken the message since: the item that says so is in the log already, and before the follower
+        has that too, it must not be in sync."""
+        for lead, track in self._tracks:
+            track.floor = max(track.floor, lead.last)
+
+    def _open(self) -> None:
+        """What cannot be opened is there all the same: a follower that got an empty one instead would lead with it. An
+        empty one is what we were given ourselves for a message that had been taken, and its record is not gone yet."""
         try:
-            self._reader = user.journal.blobs.open(id)
-        except JournalError:
+            self._reader = self._user.journal.blobs.open(self.id)
+            self._present = not self._length or self._reader.size() > 0
+        except CorruptJournal:
+            self._present = False
+        except JournalError as error:
+            self._again(str(error), self._reopen)
+            return
+        if not self._present:
             self._length = 0
-        self.present = self._reader is not None
-        peer.chunk(id, b"", True, self._length)
+            self._gone()
+        self.peer.body(self.id, self._length, self._slot)
+
+    def _reopen(self) -> None:
+        if not self._over:
+            self._open()
 
     def taken(self, nbytes: int, whole: bool) -> None:
         """The follower has so much of it."""
         self._taken_bytes = nbytes
         if whole:
             self._end()
-            for then in self.then:
+            for then in self._then:
                 then()
         else:
             self._read()
@@ -392,7 +422,13 @@ class _Body:
 
     def _read(self) -> None:
         under_way = self._read_bytes - self._taken_bytes
-        if self._reading or self._reader is None or self._read_bytes >= self._length or under_way >= BODY_WINDOW:
+        if (
+            self._over
+            or self._reading
+            or self._reader is None
+            or self._read_bytes >= self._length
+            or under_way >= BODY_WINDOW
+        ):
             return
         self._reading = True
         read = partial(self._reader.read, self._read_bytes, min(CHUNK_BYTES, self._length - self._read_bytes))
@@ -403,8 +439,19 @@ class _Body:
         if self._over:
             self._close()
         elif data:
+            self._pause = RETRY_S
             self._read_bytes += len(data)
-            self.peer.chunk(self.id, data, False, 0)
+            self.peer.chunk(self.id, data)
             self._read()
         else:
-            log.error("large body %016x cannot be read for follower %s: %s", self.id, self.peer.id, error)
+            self._again(str(error or "its file is too short"), self._read)
+
+    def _again(self, why: str, step: Callable[[], None]) -> None:
+        """Nothing of the slot gets past it, so the follower is not in sync before it has the body; other slots share
+        its stream and need nothing of that."""
+        log.error(
+            "large body %016x cannot be read for follower %s, it is tried again in %g s: %s",
+            self.id, self.peer.id, self._pause, why,
+        )  # fmt: skip
+        self._user.later(self._pause, step)
+        self._pause = min(2 * self._pause, LAST_RETRY_S)

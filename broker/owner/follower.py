@@ -230,7 +230,7 @@ class Followers:
         self._shadows[slot] = self.home.new_shadow(slot)
 
     def _detach(self, slot: int, source: Following) -> None:
-        source.slots.pop(slot, None)
+        source.left(slot)
         self._promised[slot] = max(self._promised.get(slot, 0.0), source.promised)
 
     def drop_source(self, slot: int, source: Following) -> None:

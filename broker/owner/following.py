@@ -68,7 +68,7 @@ class Following:
             self._seed(message.seed)
         elif what == "chunk":
             chunk = message.chunk
-            self._bodies.chunk(chunk.id, chunk.data, chunk.first, chunk.length)
+            self._chunk(chunk)
         elif what == "check":
             self._check(message.check)
         elif what == "resign":
@@ -80,6 +80,11 @@ class Following:
         self._over = True
         self._bodies.abort()
         self._user.closed(self, why)
+
+    def left(self, slot: int) -> None:
+        """The slot is not followed on this stream any more."""
+        self.slots.pop(slot, None)
+        self._bodies.left(slot)
 
     def send(self, message: pb.ToLeader) -> None:
         self.stream.send(message.SerializeToString())
@@ -195,6 +200,12 @@ class Following:
             found(None, f"it has the log up to {self._user.journal.last(check.slot)[1]}, not {check.lsn}")
         else:
             self._user.look(check.slot, found)
+
+    def _chunk(self, chunk: pb.BlobChunk) -> None:
+        if chunk.first:
+            self._bodies.begin(chunk.id, chunk.length, chunk.slot - 1)
+        else:
+            self._bodies.chunk(chunk.id, chunk.data)
 
     def _check_bodies(self, data: bytes) -> None:
         for id, _ in bodies_of(data):

@@ -1,6 +1,7 @@
 """Large bodies that a leader sends ahead of their messages, on their way into files.
 
-Rule: `whole` is said only of what is on stable storage. Half a body is worth nothing: it goes with its stream.
+Rule: `whole` is said only of what is on stable storage, or of what nobody will ever ask for. Half a body is worth
+nothing: it goes with its stream, as does a whole one that no message has named when its slot is followed elsewhere.
 Must not know messages.
 """
 
@@ -27,12 +28,13 @@ class IncomingStore(Protocol):
 
 
 class _Body:
-    """length of it all; written: bytes in the file; whole: on stable storage."""
+    """slot of its message (-1: not known); length of it all; written: bytes in the file; whole: on stable storage."""
 
-    __slots__ = ("length", "received", "whole", "writer", "written")
+    __slots__ = ("length", "received", "slot", "whole", "writer", "written")
 
-    def __init__(self, writer: IncomingWriter, length: int) -> None:
+    def __init__(self, writer: IncomingWriter, slot: int, length: int) -> None:
         self.writer = writer
+        self.slot = slot
         self.length = length
         self.received = 0
         self.written = 0
@@ -62,27 +64,34 @@ class Incoming:
         body = self._bodies.get(id)
         return self._store.has(id) or (body is not None and body.whole)
 
-    def chunk(self, id: int, data: bytes, first: bool, length: int) -> None:
-        """The first piece is empty and says how long the body is; what belongs to no body is ignored."""
-        if first:
-            self._begin(id, length)
-            return
+    def chunk(self, id: int, data: bytes) -> None:
+        """A piece. What belongs to no body is ignored."""
         body = self._bodies.get(id)
         if body is None or body.received + len(data) > body.length:
             return
         body.received += len(data)
         self._io.submit(partial(body.writer.write, data), partial(self._written, id, body, len(data)))
 
-    def _begin(self, id: int, length: int) -> None:
+    def begin(self, id: int, length: int, slot: int) -> None:
         self._drop_referred()
         if self.whole(id):
             self._taken(id, length, True)
             return
-        body = self._bodies[id] = _Body(self._store.receive(id), length)
+        body = self._bodies[id] = _Body(self._store.receive(id), slot, length)
         if length:
             self._taken(id, 0, False)
         else:
             self._finish(id, body)
+
+    def left(self, slot: int) -> None:
+        """Nobody will name the slot's bodies on this stream: whoever leads it now sends them anew. The files go before
+        those come; the old leader, who cannot use the answer, is not left waiting for it."""
+        for id in [id for id, body in self._bodies.items() if body.slot == slot]:
+            body = self._bodies.pop(id)
+            if not self._store.has(id):
+                self._io.submit(body.writer.abort, _ignore)
+                if not body.whole:
+                    self._taken(id, body.length, True)
 
     def _drop_referred(self) -> None:
         """What messages refer to by now is the journal's."""

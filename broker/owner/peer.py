@@ -382,9 +382,13 @@ class Peer:
         self._send_gathered()
         self._send(pb.ToFollower(check=check))
 
-    def chunk(self, id: int, data: bytes, first: bool, length: int) -> None:
-        """A piece of a large body."""
-        self._send(pb.ToFollower(chunk=pb.BlobChunk(id=id, data=data, first=first, length=length)))
+    def body(self, id: int, length: int, slot: int) -> None:
+        """A large body begins."""
+        self._send(pb.ToFollower(chunk=pb.BlobChunk(id=id, first=True, length=length, slot=slot + 1)))
+
+    def chunk(self, id: int, data: bytes) -> None:
+        """A piece of it."""
+        self._send(pb.ToFollower(chunk=pb.BlobChunk(id=id, data=data)))
 
     # ── answers ────────────────────────────────────────────────────────────────────────────────────
 

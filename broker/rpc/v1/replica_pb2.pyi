@@ -126,16 +126,18 @@ class Seed(_message.Message):
     def __init__(self, seq: _Optional[int] = ..., slot: _Optional[int] = ..., first: bool = ..., items: _Optional[_Iterable[bytes]] = ..., last: bool = ..., epochs: _Optional[_Iterable[int]] = ..., firsts: _Optional[_Iterable[int]] = ..., lsn: _Optional[int] = ...) -> None: ...
 
 class BlobChunk(_message.Message):
-    __slots__ = ("id", "data", "first", "length")
+    __slots__ = ("id", "data", "first", "length", "slot")
     ID_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     LENGTH_FIELD_NUMBER: _ClassVar[int]
+    SLOT_FIELD_NUMBER: _ClassVar[int]
     id: int
     data: bytes
     first: bool
     length: int
-    def __init__(self, id: _Optional[int] = ..., data: _Optional[bytes] = ..., first: bool = ..., length: _Optional[int] = ...) -> None: ...
+    slot: int
+    def __init__(self, id: _Optional[int] = ..., data: _Optional[bytes] = ..., first: bool = ..., length: _Optional[int] = ..., slot: _Optional[int] = ...) -> None: ...
 
 class BlobTaken(_message.Message):
     __slots__ = ("id", "bytes", "whole")
