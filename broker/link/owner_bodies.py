@@ -144,7 +144,9 @@ class OwnerBodies:
         """A command refers to this body for the first time. False: it did before, or was not given to us."""
         stored = self._stored.pop(blob.id, None)
         if stored is not None:
-            self._incoming.pop(stored.id, None)
+            if self._incoming.get(stored.id) is stored:
+                # Else it came on an earlier stream, and the number is another one's by now.
+                del self._incoming[stored.id]
             self._published[blob.id] = None
             if len(self._published) > REMEMBERED:
                 del self._published[next(iter(self._published))]

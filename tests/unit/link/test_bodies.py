@@ -11,6 +11,7 @@ from broker.core.errors import Code
 from broker.core.message import BLOB, Blob, Run
 from broker.link.bodies import CHUNK, WINDOW
 from broker.link.link_server import SWEEP_S
+from broker.link.owner_bodies import OwnerBodies
 from broker.link.port import Away
 from broker.rpc.v1 import link_pb2 as pb
 from tests.unit.link.world import Edge, Owner, World, make_settings, run_of
@@ -390,3 +391,28 @@ def test_a_reading_opens_the_file_before_the_delivery_is_confirmed(place):
     place.port.read_body(SLOT, Blob(9, 10))
     place.world.run()
     assert place.files.opened == 1
+
+
+def test_a_publish_of_an_earlier_stream_leaves_the_bodies_of_this_one_alone(place):
+    """Cluster history 562: numbers of bodies begin anew with each stream."""
+    told = []
+
+    class Target:
+        def send_body(self, body):
+            told.append(body)
+
+        def epoch(self, slot):
+            return 1
+
+    bodies = OwnerBodies(Target(), place.files.new_body, place.files.open_body)
+    bodies.on_body(pb.Body(id=1, write=SLOT))
+    bodies.on_body(pb.Body(id=1, finish=True))
+    place.world.run()
+    blob = told.pop().stored
+    bodies.lost()
+    bodies.on_body(pb.Body(id=1, write=SLOT))
+    assert bodies.publish(Blob(blob.id, 0))
+    bodies.on_body(pb.Body(id=1, data=b"x"))
+    bodies.on_body(pb.Body(id=1, finish=True))
+    place.world.run()
+    assert told[-1].stored.length == 1
