@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from broker import __version__
 from broker.admin.server import AdminServer
@@ -29,8 +30,10 @@ from broker.edge.shedding import excess
 from broker.edge.timers import Beats
 from broker.edge.users import User
 from broker.link.cluster_port import ClusterPort
+from broker.link.kept import Keeper
+from broker.owner.io_thread import IoThread
 from broker.seams.entropy import number, token
-from broker.seams.files import fingerprint
+from broker.seams.files import fingerprint, temporary_file
 
 from .member import ClusterProcess, advertised_admin
 
@@ -62,9 +65,13 @@ class EdgeProcess(ClusterProcess):
         self._asked = AskedNames(self.names)
         directory = Directory(client_ids or LocalClientIds(settings.edge.client_id_in_use), self._asked)
         self.beats = Beats(self.loop)
+        self._io = IoThread(self.loop, "bodies")
+        most = settings.cluster.kept_body_bytes
+        keeper = Keeper(self._io, partial(temporary_file, settings.data), most) if most else None
         self.port = ClusterPort(
-            settings, self.dialer, self.clock, self.loop.call_soon, self.loop.call_later, self.id, self.boot, number(63)
-        )
+            settings, self.dialer, self.clock, self.loop.call_soon, self.loop.call_later, self.id, self.boot,
+            number(63), keeper=keeper,
+        )  # fmt: skip
         self.table.listen(self._on_slot)
         try:
             if self.shared is not None:
@@ -147,6 +154,7 @@ class EdgeProcess(ClusterProcess):
             await self.listeners.close()
             await self.admin.stop()
         self.port.close()
+        self._io.stop()
         await self._asked.close()
         await self.names.stop()
         await self.leave()

@@ -332,6 +332,14 @@ class ClusterSettings:
     edge_pending_bytes: int = setting(
         16 * MIB, "bytes", "an edge holds for one owner before it pauses producers", "a fail-over of 0.5 s at 32 MB/s"
     )
+    kept_body_bytes: int = setting(
+        4 * GIB,
+        "bytes",
+        "of large bodies an edge keeps (above 1 MiB each in a file without a name in its data folder) until their "
+        "messages are safe; 0: none",
+        "when the owner changes they are sent again; those that do not fit are refused then",
+        least=0,
+    )
     edge_grace_s: float = setting(
         5.0, "seconds", "an owner keeps the consumers of an edge whose stream broke", "it usually comes back"
     )

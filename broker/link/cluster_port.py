@@ -36,18 +36,20 @@ from broker.rpc.v1 import link_pb2 as pb
 from broker.seams.clock import Clock
 from broker.seams.stream import Dialer
 
-from .bodies import BodyDown, BodyUp
+from .bodies import KeptBlob
 from .codec import PROTOCOL, SLOT_BITS, SlotState
 from .command_codec import MAX_MESSAGE_BYTES, LinkCommand
 from .effect_codec import LinkEffect
+from .kept import Keeper
 from .lane import Lane, answer
 from .mirror import Entry, Mirrored, size_of
 from .owner_link import Later, OwnerLink, Schedule
 from .parking import Parking
-from .port import Away, BodyReader, BodyWriter, EffectListener
+from .port import BodyReader, BodyWriter, EffectListener
 from .routes import Routes
 from .stats import LinkStats
 from .telling import Telling
+from .uploads import Uploads
 
 log = logging.getLogger("stampede.link")
 
@@ -64,6 +66,7 @@ class ClusterPort:
     token       63 random bits, new at every start, never 0.
     sparing     rarely used: a slot is opened, and its owner dialled, when the first command for it comes. Not for
                 edges: a new leader waits for all of them, who may have clients that hold messages of it.
+    keeper      of large bodies on their way; without one they fail when their owner changes.
     schedule(callback), later(seconds, callback)   as for owner.Shard.
     """
 
@@ -78,6 +81,7 @@ class ClusterPort:
         boot: str,
         token: int,
         sparing: bool = False,
+        keeper: Keeper | None = None,
     ) -> None:
         self.stats = LinkStats()
         self._settings = settings.cluster
@@ -87,8 +91,12 @@ class ClusterPort:
         self._later = later
         self._token = token
         self._hello = pb.Hello(cluster=settings.etcd.prefix, version=PROTOCOL, edge=id, boot=boot, token=token)
+        self._keeper = keeper
         self._telling = Telling(self._settings.edge_pending_bytes, schedule, self.stats)
         self._routes = Routes(clock, self._telling, self.stats, self._make_link, self._watch, sparing)
+        self._uploads = Uploads(
+            self._routes, keeper, schedule, later, self.stats, self._watch, self._unavailable, self._refuse
+        )
         self._lanes = self._routes.lanes
         self._consumers: dict[int, Mirrored] = {}
         self._parking = Parking()
@@ -142,29 +150,16 @@ class ClusterPort:
         return pressed
 
     def write_body(self, slot: int, on_drain: Callable[[], None]) -> BodyWriter:
-        lane = self._routes.lane(slot)
-        body = BodyUp(slot, on_drain, self._schedule)
-        if lane.opened and lane.link is not None:
-            body.start(lane.link.bodies)
-        elif lane.refusing:
-            code, why = self._unavailable(lane)
-            body.failed(Away(why, code))
-        else:
-            lane.waiting.append(body)
-            self._watch()
-        return body
+        return self._uploads.write(slot, on_drain)
 
     def read_body(self, slot: int, blob: Blob) -> BodyReader:
-        lane = self._routes.lane(slot)
-        body = BodyDown(self._schedule)
-        if lane.opened and lane.link is not None:
-            lane.link.bodies.open(body, slot, blob)
-        return body
+        return self._uploads.read(slot, blob)
 
     def metrics(self) -> list[Metric]:
         down = sum(not lane.opened for lane in self._lanes.values())
         return [
             *self.stats.metrics("edge"),
+            *(self._keeper.metrics() if self._keeper is not None else ()),
             Metric(
                 "stomp_link_slots_down", "gauge", "Slots in use whose owner cannot be reached.", [({}, float(down))]
             ),
@@ -186,6 +181,9 @@ class ClusterPort:
         if kind is Publish:
             nbytes = size_of(command)
             entry = lane.keep(command, command.seq, nbytes)  # type: ignore[union-attr]
+            blob = command.run.blob  # type: ignore[union-attr]
+            if blob is not None and isinstance(blob, KeptBlob):
+                entry.body = blob.body
             seq = entry.number << SLOT_BITS | lane.slot
             command.seq = seq  # type: ignore[union-attr]
             command.dedup = (self._token, entry.number)  # type: ignore[union-attr]
@@ -197,8 +195,7 @@ class ClusterPort:
 
     def _send(self, lane: Lane, command: LinkCommand, nbytes: int) -> bool:
         """A kept command leaves. True: its owner holds too much already."""
-        if lane.live and lane.link is not None:
-            lane.link.add(lane.slot, command, nbytes)
+        lane.send(command, nbytes)
         if not lane.opened:
             self._watch()
         return self._telling.presses(lane, getattr(command, "session", 0))
@@ -207,8 +204,7 @@ class ClusterPort:
         consumer = self._consumers.get(command.consumer)
         if consumer is not None:
             consumer.outstanding -= command.nbytes
-        if lane.live and lane.link is not None:
-            lane.link.add(lane.slot, command, 24)
+        lane.send(command, 24)
 
     def _other(self, lane: Lane, command: Command) -> bool:
         nbytes = size_of(command)
@@ -330,8 +326,7 @@ class ClusterPort:
     def _skip(self, lane: Lane, consumer: Mirrored, effect: Deliver, fresh: Any) -> None:
         """What a browser has seen before the owner changed takes no room."""
         cost = 0 if fresh is None else fresh.nbytes + len(fresh) * consumer.command.overhead
-        assert lane.link is not None
-        lane.link.add(lane.slot, Grant(lane.slot, consumer.number, effect.cost - cost), 24)
+        lane.send(Grant(lane.slot, consumer.number, effect.cost - cost), 24)
         effect.cost = cost
 
     def _answered(self, link: OwnerLink, seq: int, refused: Refused | None, out: list[Effect]) -> None:
@@ -339,8 +334,16 @@ class ClusterPort:
         if lane is None:
             return
         entry = lane.kept.get(seq >> SLOT_BITS)
-        if entry is not None:
-            self._finish(lane, entry, refused, out)
+        if entry is None:
+            return
+        if refused is not None and refused.code is Code.OWNER_MOVED and self._uploads.missing(lane, entry):
+            return
+        self._finish(lane, entry, refused, out)
+
+    def _refuse(self, lane: Lane, entry: Entry, refused: Refused) -> None:
+        """No owner says so."""
+        self._finish(lane, entry, refused, self._telling.untold)
+        self._telling.soon()
 
     def _finish(self, lane: Lane, entry: Entry, refused: Refused | None, out: list[Effect]) -> None:
         """The entry is answered; what it meant for consumers is final."""
@@ -452,6 +455,8 @@ class ClusterPort:
 
     def _forget(self, lane: Lane, entry: Entry) -> None:
         lane.forget(entry)
+        if lane.asked is entry:
+            lane.go_on()
         if lane.link is not None and lane.link.paused:
             self._telling.eased(lane.link)
 
@@ -507,8 +512,7 @@ class ClusterPort:
         lane = self._routes.lane(command.slot)
         entry = lane.kept.get(getattr(command, "seq", 0) >> SLOT_BITS)
         if entry is not None:
-            self._finish(lane, entry, Refused(0, 0, Code.INTERNAL), self._telling.untold)
-            self._telling.soon()
+            self._refuse(lane, entry, Refused(0, 0, Code.INTERNAL))
 
     # ── time ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -548,9 +552,7 @@ class ClusterPort:
             lane.refusing = True
             log.error("slot %d: %s", lane.slot, lane.shelved or self._unavailable(lane)[1])
         code, why = self._unavailable(lane)
-        waiting, lane.waiting = lane.waiting, []
-        for body in waiting:
-            body.failed(Away(why, code))
+        self._uploads.give_up(lane)
         for entry in list(lane.kept.values()):
             kind = type(entry.command)
             if kind is Disconnect or entry.answered or entry.resume:

@@ -1,12 +1,15 @@
 """One slot as an edge sees it: who leads it, what waits for an answer, who consumes from it.
 
 Rule: every command that somebody must hear of is in `kept`, in the order it was submitted, until it is answered; what a
-new owner (or a new stream) must be told is `replay()`, and nothing else. Must not know streams.
+new owner (or a new stream) must be told is `replay()`, and nothing else. Where that has a large message in it, all that
+comes after it waits for its answer: its body may have to be sent again first. Must not know streams.
 """
 
 from __future__ import annotations
 
-from broker.core.commands import Barrier, Command, Disconnect, Grant, Subscribe
+from collections import deque
+
+from broker.core.commands import Barrier, Command, Disconnect, Grant, Publish, Subscribe
 from broker.core.effects import Done, Effect, Refused
 
 from .bodies import BodyUp
@@ -24,12 +27,15 @@ class Lane:
     down_since   monotonic time since when it is not open; refusing: it has been so for too long.
     shelved      why nobody shall lead it now, "" = somebody shall.
     marked       a Barrier that tells when AUTO deliveries are settled is under way.
+    openings     how often it was told all there is to know: to owners and on streams, one after another.
+    rest         what must not be sent yet: it comes after `asked`, a large message that may be without its body where
+                 the slot is led now. What overtook it there could never be told from a replay of what it overtook.
     turns        last numbers of the sequences 1, 2 … for what others may overtake; idle: those nobody is in.
     """
 
     __slots__ = (
-        "consumers", "crowds", "down_since", "epoch", "idle", "kept", "link", "live", "marked", "nbytes", "number",
-        "opened", "refusing", "sessions", "shelved", "slot", "turns", "waiting",
+        "asked", "consumers", "crowds", "down_since", "epoch", "idle", "kept", "link", "live", "marked", "nbytes",
+        "number", "opened", "openings", "refusing", "rest", "sessions", "shelved", "slot", "turns", "waiting",
     )  # fmt: skip
 
     def __init__(self, slot: int, now: float) -> None:
@@ -38,6 +44,7 @@ class Lane:
         self.link: OwnerLink | None = None
         self.live = False
         self.opened = False
+        self.openings = 0
         self.refusing = False
         self.shelved = ""
         self.down_since = now
@@ -47,6 +54,8 @@ class Lane:
         self.consumers: dict[int, Mirrored] = {}
         self.sessions: dict[int, dict[int, Mirrored]] = {}
         self.marked: Entry | None = None
+        self.rest: deque[tuple[LinkCommand, int]] = deque()
+        self.asked: Entry | None = None
         self.turns: list[int] = []
         self.idle: list[int] = []
         self.waiting: list[BodyUp] = []
@@ -81,11 +90,68 @@ class Lane:
         """It is answered, or will never be."""
         if self.kept.pop(entry.number, None) is None:
             return
+        if entry.body is not None:
+            entry.body.release()
         if entry.turn:
             self.idle.append(entry.turn)
         self.nbytes -= entry.nbytes
         if self.link is not None:
             self.link.nbytes -= entry.nbytes
+
+    # ── out ────────────────────────────────────────────────────────────────────────────────────────
+
+    def send(self, command: LinkCommand, nbytes: int) -> None:
+        """To whoever leads it now, if somebody does."""
+        if not self.live or self.link is None:
+            return
+        if self.asked is not None:
+            self.rest.append((command, nbytes))
+        else:
+            self.link.add(self.slot, command, nbytes)
+            self._ask(command)
+
+    def begin_again(self) -> int:
+        """All that a new owner or stream must hear. How many commands that is."""
+        self.stop()
+        self.live = True
+        self.openings += 1
+        self.rest.extend(self.replay())
+        count = len(self.rest)
+        self.go_on()
+        return count
+
+    def go_on(self) -> None:
+        """What waits is sent, up to the next large message."""
+        self.asked = None
+        assert self.link is not None
+        while self.rest:
+            command, nbytes = self.rest.popleft()
+            self.link.add(self.slot, command, nbytes)
+            self._ask(command)
+            if self.asked is not None:
+                return
+
+    def _ask(self, command: LinkCommand) -> None:
+        """Is this a message whose body went to an owner of earlier times."""
+        if type(command) is Publish and command.run.blob is not None:
+            entry = self.kept.get(command.seq >> SLOT_BITS)
+            body = entry.body if entry is not None else None
+            if body is not None and body.kept and body.opening != self.openings:
+                self.asked = entry
+
+    def start_bodies(self) -> None:
+        """Those that wait."""
+        assert self.link is not None
+        waiting, self.waiting = self.waiting, []
+        for body in waiting:
+            body.opening = self.openings
+            body.start(self.link.bodies)
+
+    def stop(self) -> None:
+        """Nobody hears what is sent."""
+        self.live = self.opened = False
+        self.asked = None
+        self.rest.clear()
 
     def commands(self, entry: Entry) -> list[LinkCommand]:
         """The entry as it is sent: the first time, and on a replay."""
@@ -104,6 +170,9 @@ class Lane:
         for consumer in self.consumers.values():
             consumer.let_go()
         unanswered = list(self.kept.values())
+        # Who has messages says so whatever has to wait for a large one: a leader does not wait long to hear of them.
+        waits = any([entry.body is not None for entry in unanswered])
+        behind: list[tuple[LinkCommand, int]] = []
         grants: list[tuple[LinkCommand, int]] = []
         for consumer in self.consumers.values():
             if consumer.subscribed and not consumer.ended:
@@ -114,10 +183,10 @@ class Lane:
             if isinstance(entry.command, Subscribe) and entry.consumer is not None:
                 command = entry.consumer.again(self.seq(entry))
                 self._withhold(entry.consumer, command, grants)
-                out.append((command, size_of(command)))
+                (out if waits and entry.consumer.given else behind).append((command, size_of(command)))
             else:
-                out += [(command, entry.nbytes) for command in self.commands(entry)]
-        out += grants
+                behind += [(command, entry.nbytes) for command in self.commands(entry)]
+        out += behind + grants
         out.append((Open(self.slot, self.epoch, told=True), 16))
         return out
 

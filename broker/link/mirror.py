@@ -14,6 +14,8 @@ from broker.core.address import AckMode, Outcome
 from broker.core.commands import UNLIMITED, Command, Hold, Publish, Resume, Settle, Subscribe
 from broker.core.message import Run
 
+from .bodies import BodyUp
+
 Span = tuple[int, int]
 TRIES_SLACK = 1000
 
@@ -29,13 +31,14 @@ class Entry:
     holds       the Holds that end with it.
     parked      a Transact that may not leave yet.
     turn        the sequence it is numbered in, alone; 0: that of the lane.
+    body        the large body of a Publish, if it can be sent again.
     claimed     a Hold that a new owner (or stream) was told of: what it covers was claimed there, whether the
                 transaction had happened or not.
     """
 
     __slots__ = (
-        "answered", "claimed", "command", "consumer", "happened", "holds", "nbytes", "number", "parked", "resume",
-        "seq", "turn",
+        "answered", "body", "claimed", "command", "consumer", "happened", "holds", "nbytes", "number", "parked",
+        "resume", "seq", "turn",
     )  # fmt: skip
 
     def __init__(self, number: int, command: Command, seq: int, nbytes: int) -> None:
@@ -51,6 +54,7 @@ class Entry:
         self.parked = False
         self.turn = 0
         self.claimed = False
+        self.body: BodyUp | None = None
 
 
 class Mirrored:
@@ -90,6 +94,11 @@ class Mirrored:
         self.old: list[Span] = []
         self.tries: dict[int, int] = {}
         self._removed = 0
+
+    @property
+    def given(self) -> bool:
+        """Was anything delivered to it that it may still have."""
+        return bool(self.outstanding or self.ids or self.aside or self.spans or self.old)
 
     # ── deliveries ─────────────────────────────────────────────────────────────────────────────────
 

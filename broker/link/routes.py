@@ -115,9 +115,7 @@ class Routes:
         if effect.state == OPENED and effect.epoch == lane.epoch and lane.live:
             lane.opened = True
             lane.refusing = False
-            waiting, lane.waiting = lane.waiting, []
-            for body in waiting:
-                body.start(link.bodies)
+            self.begin_bodies(lane)
         elif effect.state == MOVED and lane.live:
             # It will say SERVING when it leads the slot, or the metadata will name another owner.
             self._stats.moved += 1
@@ -139,6 +137,11 @@ class Routes:
             lane.crowds.pop(key, None)
         out.append(effect)
 
+    def begin_bodies(self, lane: Lane) -> None:
+        """Large bodies that wait for the slot."""
+        if lane.opened:
+            lane.start_bodies()
+
     # ── a slot ─────────────────────────────────────────────────────────────────────────────────────
 
     def current(self, link: OwnerLink, slot: int) -> Lane | None:
@@ -154,11 +157,7 @@ class Routes:
         link = lane.link
         assert link is not None
         link.drop(lane.slot)
-        lane.live = True
-        lane.opened = False
-        for command, nbytes in lane.replay():
-            link.add(lane.slot, command, nbytes)
-            self._stats.replayed += 1
+        self._stats.replayed += lane.begin_again()
         crowds, lane.crowds = lane.crowds, {}
         for session, address in crowds:
             # Whoever leads it now says so itself when the next SEND comes; what the last one said is nobody's to end.
@@ -168,9 +167,11 @@ class Routes:
         """Nobody hears what we send for the slot."""
         if lane.opened:
             lane.down_since = self._clock.monotonic()
-        lane.live = lane.opened = False
+        lane.stop()
         if lane.link is not None:
             lane.link.drop(lane.slot)
+            if lane.link.up:
+                lane.link.bodies.withdraw(lane.slot)
         if lane.kept:
             self._unserved()
 

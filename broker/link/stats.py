@@ -9,11 +9,12 @@ class LinkStats:
     """Counted per batch or per event, never per message."""
 
     __slots__ = (
-        "batches_in", "batches_out", "bytes_in", "bytes_out", "lost", "moved", "pauses", "refused", "replayed", "stale",
+        "batches_in", "batches_out", "bodies", "bytes_in", "bytes_out", "lost", "moved", "pauses", "refused",
+        "replayed", "stale",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.batches_in = self.batches_out = self.bytes_in = self.bytes_out = 0
+        self.batches_in = self.batches_out = self.bytes_in = self.bytes_out = self.bodies = 0
         self.lost = self.moved = self.pauses = self.refused = self.replayed = self.stale = 0
 
     def metrics(self, side: str) -> list[Metric]:
@@ -28,6 +29,7 @@ class LinkStats:
 COUNTERS = {
     "batches_in": "Messages taken from other components.",
     "batches_out": "Messages sent to other components.",
+    "bodies": "Large bodies sent again to a new owner or on a new stream.",
     "bytes_in": "Bytes taken from other components.",
     "bytes_out": "Bytes sent to other components.",
     "lost": "Streams between edge and owner that ended.",

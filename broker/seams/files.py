@@ -162,9 +162,12 @@ def open_file_limit() -> int:
     return hard if hard != resource.RLIM_INFINITY else 1 << 20
 
 
-def temporary_file() -> OsFile:
-    """An unnamed file that is gone when it is closed, or when the process ends."""
-    fd, path = tempfile.mkstemp(prefix="stampede-")
+def temporary_file(folder: str = "") -> OsFile:
+    """An unnamed file that is gone when it is closed, or when the process ends. `folder`: made if need be; "": the
+    system's for such files."""
+    if folder:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    fd, path = tempfile.mkstemp(prefix="stampede-", dir=folder or None)
     os.unlink(path)
     return OsFile(fd)
 

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.core.commands import Publish
+from broker.core.errors import Code
 from broker.core.message import Blob, Run
+from broker.link.port import Away
 from tests.sim.cluster_checkers import Holder, Message
 
 if TYPE_CHECKING:
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 
 GONE = "is missing"
 """What an owner says of a file that is not there. No message that lives may have lost its body."""
+
+STOPPING = "the edge is stopping"
 
 
 class Sending:
@@ -62,7 +66,8 @@ class Sending:
             return
         session.sending = None
         if blob is None:
-            if clients.model.calm:
+            passing = isinstance(why, Away) and why.code is Code.OWNER_MOVED and why != STOPPING
+            if clients.model.calm or (passing and clients.work.kept):
                 clients.found(f"a large body cannot be sent although nothing is wrong: {why}")
             clients.disconnect(session)
             return

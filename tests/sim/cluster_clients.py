@@ -174,7 +174,7 @@ class Clients:
             requests = [request]
         excused = any(holder.ended or holder.doubtful for request in requests for holder in request.holders)
         excused |= effect.code is Code.NO_SUCH_TRANSACTION and any(request.crossing for request in requests)
-        if effect.code is Code.OWNER_MOVED and not self.model.calm:
+        if effect.code is Code.OWNER_MOVED and not self.model.calm and not self.work.kept:
             excused = any(request.large for request in requests)
         if effect.code not in EXCUSABLE or not excused:
             raise Violation(f"{self.name}: refused: {effect.code.name} {effect.detail} (request {effect.seq})")

@@ -29,7 +29,7 @@ class ClusterHistory(History):
         seams(self.world, stack)
         if self.work.large:
             small_pieces(stack)
-        self.settings = settings_of(self.random, self.work.diverted)
+        self.settings = settings_of(self.random, self.work.diverted, self.work.kept)
         for n in range(OWNERS):
             name = f"owner-{n}"
             self.world.host(name, "owner", partial(OwnerLife, self.named(name)))
@@ -106,7 +106,8 @@ class ClusterHistory(History):
                 for queue in stats(engine):
                     if any(queue[where] for where in ("ready", "paged", "delivering", "delayed", "scheduled")):
                         return False
-        return True
+        keepers = [host.process.process.keeper for host in self.world.of("edge") if host.process is not None]
+        return not any(keeper is not None and keeper.nbytes + keeper.in_memory for keeper in keepers)
 
     def stuck(self) -> str:
         queues = []

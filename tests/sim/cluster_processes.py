@@ -26,6 +26,7 @@ from broker.config.settings import (
 )
 from broker.core.errors import BrokerError
 from broker.link.cluster_port import ClusterPort
+from broker.link.kept import Keeper
 from broker.seams.entropy import number, token
 from tests.sim.cluster_checkers import DEAD, MOST
 from tests.sim.cluster_world import Host, SimDialer, World, everywhere
@@ -41,6 +42,7 @@ LEISURELY = ("broker.link.cluster_port.MARK_S", "broker.owner.coordinator.RETRY_
 and histories end sooner."""
 
 PIECES = {
+    "broker.link.kept.SPILL": 400, "broker.link.kept.PIECE": 250,
     "broker.link.bodies.CHUNK": 200, "broker.link.owner_bodies.CHUNK": 200, "broker.link.bodies.WINDOW": 500,
     "broker.owner.catchup.CHUNK_BYTES": 200, "broker.owner.catchup.BODY_WINDOW": 500,
     "broker.owner.carry.PIECE": 200, "broker.owner.carry.WINDOW": 500,
@@ -112,7 +114,7 @@ def diverts_of(diverted: dict[str, str]) -> dict[str, dict[str, str]]:
     return {f"from {a}": {"address": a, "forward": to, "routing": "ANYCAST"} for a, to in diverted.items()}
 
 
-def settings_of(random: Random, diverted: dict[str, str]) -> Settings:
+def settings_of(random: Random, diverted: dict[str, str], kept: int) -> Settings:
     """Of all processes of a history, with these diverts; tiny bounds in half of them, so that rare paths are common."""
     pick = random.choice
     tiny = random.random() < 0.5
@@ -136,6 +138,7 @@ def settings_of(random: Random, diverted: dict[str, str]) -> Settings:
             tail_bytes=pick((0, 1000, 1 << 20)), seed_bytes_per_s=pick((20_000, 50_000_000)),
             batch_bytes=pick((300, 256 * 1024)), edge_pending_bytes=pick((3000, 16 << 20)),
             edge_grace_s=pick((1.0, 5.0)), unavailable_after_s=120.0, replace_after_s=60.0,
+            kept_body_bytes=kept,
         ),
         etcd=EtcdSettings(prefix=PREFIX, timeout_s=0.5),
     )  # fmt: skip
@@ -175,18 +178,38 @@ class OwnerLife(Life):
         return self.process.journal
 
 
+class Unnamed:
+    """seams.files.temporary_file."""
+
+    def __init__(self) -> None:
+        self._data = bytearray()
+
+    def pread(self, n: int, offset: int) -> bytes:
+        return bytes(self._data[offset : offset + n])
+
+    def pwrite(self, data: bytes, offset: int) -> int:
+        self._data[offset : offset + len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        self._data.clear()
+
+
 class Edge(EdgeProcess):
     """The cluster's side of an edge. `serve(port)` is called once clients may come."""
 
-    def __init__(self, settings: Settings, serve: Callable[[ClusterPort], object]) -> None:
+    def __init__(self, settings: Settings, serve: Callable[[ClusterPort], object], host: Host) -> None:
         super().__init__(settings)
+        self._host = host
         self._serve = serve
 
     async def start(self) -> None:
-        loop = self.loop
+        loop, most = self.loop, self.settings.cluster.kept_body_bytes
+        self.keeper = Keeper(self._host.io(), Unnamed, most) if most else None  # type: ignore[arg-type]
         self.port = ClusterPort(
-            self.settings, self.dialer, self.clock, loop.call_soon, loop.call_later, self.id, self.boot, number(63)
-        )
+            self.settings, self.dialer, self.clock, loop.call_soon, loop.call_later, self.id, self.boot, number(63),
+            keeper=self.keeper,
+        )  # fmt: skip
         self.table.listen(self._on_slot)
         await self.join("", "")
         self.membership.listen(self._on_members)
@@ -202,4 +225,4 @@ class EdgeLife(Life):
     process: Edge
 
     def __init__(self, settings: Settings, attach: Callable[[Host, ClusterPort], object], host: Host) -> None:
-        super().__init__(host, Edge(settings, lambda port: attach(host, port)))
+        super().__init__(host, Edge(settings, lambda port: attach(host, port), host))

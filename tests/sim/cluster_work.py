@@ -39,6 +39,7 @@ class Workload:
     subs       durable subscription → has it certainly been made.    taken   who is attached to it.
     on_done    told of every receipt for a durable message.
     scheduled  how much of what is sent is due later.    diverted  address → address of copies.
+    kept       bytes of large bodies that an edge keeps for the case that their owner changes: all of them, or none.
     large      how much of what is sent has a body that travels on its own.
     split      address → over how many slots.    wild   durable subscriptions by a pattern.
     groups     how much of what is sent belongs to groups.    polite   nobody says NACK or goes without DISCONNECT.
@@ -61,6 +62,7 @@ class Workload:
         fork.setstate(traits.getstate())  # no draw of the others: these histories stay what they were
         self.watched = fork.random() < 0.33
         self.watch = Watch()
+        self.kept = fork.choice((0, 1 << 20, 1 << 20, 1 << 20))
         self.bound = SUBS | self.wild
         """Durable subscription → its address or pattern."""
         self.subs = dict.fromkeys(self.bound, "no")

@@ -192,6 +192,18 @@ def test_a_leader_does_not_ask_whether_a_body_is_its_own(monkeypatch):
     assert found_by("is missing", trait="large") is not None
 
 
+def test_what_comes_behind_a_large_message_overtakes_it_while_its_body_is_sent_again(monkeypatch):
+    original = Lane._ask
+
+    def ask(self, command):
+        original(self, command)
+        while self.asked is not None and self.rest:
+            self.link.add(self.slot, *self.rest.popleft())
+
+    monkeypatch.setattr(Lane, "_ask", ask)
+    assert found_by("disks only", "lost", "missing [message", "order", trait="large") is not None
+
+
 def test_an_acknowledgement_covers_what_its_own_part_delivered_only(monkeypatch):
     def cover(self, sub, number):
         self._shown = deque((part, ids) for part, ids in self._shown if part is not sub or ids[-1] > number)

@@ -1,0 +1,121 @@
+"""Large bodies of one edge and the slots they are for: when each begins, and when it is sent again.
+
+Rule: a body that is on its way when its slot's leader or stream changes begins anew with the next one, from what is
+kept of it; so does one that is complete, when its message comes to an owner that does not have it. Where nothing is
+kept, both fail. Must not know streams nor pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from broker.core.commands import Publish
+from broker.core.effects import Refused
+from broker.core.errors import Code
+from broker.core.message import Blob
+
+from .bodies import BodyDown, BodyUp
+from .kept import Keeper
+from .lane import Lane
+from .mirror import Entry
+from .owner_link import Later, Schedule
+from .port import Away, BodyReader, BodyWriter
+from .routes import Routes
+from .stats import LinkStats
+
+AGAIN_S = 0.05
+"""How soon a body begins anew that an owner has turned away which we take for the slot's leader. It tells us just now
+that it is not."""
+
+
+class Uploads:
+    """See the head of this file.
+
+    watch         somebody waits for a slot that is not open.    unavailable(lane)   what he is told after a while.
+    refuse(lane, entry, refused)   the message has no body and gets none."""
+
+    def __init__(
+        self,
+        routes: Routes,
+        keeper: Keeper | None,
+        schedule: Schedule,
+        later: Later,
+        stats: LinkStats,
+        watch: Callable[[], None],
+        unavailable: Callable[[Lane], tuple[Code, str]],
+        refuse: Callable[[Lane, Entry, Refused], None],
+    ) -> None:
+        self._routes = routes
+        self._keeper = keeper
+        self._schedule = schedule
+        self._later = later
+        self._stats = stats
+        self._watch = watch
+        self._unavailable = unavailable
+        self._refuse = refuse
+
+    def write(self, slot: int, on_drain: Callable[[], None]) -> BodyWriter:
+        lane = self._routes.lane(slot)
+        kept = self._keeper.keep(on_drain) if self._keeper is not None else None
+        body = BodyUp(slot, on_drain, self._schedule, kept, self._lost)
+        if lane.refusing and not lane.opened:
+            code, why = self._unavailable(lane)
+            body.failed(Away(why, code))
+            return body
+        lane.waiting.append(body)
+        if lane.opened:
+            lane.start_bodies()
+        else:
+            self._watch()
+        return body
+
+    def read(self, slot: int, blob: Blob) -> BodyReader:
+        lane = self._routes.lane(slot)
+        body = BodyDown(self._schedule)
+        if lane.opened and lane.link is not None:
+            lane.link.bodies.open(body, slot, blob)
+        return body
+
+    def give_up(self, lane: Lane) -> None:
+        """What waits for the slot has waited long enough."""
+        code, why = self._unavailable(lane)
+        waiting, lane.waiting = lane.waiting, []
+        for body in waiting:
+            body.failed(Away(why, code))
+
+    def _lost(self, body: BodyUp) -> None:
+        """It begins anew when the slot is opened the next time."""
+        if self._routes.closed:
+            body.failed(Away("the edge is stopping"))
+            return
+        lane = self._routes.lane(body.slot)
+        self._stats.bodies += 1
+        lane.waiting.append(body)
+        if lane.opened:
+            self._later(AGAIN_S, partial(self._routes.begin_bodies, lane))
+        else:
+            self._watch()
+
+    # ── messages without their bodies ──────────────────────────────────────────────────────────────
+
+    def missing(self, lane: Lane, entry: Entry) -> bool:
+        """The owner of the slot does not have the body of the message we asked it for again, nor the message. True: it
+        will have both."""
+        body, link = entry.body, lane.link
+        if lane.asked is not entry or body is None or link is None:
+            return False
+        if not body.again(link.bodies, partial(self._there, lane, entry)):
+            return False
+        self._stats.bodies += 1
+        return True
+
+    def _there(self, lane: Lane, entry: Entry, blob: Blob | None, why: str) -> None:
+        command, link = entry.command, lane.link
+        if lane.asked is not entry or link is None or not isinstance(command, Publish):
+            return  # it is asked for anew, elsewhere
+        if blob is None:
+            self._refuse(lane, entry, Refused(0, 0, why.code if isinstance(why, Away) else Code.DISK_FULL, why))
+            return
+        command.run.blob = Blob(blob.id, blob.length)
+        link.add(lane.slot, command, entry.nbytes)
