@@ -237,7 +237,7 @@ class Probes:
                 self._fail(Violation(f"slot {slot}: {what}: {old} → {new}"))
 
     def _handed_over(self, old: SlotRecord, new: SlotRecord) -> bool:
-        return bool(new.leader) and old.target == new.leader and self._world.hosts[old.leader].running
+        return bool(old.leader and new.leader) and old.target == new.leader and self._world.hosts[old.leader].running
 
     # ── replicas at rest (I5) ──────────────────────────────────────────────────────────────────────
 
