@@ -202,8 +202,12 @@ class Following:
             self._user.look(check.slot, found)
 
     def _chunk(self, chunk: pb.BlobChunk) -> None:
-        if chunk.first:
-            self._bodies.begin(chunk.id, chunk.length, chunk.slot - 1)
+        slot = chunk.slot - 1
+        if chunk.first and slot >= 0 and slot not in self.slots:
+            # Said so before, as of the items: nobody will name it here, so there would be nobody to remove it either.
+            self._taken(chunk.id, chunk.length, True)
+        elif chunk.first:
+            self._bodies.begin(chunk.id, chunk.length, slot)
         else:
             self._bodies.chunk(chunk.id, chunk.data)
 

@@ -6,6 +6,7 @@ import pytest
 
 from broker.core.errors import JournalError
 from broker.owner.catchup import RETRY_S
+from broker.rpc.v1 import replica_pb2 as pb
 from tests.unit.owner.test_repl_basics import SLOT, in_sync, ready_world, told
 
 
@@ -108,3 +109,18 @@ def test_a_body_whose_message_never_comes_goes_when_its_slot_is_led_elsewhere():
     world.until(lambda: world.leader(SLOT) is world.owners["o2"])
     world.run(0.5)
     assert [path(id) in o1.disk.names for id in (1, 2, 3)] == [False, False, True]
+
+
+def test_a_body_that_comes_after_its_slot_is_led_elsewhere_is_not_kept():
+    """Cluster history 523: the old leader had sent it before it heard; no message of that stream will ever name it."""
+    world = ready_world()
+    o1 = world.owners["o1"]
+    following = o1.followers._streams["o0"]
+    record = world.records[SLOT]
+    world.write(type(record)(SLOT, record.epoch + 1, "o2", record.replicas, record.isr))
+    world.until(lambda: world.leader(SLOT) is world.owners["o2"])
+    world.until(lambda: SLOT not in following.slots)
+    for chunk in (pb.BlobChunk(id=1, first=True, length=5, slot=SLOT + 1), pb.BlobChunk(id=1, data=b"whole")):
+        following.on_message(pb.ToFollower(chunk=chunk).SerializeToString())
+    world.run(0.5)
+    assert o1.journal.blobs.path(1) not in o1.disk.names
