@@ -76,9 +76,14 @@ class Copy:
 
     gone   HERE, ASKED (somebody asked to settle it, and has no answer) or GONE (answered: must never come again).
     void   nobody promises that it is delivered.
+    unheard   who asked waits for no answer.    late: it came to another one since, who asked having been given up; when
+           that one's edge comes back, what it asked for may be carried out, wherever the copy is then.
     asker  who asked.    holder   who has it.    settled_in, group   transactions that settle it and that sent it."""
 
-    __slots__ = ("asker", "deliveries", "gone", "group", "holder", "message", "queue", "settled_in", "state", "void")
+    __slots__ = (
+        "asker", "deliveries", "gone", "group", "holder", "late", "message", "queue", "settled_in", "state", "unheard",
+        "void",
+    )  # fmt: skip
 
     def __init__(self, message: Message, queue: str, group: Group | None) -> None:
         self.message = message
@@ -90,7 +95,7 @@ class Copy:
         self.asker: Holder | None = None
         self.holder: Holder | None = None
         self.deliveries = 0
-        self.void = False
+        self.void = self.unheard = self.late = False
 
     def __repr__(self) -> str:
         return f"message {self.message.number} in {self.queue}"
@@ -174,6 +179,7 @@ class Model:
         """Acknowledged."""
         for copy in copies:
             copy.gone, copy.asker, copy.holder, copy.settled_in = ASKED, holder, None, group
+            copy.unheard = False
 
     def confirm(self, sent: Iterable[Copy], settled: Iterable[Copy], askers: Collection[Holder]) -> None:
         """Done. What came to another one meanwhile is that one's."""
@@ -255,6 +261,7 @@ class Model:
                 copy.group.yes.append(f"{copy} delivered")
         # What a doubtful one reads may be from long ago, and who asked for it has settled it since; another one has it.
         copy.void = holder.doubtful and (copy.void or copy.gone == ASKED)
+        copy.late |= copy.gone == ASKED and copy.unheard and copy.asker is not None and copy.asker.doubtful
         copy.gone = HERE
         copy.deliveries += 1
         if holder.ack is AckMode.AUTO:
@@ -371,7 +378,8 @@ class Model:
 
     def missing(self) -> list[Copy]:
         """What must still come or be acknowledged."""
-        return [c for c in self.copies.values() if c.gone == HERE and c.state == SURE and not c.void and self._kept(c)]
+        here = [c for c in self.copies.values() if c.gone == HERE and c.state == SURE and self._kept(c)]
+        return [copy for copy in here if not (copy.void or copy.late)]
 
     def _kept(self, copy: Copy) -> bool:
         return copy.message.durable or self.calm
@@ -382,7 +390,7 @@ class Model:
         if lost:
             raise Violation(f"lost: {lost[:5]}, {len(lost)} in all")
         for copy in self.copies.values():
-            if not copy.message.durable or copy.void:
+            if not copy.message.durable or copy.void or copy.late:
                 continue
             if copy.gone == HERE and copy.group is not None:
                 copy.group.no.append(f"{copy} is not there")

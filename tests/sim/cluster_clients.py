@@ -260,6 +260,8 @@ class Clients:
         """A number for the request; 0: nobody waits."""
         if self.random.random() > often:
             session.loose.append(request)
+            for copy in request.settled:
+                copy.unheard = True
             return 0
         session.seq += 1
         self.pending[session.number, session.seq] = request

@@ -171,7 +171,7 @@ class Probes:
     def receipted(self, copies: Iterable[Copy], least: int) -> None:
         """Every one that nobody has consumed is on `least` platters. One look per message."""
         wanted = {c.message.number: c.message.large for c in copies
-                  if c.message.durable and c.gone == STILL_HERE and not c.void}  # fmt: skip
+                  if c.message.durable and c.gone == STILL_HERE and not (c.void or c.late)}  # fmt: skip
         if not wanted:
             return
         now = self._world.loop.now
