@@ -130,11 +130,12 @@ class Model:
                 copy.gone = GONE
 
     def refuse(self, sent: Iterable[Copy], settled: Iterable[Copy]) -> None:
-        """Nothing of it happened."""
+        """Nothing of it happened; to who had what it settled that is a failure."""
         for copy in sent:
             copy.state, copy.void = REFUSED, True
         for copy in settled:
             copy.gone, copy.asked, copy.settled_in = HERE, -1, None
+            copy.failures += 1
 
     def restarted(self, clean: bool) -> None:
         """`clean`: everything that was submitted has been carried out."""

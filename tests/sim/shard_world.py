@@ -184,6 +184,7 @@ class World:
                     copy.void = True
                 for copy in request.settled:
                     copy.asked, copy.settled_in = -1, None
+                    copy.failures += 1
         if session.number in self.sessions and not self.machine.shard.stopped:
             self.disconnect(session)
 
