@@ -6,18 +6,21 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 ARGS   ?=
 SIMULATED := tests/sim tests/fuzz
 OTHERS := $(addprefix --ignore=,$(SIMULATED) tests/unit tests/architecture)
+STOMP := $(addprefix tests/conformance/test_,connect.py send.py subscribe.py ack.py disconnect.py)
 SIM_LOG := $(VENV)/simulations.log
 
 # Tests and benches start hundreds of processes: the modules are compiled once, also where a container forbids it.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster cluster-down test test-simulated test-served check fmt bench torture docs crds proto constraints e2e clean
+.PHONY: help run cluster cluster-down test test-quick test-python test-simulated test-served check fmt bench torture docs crds proto constraints e2e clean
 
 help:
 	@echo "make run     start a broker on 127.0.0.1:61613 (STOMP) and :61614 (WebSocket); ARGS='--port 7000' adds flags"
 	@echo "make cluster etcd, Redis, 3 owners, 2 edges and a balancer on this machine; make cluster-down ends it"
 	@echo "make test    install what the tests need, check the code, run all tests"
+	@echo "make test-quick  the same in three minutes: the checks, unit tests, and what STOMP says of each frame"
+	@echo "make test-python  unit and conformance tests in a virtual environment of another Python: PYTHON=python3.14 VENV=.venv-other"
 	@echo "make check   ruff, mypy, import contracts, size limits"
 	@echo "make fmt     format the code"
 	@echo "make docs    renew the generated parts of docs/"
@@ -47,6 +50,15 @@ ifeq ($(ARGS),)
 else
 	$(BIN)/python -m pytest $(ARGS)
 endif
+
+# What one wants between two edits; `make test` is what counts.
+test-quick: check
+	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2 --dist worksteal tests/unit tests/fuzz $(STOMP)
+
+# The language and the libraries differ between Pythons, the machine does not: these two kinds of test would notice.
+test-python: $(VENV)/.installed-dev
+	PYTHONHASHSEED=0 $(BIN)/python -m pytest -n 2 --dist worksteal tests/unit
+	$(BIN)/python -m pytest -n 2 --dist loadgroup --no-loadscope-reorder -m "not alone" tests/conformance
 
 # What they print comes at their end, so that two lots do not write into each other's lines.
 test-simulated:
@@ -96,7 +108,7 @@ bench: $(VENV)/.installed-dev
 torture: $(VENV)/.installed-dev
 	STAMPEDE_CLUSTER_SEEDS=3000 $(BIN)/python -m pytest -n 2 --timeout 1200 tests/sim/test_cluster_crashes.py
 	STAMPEDE_SIM_SEEDS=11000 $(BIN)/python -m pytest --timeout 1200 tests/sim/test_shard_crashes.py
-	STAMPEDE_SLOW=1 $(BIN)/python -m pytest tests/cluster
+	TEST_SLOW=1 $(BIN)/python -m pytest tests/cluster
 	KILLS=60 $(BIN)/python -m pytest --timeout 1200 tests/kill
 
 # Installs the chart on a real Kubernetes (E2E_KUBECONFIG; see tests/e2e/test_install.py for images).

@@ -7,6 +7,7 @@ message, or met an ERROR, is no figure (Failed).
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -65,7 +66,8 @@ def generator() -> Path:
     if binary.exists() and binary.stat().st_mtime >= max(source.stat().st_mtime for source in sources):
         return binary
     binary.parent.mkdir(exist_ok=True)
-    line = ["cc", "-O2", "-Wall", "-Wextra", "-o", str(binary), str(HERE / "load.c")]
+    ours = binary.with_suffix(f".{os.getpid()}")  # renamed when whole: others may be running or building it just now
+    line = ["cc", "-O2", "-Wall", "-Wextra", "-o", str(ours), str(HERE / "load.c")]
     with_tls = [*line, "-DWITH_TLS", "-lssl", "-lcrypto"]
     try:
         if subprocess.run(with_tls, capture_output=True).returncode:  # no OpenSSL to build with: --tls says so
@@ -74,6 +76,7 @@ def generator() -> Path:
         raise Failed("no C compiler: apt-get install gcc libc6-dev") from None
     except subprocess.CalledProcessError as error:
         raise Failed(f"cc failed:\n{error.stderr}") from error
+    ours.replace(binary)
     return binary
 
 

@@ -15,6 +15,7 @@ from hypothesis import settings
 
 from tests.harness import scratch
 from tests.harness.servers import Server, running
+from tests.harness.stomp import close_all
 
 settings.register_profile("busy", deadline=None)  # how long one example takes depends on what else the machine does
 settings.load_profile("busy")
@@ -24,6 +25,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nobody_stays() -> Iterator[None]:
+    """Connections end with the file that made them."""
+    yield
+    close_all()
 
 
 @pytest.fixture(scope="session")

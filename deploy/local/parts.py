@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import shutil
 import sys
+import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
@@ -66,5 +67,8 @@ def answers(port: int, path: str = "/readyz") -> bool:
     try:
         with urllib.request.urlopen(f"http://{HOST}:{port}{path}", timeout=10) as reply:
             return bool(reply.status == 200)
+    except urllib.error.HTTPError as refused:
+        refused.close()
+        return False
     except OSError:
         return False

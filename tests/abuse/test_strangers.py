@@ -9,10 +9,20 @@ import struct
 import pytest
 
 from broker.core.errors import Code
-from tests.harness import Client
+from tests.harness import Broker, Client, until
 
 HELLO = bytes.fromhex("16030100c8010000c40303") + b"\x5a" * 190
 SETTINGS = {"edge.login_timeout_s": 5}
+
+
+def logged(broker: Broker, reason: str) -> str:
+    """The first line of the log with this reason; it may be written after the client has seen the end."""
+
+    def lines() -> list[str]:
+        return [line for line in broker.log().splitlines() if reason in line]
+
+    until(lines, lambda: f"no line with {reason}:\n{broker.log()[-2000:]}")
+    return lines()[0]
 
 
 @pytest.mark.parametrize("cut", [1, 3, 200])
@@ -25,7 +35,7 @@ def test_a_tls_hello_on_the_plain_port(broker, dial, counted, cut):
     except Exception as error:
         assert type(error).__name__ == "ClosedByBroker"
     counted("tls_on_plain_port")
-    line = next(line for line in broker.log().splitlines() if "tls_on_plain_port" in line)
+    line = logged(broker, "tls_on_plain_port")
     assert "127.0.0.1" in line and "TLS" in line
 
 
@@ -48,7 +58,7 @@ def test_http_on_the_plain_port_is_named_in_the_log(broker, dial, counted):
     client.expect("ERROR")
     client.ended()
     counted("http_on_stomp_port")
-    line = next(line for line in broker.log().splitlines() if "http_on_stomp_port" in line)
+    line = logged(broker, "http_on_stomp_port")
     assert "WebSocket" in line or "HTTP" in line
 
 

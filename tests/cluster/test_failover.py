@@ -17,7 +17,7 @@ from .load import Load, assert_nothing_lost, persistent
 from .slots import leader_of, slot_of
 
 pytestmark = pytest.mark.timeout(180)
-slow = pytest.mark.skipif(not os.environ.get("STAMPEDE_SLOW"), reason="half a minute each: `make torture` runs it")
+slow = pytest.mark.skipif(not os.environ.get("TEST_SLOW"), reason="half a minute each: `make torture` runs it")
 
 
 def epoch_of(cluster: Cluster, address: str) -> int:

@@ -13,7 +13,7 @@ from broker.core.errors import Code
 from tests.abuse.innocent import Innocent
 from tests.harness import Client, scratch
 from tests.harness.cluster import Cluster, Process
-from tests.harness.servers import LocalServer, local_redis, running
+from tests.harness.servers import LocalServer, local_redis, needs_etcdctl, running
 
 RATE = 200
 """Messages per second of one user."""
@@ -35,6 +35,7 @@ def edges(redis_server: LocalServer, request: pytest.FixtureRequest) -> Iterator
         "redis.url": f"redis://{redis_server.address}", "edge.client_id_in_use": "takeover", "cluster.replicas": 1,
         "cluster.min_in_sync": 1, "edge.max_producer_rate": RATE,
     }  # fmt: skip
+    needs_etcdctl()
     with scratch(request, "cluster") as folder, running("etcd", folder / "etcd", ours=True) as etcd:
         cluster = Cluster(folder, etcd.port, owners=1, settings=settings)
         with cluster:

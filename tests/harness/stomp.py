@@ -10,6 +10,7 @@ import itertools
 import socket
 import ssl
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -57,6 +58,16 @@ class ClosedByBroker(Exception):
     """The broker ended the connection where a frame was expected."""
 
 
+_made: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def close_all() -> None:
+    """Ends every connection that is still there. What a test leaves open, the garbage collector finds later, in the
+    middle of somebody else's test, and its ResourceWarning fails that one."""
+    for client in list(_made):
+        client.close()
+
+
 class Client:
     """One connection.
 
@@ -92,6 +103,7 @@ class Client:
         except BaseException:
             raw.close()
             raise
+        _made.add(self)
         self.sync_queues: tuple[str, ...] = ("/queue/harness.sync",)
         """Where sync() goes: in a cluster one queue of each owner."""
         self.eols = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from pathlib import Path
@@ -61,7 +62,7 @@ def test_sends_in_flight_at_sigterm_are_answered_or_unknown_but_never_lost(tmp_p
         def pour() -> None:
             nonlocal sent
             try:
-                for sent in range(0, 50_000, 10):
+                for sent in itertools.count(0, 10):  # a fast broker takes any number that one could name
                     client.raw(b"".join(send_frame(n) for n in range(sent, sent + 10)))
                     time.sleep(0.0005)  # so that SIGTERM comes in the middle
             except OSError:
@@ -82,7 +83,7 @@ def test_sends_in_flight_at_sigterm_are_answered_or_unknown_but_never_lost(tmp_p
         came = consume(broker, client)
         numbers = [int(frame.body) for frame in came]
         assert numbers == list(range(len(numbers)))
-        assert len(receipts) <= len(numbers) <= sent + 10 < 50_000
+        assert len(receipts) <= len(numbers) <= sent + 10
         assert not [frame for frame in came if "redelivered" in frame.headers]
 
 

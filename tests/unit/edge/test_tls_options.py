@@ -40,11 +40,14 @@ class Authority:
         (folder / "ca.cnf").write_text(CONFIG)
         (folder / "index.txt").touch()
         (folder / "serial").write_text("01\n")
-        (folder / "server.ext").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
-        self.run("req", "-x509", *self.key("ca"), "-out", "ca.pem", "-days", "2", "-subj", "/CN=ca")
+        issuer = "authorityKeyIdentifier=keyid\n"  # RFC 5280, 4.2.1.1; demanded as well
+        (folder / "server.ext").write_text(f"{issuer}subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+        (folder / "client.ext").write_text(issuer)
+        usage = ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]  # default contexts want it since Python 3.13
+        self.run("req", "-x509", *self.key("ca"), "-out", "ca.pem", "-days", "2", "-subj", "/CN=ca", *usage)
         for name in ("server", "good", "bad"):
             self.run("req", *self.key(name), "-out", f"{name}.csr", "-subj", f"/CN={name}")
-            extra = ["-extfile", "server.ext"] if name == "server" else []
+            extra = ["-extfile", "server.ext" if name == "server" else "client.ext"]
             self.run("ca", "-batch", "-config", "ca.cnf", "-cert", "ca.pem", "-keyfile", "ca.key", "-in",
                      f"{name}.csr", "-out", f"{name}.pem", "-notext", *extra)  # fmt: skip
         self.run("ca", "-config", "ca.cnf", "-cert", "ca.pem", "-keyfile", "ca.key", "-gencrl", "-out", "none.pem")
