@@ -17,6 +17,8 @@ from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
 from broker.engine.matching import is_pattern
 
+from .foreign import check_address, check_destination
+
 DURABLE_NAMES = ("durable-subscriber-name", "durable-subscription-name", "activemq.subscriptionName")
 """In order of precedence, as the Artemis chapter has it."""
 MAX_DESTINATION = 1024
@@ -73,6 +75,7 @@ class Dialect(NamedTuple):
         """What `destination` names. `type_header`: value of destination-type / subscription-type, if given.
 
         Raises RefusedError(BAD_DESTINATION | BAD_HEADER)."""
+        check_destination(destination)
         routing, name = Routing.UNSET, destination
         for prefix, meaning in self.prefixes:
             if destination.startswith(prefix):
@@ -89,6 +92,7 @@ class Dialect(NamedTuple):
         address = address or (self.homes.of(queue) if queue else "")
         if not address or (mark and not queue):
             raise RefusedError(Code.BAD_DESTINATION, f"'{destination[:100]}' names nothing: a part of it is empty")
+        check_address(address, self.delimiter)
         if "::" in queue:
             raise RefusedError(
                 Code.BAD_DESTINATION, f"'{destination[:100]}' has a second `::`; a queue is named as `address::queue`"

@@ -17,6 +17,7 @@ from broker.core.message import DEFAULT_PRIORITY, DURABLE
 from broker.wire.events import Head
 
 from .dialect import Dialect, check_no_wildcard, whole_number, yes
+from .foreign import check_send
 
 MAX_ROUTES = 4096
 """Entries of the table; it is cleared when full. 4096 × about 400 B."""
@@ -115,6 +116,7 @@ class Routes:
     def of(self, head: Head) -> Route:
         """The route of a header block; also parked in head.route."""
         headers = head.headers
+        check_send(headers)
         key = tuple(map(headers.get, READ))
         route = self._table.get(key)
         if route is None:

@@ -28,6 +28,7 @@ from .asking import ask
 from .dialect import check_wildcard, durable_name, whole_number, yes
 from .directory import Done, conflict
 from .fan import Fan, order_for, share
+from .foreign import check_subscribe
 from .subscription import Subscription
 from .tempo import Tempo
 
@@ -79,6 +80,7 @@ class Wish:
         self.durable = durable is not None and target.queue is None and target.routing is not Routing.ANYCAST
         if durable is not None and self.durable:
             self.queue, self.routing = owned_name(session, durable, "own"), Routing.MULTICAST
+        check_subscribe(headers, self.routing, self.durable or self.queue is not None)
         self.slots = EVERYWHERE if self.wildcard else session.edge.routes.slots(target.address)
         self.messages, self.nbytes, most = _window(session, headers, self.ack, self.address)
         self.room = min(_room(settings, len(session.subscriptions) + 1), most)
@@ -88,7 +90,7 @@ class Wish:
         self.selector = _selector(session, headers)
         self.no_local = yes(headers, "no-local" if "no-local" in headers else "activemq.noLocal")
         self.browse = yes(headers, "browser")
-        self.priority = whole_number(headers, "consumer-priority", -(1 << 31), (1 << 31) - 1) or 0
+        self.priority = _priority(headers)
         self.create = authorising.subscribing(session, self)
 
     @property
@@ -171,6 +173,18 @@ def _ask(
             create=wish.create,
         )
     )  # fmt: skip
+
+
+PRIORITIES = ("consumer-priority", "activemq.priority", "x-priority")
+"""Names of one thing (ours and Artemis', Classic's, RabbitMQ's), in order of precedence."""
+
+
+def _priority(headers: dict[str, str]) -> int:
+    """Higher ones get messages first. Raises RefusedError(BAD_HEADER)."""
+    for name in PRIORITIES:
+        if (number := whole_number(headers, name, -(1 << 31), (1 << 31) - 1)) is not None:
+            return number
+    return 0
 
 
 def _selector(session: Session, headers: dict[str, str]) -> str | None:

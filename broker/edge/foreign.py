@@ -1,0 +1,133 @@
+"""Headers and destinations that mean something to RabbitMQ, ActiveMQ or Artemis, and nothing here.
+
+Rule: none of them is accepted in silence. A client that asks for a queue that dies with it, a message that comes back
+every hour or a subscription that outlives its connection has been promised something by a RECEIPT, and would wait for
+ever; here it gets an ERROR that names the header and what to write instead. Which names these are stands in the tables
+below and in docs/compatibility.md (a test compares the two). Pure; asked once per distinct SEND header block and once
+per SUBSCRIBE, never per message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from broker.core.address import Routing
+from broker.core.errors import Code, RefusedError
+
+IN_SEND: Final[Mapping[str, str]] = {
+    "AMQ_SCHEDULED_CRON": "a message is scheduled once: AMQ_SCHEDULED_DELAY or AMQ_SCHEDULED_TIME",
+    "AMQ_SCHEDULED_PERIOD": "a message is scheduled once: AMQ_SCHEDULED_DELAY or AMQ_SCHEDULED_TIME",
+    "AMQ_SCHEDULED_REPEAT": "a message is scheduled once: AMQ_SCHEDULED_DELAY or AMQ_SCHEDULED_TIME",
+    "AMQ_SCHEDULER_ACTION": "what is scheduled cannot be listed or taken back by messages",
+    "transformation": "bodies are relayed as they came; transform them in the client",
+}
+"""Header of SEND → what to do instead. Refused whatever the value: a value that differs from the last one of the same
+block is not looked at again (wire/shape.py)."""
+
+IN_SUBSCRIBE: Final[Mapping[str, str]] = {
+    "x-queue-name": "name the queue in the destination: /topic/address::queue",
+    "exclusive": "set `exclusive` in the settings of the address",
+    "activemq.exclusive": "set `exclusive` in the settings of the address",
+    "activemq.retroactive": "set `retroactive_messages` in the settings of the address",
+    "activemq.maximumPendingMessageLimit": "set `ring_size` in the settings of the address",
+    "activemq.networkSubscription": "there are no networks of brokers here: a cluster is one broker",
+    "transformation": "bodies are delivered as they came; transform them in the client",
+    "x-stream-offset": "set `retroactive_messages` in the settings of the address",
+}
+"""Header of SUBSCRIBE → what to do instead. Refused unless its value asks for nothing (`false`, `0`, `-1`)."""
+
+ARGUMENTS: Final[Mapping[str, str]] = {
+    "x-message-ttl": "expiry_delay_ms",
+    "x-expires": "auto_delete_delay_ms",
+    "x-max-length": "max_size_messages",
+    "x-max-length-bytes": "max_size_bytes",
+    "x-overflow": "full_policy",
+    "x-dead-letter-exchange": "dead_letter_address",
+    "x-dead-letter-routing-key": "dead_letter_address",
+    "x-max-priority": "(none is needed: all queues have priorities 0 to 9)",
+    "x-single-active-consumer": "exclusive",
+    "x-queue-type": "(none is needed: there is one type of queue)",
+}
+"""RabbitMQ's arguments of the queue that a SEND or SUBSCRIBE declares → our setting of the address."""
+
+DESTINATIONS: Final[Mapping[str, str]] = {
+    "activemq.management": "there are no management messages; see /metrics of the admin port and `stampede cluster`",
+    "activemq.notifications": "there are no notifications; see the log and /metrics of the admin port",
+    "ActiveMQ.Advisory.": "there are no advisory messages; see the log and /metrics of the admin port",
+    "ActiveMQ.Statistics.": "there are no statistics messages; see /metrics of the admin port",
+    "ActiveMQ.Scheduler.Management": "what is scheduled cannot be listed or taken back by messages",
+}
+"""An address, or the beginning of one when it ends with a dot → what to do instead."""
+
+TEMPORARY: Final = ("/temp-queue/", "/temp-topic/", "/remote-temp-queue/", "/remote-temp-topic/")
+"""Beginnings of a reply-to that make a queue for the answers at the brokers that know them."""
+_NOTHING = {"", "false", "0", "-1"}
+_PREFIXES = ("/queue/", "/topic/", "queue://", "topic://", "/temp-queue/", "/temp-topic/")
+
+
+def check_send(headers: Mapping[str, str]) -> None:
+    """Raises RefusedError(BAD_HEADER) for a SEND that asks for what is not here."""
+    for name in headers.keys() & IN_SEND.keys():
+        raise _refusal(name, headers[name], IN_SEND[name])
+    _check_arguments(headers)
+    reply_to = headers.get("reply-to", "")
+    if reply_to.startswith(TEMPORARY):
+        raise _refusal(
+            "reply-to", reply_to,
+            "there are no temporary queues: SUBSCRIBE to a queue of your own (/queue/replies.<random>) and name that",
+        )  # fmt: skip
+
+
+def check_subscribe(headers: Mapping[str, str], routing: Routing, durable: bool) -> None:
+    """Raises RefusedError(BAD_HEADER) for a SUBSCRIBE that asks for what is not here.
+
+    routing, durable   of what it names: a topic with a durable name, for instance."""
+    for name in headers.keys() & IN_SUBSCRIBE.keys():
+        if headers[name].strip().lower() not in _NOTHING:
+            raise _refusal(name, headers[name], IN_SUBSCRIBE[name])
+    _check_arguments(headers)
+    if routing is not Routing.MULTICAST or durable:
+        return
+    # RabbitMQ: a topic subscription that outlives its connection. Of a queue, it is what every queue does anyway.
+    for name, wish in (("persistent", "true"), ("durable", "true"), ("auto-delete", "false")):
+        if headers.get(name, "").strip().lower() == wish:
+            raise _refusal(
+                name, wish, "give CONNECT a client-id and SUBSCRIBE a durable-subscription-name: then it outlives you"
+            )
+
+
+def check_destination(destination: str) -> None:
+    """Raises RefusedError(BAD_DESTINATION) for a name that other brokers read as something else than one address."""
+    for prefix in _PREFIXES:
+        if f",{prefix}" in destination:
+            raise _misnomer(
+                destination, f"one destination for each frame: send it once for each name around `,{prefix}`"
+            )
+    if "?consumer." in destination:
+        raise _misnomer(destination, "destination options are not read: write them as headers of SUBSCRIBE")
+
+
+def check_address(address: str, delimiter: str) -> None:
+    """The same for what remains of it without its prefix."""
+    if ">" in address and ">" in address.split(delimiter):
+        raise _misnomer(address, "the wildcard for the rest of a name is # here: write it in place of >")
+    for name, instead in DESTINATIONS.items():
+        if address == name or (name.endswith(".") and address.startswith(name)):
+            raise _misnomer(address, instead)
+
+
+def _check_arguments(headers: Mapping[str, str]) -> None:
+    for name in headers.keys() & ARGUMENTS.keys():
+        raise _refusal(
+            name, headers[name],
+            f"queues are not declared by frames; the setting of the address that does this: {ARGUMENTS[name]}",
+        )  # fmt: skip
+
+
+def _refusal(name: str, value: str, instead: str) -> RefusedError:
+    return RefusedError(Code.BAD_HEADER, f"{name}:{value[:50]} would have no effect here; {instead}")
+
+
+def _misnomer(destination: str, instead: str) -> RefusedError:
+    return RefusedError(Code.BAD_DESTINATION, f"'{destination[:100]}': {instead}")

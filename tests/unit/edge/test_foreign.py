@@ -1,0 +1,93 @@
+"""What means something to other brokers is refused by name, and the page lists all of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker.config.catalogue import entry_leaves
+from broker.core.address import Routing
+from broker.core.errors import Code, RefusedError
+from broker.edge import foreign
+from broker.edge.dialect import Dialect
+from broker.edge.route import Routes
+from broker.edge.subscribing import PRIORITIES
+from broker.wire.events import Head
+
+DIALECT = Dialect.of("/queue/", "/topic/")
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "compatibility.md").read_text()
+
+
+def send(**headers: str) -> None:
+    named = {name.replace("_", "-") if name == "reply_to" else name: value for name, value in headers.items()}
+    Routes(lambda _: 1, DIALECT).of(Head(b"", {"destination": "/queue/a", **named}, 0, False))
+
+
+@pytest.mark.parametrize("name", [*foreign.IN_SEND, *foreign.ARGUMENTS])
+def test_a_send_that_asks_for_it_is_refused_by_name(name):
+    with pytest.raises(RefusedError, match=name) as caught:
+        send(**{name: "1"})
+    assert caught.value.code is Code.BAD_HEADER
+
+
+@pytest.mark.parametrize("value", ["/temp-queue/x", "/temp-topic/x", "/remote-temp-queue/ID:1"])
+def test_an_answer_to_a_temporary_queue_would_never_come(value):
+    with pytest.raises(RefusedError, match="reply-to"):
+        send(reply_to=value)
+    send(reply_to="/queue/answers")
+    send(reply_to="answers")
+
+
+@pytest.mark.parametrize("name", [*foreign.IN_SUBSCRIBE, *foreign.ARGUMENTS])
+def test_a_subscribe_that_asks_for_it_is_refused_by_name(name):
+    with pytest.raises(RefusedError, match=name):
+        foreign.check_subscribe({name: "true"}, Routing.ANYCAST, False)
+
+
+@pytest.mark.parametrize("name", foreign.IN_SUBSCRIBE)
+@pytest.mark.parametrize("value", ["false", "False", "0", "-1", ""])
+def test_who_asks_for_nothing_is_let_in(name, value):
+    foreign.check_subscribe({name: value}, Routing.ANYCAST, False)
+
+
+@pytest.mark.parametrize(("name", "value"), [("persistent", "true"), ("durable", "True"), ("auto-delete", "false")])
+def test_a_subscription_that_should_outlive_its_connection_needs_a_name(name, value):
+    with pytest.raises(RefusedError, match="client-id"):
+        foreign.check_subscribe({name: value}, Routing.MULTICAST, durable=False)
+    foreign.check_subscribe({name: value}, Routing.MULTICAST, durable=True)
+    foreign.check_subscribe({name: value}, Routing.ANYCAST, durable=False)  # a queue stays anyway
+
+
+@pytest.mark.parametrize(
+    "destination",
+    [
+        "/queue/a,/queue/b", "/queue/a,/topic/b", "queue://a,topic://b", "/queue/a?consumer.exclusive=true",
+        "/topic/>", "/topic/a.>", "/topic/a.>.b", "activemq.management", "/queue/activemq.management",
+        "/topic/activemq.notifications", "/topic/ActiveMQ.Advisory.Queue", "/queue/ActiveMQ.Statistics.Broker",
+        "/topic/ActiveMQ.Scheduler.Management",
+    ],
+)  # fmt: skip
+def test_a_name_that_others_read_otherwise(destination):
+    with pytest.raises(RefusedError) as caught:
+        DIALECT.resolve(destination, None, "destination-type")
+    assert caught.value.code is Code.BAD_DESTINATION
+
+
+@pytest.mark.parametrize(
+    "destination", ["/queue/a,b", "/queue/a>b", "/topic/a.b>", "/queue/activemq.managements", "a?b"]
+)
+def test_names_that_only_look_like_it(destination):
+    DIALECT.resolve(destination, None, "destination-type")
+
+
+def test_the_settings_that_are_recommended_exist():
+    known = set(entry_leaves("engine.addresses"))
+    named = {text for text in foreign.ARGUMENTS.values() if not text.startswith("(")}
+    named |= {text.split("`")[1] for text in foreign.IN_SUBSCRIBE.values() if text.startswith("set `")}
+    assert named <= known
+
+
+def test_the_page_lists_all_of_it():
+    names = [*foreign.IN_SEND, *foreign.IN_SUBSCRIBE, *foreign.ARGUMENTS, *foreign.DESTINATIONS, *foreign.TEMPORARY]
+    assert [name for name in [*names, *PRIORITIES] if f"`{name}" not in PAGE] == []
