@@ -177,8 +177,7 @@ class _Parser:
             if self._is(Kind.OPERATOR, "<", "<=", ">", ">="):
                 node: Node = self._compared(self._take(), left, self._add)
             elif self._is(Kind.KEYWORD, "NOT", "LIKE", "BETWEEN", "IN"):
-                negated = self._took(Kind.KEYWORD, "NOT")
-                node = Not(self._special(left)) if negated else self._special(left)
+                node = self._special(left, self._took(Kind.KEYWORD, "NOT"))
             else:
                 self._depth -= chained
                 return left
@@ -186,17 +185,26 @@ class _Parser:
             chained += 1
             self._deeper()
 
-    def _special(self, left: Node) -> Node:
-        if self._took(Kind.KEYWORD, "LIKE"):
-            return self._like(left)
+    def _special(self, left: Node, negated: bool) -> Node:
         if self._is(Kind.KEYWORD, "BETWEEN"):
-            word = self._take()
-            low = self._add()
-            self._must(Kind.KEYWORD, "AND")
-            bounds = Compare(">=", left, low), Compare("<=", left, self._add())
-            for bound in bounds:
-                self._check(word, bound)
-            return And(bounds)
+            return self._between(left, negated)
+        node = self._like(left) if self._took(Kind.KEYWORD, "LIKE") else self._in(left)
+        return Not(node) if negated else node
+
+    def _between(self, left: Node, negated: bool) -> Node:
+        """JMS 3.8.1.2 writes it out, `NOT` too: `x < a OR x > b` is false of what cannot be compared; the opposite of
+        BETWEEN would be true of it."""
+        word = self._take()
+        low = self._add()
+        self._must(Kind.KEYWORD, "AND")
+        high = self._add()
+        below, above = ("<", ">") if negated else (">=", "<=")
+        bounds = Compare(below, left, low), Compare(above, left, high)
+        for bound in bounds:
+            self._check(word, bound)
+        return Or(bounds) if negated else And(bounds)
+
+    def _in(self, left: Node) -> Node:
         at = self._next.at
         if not self._took(Kind.KEYWORD, "IN"):
             raise self._unexpected("LIKE, BETWEEN or IN")

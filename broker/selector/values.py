@@ -151,7 +151,7 @@ def liker(pattern: str, escape: str) -> Callable[[str], bool]:
     """LIKE: `%` any text, `_` any character, `escape` takes the meaning of those two and of itself.
 
     The pieces between the `%` are looked for one behind the other: leftmost is always good enough, so there is no
-    going back, whatever the pattern."""
+    going back, whatever the pattern: no part of the text is looked at for two of them."""
     pieces = _pieces(pattern, escape)
     first, last = pieces[0], pieces[-1]
     if len(pieces) == 1:
@@ -198,6 +198,10 @@ def _at(piece: Piece, text: str, at: int) -> bool:
     return all(char is None or char == text[at + n] for n, char in enumerate(piece))
 
 
+SHORT: Final = 32
+"""Characters of a piece with `_` in it which is tried at each place, one behind the other: a constant factor."""
+
+
 def _finder(piece: Piece) -> Callable[[str, int, int], int]:
     """(text, from, to) → behind the first place where the piece stands, or -1."""
     length = len(piece)
@@ -209,6 +213,8 @@ def _finder(piece: Piece) -> Callable[[str, int, int], int]:
             return found + length if found >= 0 else -1
 
         return find
+    if length > SHORT:
+        return _wide_finder(piece)
     # No repetition in it: the engine tries each place once.
     compiled = re.compile("".join(["." if char is None else re.escape(char) for char in piece]), re.DOTALL)
 
@@ -217,3 +223,43 @@ def _finder(piece: Piece) -> Callable[[str, int, int], int]:
         return match.end() if match else -1
 
     return search
+
+
+def _wide_finder(piece: Piece) -> Callable[[str, int, int], int]:
+    """All places of a window are tried at once: a number has a bit per place, and each character of the piece leaves
+    those where it stands so far behind. One operation of the machine is 30 places or more, and what lies behind the
+    window of the first match is not looked at: linear in the text, whatever text and piece are."""
+    length = len(piece)
+    wanted = [(n, char) for n, char in enumerate(piece) if char is not None]
+    chars = {char for _, char in wanted}
+    if not wanted:
+        return lambda text, at, end: at + length if at + length <= end else -1
+
+    def search(text: str, at: int, end: int) -> int:
+        while at + length <= end:
+            stop = min(at + 8 * length, end)
+            places = _places(text[at:stop], chars)
+            left = (1 << (stop - at - length + 1)) - 1
+            for n, char in wanted:
+                left &= places.get(char, 0) >> n
+                if not left:
+                    break
+            else:
+                return at + (left & -left).bit_length() - 1 + length
+            at = stop - length + 1
+        return -1
+
+    return search
+
+
+def _places(text: str, chars: set[str]) -> dict[str, int]:
+    """Character → a bit for each place where it stands."""
+    size = len(text) // 8 + 1
+    found: dict[str, bytearray] = {}
+    for at, char in enumerate(text):
+        if char in chars:
+            bits = found.get(char)
+            if bits is None:
+                bits = found[char] = bytearray(size)
+            bits[at >> 3] |= 1 << (at & 7)
+    return {char: int.from_bytes(bits, "little") for char, bits in found.items()}
