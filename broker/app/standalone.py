@@ -65,6 +65,7 @@ class Standalone:
         names = LocalNames()
         directory = Directory(LocalClientIds(settings.edge.client_id_in_use), names)
         self.edge = Edge(settings, self.port, self.clock, self.beats, self.auth, token(4), directory)
+        self.shard.blame.who = self.edge.who
         try:
             self.shard.recover()
         except BaseException:

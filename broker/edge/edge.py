@@ -23,6 +23,7 @@ from broker.engine.matching import Matcher
 from broker.link.port import OwnerPort
 from broker.seams.clock import Clock
 from broker.seams.memory import hand_back
+from broker.seams.steps import Steps
 
 from . import authorising
 from .auth import ANONYMOUS, Authenticator, FileAuthenticator
@@ -83,6 +84,8 @@ class Edge:
         self.rates = make_rates(settings.edge, clock, beats, tokens, self.entrances.paced)
         self.numbers = Numbers(boot)
         self.counters = EdgeCounters()
+        self.steps = Steps(clock)
+        self.reads = self.steps.kind("read")
         self.sessions: dict[int, Session] = {}
         self.consumers: dict[int, Subscription] = {}
         self.dispatching = False
@@ -362,7 +365,12 @@ class Edge:
             session.fail(Code.OWNER_STOPPED, "the broker cannot go on and is stopping", at_once=True)
 
     def metrics(self) -> list[Metric]:
-        return self.counters.metrics(len(self.consumers))
+        return [*self.counters.metrics(len(self.consumers)), *self.steps.metrics()]
+
+    def who(self, session: int) -> str:
+        """A session in words for people."""
+        known = self.sessions.get(session)
+        return known.told if known is not None else f"session {session}"
 
 
 CLOSED = {Reason.QUEUE_DELETED: Code.QUEUE_DELETED, Reason.SLOW_CONSUMER: Code.SLOW_CONSUMER}

@@ -104,6 +104,8 @@ class Session:
         """A piece of the client's byte stream, cut anywhere."""
         if self.closed or self.leaving:
             return
+        reads = self.edge.reads
+        began = reads.now()
         self.bytes_in += len(data)
         self.edge.counters.bytes_in += len(data)
         was_connected = self.connected
@@ -115,6 +117,13 @@ class Session:
         except Exception:
             self.fault()
         self.watch.after_read()
+        if reads.took(began):
+            reads.tell(f"{len(data)} bytes of {self.told}")
+
+    @property
+    def told(self) -> str:
+        """Whose connection this is, for people."""
+        return f"{self.channel.peer} #{self.id}" + (f" (user {self.principal[:100]!r})" if self.principal else "")
 
     def heard(self) -> None:
         """The client lives, though it sent no byte of STOMP."""

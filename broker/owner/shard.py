@@ -25,8 +25,10 @@ from broker.engine.engine import Engine
 from broker.engine.slot import Budget
 from broker.journal.journal import Journal
 from broker.seams.clock import Clock
+from broker.seams.steps import Steps
 
 from . import refusing
+from .blame import LONG_S, Blame
 from .commits import Commits
 from .culprit import NOBODY, culprit
 from .gates import Gates, Touched
@@ -90,6 +92,11 @@ class Shard:
         self._alarm = alarm
         self._alarm_at = 0
         self._listener: Listener | None = None
+        self.steps = Steps(clock)
+        self.blame = Blame()
+        self._turns = self.steps.kind("turn")
+        self._ticks = self.steps.kind("tick")
+        self._maintenance = self.steps.kind("maintenance")
         self._inbox: list[Command] = []
         self._fetched: list[tuple[Engine, Fetch, list[Run]]] = []
         self._steps: list[tuple[int, Callable[[Engine, Turn], None]]] = []
@@ -226,7 +233,7 @@ class Shard:
         return self.stats.survey(self.engines.values())
 
     def metrics(self) -> list[Metric]:
-        return self.stats.metrics(self.engines.values(), self.journal)
+        return [*self.stats.metrics(self.engines.values(), self.journal), *self.steps.metrics()]
 
     # ── a turn ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -251,9 +258,11 @@ class Shard:
         if self.stopped:
             self._refuse_inbox()
             return
+        began = self._turns.now()
         turn = self._turn()
         touched: Touched = {}
         blobs: list[Blob] = []
+        inbox: list[Command] = []
         self._gates.release(self._commits.done, turn, touched)
         if self._fetched:
             fetched, self._fetched = self._fetched, []
@@ -274,11 +283,15 @@ class Shard:
         self._finish(turn, touched)
         for blob in blobs:
             self.journal.forget_blob(blob)
+        if self._turns.took(began):
+            self._turns.tell(self.blame.name(inbox))
 
     def _carry_out(self, inbox: list[Command], turn: Turn, touched: Touched, blobs: list[Blob]) -> None:
         full = self.journal.full
         engines = self.engines
         command: Any = None
+        now = self._turns.now
+        before = now()
         try:
             for command in inbox:
                 engine = engines.get(command.slot)
@@ -294,12 +307,18 @@ class Shard:
                         continue
                 elif kind is Transact:
                     transact(self, command, turn, touched)
+                    if (at := now()) - before > LONG_S:
+                        self.blame.saw(at - before, command)
+                    before = at
                     continue
                 elif full and kind is Prepare and any(type(part) is Publish for part in command.parts):
                     turn.effects.append(Refused(command.session, command.seq, Code.DISK_FULL))
                     continue
                 engine.handle(command, turn)
                 touched[engine] = None
+                if (at := now()) - before > LONG_S:
+                    self.blame.saw(at - before, command)
+                before = at
         except Exception:
             blamed = refusing.blamed(command, inbox)
             if blamed is not None and self._listener is not None:
@@ -308,9 +327,13 @@ class Shard:
 
     def _finish(self, turn: Turn, touched: Touched) -> None:
         """Dispatch, journal, commit, tell: in this order."""
-        flush = self._gates.flush
+        flush, now = self._gates.flush, self._turns.now
+        before = now()
         for engine in touched:
             flush(engine, turn)
+            if (at := now()) - before > LONG_S:
+                self.blame.saw(at - before, engine)
+            before = at
         while turn.moves:
             moves, turn.moves = turn.moves, []
             for item in moves:
@@ -326,7 +349,10 @@ class Shard:
         for notice in turn.notices:
             log.warning("%s", notice)
         if turn.effects and self._listener is not None:
+            before = now()
             self._listener.on_effects(turn.effects)
+            if (at := now()) - before > LONG_S:
+                self.blame.saw(at - before, f"telling {len(turn.effects)} effects")
         self._set_alarm(touched)
 
     def flush(self, engine: Engine, turn: Turn) -> None:
@@ -383,7 +409,13 @@ class Shard:
 
     def maintain(self) -> bool:
         """One bounded step of freeing and compaction; True: there is more to do."""
-        return not self.stopped and self._commits.maintain()
+        if self.stopped:
+            return False
+        began = self._maintenance.now()
+        more = self._commits.maintain()
+        if self._maintenance.took(began):
+            self._maintenance.tell("freeing and compaction of the journal")
+        return more
 
     # ── time and failure ───────────────────────────────────────────────────────────────────────────
 
@@ -397,6 +429,7 @@ class Shard:
         self._alarm_at = 0
         if self.stopped:
             return
+        began = self._ticks.now()
         turn = self._turn()
         due = dict.fromkeys([e for e in self.engines.values() if 0 < e.next_due() <= turn.now])
         try:
@@ -407,6 +440,8 @@ class Shard:
             self.thrown(error)
             return
         self._set_alarm(dict.fromkeys(self.engines.values()))
+        if self._ticks.took(began):
+            self._ticks.tell(self.blame.name([]))
 
     def fail(self, why: str) -> None:
         """What the journal or replication found cannot be lived with."""

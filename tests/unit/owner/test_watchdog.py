@@ -1,0 +1,106 @@
+"""The watchdog names what a slow step was about, once a second, and counts all of them; on a clock moved by hand."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from broker.core.address import Routing
+from broker.core.commands import Publish
+from broker.engine.engine import Engine
+from broker.owner.blame import Blame
+from broker.seams.steps import SLOW_S, Steps
+from tests.unit.engine.world import run_of
+from tests.unit.owner.node_world import SLOT, World
+
+
+class HandClock:
+    def __init__(self) -> None:
+        self.at = 100.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+    def wall_ms(self) -> int:
+        return int(self.at * 1000)
+
+
+def step(clock: HandClock, kind, seconds: float, whose: str = "somebody") -> None:
+    began = kind.now()
+    clock.at += seconds
+    if kind.took(began):
+        kind.tell(whose)
+
+
+def publish(seq, address):
+    return Publish(SLOT, 5, seq, address, Routing.ANYCAST, run_of(b"x", durable=True))
+
+
+def slow(monkeypatch, world, method, seconds, address=""):
+    """That method of engines takes so long on the clock of the world."""
+    whole = getattr(Engine, method)
+
+    def slowly(self, *args):
+        if not address or getattr(args[0], "address", "") == address:
+            world.now += seconds
+        return whole(self, *args)
+
+    monkeypatch.setattr(Engine, method, slowly)
+
+
+def test_steps_are_counted_by_length_and_slow_ones_named_once_a_second(caplog):
+    clock = HandClock()
+    steps = Steps(clock)
+    turns, reads = steps.kind("turn"), steps.kind("read")
+    for _ in range(1000):
+        step(clock, turns, 0.0005)
+    step(clock, turns, 0.004)
+    assert caplog.records == []
+    step(clock, turns, 0.2, "the first")
+    step(clock, turns, 0.3, "left out")
+    step(clock, reads, SLOW_S * 1.5, "another kind")
+    clock.at += 1
+    step(clock, turns, 0.06, "the next")
+    assert [record.getMessage() for record in caplog.records] == [
+        "a turn took 200 ms, everybody else has waited: the first",
+        "a read took 75 ms, everybody else has waited: another kind",
+        "a turn took 60 ms, everybody else has waited: the next (1 more slow ones since the last line)",
+    ]
+    families = {metric.name: metric for metric in steps.metrics()}
+    (_, (bounds, counts, total)), _ = families["stomp_step_seconds"].samples
+    assert sum(counts) == 1004 and counts[0] == 1000 and counts[1] == 1
+    assert len(counts) == len(bounds) + 1
+    assert total == pytest.approx(1000 * 0.0005 + 0.004 + 0.56)
+    assert families["stomp_steps_slow_total"].samples == [({"step": "turn"}, 3.0), ({"step": "read"}, 1.0)]
+    assert families["stomp_step_longest_seconds"].samples[0][1] == pytest.approx(0.3)
+    assert all(metric.help for metric in families.values())
+
+
+def test_a_slow_turn_names_the_command_its_address_and_its_client(monkeypatch, caplog):
+    world = World().leading()
+    world.shard.blame.who = "client {}".format
+    slow(monkeypatch, world, "handle", 0.08, "orders")
+    with caplog.at_level(logging.WARNING, "stampede.watchdog"):
+        world.shard.submit([publish(1, "q"), publish(2, "orders"), publish(3, "q")])
+        world.run()
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "stampede.watchdog"]
+    assert f"Publish (80 ms) of 3 commands: 'orders' of slot {SLOT} by client 5" in line
+
+
+def test_a_slow_dispatch_names_what_the_turn_did_in_that_slot(monkeypatch, caplog):
+    world = World().leading()
+    world.run()
+    slow(monkeypatch, world, "flush", 0.06)
+    with caplog.at_level(logging.WARNING, "stampede.watchdog"):
+        world.shard.submit([publish(1, "orders")])
+        world.run()
+    line = next(record.getMessage() for record in caplog.records if record.name == "stampede.watchdog")
+    assert f"dispatch of slot {SLOT} (60 ms), 1 commands: 'orders' of slot {SLOT} by session 5" in line
+
+
+def test_a_turn_of_many_names_a_few():
+    blame = Blame()
+    said = blame.name([publish(n, f"q{n}") for n in range(1000)])
+    assert said.count("of slot") == 3 and said.endswith("and others")
+    assert blame.name([]) == "0 commands, none of them long: nothing asked"
