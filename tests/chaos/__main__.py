@@ -1,0 +1,53 @@
+"""`make chaos ARGS="--minutes 30 --seed 7"`: run after run, a line each; exit status 1 when a promise broke."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import random
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from . import faults
+from .run import run
+
+PART_MINUTES = 5.0
+"""One run: a history that is judged in seconds, and a folder that a person can read."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30, help="of faults (default 30)")
+    parser.add_argument("--seed", type=int, default=None, help="of the first run (default: drawn, and printed)")
+    parser.add_argument("--owners", type=int, default=3)
+    parser.add_argument("--edges", type=int, default=2)
+    parser.add_argument("--only", default="", help=f"comma list of {', '.join(faults.ALL)}")
+    parser.add_argument("--folder", type=Path, default=Path(".chaos"), help="what is left to look at (default .chaos)")
+    given = parser.parse_args()
+    only = [name for name in given.only.split(",") if name]
+    if unknown := set(only) - faults.ALL.keys():
+        parser.error(f"no such fault: {', '.join(sorted(unknown))}")
+    seed = random.SystemRandom().randrange(1 << 30) if given.seed is None else given.seed
+    end, bad = time.monotonic() + 60 * given.minutes, 0
+    while (left := (end - time.monotonic()) / 60) > 0:
+        folder = given.folder / f"seed-{seed}"
+        shutil.rmtree(folder, ignore_errors=True)
+        verdict = asyncio.run(
+            run(folder, seed=seed, minutes=min(PART_MINUTES, left), owners=given.owners, edges=given.edges, only=only)
+        )
+        print(verdict.line(), flush=True)
+        for line in verdict.broken[:20]:
+            print(f"  {line}", flush=True)
+        if verdict.broken:
+            bad += 1
+            print(f"  to look at: {folder}", flush=True)
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+        seed += 1
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

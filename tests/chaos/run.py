@@ -1,0 +1,154 @@
+"""One chaos run: a cluster, all traffic, fault after fault, a drain, a verdict.
+
+Rule: the run draws nothing but from its seed; what real processes make of it is theirs. The folder that it leaves has
+the history (JSON lines), the faults with their times, and the logs of all processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.harness.cluster import Cluster
+from tests.harness.servers import local_etcd
+
+from . import checker, faults, traffic
+from .history import Kind
+from .traffic import World
+
+SETTLE_S = 120.0
+"""Until everything must be as before once a fault is over, on a machine that does other things as well."""
+QUIET_S = 90.0
+"""Until what was sent must have come once the last fault is over."""
+
+
+@dataclass
+class Verdict:
+    """`broken`: each broken promise in a line. `longest`: seconds of the longest wait that began outside any fault."""
+
+    seed: int
+    broken: list[str]
+    faults: list[str]
+    messages: int
+    longest: float
+    errors: dict[str, int]
+
+    def line(self) -> str:
+        return (
+            f"chaos: {len(self.broken)} broken promises in {len(self.faults)} faults, {self.messages} messages, "
+            f"longest wait outside faults {self.longest:.1f} s, seed {self.seed}"
+        )
+
+
+@dataclass
+class Log:
+    """What was done, when. `faults`: (begin, end) of each by the monotonic clock, its end being that of its effects."""
+
+    file: Path
+    lines: list[str] = field(default_factory=list)
+    faults: list[tuple[float, float]] = field(default_factory=list)
+
+    def say(self, text: str) -> None:
+        line = f"{time.strftime('%H:%M:%S')} {text}"
+        self.lines.append(line)
+        with self.file.open("a") as out:
+            out.write(line + "\n")
+
+
+async def run(
+    folder: Path, *, seed: int, minutes: float = 0.0, rounds: int = 0, owners: int = 3, edges: int = 2,
+    only: Iterable[str] = (),
+) -> Verdict:  # fmt: skip
+    """`minutes`: faults for so long; or `rounds` of them. `only`: names of faults; none: all. Raises AssertionError
+    when the cluster does not come back from a fault."""
+    (folder / "etcd").mkdir(parents=True, exist_ok=True)
+    draws = random.Random(seed)
+    log = Log(folder / "faults.log")
+    (etcd,) = local_etcd(folder / "etcd")
+    await asyncio.to_thread(etcd.start)
+    try:
+        settings = {**traffic.SETTINGS, "cluster.lease_s": 10}
+        with Cluster(folder, etcd.port, owners, edges, settings) as cluster:
+            world = World(lambda: [edge.port for edge in cluster.edges if edge.running], random.Random(seed + 1))
+            scene = faults.Scene(cluster, etcd, draws)
+            await _work(world, scene, log, minutes, rounds, frozenset(only) or frozenset(faults.ALL))
+            broken = checker.check(world.history, traffic.UNORDERED)
+            broken += [f"traceback in the log of {each.id}" for each in cluster.processes if "Traceback" in each.log()]
+            world.history.save(folder / "history.jsonl")
+    finally:
+        etcd.stop()
+    names = [line for line in log.lines if " fault: " in line]
+    return Verdict(seed, broken, names, len(world.history.keys(Kind.SENT)), _longest(world, log), world.errors)
+
+
+def _longest(world: World, log: Log) -> float:
+    """Of the waits that began and ended while nothing was wrong."""
+    calm = [
+        seconds
+        for begun, seconds in world.history.waits
+        if not any(start <= begun + seconds and begun <= end for start, end in log.faults)
+    ]
+    return max(calm, default=0.0)
+
+
+async def _work(world: World, scene: faults.Scene, log: Log, minutes: float, rounds: int, only: frozenset[str]) -> None:
+    ready = [asyncio.Event() for _ in traffic.SUBSCRIBERS]
+    subscribing = [
+        traffic.subscriber(world, name, event) for name, event in zip(traffic.SUBSCRIBERS, ready, strict=True)
+    ]
+    taking = [asyncio.ensure_future(traffic.forever(world, each)) for each in subscribing]
+    for event in ready:
+        await asyncio.wait_for(event.wait(), 30)
+    taking += [asyncio.ensure_future(traffic.forever(world, each)) for each in traffic.consumers(world)]
+    sending = [asyncio.ensure_future(traffic.forever(world, each)) for each in traffic.producers(world)]
+    try:
+        await asyncio.sleep(3)
+        among = {name: fault for name, fault in faults.ALL.items() if name in only}
+        end, done = time.monotonic() + 60 * minutes, 0
+        while time.monotonic() < end or done < rounds:
+            await _one(scene, log, faults.draw(scene.random, among))
+            done += 1
+        world.stopping = True
+        await asyncio.wait(sending, timeout=QUIET_S)
+        await _quiet(world)
+    finally:
+        for task in (*sending, *taking):
+            task.cancel()
+        await asyncio.gather(*sending, *taking, return_exceptions=True)
+    log.say(f"drain; owed so far: {len(checker.owed(world.history))}")
+    await traffic.drain(world)
+
+
+async def _one(scene: faults.Scene, log: Log, names: list[str]) -> None:
+    """A fault or two, taken back, and everything is as before."""
+    begun, undo = time.monotonic(), []
+    for name in names:
+        text, back = await asyncio.to_thread(faults.ALL[name], scene)
+        undo.append(back)
+        log.say(f"fault: {name}: {text}")
+        await asyncio.sleep(scene.random.uniform(0, 1.5))
+    await asyncio.sleep(scene.random.choice((0.5, 2, 5, 12)) * scene.random.uniform(0.5, 1.5))
+    for back in undo:
+        await asyncio.to_thread(back)
+    await asyncio.to_thread(_settled, scene.cluster)
+    log.faults.append((begun, time.monotonic()))
+    log.say(f"over after {time.monotonic() - begun:.1f} s")
+    await asyncio.sleep(scene.random.uniform(1, 4))
+
+
+def _settled(cluster: Cluster) -> None:
+    for process in cluster.processes:
+        process.wait_ready(SETTLE_S)
+    cluster.wait_balanced(SETTLE_S)
+
+
+async def _quiet(world: World) -> None:
+    """Until everything that is owed has come, or the time is up (the checker then says what is missing)."""
+    end = time.monotonic() + QUIET_S
+    while checker.owed(world.history) and time.monotonic() < end:  # noqa: ASYNC110 (a history has no event to wait for)
+        await asyncio.sleep(0.5)
+    await asyncio.sleep(2)
