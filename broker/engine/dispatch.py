@@ -51,8 +51,21 @@ def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
             sweep(slot, queue, turn)
         elif queue.count:
             slot.watch_expiry(queue)
-    if queue.paging and queue.fetching is None:
+    if queue.paging and queue.fetching is None and _wanted(slot, queue, turn):
         fetch(slot, queue, turn)
+
+
+def _wanted(slot: Slot, queue: Queue, turn: Turn) -> bool:
+    """Has anybody use for what is paged out? Thousands of subscriptions that are away must not fill the memory with
+    what nobody takes. What expires among it is read when its time has come."""
+    if queue.consumers or (queue.kind is not None and kinds.reads_ahead(queue, queue.kind)):
+        return True
+    if not queue.stale:
+        return False
+    if queue.stale > turn.now:
+        slot.wake(queue, queue.stale + 1)
+        return False
+    return True
 
 
 def fetch(slot: Slot, queue: Queue, turn: Turn) -> None:

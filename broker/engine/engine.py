@@ -446,6 +446,8 @@ class Engine:
                     sweep(slot, queue, turn)
                 else:
                     slot.watch_expiry(queue)
+            if queue.stale:
+                slot.touched[queue] = None  # dispatch() looks whether its time has come
             if queue.idle_since:
                 self._tick_idle(queue, turn)
             else:

@@ -91,8 +91,8 @@ class Tended(Queue):
             self.kind.last_value.blind.pop()
             self.kind.last_value.paged(run)
 
-    def page_at(self, position: int, count: int, nbytes: int) -> None:
-        super().page_at(position, count, nbytes)
+    def page_at(self, position: int, count: int, nbytes: int, expires: int) -> None:
+        super().page_at(position, count, nbytes, expires)
         assert self.kind is not None
         if self.kind.last_value is not None:
             self.kind.last_value.blind.append(position)
@@ -152,6 +152,14 @@ def read_back(kind: Kind) -> None:
 def stays(queue: Queue) -> bool:
     """Do its messages stay when they are consumed."""
     return queue.kind is not None and queue.kind.cursors is not None
+
+
+def reads_ahead(queue: Queue, kind: Kind) -> bool:
+    """Has it use for what is paged out though nobody consumes: keys have to be known before a newer message comes,
+    cursors count on memory being filled first, and a ring that is too long loses its oldest messages."""
+    if kind.last_value is not None or kind.cursors is not None:
+        return True
+    return 0 <= queue.settings.ring_size < queue.count + queue.paged_count + queue.far
 
 
 def tend(slot: Slot, queue: Queue, kind: Kind, turn: Turn) -> bool:

@@ -87,6 +87,7 @@ class Queue:
     gated_pages             those entries that will go to the index.
     paging                  new runs go to the index.
     paged_count, paged_bytes   what lies there (an estimate after a restart).
+    stale                   nothing of it expires before that time; 0: nothing does.
     fetching                positions asked of the journal; 0: for a browser; < 0: that many of `recalls`; None: no
                             fetch under way.
     recalls                 position → messages of which only the number is known, to be read back before all else.
@@ -118,7 +119,7 @@ class Queue:
         "filter", "gated", "gated_bytes", "gated_pages", "grouped", "hidden", "id", "idle_since", "index", "kind",
         "last", "levels", "mark_asked", "marked", "moving", "name", "nbytes", "owed", "pace", "paged_bytes",
         "paged_count", "paging", "ready", "recalls", "restored", "returned", "routing", "selector", "sent", "settings",
-        "settled", "spilled", "start", "subscription", "suspect_to", "suspects", "swept", "table", "tied",
+        "settled", "spilled", "stale", "start", "subscription", "suspect_to", "suspects", "swept", "table", "tied",
     )  # fmt: skip
 
     def __init__(
@@ -155,7 +156,7 @@ class Queue:
         self.gated = self.gated_bytes = self.gated_pages = 0
         self.index = PageIndex()
         self.paging = False
-        self.paged_count = self.paged_bytes = 0
+        self.paged_count = self.paged_bytes = self.stale = 0
         self.fetching: int | None = None
         self.cleared = self.announced = self.mark_asked = self.marked = self.last = self.sent = 0
         self.spilled = False
@@ -260,11 +261,13 @@ class Queue:
 
     def page(self, run: Run) -> None:
         """Only the run's position is kept."""
-        self.page_at(run.position, len(run.ids), run.nbytes)
+        self.page_at(run.position, len(run.ids), run.nbytes, run.expires)
 
-    def page_at(self, position: int, count: int, nbytes: int) -> None:
-        """So many messages are at that position."""
+    def page_at(self, position: int, count: int, nbytes: int, expires: int) -> None:
+        """So many messages are at that position.    expires   of which the first at that time; 0: they do not."""
         self.index.append(position)
+        if expires and (not self.stale or expires < self.stale):
+            self.stale = expires
         self.paged_count += count
         self.paged_bytes += nbytes
 
@@ -286,7 +289,7 @@ class Queue:
             self.paged_count = max(self.paged_count - count, 1)
             self.paged_bytes = max(self.paged_bytes - nbytes, 1)
         else:
-            self.paged_count = self.paged_bytes = 0
+            self.paged_count = self.paged_bytes = self.stale = 0
             if not self.gated_pages:
                 self.paging = False
 

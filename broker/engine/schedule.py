@@ -35,13 +35,14 @@ class Agenda:
     count, nbytes   messages.
     opened          everything up to this time (epoch ms) may have been delivered, and the log says so.
     asked           the same, on its way to the log; 0: nothing is.
-    suspect         the same, of an earlier life that ended without notice."""
+    suspect         the same, of an earlier life that ended without notice.
+    expires         no run it ever held expires before that time; 0: none does."""
 
-    __slots__ = ("_heap", "asked", "count", "nbytes", "opened", "suspect")
+    __slots__ = ("_heap", "asked", "count", "expires", "nbytes", "opened", "suspect")
 
     def __init__(self) -> None:
         self._heap: list[int] = []
-        self.count = self.nbytes = 0
+        self.count = self.nbytes = self.expires = 0
         self.opened = self.asked = self.suspect = 0
 
     def __len__(self) -> int:
@@ -53,6 +54,8 @@ class Agenda:
         heappush(self._heap, moment(run) << _AT | run.ids[0] << _ID | run.position << _POSITION | count)
         self.count += count
         self.nbytes += run.nbytes
+        if run.expires and (not self.expires or run.expires < self.expires):
+            self.expires = run.expires
 
     def first(self) -> int:
         """When the next one comes out; there must be one."""
@@ -115,7 +118,7 @@ def _let_out(slot: Slot, queue: Queue, agenda: Agenda) -> None:
     taken = agenda.take(agenda.opened, STEP)
     if taken:
         for position, count, nbytes in taken:
-            queue.page_at(position, count, nbytes)
+            queue.page_at(position, count, nbytes, agenda.expires)
         queue.paging = True
         slot.touched[queue] = None
     if agenda and not agenda.asked:

@@ -92,7 +92,7 @@ class Restore:
                 times.append(schedule.moment(run) if run.due else run.time)
             if run.flags & GROUPED:
                 queue.grouped = True
-            queue.page_at(run.position, live, run.nbytes * live // count)
+            queue.page_at(run.position, live, run.nbytes * live // count, run.expires)
             queue.table = queue.table or Restored()
             queue.table.add(run.ids)
             queue.last = queue.restored = max(queue.last, run.ids[-1])

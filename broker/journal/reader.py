@@ -1,22 +1,61 @@
 """Reading runs back by position (pages of queues larger than memory). Thread-safe.
 
 Rule: what does not check is never returned (CorruptJournal). Compaction may move runs and remove files at any
-time: a position whose segment has gone is looked up again. Must not know queues.
+time: a position whose segment has gone is looked up again. Bytes that many queues share are one copy, also when each
+of them reads its own page. Must not know queues.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from threading import Lock
 from typing import Final
 
 from broker.core.errors import CorruptJournal
 from broker.core.message import Run
+from broker.core.records import RunRecord
 
 from . import format as f
 from .store import Store, read_all, segment_name
 
 _AMPLIFICATION: Final = 4
 """Bytes read from disk per byte of budget, when the wanted runs lie between others."""
+
+_SHARED: Final = 16
+"""Pages of bytes kept for the next queue that asks for the same runs; subscriptions that come back together are about
+that close to each other."""
+_OBJECT: Final = 64
+"""Bytes that a message costs beside its own."""
+
+
+class Shared:
+    """Bytes of runs that more than one queue has, the latest asked for. Places are never used twice, so what stands
+    here stays true."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._size = 0
+        self._known: OrderedDict[int, tuple[bytes, list[bytes], int]] = OrderedDict()
+
+    def of(self, place: int, record: RunRecord, limit: int) -> Run:
+        """The run, with the bytes that others have got of it."""
+        run = record.run
+        if len(record.queues) < 2:
+            return run
+        with self._lock:
+            known = self._known.get(place)
+            if known is not None:
+                self._known.move_to_end(place)
+                run.lines, run.records, _ = known
+                return run
+            cost = run.nbytes + _OBJECT * len(run.records)
+            self._known[place] = (run.lines, run.records, cost)
+            self._size += cost
+            while self._size > limit and self._known:
+                _, (_, _, freed) = self._known.popitem(last=False)
+                self._size -= freed
+        return run
 
 
 class Moved:
@@ -79,6 +118,7 @@ class Reader:
     def __init__(self, store: Store) -> None:
         self.moved = Moved()
         self._store = store
+        self._shared = Shared()
 
     def read(self, positions: Sequence[int], budget: int) -> list[Run]:
         """Runs of the first positions, in order, of at most `budget` bytes together (at least one).
@@ -105,7 +145,7 @@ class Reader:
         while True:
             if max(places) >= self._store.durable:
                 return None
-            found = [chunk.run(place) for place in places]
+            found = [self._run(chunk, place) for place in places]
             parts = [run for run in found if run is not None]
             if len(parts) == len(found) or (again := self._places(position)) == places:
                 break
@@ -113,6 +153,10 @@ class Reader:
         for run in parts:
             run.position = position
         return parts
+
+    def _run(self, chunk: Chunk, place: int) -> Run | None:
+        record = chunk.run(place)
+        return None if record is None else self._shared.of(place, record, _SHARED * chunk.size)
 
     def _places(self, position: int) -> tuple[int, ...]:
         with self._store.lock:
@@ -130,13 +174,13 @@ class Chunk:
         self._start = 0
         self._data = b""
 
-    def run(self, position: int) -> Run | None:
+    def run(self, position: int) -> RunRecord | None:
         """The run there, or None if the segment is gone."""
         place = self.record(position)
         if place is None:
             return None
         data, at, flags = place
-        return f.read_run(data, at, flags, 0).run
+        return f.read_run(data, at, flags, 0)
 
     def record(self, position: int) -> tuple[bytes, int, int] | None:
         """(bytes, offset of the payload in them, flags) of the RUN there, or None if the segment is gone."""

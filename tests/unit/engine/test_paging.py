@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from broker.core.address import Outcome
-from broker.core.commands import Disconnect
+from broker.core.commands import Disconnect, Publish
 from broker.core.message import TRANSIENT
 from broker.core.records import MetaRecord, RunRecord, SettleRecord
 
-from .world import AUTO, INDIVIDUAL, MULTICAST, World, again, bodies, closed, got, ids
+from .world import AUTO, INDIVIDUAL, MULTICAST, UNSET, World, again, bodies, closed, got, ids, run_of
 
 SMALL = {"queue_memory_bytes": 60, "page_bytes": 24, "mark_messages": 8}
 
@@ -224,3 +224,73 @@ def test_half_a_mark_before_its_end_the_next_one_is_asked_for():
     assert len(got(world.effects)) == 8, "what the second mark covers must not go out before it is durable"
     world.commit()
     assert len(got(world.effects)) == 10
+
+
+# ── after a restart: pages are for those who take them ─────────────────────────────────────────────
+
+
+def away(world: World, count: int) -> None:
+    """So many durable subscriptions, none of which is here."""
+    for n in range(1, count + 1):
+        world.subscribe(n, "news", routing=MULTICAST, queue=f"me.{n}", durable=True)
+        world.unsubscribe(n, address="news")
+
+
+def test_after_a_restart_nothing_is_read_for_subscriptions_that_are_away():
+    world = World()
+    away(world, 20)
+    for body in bodies(10):
+        world.publish("news", body, routing=MULTICAST, durable=True)
+    world.restart(clean=True)
+    assert world.reads == 0
+    world.publish("news", b"later", routing=MULTICAST, durable=True)
+    assert world.reads == 0
+    queues = world.engine.queues()
+    assert sum(queue.nbytes for queue in queues) == 0 and all(len(queue.index) == 11 for queue in queues)
+    world.subscribe(1, "news", routing=MULTICAST, queue="me.1", durable=True)
+    assert got(world.effects) == [*bodies(10), b"later"]
+    assert {queue.name for queue in queues if not len(queue.index)} == {"me.1"}
+
+
+def test_what_expires_while_nobody_consumes_is_read_when_its_time_has_come_and_leaves():
+    world = World()
+    away(world, 2)
+    for n, body in enumerate(bodies(4)):
+        world.publish("news", body, routing=MULTICAST, durable=True, expires=world.now + 1000 * (1 + n % 2))
+    world.restart(clean=True)
+    world.publish("news", b"younger", routing=MULTICAST, durable=True, expires=world.now + 500)
+    world.publish("news", b"stays", routing=MULTICAST, durable=True)
+    world.tick(400)
+    assert world.reads == 0
+    world.tick(5000)
+    world.tick(5000)
+    assert [queue.count + queue.paged_count for queue in world.engine.queues()] == [1, 1]
+    world.subscribe(1, "news", routing=MULTICAST, queue="me.1", durable=True)
+    assert got(world.effects) == [b"stays"]
+
+
+def test_what_was_scheduled_and_expires_is_read_too():
+    world = World()
+    world.subscribe(1, "q")
+    world.unsubscribe(1)
+    run = run_of(b"a", durable=True, expires=world.now + 2000)
+    run.due = world.now + 1000
+    world.do(Publish(7, 1, 0, "q", UNSET, run))
+    world.publish("q", b"b", durable=True)
+    world.restart(clean=True)
+    world.tick(1500)
+    world.tick(5000)
+    world.tick(5000)
+    world.subscribe(1)
+    assert got(world.effects) == [b"b"]
+
+
+def test_a_ring_that_is_too_long_is_cut_without_consumers_one_that_is_not_stays_where_it_is():
+    world = World(ring_size=4)
+    for body in bodies(4):
+        world.publish("q", body, durable=True)
+    world.restart(clean=True)
+    assert world.reads == 0
+    world.publish("q", b"new", durable=True)
+    world.subscribe(1)
+    assert got(world.effects) == [*bodies(4)[1:], b"new"]

@@ -49,6 +49,8 @@ class World:
         self.effects: list = []
         self.appended: list = []
         self.seq = 0
+        self.reads = 0
+        """Positions read back since the last start."""
 
     # ── turning the crank ──────────────────────────────────────────────────────────────────────────
 
@@ -101,6 +103,7 @@ class World:
     def serve(self) -> None:
         """Answers the oldest fetch."""
         fetch = self.fetches.pop(0)
+        self.reads += len(fetch.positions)
         runs, total = [], 0
         for position in fetch.positions:
             run = copy(self.runs[position])
@@ -139,6 +142,7 @@ class World:
         self.engine = Engine(7, self.settings, first_id=first_id)
         self.fetches.clear()
         self.effects.clear()
+        self.reads = 0
         gone: dict[int, list[tuple[int, int]]] = {}
         for _, record in log:
             if isinstance(record, SettleRecord) and record.durable:

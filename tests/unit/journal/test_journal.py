@@ -405,3 +405,29 @@ def test_preparing_on_a_full_disk_writes_nothing():
     disk.capacity = 1 << 30
     journal.prepare()
     assert (journal.full, journal.wants_prepare) == (False, False)
+
+
+def test_queues_that_share_a_body_share_it_when_each_reads_its_own_page():
+    journal = open_journal()
+    shared, own = sent(1, b"a" * 500, b"b" * 500, queues=(1, 2, 3)), sent(3, b"c" * 500)
+    put(journal, shared, own)
+    places = [shared.run.position, own.run.position]
+    pages = [journal.read(places, 1 << 16) for _ in range(3)]
+    for first, second in pages[1:]:
+        assert first is not pages[0][0] and first.records is pages[0][0].records
+        assert (first.ids, first.position, first.nbytes) == (range(1, 3), places[0], shared.run.nbytes)
+        assert second.records == own.run.records and second.records is not pages[0][1].records
+    journal.close(clean=True)
+
+
+def test_bytes_that_many_queues_share_are_kept_for_the_next_of_them_within_a_bound():
+    journal = open_journal()
+    runs = [sent(n, b"x" * 3000, queues=(1, 2)) for n in range(1, 200)]
+    for run in runs:
+        put(journal, run)
+    places = [run.run.position for run in runs]
+    kept = [journal.read([place], 4096)[0].records for place in places]
+    again = [journal.read([place], 4096)[0].records for place in reversed(places)]
+    same = [new is old for new, old in zip(again, reversed(kept), strict=True)]
+    assert same[0] and not same[-1] and sum(same) <= 16 * 4096 // 3000
+    journal.close(clean=True)
