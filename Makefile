@@ -13,7 +13,7 @@ SIM_LOG := $(VENV)/simulations.log
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster cluster-down test test-quick test-python test-simulated test-served check fmt bench chaos torture docs crds proto constraints e2e clean
+.PHONY: help run cluster cluster-down test test-quick test-python test-simulated test-served check fmt bench abuse chaos torture docs crds proto constraints e2e clean
 
 help:
 	@echo "make run     start a broker on 127.0.0.1:61613 (STOMP) and :61614 (WebSocket); ARGS='--port 7000' adds flags"
@@ -27,6 +27,7 @@ help:
 	@echo "make crds    renew the CustomResourceDefinitions in deploy/ and helm/"
 	@echo "make proto   renew the Python code of proto/ (needs the network once: it installs the compiler elsewhere)"
 	@echo "make bench   benchmarks (see bench/README.md); ARGS are passed on"
+	@echo "make abuse   a polite client beside clients that want more than their share: how long it waits (docs/reliability.md)"
 	@echo "make chaos   a cluster of real processes with everything done to it; ARGS='--minutes 30 --seed 7' (docs/reliability.md)"
 	@echo "make torture longer runs of the simulations and of kill -9 (docs/reliability.md)"
 	@echo "make e2e     install, use, scale and uninstall the chart on the Kubernetes of E2E_KUBECONFIG"
@@ -105,6 +106,9 @@ constraints: $(VENV)/.installed-dev
 
 bench: $(VENV)/.installed-dev
 	$(BIN)/python bench/run.py $(ARGS)
+
+abuse: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.abuse.programme $(ARGS)
 
 chaos: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.chaos $(ARGS)
