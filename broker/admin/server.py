@@ -67,7 +67,7 @@ class AdminServer:
         """`depths`: None = nothing is queued in this process. `surveys`: what sources do bit by bit before each
         scrape. `check`, `slots`: None = this process leads no slots."""
         self._settings = settings
-        self._sources = sources
+        self._sources = list(sources)
         self._ready = ready
         self._depths = depths
         self._surveys = surveys
@@ -76,6 +76,10 @@ class AdminServer:
         self._exposition: Exposition | None = None
         self._runner: web.AppRunner | None = None
         self.port = -1
+
+    def add(self, source: MetricSource) -> None:
+        """One more, before it starts."""
+        self._sources.append(source)
 
     async def start(self) -> None:
         """Binds the port; does nothing when it is -1. Raises ConfigError when the address cannot be bound."""

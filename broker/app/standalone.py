@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from typing import TYPE_CHECKING
 
 from broker import __version__
 from broker.admin.server import AdminServer
@@ -29,6 +30,9 @@ from broker.seams.files import OsFiles
 from . import process
 from .alarm import Alarm
 
+if TYPE_CHECKING:
+    from broker.admin.log_reads import LogReads
+
 log = logging.getLogger("stampede")
 
 MAINTAIN_S = 1.0
@@ -47,6 +51,7 @@ class Standalone:
         self._alarm = Alarm(self.loop, self.clock)
         self._maintain: asyncio.TimerHandle | None = None
         self._ready = False
+        self.reads: LogReads | None = None
 
     async def start(self) -> None:
         """Recovers and listens, or leaves nothing behind. Raises BrokerError with a text for people."""
@@ -84,11 +89,22 @@ class Standalone:
         )
         try:
             await self.listeners.start()
+            if settings.log_reads.port >= 0:
+                await self._start_reads()
         except BaseException:
             await self._close()
             raise
         self._ready = True
         self._maintain_soon(MAINTAIN_S)
+
+    async def _start_reads(self) -> None:
+        # Imported here: gRPC takes a while to load, and memory, that a broker without readers need not spend.
+        from .reading import local
+
+        host = self.settings.log_reads.host or listen_host(self.settings.edge, self.auth.has_users)
+        self.reads = local(self.settings, self.shard, self.journal, self.auth, self.edge.rights, self.clock)
+        await self.reads.start(host)
+        self.admin.add(self.reads)
 
     async def start_admin(self) -> None:
         """After the STOMP ports, because its libraries take a while to load."""
@@ -122,6 +138,8 @@ class Standalone:
         except TimeoutError:
             log.warning("stopping with a commit under way; the journal will be recovered at the next start")
         self.beats.stop()
+        if self.reads is not None:
+            await self.reads.stop()
         await self.listeners.close()
         await self.admin.stop()
         for thread in self._threads:
@@ -146,6 +164,8 @@ class Standalone:
         """Where it listens and where the data is."""
         lines = [f"Stampede {__version__}"]
         lines += self.listeners.banner()
+        if self.reads is not None:
+            lines.append(f"  log (read API)         port {self.reads.port}")
         lines.append(f"  data                   {os.path.abspath(self.settings.data)}")
         if not self.auth.has_users:
             lines.append(

@@ -34,6 +34,8 @@ def check(settings: Settings) -> None:
         _acceptor(name, acceptors[name], settings.edge)
     _ports(settings, acceptors)
     _tls(settings.edge, acceptors)
+    if bool(settings.log_reads.cert_file) != bool(settings.log_reads.key_file):
+        raise ConfigError("log_reads.cert_file and log_reads.key_file belong together; set both or none.")
     _sizes(settings)
     _rates(settings.edge)
     _copies(settings.cluster)
@@ -68,10 +70,14 @@ def _ports(settings: Settings, acceptors: Mapping[str, AcceptorSettings]) -> Non
             "All ports are off (-1); turn on at least one of edge.port, edge.tls_port, edge.ws_port, edge.wss_port, "
             "or give an acceptor a port."
         )
-    admin = settings.admin
+    admin, reads = settings.admin, settings.log_reads
     named = [(_port_name(name, settings), acceptor.host, acceptor.port) for name, acceptor in acceptors.items()]
     taken: list[tuple[str, str, int]] = []
-    for name, host, port in [*named, ("admin.port", admin.host, admin.port)]:
+    for name, host, port in [
+        *named,
+        ("admin.port", admin.host, admin.port),
+        ("log_reads.port", reads.host, reads.port),
+    ]:
         for other, its_host, its_port in taken:
             if port == its_port and (host == its_host or host in _ANYWHERE or its_host in _ANYWHERE):
                 raise ConfigError(f"{other} and {name} are both {port}; give one of them another port (-1: off).")

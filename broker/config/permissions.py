@@ -32,6 +32,7 @@ class PermissionSettings:
         "", "list", "groups that may subscribe to topics without a durable name: such a subscription is a queue"
     )
     delete_durable_queue: str = setting("", "list", "groups whose UNSUBSCRIBE may delete a durable subscription")
+    read: str = setting("", "list", "groups that may read the log of the address (log_reads), also what is settled")
 
 
 OPERATIONS: tuple[str, ...] = tuple(field.name for field in fields(PermissionSettings))

@@ -98,6 +98,8 @@ def is_edge(name: str, settings: Settings) -> bool:
 def hosts(settings: Settings) -> dict[str, str]:
     """Setting → host, of everything that is listened on by name. Raises ConfigError."""
     found = {"edge.host": settings.edge.host}
+    if settings.log_reads.port >= 0:
+        found["log_reads.host"] = settings.log_reads.host
     for name, acceptor in all_acceptors(settings).items():
         if acceptor.port >= 0 and not is_edge(name, settings):
             found[f"acceptors.{name}.host"] = acceptor.host

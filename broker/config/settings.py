@@ -373,6 +373,40 @@ class ScalerSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class LogReadsSettings:
+    """The read API: the log of slots for archives, reports and Spark (gRPC, docs/adr/0010)."""
+
+    host: str = setting("", "address", "where to listen; empty: 127.0.0.1 without users, all interfaces with users")
+    port: int = setting(-1, "TCP port", "usual: 61690; 0 picks a free one, -1 turns it off")
+    cert_file: str = setting("", "path", "PEM certificate chain of this port; empty: plain text")
+    key_file: str = setting("", "path", "PEM key of that certificate")
+    max_streams: int = setting(
+        8, "streams", "reads at a time, of all clients", "each holds one batch in memory and takes turns", least=1
+    )
+    batch_bytes: int = setting(
+        256 * KIB,
+        "bytes",
+        "of one answer, about",
+        "what one stream holds in memory; a single larger message comes alone",
+        least=4 * KIB,
+    )
+    turn_rows: int = setting(
+        128,
+        "rows",
+        "made in one turn of the loop, then messages have theirs",
+        "about half a millisecond: what a read may add to a message's way",
+        least=1,
+    )
+    keep_bytes: int = setting(
+        4 * GIB,
+        "bytes",
+        "of the log kept for archives only (Watermark); beyond it their marks go, with an error in the log",
+        "an archive that has stopped must not fill the disk",
+        least=0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """Everything `stampede serve` can be told."""
 
@@ -391,3 +425,4 @@ class Settings:
         "the ports of [edge] share one set of parameters",
     )
     scaler: ScalerSettings = group(ScalerSettings)
+    log_reads: LogReadsSettings = group(LogReadsSettings)

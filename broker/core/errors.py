@@ -85,6 +85,12 @@ class Code(Enum):
     STALE_EPOCH = (1705, "A newer leader exists", Reason.REFUSED)
     COMPONENT_MESSAGE_TOO_LARGE = (1706, "Component message too large", Reason.FRAME_TOO_LARGE)
     COMPONENT_FLOOD = (1707, "Too many streams or resets from one component", Reason.CONNECTION_LIMIT)
+    OFFSET_EXPIRED = (1801, "This part of the log is gone", Reason.REFUSED)
+    OFFSET_DIVERGED = (1802, "The log has another history at this offset", Reason.REFUSED)
+    READ_ELSEWHERE = (1803, "This slot is read from another owner", Reason.OWNER_STOPPED)
+    UNKNOWN_SLOT = (1804, "There is no such slot", Reason.REFUSED)
+    READER_LIMIT = (1805, "Too many readers of the log", Reason.CONNECTION_LIMIT)
+    BAD_READ = (1806, "Not a request to the read API", Reason.PROTOCOL_ERROR)
 
     def __init__(self, number: int, text: str, reason: Reason) -> None:
         self.number = number
@@ -121,6 +127,18 @@ class ConfigError(BrokerError):
 
 class JournalError(BrokerError):
     """Root of what the journal raises."""
+
+
+class OffsetExpired(JournalError):
+    """What is asked for has been freed; `earliest`: the first offset of the slot that is still there."""
+
+    def __init__(self, slot: int, offset: int, earliest: int) -> None:
+        super().__init__(f"slot {slot}: offset {offset} has been freed, the earliest is {earliest}")
+        self.earliest = earliest
+
+
+class OffsetDiverged(JournalError):
+    """The reader has read another history than this log holds: the text says where they part."""
 
 
 class CorruptJournal(JournalError):

@@ -24,8 +24,8 @@ MAX_SETS = 1000
 """Sets of groups that are remembered; users share them."""
 
 NOTHING: frozenset[str] = frozenset()
-READING = frozenset({"consume", "browse"})
-"""What a wildcard subscription must be allowed everywhere; anything else is the affair of its pattern's own match."""
+READING = frozenset({"consume", "browse", "read"})
+"""What a pattern must be allowed everywhere; anything else is the affair of its pattern's own match."""
 
 
 class Rights:

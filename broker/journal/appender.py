@@ -6,7 +6,8 @@ by the end of its segment. Must not know files: it says what has to be written w
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from array import array
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from broker.core.errors import JournalError
@@ -39,16 +40,20 @@ class Part:
 class Batch:
     """What one commit writes, in this order; then the segments `freed` and the files `removals` go.
 
-    items   what it holds of the slots in `Appender.replicated`, in log order."""
+    items   what it holds of the slots in `Appender.replicated`, in log order.
+    ends    slot → lsn of its next item behind this batch."""
 
-    __slots__ = ("freed", "items", "nbytes", "parts", "removals")
+    __slots__ = ("ends", "freed", "items", "nbytes", "parts", "removals")
 
-    def __init__(self, parts: list[Part], freed: list[int], removals: list[str], items: list[Item]) -> None:
+    def __init__(
+        self, parts: list[Part], freed: list[int], removals: list[str], items: list[Item], ends: Sequence[int]
+    ) -> None:
         self.parts = parts
         self.nbytes = sum(p.end - p.offset for p in parts)
         self.freed = freed
         self.removals = removals
         self.items = items
+        self.ends = ends
 
 
 class Appender:
@@ -333,6 +338,7 @@ class Appender:
         length = f.SEGMENT_BYTES + f.BATCH.size + size + sum(len(c) + len(b) for c, b in head)
         size = self.segment_bytes if length <= self.segment_bytes else -(-length // _ALIGN) * _ALIGN
         self.book = self.books.open_segment(number, size)
+        self.book.begins = array("Q", self._next)
         self.offset = f.SEGMENT_BYTES
         part = self._begin()
         for crc, body in head:
@@ -357,6 +363,6 @@ class Appender:
         for part in self._parts:
             length = part.end - part.offset - f.BATCH.size
             part.buffers[0] = f.batch_header(part.number, part.segment, length, part.count, self._seed)
-        batch = Batch(self._parts, self.freed, self.removals, self._items)
+        batch = Batch(self._parts, self.freed, self.removals, self._items, self._next.copy())
         self._parts, self._part, self.freed, self.removals, self._items = [], None, [], [], []
         return batch

@@ -29,9 +29,22 @@ class SegmentBook:
     spans            slot → [lowest, highest] message id that has a RUN here.
     freed            a SEGMENTS record without it has been appended.
     pins             somebody copies from it: it has to stay.
+    begins           slot → lsn that was due when it began (history.py).
     """
 
-    __slots__ = ("end", "freed", "live", "number", "pins", "run_bytes", "settle_bytes", "size", "spans", "total")
+    __slots__ = (
+        "begins",
+        "end",
+        "freed",
+        "live",
+        "number",
+        "pins",
+        "run_bytes",
+        "settle_bytes",
+        "size",
+        "spans",
+        "total",
+    )
 
     def __init__(self, number: int, size: int) -> None:
         self.number = number
@@ -44,6 +57,7 @@ class SegmentBook:
         self.freed = False
         self.pins = 0
         self.spans: dict[int, list[int]] = {}
+        self.begins: Sequence[int] = ()
 
     def live_bytes(self) -> int:
         """Estimate: run bytes × share of references alive."""

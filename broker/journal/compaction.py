@@ -18,6 +18,7 @@ from broker.core.errors import CorruptJournal
 from broker.core.records import RunRecord, SettleRecord
 
 from . import format as f
+from . import history
 from .appender import Appender
 from .blobs import BlobStore
 from .books import Books, SegmentBook, merged
@@ -49,6 +50,8 @@ class Compactor:
         """Number of the last batch known to be durable."""
         self.removed: set[int] = set()
         """Segments that are gone from disk, not yet from the books."""
+        self.kept_from = 0
+        """Number of the first segment that is kept for archives (history.py); 0 = none is."""
 
     def step(self) -> bool:
         """True: there is more to do at once. False: nothing to do, or waiting for a commit."""
@@ -82,7 +85,8 @@ class Compactor:
         appender = self._appender
         if appender.snapshot_batch > self.committed:
             return []
-        return [b for b in self._books.segments.values() if b.number < appender.snapshot_segment]
+        end = min(appender.snapshot_segment, self.kept_from or appender.snapshot_segment)
+        return [b for b in self._books.segments.values() if b.number < end]
 
     def _dead_prefix(self) -> list[SegmentBook]:
         """The oldest segments as long as they are dead: no settle in them is needed."""
@@ -221,6 +225,7 @@ class Compactor:
             if book.live:
                 raise CorruptJournal(f"{segment_name(book.number)}: messages are missing in it; {f.ADVICE}")
             book.freed = True
+            history.freed(self._appender.logs, self._books, book)
         yield from self._wait(self._appender.list_segments())
         numbers = [b.number for b in books]
         self._appender.freed += numbers

@@ -22,6 +22,7 @@ from .blobs import BlobStore
 from .books import Books
 from .compaction import Compactor
 from .digest import DigestReader
+from .history import History
 from .items import Member, lsns_of
 from .lineage import Lineage
 from .living import Settled, settled_of
@@ -37,6 +38,7 @@ class Journal:
 
     recovered        what was found at open.
     blobs            large bodies.
+    history          what others read of the log.
     replicated       slots led here whose items are wanted: Batch.items holds what was appended of them, and the
                      tail keeps it. A group then is of one such slot only.
     """
@@ -51,6 +53,7 @@ class Journal:
         self.replicated = self._appender.replicated
         self.blobs = BlobStore(store, self._allocate_blob, lambda id: id in self._books.blobs)
         self._compactor = Compactor(store, self._books, self._appender, self._reader.moved, self.blobs)
+        self.history = History(store, self._books, self._appender, self._compactor)
         self.recovered = Recovered(store, self._books)
         self._closed = False
         self.append = self._appender.append
@@ -168,6 +171,7 @@ class Journal:
     def committed(self, batch: Batch) -> None:
         """write(batch) has returned. Loop thread."""
         self._appender.inflight -= batch.nbytes
+        self.history.ends = batch.ends
         if batch.parts:
             self._compactor.committed = batch.parts[-1].number
         self._compactor.removed.update(batch.freed)

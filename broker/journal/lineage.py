@@ -30,6 +30,7 @@ class SlotLogs:
     floors     slot → position of its last RESET: what stands before it is void.
     seeding    slots between RESET and SEEDED.
     holes      slots of which `repair` had to drop items that others may have.
+    since      slot → lsn from which on the log holds every item of the slot (history.py); 0 = from its first.
     """
 
     def __init__(self) -> None:
@@ -40,6 +41,7 @@ class SlotLogs:
         self.floors: dict[int, int] = {}
         self.seeding: set[int] = set()
         self.holes: set[int] = set()
+        self.since = [0] * SLOTS
 
     def known(self) -> list[int]:
         """Slots with a history: every segment begins with an EPOCH of each."""
@@ -72,7 +74,7 @@ class SlotLogs:
 
     def clear(self, slot: int) -> None:
         """Nothing of the slot counts any more; its highest epoch stays."""
-        self.next[slot] = self.own[slot] = 0
+        self.next[slot] = self.own[slot] = self.since[slot] = 0
         self.lineage.pop(slot, None)
         self.holes.discard(slot)
 

@@ -16,6 +16,7 @@ from broker.core.message import TRANSIENT
 from broker.core.records import MetaRecord, RunRecord
 
 from . import format as f
+from . import history
 from .appender import Appender
 from .books import Books, SegmentBook
 from .lineage import FIRST_EPOCH
@@ -146,6 +147,7 @@ class Scan:
             if self.torn is not None and used > f.SEGMENT_BYTES:
                 raise self._corrupt(self.torn[0], self.torn[1])
             book = self._books.open_segment(number, len(data))
+            book.begins = array("Q", self._logs.next)
             end, bad = self._segment(book, data)
             if used > end:
                 self._judge_tail(number, data, end, bad, used)
@@ -267,6 +269,7 @@ class Scan:
         """An item, or the next one by an EPOCH, is not the one that is due. Legitimate only where segments in
         between have been freed, or `repair` dropped something: then this replica has a hole."""
         due = self._logs.next[slot]
+        self._logs.since[slot] = lsn
         if not due or not self._joined:
             return
         if not self._voids:
@@ -296,6 +299,7 @@ class Scan:
             if slot not in logs.seeding:
                 logs.holes.add(slot)  # `repair` has dropped the RESET: there is more than the copy
             logs.become(slot, f.read_pairs(data, at, length), lsn)
+            logs.since[slot] = lsn + 1
         else:
             (floor, _), *lineage = f.read_pairs(data, at, length)
             if floor > logs.floors.get(slot, 0):
@@ -393,5 +397,6 @@ class Scan:
             if books[number].live:
                 raise CorruptJournal(f"{segment_name(number)}: was freed but holds live messages; {f.ADVICE}")
             self.surplus.append(number)
+            history.freed(self._logs, self._books, books[number])
             del books[number]
         self.surplus += unused

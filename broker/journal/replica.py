@@ -68,6 +68,7 @@ class Replica:
             raise BadItem(f"slot {slot}: a copy up to item {lsn} whose lineage {lineage} does not tell its epoch")
         self._appender.emit(f.SEEDED, 0, slot, lsn, [f.pairs_payload(lineage)])
         self._logs.become(slot, lineage, lsn)
+        self._logs.since[slot] = lsn + 1
 
     def _check_slot(self, slot: int, copying: bool) -> None:
         if not 0 <= slot < SLOTS:

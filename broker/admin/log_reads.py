@@ -1,0 +1,396 @@
+"""The read API: the log of slots for archives, reports and Spark (gRPC; docs/adr/0010-reading-the-log.md).
+
+Rule: it never disturbs the path of messages. Files are read in threads of its own, rows are made a few at a time
+between turns of the loop, and there are only so many streams. What somebody may not read is refused, or left out
+where he asked for everything; what is not here any more is an error, never a gap. Knows rows and gRPC; who may what
+and where slots are is asked of others.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from typing import Any, Final, NoReturn, Protocol
+
+import grpc
+import grpc.aio
+
+from broker.config.settings import LogReadsSettings
+from broker.core.errors import (
+    Code,
+    ConfigError,
+    CorruptJournal,
+    JournalError,
+    OffsetDiverged,
+    OffsetExpired,
+    RefusedError,
+)
+from broker.core.ids import SLOTS
+from broker.core.metrics import Metric
+from broker.core.records import RunRecord
+from broker.engine.matching import is_pattern
+from broker.journal.history import Cursor, epoch_at
+from broker.journal.journal import Journal
+from broker.rpc.v1 import log_reads_pb2 as pb
+from broker.seams.clock import Clock
+from broker.seams.files import read_whole
+
+from .log_rows import HIDDEN, VIEWS, Names, Queue, Wanted, rows
+
+log = logging.getLogger("stampede.reads")
+
+SERVICE: Final = "stampede.v1.LogReads"
+MOST_BATCH_BYTES: Final = 2 << 20
+"""A client's gRPC takes 4 MiB unless told otherwise, and one row may be larger than what was asked for."""
+BODY_PIECE: Final = 256 * 1024
+THREADS: Final = 2
+_ROW_BYTES: Final = 200
+"""A row without its body, about."""
+
+STATUS: Final = {
+    Code.OFFSET_EXPIRED: grpc.StatusCode.OUT_OF_RANGE,
+    Code.OFFSET_DIVERGED: grpc.StatusCode.FAILED_PRECONDITION,
+    Code.READ_ELSEWHERE: grpc.StatusCode.UNAVAILABLE,
+    Code.UNKNOWN_SLOT: grpc.StatusCode.NOT_FOUND,
+    Code.READER_LIMIT: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    Code.BAD_READ: grpc.StatusCode.INVALID_ARGUMENT,
+    Code.NOT_ALLOWED: grpc.StatusCode.PERMISSION_DENIED,
+    Code.LOGIN_FAILED: grpc.StatusCode.UNAUTHENTICATED,
+}
+
+
+class Reader(Protocol):
+    """Somebody who has logged in."""
+
+    def may(self, address: str) -> bool:
+        """Read the log of this address, or of all that this pattern stands for."""
+        ...
+
+
+Login = Callable[[str | None, str | None, str], Awaitable[Reader]]
+"""login, passcode, peer → who it is; raises RefusedError."""
+
+
+class Place(Protocol):
+    """Which slots are here."""
+
+    def slots_of(self, address: str) -> Iterable[int]:
+        """Of one address."""
+        ...
+
+    def elsewhere(self, slot: int) -> str | None:
+        """None: it is read here. Else the endpoint to ask, "" = nobody just now."""
+        ...
+
+    def end(self, slot: int) -> int:
+        """The high-water mark: what was told to somebody lies before it."""
+        ...
+
+    def queues(self, slot: int) -> dict[int, Queue]:
+        """Its queues now."""
+        ...
+
+
+class LogReads:
+    """The service; `handlers()` for a gRPC server, or `start()` for a port of its own."""
+
+    def __init__(
+        self, settings: LogReadsSettings, journal: Journal, place: Place, login: Login, clock: Clock, delimiter: str
+    ) -> None:
+        self._settings = settings
+        self._journal = journal
+        self._history = journal.history
+        self._place = place
+        self._login = login
+        self._clock = clock
+        self._delimiter = delimiter
+        self._names = Names(place.queues)
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="log-reads")
+        self._server: Any = None
+        self._streams = 0
+        self._rows = 0
+        self._refused: dict[str, int] = {}
+        self.port = -1
+
+    # ── life ───────────────────────────────────────────────────────────────────────────────────────
+
+    def handlers(self) -> grpc.GenericRpcHandler:
+        unary, stream = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
+        methods = {
+            "Describe": unary(self._unary(self.describe), pb.DescribeRequest.FromString, _bytes),
+            "Read": stream(self._stream(self.read), pb.ReadRequest.FromString, _bytes),
+            "ReadBody": stream(self._stream(self.read_body), pb.ReadBodyRequest.FromString, _bytes),
+        }
+        return grpc.method_handlers_generic_handler(SERVICE, methods)
+
+    async def start(self, host: str) -> None:
+        """Listens on the port of the settings, if there is one. Raises ConfigError."""
+        settings = self._settings
+        if settings.port < 0:
+            return
+        self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        self._server.add_generic_rpc_handlers([self.handlers()])
+        host = f"[{host}]" if ":" in host and host[0] != "[" else host or "[::]"
+        address = f"{host}:{settings.port}"
+        try:
+            if settings.cert_file:
+                pair = (read_whole(settings.key_file), read_whole(settings.cert_file))
+                self.port = int(self._server.add_secure_port(address, grpc.ssl_server_credentials([pair])))
+            else:
+                self.port = int(self._server.add_insecure_port(address))
+        except (RuntimeError, OSError) as error:
+            raise ConfigError(
+                f"Cannot listen for readers of the log on {address}: {error}; check log_reads.host, log_reads.port and "
+                "its certificate."
+            ) from None
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Ends all streams."""
+        if self._server is not None:
+            await self._server.stop(None)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def metrics(self) -> Iterable[Metric]:
+        yield Metric("stomp_log_reads_streams", "gauge", "Reads of the log under way.", [({}, self._streams)])
+        yield Metric("stomp_log_reads_rows_total", "counter", "Rows of the log given out.", [({}, self._rows)])
+        yield Metric(
+            "stomp_log_reads_refused_total", "counter", "Requests to the read API that were refused, by why.",
+            [({"error": name}, count) for name, count in self._refused.items()],
+        )  # fmt: skip
+
+    # ── calls ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _unary(self, call: Callable[[Any, Reader], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
+        async def handle(request: Any, context: grpc.aio.ServicerContext) -> Any:
+            try:
+                return await call(request, await self._who(context))
+            except (RefusedError, JournalError) as error:
+                await self._abort(context, error)
+
+        return handle
+
+    def _stream(
+        self, call: Callable[[Any, Reader], AsyncGenerator[Any, None]]
+    ) -> Callable[[Any, Any], AsyncGenerator[Any, None]]:
+        async def handle(request: Any, context: grpc.aio.ServicerContext) -> AsyncGenerator[Any, None]:
+            counted = False
+            try:
+                reader = await self._who(context)
+                if self._streams >= self._settings.max_streams:
+                    raise RefusedError(
+                        Code.READER_LIMIT,
+                        f"{self._streams} reads are under way; try again, or raise log_reads.max_streams",
+                    )
+                self._streams += 1
+                counted = True
+                async with aclosing(call(request, reader)) as answers:
+                    async for answer in answers:
+                        yield answer
+            except (RefusedError, JournalError) as error:
+                await self._abort(context, error, getattr(request, "slot", 0))
+            finally:
+                self._streams -= counted
+
+        return handle
+
+    async def _who(self, context: grpc.aio.ServicerContext) -> Reader:
+        login, passcode = _basic(context.invocation_metadata() or ())
+        return await self._login(login, passcode, _peer(context))
+
+    async def _abort(
+        self, context: grpc.aio.ServicerContext, error: RefusedError | JournalError, slot: int = 0
+    ) -> NoReturn:
+        answer = pb.Error(text=str(error))
+        code = Code.INTERNAL
+        status = grpc.StatusCode.INTERNAL
+        if isinstance(error, RefusedError):
+            code = error.code
+        elif isinstance(error, OffsetExpired):
+            code = Code.OFFSET_EXPIRED
+            answer.earliest = max(error.earliest, self._history.earliest(slot))
+        elif isinstance(error, OffsetDiverged):
+            code = Code.OFFSET_DIVERGED
+        elif isinstance(error, CorruptJournal):
+            status = grpc.StatusCode.DATA_LOSS
+            log.error("a reader of the log: %s", error)
+        if code is Code.READ_ELSEWHERE:
+            answer.endpoint = self._place.elsewhere(slot) or ""
+        answer.code = code.number
+        self._refused[code.name.lower()] = self._refused.get(code.name.lower(), 0) + 1
+        await context.abort(
+            STATUS.get(code, status),
+            f"{code.number} {error}",
+            (("stampede-error-bin", answer.SerializeToString()),),
+        )
+        raise AssertionError("abort() raises")
+
+    async def describe(self, request: pb.DescribeRequest, reader: Reader) -> pb.Description:
+        """What can be read, by slots."""
+        _check_view(request.view)
+        self._check_addresses(request.addresses, reader)
+        answer = pb.Description(broker_id=self._journal.disk_id, now_ms=self._clock.wall_ms())
+        for slot in self._slots(request.addresses):
+            answer.slots.append(self._range(slot))
+        return answer
+
+    def _slots(self, addresses: Iterable[str]) -> list[int]:
+        """Of these; of patterns, and without any, all that have something."""
+        found: set[int] = set()
+        names = list(addresses)
+        for name in names:
+            if not is_pattern(name, self._delimiter):
+                found.update(self._place.slots_of(name))
+        if not names or any(is_pattern(name, self._delimiter) for name in names):
+            found.update(s for s in range(SLOTS) if self._place.elsewhere(s) is not None or self._place.end(s) > 1)
+        return sorted(found)
+
+    def _range(self, slot: int) -> pb.SlotRange:
+        endpoint = self._place.elsewhere(slot)
+        if endpoint is not None:
+            return pb.SlotRange(slot=slot, endpoint=endpoint or "?")
+        end = self._place.end(slot)
+        lineage = self._history.lineage(slot)
+        return pb.SlotRange(
+            slot=slot, earliest=self._history.earliest(slot), end=end, epoch=epoch_at(lineage, end - 1),
+            lineage=[pb.Lineage(epoch=epoch, start=first) for epoch, first in lineage if first < end],
+        )  # fmt: skip
+
+    async def read(self, request: pb.ReadRequest, reader: Reader) -> AsyncGenerator[pb.ReadBatch, None]:
+        """Rows of one slot."""
+        _check_view(request.view)
+        self._check_addresses(request.addresses, reader)
+        self._check_slot(request.slot)
+        start = getattr(request, "from")
+        self._history.check(request.slot, start, request.epoch)
+        end = self._place.end(request.slot)
+        until = min(request.until or end, end)
+        wanted = Wanted(
+            request.view or "messages", request.addresses, reader.may, self._delimiter, request.since_ms,
+            request.before_ms, request.include_body,
+        )  # fmt: skip
+        cursor = self._history.cursor(request.slot, start)
+        budget = min(request.max_bytes or self._settings.batch_bytes, MOST_BATCH_BYTES)
+        epoch = request.epoch
+        while cursor.due < until:
+            entries = await self._entries(cursor, until, budget)
+            batch, nbytes, made = pb.ReadBatch(), 0, 0
+            for entry in entries:
+                for row in rows(entry, self._names, wanted):
+                    made += 1
+                    if made % self._settings.turn_rows == 0:
+                        await asyncio.sleep(0)
+                    if row is None:
+                        continue
+                    batch.rows.append(row)
+                    nbytes += _ROW_BYTES + len(row.body)
+                    if nbytes >= budget:
+                        batch.next, batch.epoch = entry.lsn or start, epoch
+                        self._rows += len(batch.rows)
+                        yield batch
+                        batch, nbytes = pb.ReadBatch(), 0
+                epoch = entry.epoch if entry.lsn else epoch
+            self._history.remember(cursor)
+            batch.next, batch.epoch, batch.done = cursor.due, epoch, cursor.due >= (request.until or end)
+            self._rows += len(batch.rows)
+            start = cursor.due
+            yield batch
+            await asyncio.sleep(0)
+        if start >= until and getattr(request, "from") >= until:
+            yield pb.ReadBatch(next=start, epoch=epoch, done=start >= (request.until or end))
+
+    async def _entries(self, cursor: Cursor, until: int, budget: int) -> list[Any]:
+        """The next items, read in a thread."""
+        loop = asyncio.get_running_loop()
+        before = cursor.place
+        due = cursor.due
+        entries = await loop.run_in_executor(self._pool, cursor.read, self._history.ahead(cursor), until, budget)
+        if not entries and cursor.due == due and cursor.place == before:
+            # What lies before the high-water mark is on the disk: something is missing.
+            raise OffsetExpired(cursor.slot, due, self._history.earliest(cursor.slot))
+        return entries
+
+    async def read_body(self, request: pb.ReadBodyRequest, reader: Reader) -> AsyncGenerator[pb.BodyChunk, None]:
+        """A large body, of a message that the reader may see."""
+        self._check_slot(request.slot)
+        self._history.check(request.slot, request.offset, 0)
+        end = self._place.end(request.slot)
+        cursor = self._history.cursor(request.slot, request.offset)
+        blob = None
+        while cursor.due < min(request.offset + 1, end):
+            for entry in await self._entries(cursor, request.offset + 1, BODY_PIECE):
+                record = entry.record
+                if not entry.lsn or not isinstance(record, RunRecord) or record.address == HIDDEN:
+                    continue
+                if reader.may(record.address):
+                    blob = record.run.blob
+        if blob is None or f"{blob.id:016x}" != request.body_ref:
+            raise RefusedError(Code.BAD_READ, f"offset {request.offset} has no large body {request.body_ref[:32]!r}")
+        loop = asyncio.get_running_loop()
+        try:
+            body = self._journal.blobs.open(blob.id)
+        except CorruptJournal:
+            raise OffsetExpired(request.slot, request.offset, request.offset + 1) from None
+        try:
+            for at in range(0, blob.length, BODY_PIECE):
+                yield pb.BodyChunk(data=await loop.run_in_executor(self._pool, body.read, at, BODY_PIECE))
+        finally:
+            body.close()
+
+    # ── what may be asked ──────────────────────────────────────────────────────────────────────────
+
+    def _check_slot(self, slot: int) -> None:
+        if slot >= SLOTS:
+            raise RefusedError(Code.UNKNOWN_SLOT, f"{slot}; slots are 0 to {SLOTS - 1}")
+        endpoint = self._place.elsewhere(slot)
+        if endpoint is not None:
+            raise RefusedError(Code.READ_ELSEWHERE, f"slot {slot}: ask {endpoint or 'again, nobody has it just now'}")
+
+    @staticmethod
+    def _check_addresses(addresses: Iterable[str], reader: Reader) -> None:
+        for name in addresses:
+            if not name:
+                raise RefusedError(Code.BAD_READ, "an address is empty")
+            if not reader.may(name):
+                raise RefusedError(
+                    Code.NOT_ALLOWED, f"you may not read the log of {name[:200]}: edge.permissions needs `read` there"
+                )
+
+
+def _check_view(view: str) -> None:
+    if view and view not in VIEWS:
+        raise RefusedError(Code.BAD_READ, f"there is no view {view[:40]!r}; there are {', '.join(VIEWS)}")
+
+
+def _basic(metadata: Iterable[tuple[str, str | bytes]]) -> tuple[str | None, str | None]:
+    """Login and passcode of `authorization: Basic …`; None: there are none. Raises RefusedError."""
+    found: Mapping[str, str | bytes] = dict(metadata)
+    value = found.get("authorization")
+    if value is None:
+        return None, None
+    text = value.decode("latin-1") if isinstance(value, bytes) else value
+    scheme, _, token = text.partition(" ")
+    try:
+        if scheme.lower() != "basic":
+            raise ValueError
+        login, colon, passcode = base64.b64decode(token, validate=True).decode().partition(":")
+    except (ValueError, binascii.Error):
+        colon = ""
+    if not colon:
+        raise RefusedError(Code.LOGIN_FAILED, "`authorization` must be `Basic` and base64 of login:passcode")
+    return login, passcode
+
+
+def _peer(context: grpc.aio.ServicerContext) -> str:
+    peer: str = context.peer()
+    return peer.partition(":")[2] if peer.startswith(("ipv4:", "ipv6:")) else peer
+
+
+def _bytes(message: Any) -> bytes:
+    data: bytes = message.SerializeToString()
+    return data

@@ -1,0 +1,213 @@
+"""Items of a slot's log as rows: messages, the events of their lives, dead letters.
+
+view       a row is                                              of which items
+messages   a message, whichever queues got it                    runs
+dlq        the same, of messages that died or expired            runs with a dead-letter-reason header
+events     ENQUEUED (per message and queue), NACKED, and how it   runs, delivery counts, settlements
+           left its queue: ACKED, EXPIRED, DEAD_LETTERED, PURGED
+
+Rule: the same item gives the same rows with the same `index`, whatever is filtered: an index counts all rows of the
+view. What belongs to a transaction that is not decided (hidden queues) is no row. Pure; must not know gRPC.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from broker.core.message import Run
+from broker.core.records import MetaRecord, RunRecord, SettleRecord
+from broker.engine.matching import is_pattern, matches
+from broker.journal.history import Entry
+from broker.rpc.v1 import log_reads_pb2 as pb
+
+VIEWS: Final = ("messages", "events", "dlq")
+HIDDEN: Final = "$tx"
+"""Address of hidden queues (engine/prepared.py)."""
+MAX_NAMES: Final = 100_000
+"""Queues that are remembered."""
+
+DEAD: Final = b"dead-letter-reason:"
+_SEQUENCE: Final = re.compile(rb"\\(.)", re.DOTALL)
+_MEANING: Final = {b"n": b"\n", b"c": b":", b"r": b"\r", b"\\": b"\\"}
+
+Queue = tuple[str, str]
+"""(name, address)"""
+
+
+class Names:
+    """What queues are called: those that live (`live`: slot → id → queue), and those that the log told of."""
+
+    def __init__(self, live: Callable[[int], dict[int, Queue]]) -> None:
+        self._live = live
+        self._known: dict[tuple[int, int], Queue] = {}
+
+    def learn(self, record: MetaRecord) -> None:
+        """A MetaRecord of the log."""
+        if record.kind == "queue":
+            self._put((record.slot, record.data["id"]), (record.data["name"], record.data["address"]))
+
+    def of(self, slot: int, queue: int) -> Queue:
+        """("", "") = nothing tells any more."""
+        key = slot, queue
+        if key not in self._known:
+            for number, found in self._live(slot).items():
+                self._put((slot, number), found)
+        return self._known.get(key, ("", ""))
+
+    def _put(self, key: tuple[int, int], queue: Queue) -> None:
+        if len(self._known) >= MAX_NAMES:
+            del self._known[next(iter(self._known))]
+        self._known[key] = queue
+
+
+class Wanted:
+    """What a reader asks for, and may see. `may`: address → is it his."""
+
+    def __init__(
+        self,
+        view: str,
+        addresses: Sequence[str],
+        may: Callable[[str], bool],
+        delimiter: str = ".",
+        since_ms: int = 0,
+        before_ms: int = 0,
+        body: bool = True,
+    ) -> None:
+        self.view = view
+        self.body = body
+        self._since = since_ms
+        self._before = before_ms
+        self._may = may
+        self._delimiter = delimiter
+        self._exact = frozenset(name for name in addresses if not is_pattern(name, delimiter))
+        self._patterns = [name.split(delimiter) for name in addresses if is_pattern(name, delimiter)]
+        self._all = not addresses
+        self._known: dict[str, bool] = {}
+
+    def address(self, address: str) -> bool:
+        """Are rows of this address wanted, and allowed? One that is not known any more ("") is of nobody's."""
+        found = self._known.get(address)
+        if found is None:
+            if len(self._known) > 4096:
+                self._known.clear()
+            found = self._known[address] = self._matches(address) and self._may(address)
+        return found
+
+    def _matches(self, address: str) -> bool:
+        if self._all or address in self._exact:
+            return True
+        return any(matches(pattern, address.split(self._delimiter)) for pattern in self._patterns)
+
+    def time(self, at: int) -> bool:
+        return at >= self._since and (not self._before or at < self._before)
+
+
+def rows(entry: Entry, names: Names, wanted: Wanted) -> Iterator[pb.Row | None]:
+    """The rows of one item, in their order; None for one that is not wanted, so that who counts can count."""
+    record = entry.record
+    if isinstance(record, MetaRecord):
+        names.learn(record)
+        if wanted.view == "events" and record.kind == "count" and entry.lsn and record.data["attempts"] > 0:
+            yield from _nacked(entry, record, names, wanted)
+    elif isinstance(record, RunRecord):
+        if record.address == HIDDEN or not wanted.address(record.address) or not wanted.time(record.run.time):
+            return
+        if wanted.view == "events":
+            yield from _enqueued(entry, record, names, wanted)
+        else:
+            yield from _messages(entry, record, names, wanted)
+    elif wanted.view == "events":
+        yield from _settled(entry, record, names, wanted)
+
+
+def _messages(entry: Entry, record: RunRecord, names: Names, wanted: Wanted) -> Iterator[pb.Row | None]:
+    queue = names.of(record.slot, record.queues[0])[0] if len(record.queues) == 1 else ""
+    run = record.run
+    every = wanted.view == "messages" or DEAD in run.lines
+    for index, data in enumerate(run.records):
+        if not every and DEAD not in data:
+            yield None
+            continue
+        row = _row(entry, record, index, wanted.body)
+        row.queue = queue
+        yield row if row.reason or wanted.view == "messages" else None
+
+
+def _enqueued(entry: Entry, record: RunRecord, names: Names, wanted: Wanted) -> Iterator[pb.Row | None]:
+    queues = [names.of(record.slot, number)[0] for number in record.queues]
+    for index in range(len(record.run.records)):
+        for at, queue in enumerate(queues):
+            row = _row(entry, record, index, wanted.body)
+            row.queue = queue
+            row.index = index * len(queues) + at
+            yield row
+
+
+def _row(entry: Entry, record: RunRecord, index: int, with_body: bool) -> pb.Row:
+    run = record.run
+    row = pb.Row(
+        offset=entry.lsn, epoch=entry.epoch, ts_ms=run.time, event="ENQUEUED", address=record.address,
+        message_id=f"{record.slot}-{run.ids[index]}", priority=run.priority, expires_ms=run.expires,
+        attempt=run.attempts, index=index,
+    )  # fmt: skip
+    body = _headers(run, index, row)
+    row.size = len(body)
+    if run.blob is not None:
+        row.size = run.blob.length
+        row.body_ref = f"{run.blob.id:016x}"
+    elif with_body:
+        row.body = body
+    return row
+
+
+def _headers(run: Run, index: int, row: pb.Row) -> bytes:
+    """Fills in the headers (of repeated names all, the first counts); returns the body."""
+    data = run.lines + run.records[index]
+    end = -1 if data[:1] == b"\n" else data.find(b"\n\n")
+    if end > 0:
+        for line in data[:end].split(b"\n"):
+            name, _, value = line.partition(b":")
+            if b"\\" in line:
+                name, value = _unescaped(name), _unescaped(value)
+            row.headers.add(name=name, value=value)
+            if name == b"JMSXGroupID" and not row.group_id:
+                row.group_id = value.decode(errors="replace")
+            elif name == b"dead-letter-reason" and not row.reason:
+                row.reason = value.decode(errors="replace")
+    return data[end + 2 : -1] if run.blob is None else b""
+
+
+def _unescaped(text: bytes) -> bytes:
+    return _SEQUENCE.sub(lambda found: _MEANING.get(found[1], found[0]), text)
+
+
+def _nacked(entry: Entry, record: MetaRecord, names: Names, wanted: Wanted) -> Iterator[pb.Row | None]:
+    data = record.data
+    at = data.get("at", 0)
+    queue, address = names.of(record.slot, data["queue"])
+    if not wanted.address(address) or not wanted.time(at):
+        return
+    index = 0
+    for first, last in data["spans"]:
+        for message in range(first, last + 1):
+            yield pb.Row(
+                offset=entry.lsn, epoch=entry.epoch, ts_ms=at, event="NACKED", address=address, queue=queue,
+                message_id=f"{record.slot}-{message}", attempt=data["attempts"], index=index,
+            )  # fmt: skip
+            index += 1
+
+
+def _settled(entry: Entry, record: SettleRecord, names: Names, wanted: Wanted) -> Iterator[pb.Row | None]:
+    queue, address = names.of(record.slot, record.queue)
+    if address == HIDDEN or not wanted.address(address) or not wanted.time(0):
+        return
+    index = 0
+    for first, last in record.spans:
+        for message in range(first, last + 1):
+            yield pb.Row(
+                offset=entry.lsn, epoch=entry.epoch, ts_ms=0, event="ACKED", address=address,
+                queue=queue, message_id=f"{record.slot}-{message}", index=index,
+            )  # fmt: skip
+            index += 1

@@ -1,0 +1,297 @@
+"""The log as others read it: the items of one slot from an offset on, while the log goes on.
+
+An offset is an lsn: consecutive within a slot, kept over restarts, the same on every replica. What compaction copies,
+transient runs and snapshots have none and are not shown. Compaction frees segments; `earliest` is the offset from
+which on not one item of the slot is missing.
+
+Rule: never a gap. What is read is checked (checksum, next number), and what has been freed meanwhile is an error that
+says so. Made and asked in the loop's thread; `Cursor.read` runs in one other thread. Must not know what rows are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from broker.core.errors import CorruptJournal, OffsetDiverged, OffsetExpired
+from broker.core.ids import SLOTS
+from broker.core.records import MetaRecord, RunRecord, SettleRecord
+
+from . import format as f
+from .lineage import Lineage, SlotLogs
+from .store import Store, read_all, segment_name
+
+if TYPE_CHECKING:
+    from .appender import Appender
+    from .books import Books, SegmentBook
+    from .compaction import Compactor
+
+READ_BYTES: Final = 256 * 1024
+"""Of the file at a time."""
+LOOK_BYTES: Final = 4 * READ_BYTES
+"""Read by one call at most when what is wanted lies between other slots' records."""
+_REMEMBERED: Final = 1024
+"""Places where readers stopped: they mostly come back and go on from there."""
+
+Record = RunRecord | SettleRecord | MetaRecord
+
+
+class Entry(NamedTuple):
+    """One item. lsn 0: a MetaRecord of a snapshot, which says what queues there were."""
+
+    lsn: int
+    epoch: int
+    record: Record
+
+
+class Place(NamedTuple):
+    """Where to read on: the next byte, and where its batch ends (0: a batch header is due there)."""
+
+    segment: int
+    offset: int = f.SEGMENT_BYTES
+    batch_end: int = 0
+
+
+class Ahead(NamedTuple):
+    """What may be read now, for a thread that must not look at the books."""
+
+    segments: tuple[int, ...]
+    durable: int
+    floor: int
+    earliest: int
+
+
+def freed(logs: SlotLogs, books: Books, book: SegmentBook) -> None:
+    """The segment is about to go: its slots' histories begin behind it."""
+    follower = next((b for b in books.segments.values() if b.number > book.number), None)
+    if follower is None:
+        return
+    for slot, (first, end) in enumerate(zip(book.begins, follower.begins, strict=True)):
+        if first != end and logs.floors.get(slot, 0) >> 32 <= book.number and end > logs.since[slot]:
+            logs.since[slot] = end
+
+
+def epoch_at(lineage: Lineage, lsn: int) -> int:
+    """The epoch of the item with this number; 0 = it is older than the lineage."""
+    return max((epoch for epoch, first in lineage if first <= lsn), default=0)
+
+
+class History:
+    """ends   slot → number of the item that is due behind everything on the disk."""
+
+    def __init__(self, store: Store, books: Books, appender: Appender, compactor: Compactor) -> None:
+        self.ends: Sequence[int] = [0] * SLOTS
+        self._store = store
+        self._books = books
+        self._appender = appender
+        self._logs = appender.logs
+        self._compactor = compactor
+        self._places: dict[tuple[int, int], tuple[Place, int]] = {}
+        """(slot, offset) → where it is, and the slot's floor by then."""
+
+    def earliest(self, slot: int) -> int:
+        return self._logs.since[slot] or 1
+
+    def end(self, slot: int) -> int:
+        """The first offset that is not on the disk."""
+        return max(self.ends[slot], 1)
+
+    def lineage(self, slot: int) -> Lineage:
+        """Epochs that have items, ascending."""
+        return list(self._logs.lineage.get(slot, ()))
+
+    def check(self, slot: int, offset: int, epoch: int) -> None:
+        """Is this where somebody may go on who has read up to there in `epoch` (0: he does not say)?
+
+        Right is the epoch of the item before (what he has read), or of the item itself (what a lineage names).
+        Raises OffsetExpired | OffsetDiverged."""
+        if offset < self.earliest(slot):
+            raise OffsetExpired(slot, offset, self.earliest(slot))
+        if offset > self.end(slot):
+            raise OffsetDiverged(f"slot {slot}: offset {offset} is beyond the end of this log, {self.end(slot)}")
+        if not epoch or offset == 1:
+            return
+        lineage = self.lineage(slot)
+        before, at = epoch_at(lineage, offset - 1), epoch_at(lineage, offset)
+        if epoch not in (before, at):
+            raise OffsetDiverged(
+                f"slot {slot}: offset {offset} was read in epoch {epoch}, this log has epoch {before or at} there"
+            )
+
+    def cursor(self, slot: int, offset: int) -> Cursor:
+        """At an offset that check() has allowed."""
+        found = self._places.get((slot, offset))
+        floor = self._logs.floors.get(slot, 0)
+        if found is not None and found[1] == floor and found[0].segment in self._books.segments:
+            return Cursor(self._store, slot, offset, found[0])
+        first = floor >> 32
+        for book in reversed(self._books.segments.values()):
+            if book.number <= first or book.begins[slot] <= offset:
+                first = book.number
+                break
+        return Cursor(self._store, slot, offset, Place(first))
+
+    def ahead(self, cursor: Cursor) -> Ahead:
+        """What its next read() may look at."""
+        slot = cursor.slot
+        segments = tuple(n for n, book in self._books.segments.items() if n >= cursor.place.segment and not book.freed)
+        return Ahead(segments, self._store.durable, self._logs.floors.get(slot, 0), self.earliest(slot))
+
+    def remember(self, cursor: Cursor) -> None:
+        """Somebody will probably go on from there."""
+        if len(self._places) >= _REMEMBERED:
+            del self._places[next(iter(self._places))]
+        self._places[cursor.slot, cursor.due] = (cursor.place, self._logs.floors.get(cursor.slot, 0))
+
+    # ── what is kept for archives ──────────────────────────────────────────────────────────────────
+
+    def keep(self, marks: Mapping[int, int] | None) -> int:
+        """Nothing at or behind these offsets (slot → offset) is freed from now on; None: anything may be. Returns the
+        bytes that are there for this reason only."""
+        first = 0
+        if marks is not None:
+            first = self._appender.segment
+            books = list(self._books.segments.values())
+            for book, follower in pairwise(books):
+                if any(offset < follower.begins[slot] for slot, offset in marks.items()):
+                    first = book.number
+                    break
+        self._compactor.kept_from = first
+        return sum(
+            book.size - book.live_bytes()
+            for book in self._books.segments.values()
+            if first and first <= book.number < self._appender.segment
+        )
+
+
+class Cursor:
+    """One reader's place in one slot. `due`: the next offset. Memory: one record, or READ_BYTES."""
+
+    __slots__ = ("_data", "_start", "_store", "due", "place", "slot")
+
+    def __init__(self, store: Store, slot: int, offset: int, place: Place) -> None:
+        self._store = store
+        self.slot = slot
+        self.due = offset
+        self.place = place
+        self._data = b""
+        self._start = 0
+
+    def read(self, ahead: Ahead, until: int, budget: int) -> list[Entry]:
+        """The next items before `until`, of about `budget` bytes; may be none though there are more (see `due`).
+
+        Raises OffsetExpired | CorruptJournal | JournalDead."""
+        found: list[Entry] = []
+        looked = nbytes = 0
+        while self.due < until and looked < LOOK_BYTES and nbytes < budget:
+            if (record := self._next(ahead)) is None:
+                if self._follow(ahead):
+                    continue
+                break
+            at, size, kind, slot = record
+            looked += size
+            if kind == f.GROUP or slot == self.slot:
+                before = len(found)
+                if kind in (f.RUN, f.SETTLE, f.META, f.GROUP) and self._base(at) >= ahead.floor:
+                    self._take(at, size, kind, until, ahead, found)
+                if len(found) > before:
+                    nbytes += size
+            self.place = self.place._replace(offset=self._start + at + size)
+        self._data = b""
+        return found
+
+    def _base(self, at: int) -> int:
+        return self.place.segment << 32 | self._start + at - f.RECORD.size
+
+    def _take(self, at: int, size: int, kind: int, until: int, ahead: Ahead, found: list[Entry]) -> None:
+        data, head = self._data, f.RECORD.size
+        checksum = f.CHECKSUMS[self._store.algorithms.get(self.place.segment, f.PREFERRED)]
+        if f.bad_record(data, at - head, at + size, 1, checksum) >= 0:
+            raise self._corrupt(self._start + at - head)
+        for offset, length, part, flags, slot, epoch, lsn in f.records_in(data, at - head, at + size):
+            if slot != self.slot or part == f.GROUP:
+                continue
+            if not lsn:
+                if part == f.META and not flags:
+                    found.append(Entry(0, epoch, f.read_meta(data, offset, length, slot)))
+                continue
+            if lsn < self.due or lsn >= until:
+                continue
+            if lsn > self.due:
+                raise OffsetExpired(self.slot, self.due, max(ahead.earliest, lsn))
+            self.due = lsn + 1
+            found.append(Entry(lsn, epoch, _record(data, offset, length, part, flags, slot)))
+
+    # ── bytes ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _next(self, ahead: Ahead) -> tuple[int, int, int, int] | None:
+        """(index in _data, bytes, kind, slot) of the payload of the next record; None: nothing more in this segment."""
+        while True:
+            segment, offset, batch_end = self.place
+            if segment << 32 | offset >= ahead.durable or segment not in ahead.segments:
+                return None
+            if batch_end and offset < batch_end:
+                break
+            head = self._bytes(offset, f.BATCH.size)
+            if head is None or not any(raw := self._data[head : head + f.BATCH.size]):
+                return None
+            _, number, of, length, count, _ = f.BATCH.unpack(raw)
+            if of != segment or f.batch_header(number, of, length, count, f.seed_of(self._store.disk_id)) != raw:
+                raise self._corrupt(offset)
+            start = offset + f.BATCH.size
+            self.place = Place(segment, start, start + length)
+        at = self._must(offset, f.RECORD.size)
+        _, size, kind, _, slot, _, _ = f.RECORD.unpack_from(self._data, at)
+        if offset + f.RECORD.size + size > batch_end:
+            raise self._corrupt(offset)
+        if kind == f.GROUP or slot == self.slot:
+            at = self._must(offset, f.RECORD.size + size)
+        return at + f.RECORD.size, size, kind, slot
+
+    def _follow(self, ahead: Ahead) -> bool:
+        """To the next segment, if this one has ended."""
+        segment, offset, _ = self.place
+        if segment << 32 | offset >= ahead.durable:
+            return False
+        following = next((n for n in ahead.segments if n > segment), 0)
+        if not following or following > ahead.durable >> 32:
+            return False
+        self.place = Place(following)
+        self._data = b""
+        return True
+
+    def _must(self, offset: int, n: int) -> int:
+        at = self._bytes(offset, n)
+        if at is None:
+            raise self._corrupt(offset)
+        return at
+
+    def _bytes(self, offset: int, n: int) -> int | None:
+        """Makes n bytes at offset available; their index in the data. None: the file ends before. A segment that has
+        been freed meanwhile is OffsetExpired."""
+        at = offset - self._start
+        if self._data and at >= 0 and at + n <= len(self._data):
+            return at
+        store, segment = self._store, self.place.segment
+        file = store.acquire(segment, known=True)
+        if file is None:
+            raise OffsetExpired(self.slot, self.due, self.due + 1)
+        try:
+            with store.guard("read the journal"):
+                self._data = read_all(file, max(n, READ_BYTES), offset)
+        finally:
+            store.release(segment)
+        self._start = offset
+        return 0 if len(self._data) >= n else None
+
+    def _corrupt(self, offset: int) -> CorruptJournal:
+        return CorruptJournal(f"{segment_name(self.place.segment)}: damaged at offset {offset}; {f.ADVICE}")
+
+
+def _record(data: bytes, at: int, size: int, kind: int, flags: int, slot: int) -> Record:
+    if kind == f.RUN:
+        return f.read_run(data, at, flags, slot)
+    if kind == f.SETTLE:
+        return f.read_settle(data, at, size, slot)
+    return f.read_meta(data, at, size, slot)
