@@ -408,8 +408,9 @@ def _commands(table: _Table) -> click.Group:
     def delete(name: str, **options: Any) -> None:
         from broker.cluster.operate import only_grow
 
-        async def work(metadata: Metadata, keys: Keys, _: Settings) -> bool:
+        async def work(metadata: Metadata, keys: Keys, settings: Settings) -> bool:
             only_grow(name, await _tables(metadata, table.prefix(keys), name), {})
+            await _warn_of_last(metadata, table, keys, settings, name)
             return await metadata.delete(table.key(keys, name))
 
         if not _with(options, work):
@@ -431,6 +432,20 @@ async def _tables(metadata: Metadata, prefix: str, name: str) -> dict[str, Any]:
     return tables.get(name, {}) if name else tables
 
 
+async def _warn_of_last(metadata: Metadata, table: _Table, keys: Keys, settings: Settings, name: str) -> None:
+    """Says what it means where the entry that is to go may be the last permission there is. It cannot be refused:
+    edges may have others in their config files."""
+    if table.plural != "permissions" or settings.edge.permissions:
+        return
+    if list(await _tables(metadata, table.prefix(keys), "")) == [name]:
+        click.echo(
+            f"{name} is the last entry: edges without others in their config file are closed to all now, and open to "
+            "all when they start again, unless edge.permissions_required is set. Set an entry `#`: to a group of "
+            "administrators, or to `*` for every user.",
+            err=True,
+        )
+
+
 def _change(options: dict[str, Any], table: _Table, name: str, values: tuple[str, ...]) -> dict[str, Any]:
     """Checks NAME=VALUE… together with what is there already, as a config file would be, and writes them."""
     from broker.cluster.operate import edit_table, only_grow
@@ -447,6 +462,8 @@ def _change(options: dict[str, Any], table: _Table, name: str, values: tuple[str
         whole = {setting: value for setting, value in {**before, **changes}.items() if value is not None}
         checked = table.checked(settings.engine, name, whole)
         only_grow(name, before, checked)
+        if not checked:
+            await _warn_of_last(metadata, table, keys, settings, name)
         return await edit_table(metadata, table.key(keys, name), {**changes, **checked})
 
     return _with(options, work)

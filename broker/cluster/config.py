@@ -6,7 +6,8 @@
     config/diverts/<name>       {"address": "orders", "forward": "audit"}
     config/users/<name>         {"hash": "$argon2id$…", "groups": ["admins"]}
 
-Rule: what is wrong is named once and left out; what was there before it stays in use. Revisions applied only grow.
+Rule: what is wrong is named once and left out; what was there before it stays in use. A permission that cannot be read
+and was not there before is for nobody: what it was to close must not be open. Revisions applied only grow.
 Must not know who uses the values: they go to callbacks, whole, after each batch of changes.
 """
 
@@ -154,6 +155,10 @@ class ConfigWatch:
                 return "users"
         except ConfigError as error:
             self.bad[key] = str(error)
+            if key.startswith(self._keys.config_permissions) and name not in self.permissions:
+                self.permissions[name] = {}
+                log.error("%s Nobody may do anything there until it is mended.", error)
+                return "permissions"
             log.error("%s What was in use before it stays.", error)
         return ""
 

@@ -51,13 +51,14 @@ class SubscriptionDirectory:
             if item is not None:
                 self._watched.adopt(Change(key, item.value, item.revision))
 
-    async def release(self, name: str) -> None:
-        """The subscription was deleted. No effect when the name is free, or was given to somebody else meanwhile.
+    async def release(self, name: str, address: str) -> None:
+        """The subscription to `address` was deleted. No effect when the name is free, belongs to another address, or
+        was given to somebody else meanwhile.
 
         Raises MetadataUnavailable, MetadataRefused."""
         key = self._keys.subscription(name)
         item = await self._metadata.get(key)
-        if item is not None:
+        if item is not None and item.value == address.encode():
             revision = await self._metadata.commit([(key, item.revision)], [Delete(key)])
             if revision:
                 self._watched.adopt(Change(key, None, revision))

@@ -187,6 +187,12 @@ class EdgeSettings:
         "who may do what: address, pattern (`*` one word, `#` rest) or ADDRESS::QUEUE = table of groups by operation",
         "empty: everybody who is let in may do everything; with one entry or more, what no entry matches is for nobody",
     )
+    permissions_required: bool = setting(
+        False,
+        "yes/no",
+        "without any entry in `permissions` nobody may do anything",
+        "an edge that starts after the last entry was deleted stays closed",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,17 @@
 
 Rule: asked at SEND (once per run), SUBSCRIBE and UNSUBSCRIBE, before anything has happened; not again at COMMIT.
 A session without rights (`session.rights` is None) may do everything, and is asked for nothing but that.
+
+A SUBSCRIBE is judged by the queue it would be attached to, not by the name it gives: `/queue/x` is the queue `x::x`, a
+durable subscription is `address::client-id.name`. Where only the owner knows (a plain name may be either), both must
+be allowed.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.config.permissions import FQQN
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
 from broker.engine.matching import plain_routing
@@ -34,14 +39,31 @@ def sending(session: Session, rights: Rights, route: Route) -> bool:
     return ADDRESS in allowed and (DURABLE in allowed or _topic(session, route.address, route.routing, route.queue))
 
 
+def attached(address: str, routing: Routing, queue: str | None) -> tuple[str | None, ...]:
+    """The queues that a SUBSCRIBE may be attached to, as permissions name them; None: one of its own."""
+    if queue is not None:
+        return (queue,)
+    if routing is Routing.UNSET:
+        return None, address
+    return (address,) if routing is Routing.ANYCAST else (None,)
+
+
+def _allowed(rights: Rights, address: str, queues: tuple[str | None, ...]) -> frozenset[str]:
+    """What is theirs at all of these queues."""
+    allowed = rights.at(address, queues[0])
+    for queue in queues[1:]:
+        allowed &= rights.at(address, queue)
+    return allowed
+
+
 def subscribing(session: Session, wish: Wish) -> bool:
     """May a SUBSCRIBE create what is not there. Raises RefusedError(NOT_ALLOWED)."""
     rights = session.rights
     if rights is None:
         return True
-    allowed = rights.at(wish.address, wish.named)
+    allowed = _allowed(rights, wish.address, wish.queues)
     if wish.operation not in allowed:
-        raise refusal(session, rights, wish.operation, wish.address, wish.named)
+        raise _reading(session, rights, wish.operation, wish.address, wish.queues)
     if _topic(session, wish.address, wish.routing, wish.queue):
         # Its queue is always a new one.
         if OWN not in allowed:
@@ -54,11 +76,19 @@ def subscribing(session: Session, wish: Wish) -> bool:
     return ADDRESS in allowed and DURABLE in allowed and (OWN in allowed or not plain)
 
 
-def deleting(session: Session, address: str) -> None:
-    """Raises RefusedError(NOT_ALLOWED) unless it may delete durable subscriptions to the address."""
+def deleting(session: Session, address: str, queue: str) -> None:
+    """Raises RefusedError(NOT_ALLOWED) unless it may delete this durable subscription to the address."""
     rights = session.rights
-    if rights is not None and "delete_durable_queue" not in rights.at(address):
-        raise refusal(session, rights, "delete_durable_queue", address, None)
+    if rights is not None and "delete_durable_queue" not in rights.at(address, queue):
+        raise refusal(session, rights, "delete_durable_queue", address, queue)
+
+
+def _reading(
+    session: Session, rights: Rights, operation: str, address: str, queues: tuple[str | None, ...]
+) -> RefusedError:
+    """The refusal of what is not allowed at one of these queues."""
+    queue = next(queue for queue in queues if operation not in rights.at(address, queue))
+    return refusal(session, rights, operation, address, queue)
 
 
 def refusal(session: Session, rights: Rights, operation: str, address: str, queue: str | None) -> RefusedError:
@@ -68,7 +98,7 @@ def refusal(session: Session, rights: Rights, operation: str, address: str, queu
     fix = "add an entry of edge.permissions for all of it"
     if match is not None:
         fix = f'add a group of the user to edge.permissions."{match}".{operation}'
-    name = full_name(address, queue)[:100]
+    name = full_name(address, None if queue == address and FQQN not in (match or "") else queue)[:100]
     return RefusedError(Code.NOT_ALLOWED, f"user '{session.principal}' lacks {operation} at '{name}': {fix}")
 
 
@@ -87,8 +117,8 @@ def lost(session: Session) -> None:
     if rights is None:
         return
     for sub in session.subscriptions.values():
-        if sub.operation not in rights.at(sub.address, sub.named):
-            error = refusal(session, rights, sub.operation, sub.address, sub.named)
+        if sub.operation not in _allowed(rights, sub.address, sub.queues):
+            error = _reading(session, rights, sub.operation, sub.address, sub.queues)
             session.fail(error.code, f"{error.detail}; the subscription has ended")
             return
 

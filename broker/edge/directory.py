@@ -49,8 +49,8 @@ class Names(Protocol):
         """Refused: SUBSCRIPTION_CONFLICT if it belongs to another address, DIRECTORY_UNAVAILABLE if nobody can say."""
         ...
 
-    def release(self, name: str, done: Done) -> None:
-        """Its queue is deleted. No effect when nobody had claimed it."""
+    def release(self, name: str, address: str, done: Done) -> None:
+        """Its queue at this address is deleted. No effect when nobody had claimed it, or for another address."""
         ...
 
 
@@ -105,8 +105,9 @@ class LocalNames:
         owner = self._addresses.setdefault(name, address)
         done(None if owner == address else conflict(name, owner))
 
-    def release(self, name: str, done: Done) -> None:
-        self._addresses.pop(name, None)
+    def release(self, name: str, address: str, done: Done) -> None:
+        if self._addresses.get(name) == address:
+            del self._addresses[name]
         done(None)
 
 
@@ -117,7 +118,7 @@ class SharedNames(Protocol):
         """None, or the address that has the name."""
         ...
 
-    def release(self, name: str) -> Awaitable[None]: ...
+    def release(self, name: str, address: str) -> Awaitable[None]: ...
 
 
 class AskedNames:
@@ -130,15 +131,15 @@ class AskedNames:
     def claim(self, name: str, address: str, done: Done) -> None:
         self._tasks.spawn(_answer(self._claim(name, address), done), "claim of a durable subscription")
 
-    def release(self, name: str, done: Done) -> None:
-        self._tasks.spawn(_answer(self._release(name), done), "release of a durable subscription")
+    def release(self, name: str, address: str, done: Done) -> None:
+        self._tasks.spawn(_answer(self._release(name, address), done), "release of a durable subscription")
 
     async def _claim(self, name: str, address: str) -> RefusedError | None:
         owner = await self._shared.claim(name, address)
         return None if owner is None else conflict(name, owner)
 
-    async def _release(self, name: str) -> None:
-        await self._shared.release(name)
+    async def _release(self, name: str, address: str) -> None:
+        await self._shared.release(name, address)
 
     async def close(self) -> None:
         await self._tasks.close()

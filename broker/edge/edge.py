@@ -78,7 +78,7 @@ class Edge:
         self.entrances = Entrances(all_acceptors(settings), settings.wire, self._partitions, engine.wildcard_delimiter)
         self.entrances.homes.learn(engine.queues)
         self.routes = self.entrances.routes
-        self._permissions = Permissions(settings.edge.permissions, engine.wildcard_delimiter)
+        self._permissions = self._table(settings.edge.permissions, settings.edge.permissions_required)
         self.singly = one_by_one(engine, self.match)
         """Do messages for this address go to its owner one by one; None: no address wants that."""
         self.rates = make_rates(settings.edge, clock, beats, tokens, self.entrances.paced)
@@ -210,9 +210,18 @@ class Edge:
         return self._permissions.rights(self.auth.groups(user))
 
     def permit(self, table: Mapping[str, Mapping[str, Any]]) -> None:
-        """Other permissions (edge.permissions)."""
-        self._permissions = Permissions(table, self.settings.engine.wildcard_delimiter)
+        """Other permissions (edge.permissions). Where there were some, none means that nobody may do anything: who
+        takes the last entry away does not mean to open what it closed."""
+        before, self._permissions = self._permissions, self._table(table, closed=not self._permissions.open)
+        if not table and not before.open:
+            log.warning(
+                "the last entry of edge.permissions is gone: nobody may do anything; add an entry (`*` as its groups "
+                "lets every user), or start this edge again to be without permissions"
+            )
         self.authorise()
+
+    def _table(self, table: Mapping[str, Mapping[str, Any]], closed: bool) -> Permissions:
+        return Permissions(table, self.settings.engine.wildcard_delimiter, closed)
 
     def authorise(self) -> None:
         """Permissions or the groups of users have changed: it counts for what comes from now on, and a subscription

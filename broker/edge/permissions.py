@@ -1,8 +1,9 @@
 """Who may do what: the table `edge.permissions`, asked by groups and address, and remembered.
 
 As in Artemis: the most specific match of an address decides, alone; what it does not say, and what no match is about,
-is for nobody. An empty table means that everybody who is let in may do everything. A queue named as `address::queue`
-is its address' affair, unless an entry names it just so.
+is for nobody. A table that was never filled means that everybody who is let in may do everything; one that was emptied
+means the opposite. A queue is its address' affair, unless an entry names just that `address::queue`: then it decides,
+whatever name the client used for the queue.
 
 A wildcard subscription needs more than its pattern's own match: an entry for some of its addresses counts for it as
 well, or `#` would show everything that an entry for `secret.#` keeps from others.
@@ -74,16 +75,19 @@ class _Entry:
 
 
 class Permissions:
-    """The whole table: match → its settings. delimiter: between the words of addresses."""
+    """The whole table: match → its settings. delimiter: between the words of addresses.
 
-    def __init__(self, table: Mapping[str, Mapping[str, Any]], delimiter: str = ".") -> None:
+    closed   an empty table is for nobody: there were entries before, or edge.permissions_required."""
+
+    def __init__(self, table: Mapping[str, Mapping[str, Any]], delimiter: str = ".", closed: bool = False) -> None:
         self._delimiter = delimiter
         names = sorted(table, key=lambda name: (not self._is_pattern(name), specificity(name, delimiter)), reverse=True)
         entries = [_Entry(name, name.split(delimiter), table[name]) for name in names]
         self._queues = {entry.match: entry for entry in entries if FQQN in entry.match}
         self._entries = [entry for entry in entries if FQQN not in entry.match]
         """From specific to general, exact names first."""
-        self._empty = not entries
+        self.open = not entries and not closed
+        """Everybody may do everything."""
         self._rights: dict[frozenset[str], Rights] = {}
         self.groups = frozenset(
             name for entry in table.values() for text in entry.values() for name in groups_of(text)
@@ -91,7 +95,7 @@ class Permissions:
 
     def rights(self, groups: tuple[str, ...]) -> Rights | None:
         """Of the users with these groups; None: they may do everything."""
-        if self._empty:
+        if self.open:
             return None
         key = frozenset((*groups, EVERYBODY))
         found = self._rights.get(key)
@@ -121,19 +125,20 @@ class Permissions:
         """The entries that have a say there, and whether they speak of all of it. Several only for a pattern: before
         the entry that stands for all of its addresses those which decide about some of them."""
         queue = self._queues.get(name)
-        if queue is not None:
-            return [queue], True
         words = address.split(self._delimiter)
         if not self._is_pattern(address):
+            if queue is not None:
+                return [queue], True
             found = next((entry for entry in self._entries if matches(entry.words, words)), None)
             return ([], False) if found is None else ([found], True)
         some: list[_Entry] = []
+        last = [] if queue is None else [queue]  # a queue of many addresses: none of them is shown by its name
         for entry in self._entries:
             if overlap(entry.words, words):
                 some.append(entry)
                 if covers(entry.words, words):
-                    return some, True
-        return some, False
+                    return some + last, True
+        return some + last, False
 
     def _is_pattern(self, name: str) -> bool:
         return is_pattern(name, self._delimiter)

@@ -78,7 +78,7 @@ class Session:
         self.bytes_in = 0
         self.login_task: Task[None] | None = None
         self._transactions: Transactions | None = None
-        self._doomed: dict[int, str] | None = None
+        self._doomed: dict[int, tuple[str, str]] | None = None
         self._used: set[int] | None = None
         self.crowds: Crowds | None = None
         self.watch = Watch(self)
@@ -189,11 +189,11 @@ class Session:
         self.outbox.flush()
         self.close(reason)
 
-    def deletes(self, seqs: Sequence[int], queue: str) -> None:
-        """These requests delete a durable subscription."""
+    def deletes(self, seqs: Sequence[int], queue: str, address: str) -> None:
+        """These requests delete a durable subscription to the address."""
         if self._doomed is None:
             self._doomed = {}
-        self._doomed.update(dict.fromkeys(seqs, queue))
+        self._doomed.update(dict.fromkeys(seqs, (queue, address)))
 
     def deleted(self, seqs: Sequence[int]) -> None:
         """It is gone."""
@@ -208,7 +208,7 @@ class Session:
             return
         if self._doomed and seq in self._doomed and code is Code.NO_SUCH_SUBSCRIPTION:
             # Its queue went without this edge hearing of it: the name must not stay behind.
-            self.edge.directory.names.release(self._doomed.pop(seq), lambda answer: None)
+            self.edge.directory.names.release(*self._doomed.pop(seq), lambda answer: None)
         if code is Code.NOT_ALLOWED:
             detail = authorising.not_created(self, detail)
         if not seq:

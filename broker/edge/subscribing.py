@@ -50,8 +50,8 @@ class Wish:
     """What a SUBSCRIBE asks for, checked."""
 
     __slots__ = (
-        "ack", "address", "browse", "create", "durable", "key", "messages", "named", "nbytes", "no_local", "priority",
-        "queue", "rate", "room", "routing", "selector", "slots", "wildcard",
+        "ack", "address", "browse", "create", "durable", "key", "messages", "nbytes", "no_local", "priority", "queue",
+        "queues", "rate", "room", "routing", "selector", "slots", "wildcard",
     )  # fmt: skip
 
     def __init__(self, session: Session, frame: Frame) -> None:
@@ -74,13 +74,12 @@ class Wish:
         self.ack = ACK_MODES[headers.get("ack", "auto")]
         self.address = target.address
         self.queue, self.routing = target.queue, target.routing
-        self.named = target.queue
-        """The queue that the destination itself names."""
         durable = durable_name(headers)
         self.durable = durable is not None and target.queue is None and target.routing is not Routing.ANYCAST
         if durable is not None and self.durable:
             self.queue, self.routing = owned_name(session, durable, "own"), Routing.MULTICAST
         check_subscribe(headers, self.routing, self.durable or self.queue is not None)
+        self.queues = authorising.attached(self.address, self.routing, self.queue)
         self.slots = EVERYWHERE if self.wildcard else session.edge.routes.slots(target.address)
         self.messages, self.nbytes, most = _window(session, headers, self.ack, self.address)
         self.room = min(_room(settings, len(session.subscriptions) + 1), most)
@@ -157,7 +156,7 @@ def _part(session: Session, frame: Frame, wish: Wish, slot: int, room: int) -> S
     consumer = session.edge.next_consumer()
     return Subscription(
         session, consumer, slot, wish.address, headers.get("id"), session.raw(headers.get("id", "")), wish.ack,
-        session.edge.handle(consumer), room, session.raw(headers["destination"]), wish.operation, wish.named,
+        session.edge.handle(consumer), room, session.raw(headers["destination"]), wish.operation, wish.queues,
     )  # fmt: skip
 
 
@@ -258,7 +257,7 @@ def unsubscribe(session: Session, frame: Frame) -> None:
     queue = None if durable is None else owned_name(session, durable, "delete")
     address, slots = (sub.address, ()) if sub is not None else _named(session, headers, key)
     if queue is not None:
-        authorising.deleting(session, address)
+        authorising.deleting(session, address, queue)
     if sub is not None:
         ends = [(part.slot, part.consumer) for part in session.remove_subscription(key, sub)]
     else:
@@ -267,13 +266,13 @@ def unsubscribe(session: Session, frame: Frame) -> None:
     seqs = (
         session.answers.ask_parts(receipts, len(ends))
         if queue is None
-        else _deleting(session, queue, receipts, len(ends))
+        else _deleting(session, queue, address, receipts, len(ends))
     )
     for (slot, consumer), seq in zip(ends, seqs, strict=True):
         session.intake.batch.append(Unsubscribe(slot, session.id, seq, consumer, address, queue))
 
 
-def _deleting(session: Session, queue: str, receipts: list[bytes] | None, parts: int) -> Sequence[int]:
+def _deleting(session: Session, queue: str, address: str, receipts: list[bytes] | None, parts: int) -> Sequence[int]:
     """Numbers of the requests that delete a durable subscription. When all have answered, its name is free for another
     address; the receipt comes after that, or who reads it and subscribes elsewhere might be refused."""
     ask = session.answers.ask
@@ -289,9 +288,9 @@ def _deleting(session: Session, queue: str, receipts: list[bytes] | None, parts:
 
     def release() -> None:
         session.deleted(seqs)
-        session.edge.directory.names.release(queue, answered)
+        session.edge.directory.names.release(queue, address, answered)
 
-    session.deletes(seqs, queue)
+    session.deletes(seqs, queue, address)
     return seqs
 
 

@@ -43,7 +43,7 @@ class Subscription:
     order   what keeps count over all parts; None: each part can be looked at alone (see fan.py).
     sink    who takes what is delivered: the session's outbox, or `order`.
     operation   what its user must be allowed to do at the address (config.permissions).
-    named   the queue, where the destination names one (`address::queue`)."""
+    queues  that it may be attached to, as permissions name them (authorising.attached)."""
 
     __slots__ = (
         "_acks",
@@ -58,11 +58,11 @@ class Subscription:
         "fan",
         "handle",
         "id",
-        "named",
         "operation",
         "order",
         "owed",
         "quarter",
+        "queues",
         "session",
         "sink",
         "slot",
@@ -81,7 +81,7 @@ class Subscription:
         room: int,
         destination: bytes,
         operation: str,
-        named: str | None,
+        queues: tuple[str | None, ...],
     ) -> None:
         self.session = session
         self.sink: Sink = session.outbox
@@ -97,7 +97,7 @@ class Subscription:
         self.quarter = room // 4
         self.destination = destination
         self.operation = operation
-        self.named = named
+        self.queues = queues
         self._changes = CHANGES[session.version]
         self._acks = ack is not AckMode.AUTO and session.version is Version.V12
         self._head = b"MESSAGE\nsubscription:%b\n" % raw_id if id is not None else b"MESSAGE\n"

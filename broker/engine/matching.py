@@ -104,9 +104,9 @@ def matches(pattern: list[str], words: list[str]) -> bool:
 
 
 def covers(pattern: list[str], other: list[str]) -> bool:
-    """Does the pattern stand for every address that the other one stands for; both split into words."""
-    if other == ["#"]:
-        other = ["*", "#"]  # every address has a word
+    """Does the pattern stand for every address that the other one stands for; both split into words.
+
+    `.secret` has two words, the first of them empty: `#` stands for it, `*.#` does not."""
     if pattern[-1] == "#":
         pattern, rest = pattern[:-1], other[:-1] if other[-1] == "#" else other
         if len(rest) < len(pattern):
@@ -114,7 +114,7 @@ def covers(pattern: list[str], other: list[str]) -> bool:
         other = rest[: len(pattern)]
     elif other[-1] == "#":
         return False
-    return len(pattern) == len(other) and all(p in (w, "*") for p, w in zip(pattern, other, strict=True))
+    return len(pattern) == len(other) and all(p == w or (p == "*" and w) for p, w in zip(pattern, other, strict=True))
 
 
 def overlap(one: list[str], other: list[str]) -> bool:
@@ -122,7 +122,7 @@ def overlap(one: list[str], other: list[str]) -> bool:
     for a, b in zip(one, other, strict=False):
         if a == "#" or b == "#":
             return True
-        if a != b and a != "*" and b != "*":
+        if a != b and not (a == "*" and b) and not (b == "*" and a):
             return False
     shorter, longer = sorted((one, other), key=len)
     return len(shorter) == len(longer) or (len(longer) == len(shorter) + 1 and longer[-1] == "#")

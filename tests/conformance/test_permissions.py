@@ -34,6 +34,8 @@ PERMISSIONS = {
     "live.#.consume": "shop",
     "live.#.create_address": "shop",
     "live.#.create_durable_queue": "shop",
+    "live.safe::live.safe.consume": "admins",
+    "live.news::c-shop.inbox.consume": "admins",
     "store.eu::audit.consume": "shop",
     "store.eu::audit.send": "admins",
     "store.eu::audit.create_address": "admins",
@@ -172,10 +174,28 @@ def test_durable_subscriptions_are_made_and_deleted_by_who_may(site):
     assert b"create_durable_queue" in error(guest, Code.NOT_ALLOWED, "r").body
     guest = site.join("guest")
     guest.send("UNSUBSCRIBE", {**durable, "receipt": "r"})
-    refused(guest, "delete_durable_queue", "news.eu")
+    refused(guest, "delete_durable_queue", "news.eu::c-guest.d")
     durable["destination"] = "/topic/plain"
     boss.ask("SUBSCRIBE", durable)
     boss.ask("UNSUBSCRIBE", durable)
+
+
+def test_a_queue_is_closed_whatever_it_is_called(site):
+    boss, shop = site.join("boss"), site.join("shop")
+    shop.publish("/queue/live.safe", b"secret")
+    durable = {"destination": "/topic/live.news", "durable-subscriber-name": "inbox", "id": "1"}
+    for headers, queue in (
+        ({"destination": "/queue/live.safe", "id": "1"}, "live.safe::live.safe"),
+        ({"destination": "live.safe", "id": "1"}, "live.safe::live.safe"),
+        ({"destination": "live.safe::live.safe", "id": "1"}, "live.safe::live.safe"),
+        (durable, "live.news::c-shop.inbox"),
+        ({"destination": "/topic/live.news::c-shop.inbox", "id": "1"}, "live.news::c-shop.inbox"),
+    ):
+        shop = site.join("shop")
+        shop.send("SUBSCRIBE", {**headers, "receipt": "r"})
+        refused(shop, "consume", queue)
+    boss.subscribe("/queue/live.safe")
+    assert boss.expect("MESSAGE").body == b"secret"
 
 
 def test_other_groups_count_for_connections_that_are_open(site):

@@ -250,6 +250,11 @@ def test_permissions_are_checked_as_in_a_config_file(store):
     assert store.revision == before
     run("permissions", "delete", "orders::audit")
     assert list(json.loads(run("permissions", "get"))) == ["orders.#"]
+    run("permissions", "set", "#", "send=*")
+    run("permissions", "set", "orders.#", "send=", "consume=")
+    assert list(json.loads(run("permissions", "get"))) == ["#"]
+    done = CliRunner().invoke(cluster_cli.cluster, ("permissions", "delete", "#"), catch_exceptions=False)
+    assert done.exit_code == 0 and "the last entry" in done.output and json.loads(run("permissions", "get")) == {}
 
 
 def test_users_belong_to_groups(store):

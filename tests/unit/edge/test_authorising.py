@@ -44,7 +44,7 @@ REFUSED = [
     (
         b"UNSUBSCRIBE\nid:1\ndestination:/topic/q\ndurable-subscriber-name:d\nreceipt:r\n\n\0",
         "delete_durable_queue",
-        "q",
+        "q::c.d",
     ),
 ]
 
@@ -143,18 +143,82 @@ async def test_a_change_counts_for_the_next_frame_of_an_open_connection():
     assert wire.closed is None, "who only sent is told when sending again"
     session.receive(SEND % b"/queue/q")
     assert b"lacks send" in wire.take() and wire.closed is Reason.REFUSED
-    bench.edge.permit({})
-    session, wire = bench.session()
-    session.receive(SEND % b"/queue/q")
-    assert wire.closed is None
 
 
 @pytest.mark.parametrize("frame", [SEND, BIG])
-async def test_without_permissions_any_more_everything_is_created_again(frame):
+async def test_the_last_permission_that_goes_opens_nothing(frame, caplog):
+    bench, session, wire = bench_of({"#": ALL})
+    bench.edge.permit({})
+    session.receive(frame % b"/queue/q")
+    assert b"lacks send at 'q'" in wire.take() and wire.closed is Reason.REFUSED
+    assert "nobody may do anything" in caplog.text
+    bench.edge.permit({})
+    session, wire = bench.session()
+    session.receive(SUBSCRIBE % b"/queue/q")
+    assert b"lacks consume" in wire.take()
+    bench.edge.permit({"#": ALL})
+    session, wire = bench.session()
+    session.receive(SUBSCRIBE % b"/queue/q")
+    assert wire.closed is None
+
+
+async def test_permissions_can_be_required():
+    bench = Bench(permissions_required=True)
+    session, wire = bench.session()
+    session.receive(SUBSCRIBE % b"/queue/q")
+    assert b"lacks consume at 'q'" in wire.take() and wire.closed is Reason.REFUSED
+
+
+DURABLE = b"SUBSCRIBE\nid:1\ndestination:/topic/news\ndurable-subscriber-name:inbox\n\n\0"
+CLOSED = [
+    # frame, the queue that is not the user's, what it is called in the refusal
+    (SUBSCRIBE % b"/queue/orders.eu", "orders.eu::orders.eu"),
+    (SUBSCRIBE % b"orders.eu", "orders.eu::orders.eu"),
+    (SUBSCRIBE % b"orders.eu::orders.eu", "orders.eu::orders.eu"),
+    (b"SUBSCRIBE\nid:1\ndestination:orders.eu\nsubscription-type:ANYCAST\n\n\0", "orders.eu::orders.eu"),
+    (DURABLE, "news::ada.inbox"),
+    (SUBSCRIBE % b"/topic/news::ada.inbox", "news::ada.inbox"),
+    (DURABLE.replace(b"news", b"news.#"), "news.#::ada.inbox"),
+    (DURABLE.replace(b"SUB", b"UNSUB").replace(b"id:1", b"id:2"), "news::ada.inbox"),
+]
+
+
+@pytest.mark.parametrize(("frame", "queue"), CLOSED)
+async def test_a_queue_is_judged_whatever_name_it_is_given(frame, queue):
+    for theirs in ({}, ALL):
+        bench, session, wire = bench_of({"#": ALL, queue: theirs})
+        session.client_id = "ada"
+        session.receive(frame)
+        said = wire.take()
+        if theirs:
+            assert wire.closed is None and bench.port.commands
+        else:
+            assert f"at '{queue}'".encode() in said and f'edge.permissions."{queue}".'.encode() in said
+            assert wire.closed is Reason.REFUSED and not bench.port.commands
+
+
+async def test_a_topic_is_not_the_queue_of_its_name():
+    _bench, session, wire = bench_of({"#": ALL, "orders::orders": {}})
+    session.receive(SUBSCRIBE % b"/topic/orders")
+    session.receive(SEND % b"/queue/orders")
+    assert wire.closed is None, "sending to an address is the address' affair"
+
+
+@pytest.mark.parametrize(("frame", "queue"), CLOSED[:-1])
+async def test_a_subscription_ends_when_its_queue_is_closed(frame, queue):
+    bench, session, wire = bench_of({"#": ALL})
+    session.client_id = "ada"
+    session.receive(frame)
+    bench.edge.permit({"#": ALL, queue: without("consume")})
+    assert f"lacks consume at '{queue}'".encode() in wire.take() and wire.closed is Reason.REFUSED
+
+
+@pytest.mark.parametrize("frame", [SEND, BIG])
+async def test_what_may_be_created_follows_the_permissions_of_an_open_connection(frame):
     bench, session, _ = bench_of({"#": {"send": "*"}})
     session.receive(SEND % b"/queue/q")
     assert bench.port.last(Publish).create is False
-    bench.edge.permit({})
+    bench.edge.permit({"#": ALL})
     session.receive(frame % b"/queue/r")
     for writer in bench.port.writers:
         writer.finished(Blob(1, 2000), "")

@@ -144,6 +144,28 @@ async def test_a_name_without_a_queue_can_be_freed():
     assert answers == [None]
 
 
+@pytest.mark.parametrize("there", [True, False], ids=["another subscription ends", "no such subscription"])
+async def test_unsubscribing_elsewhere_does_not_free_the_name(there):
+    """The queue stays where it is: whoever took the name would keep its owner out (1313)."""
+    bench, names = Bench(), LocalNames()
+    names.learn({"me.d": "a"})
+    bench.edge.directory = Directory(LocalClientIds("allow"), names)
+    session, _wire = dialled(bench)
+    if there:
+        session.receive(b"SUBSCRIBE\nid:1\ndestination:/topic/b\n\n\0")
+        session.receive(b"UNSUBSCRIBE\nid:1\ndurable-subscriber-name:d\nreceipt:u\n\n\0")
+        answer: Done | Refused = Done(session.id, bench.port.last(Unsubscribe).seq)
+    else:
+        session.receive(DELETE % b"b")
+        answer = Refused(session.id, bench.port.last(Unsubscribe).seq, Code.NO_SUCH_SUBSCRIPTION)
+    bench.edge.on_effects([answer])
+    answers: list[RefusedError | None] = []
+    names.claim("me.d", "b", answers.append)
+    assert answers[0] is not None and answers[0].code is Code.SUBSCRIPTION_CONFLICT
+    names.claim("me.d", "a", answers.append)
+    assert answers[1] is None
+
+
 class Shared:
     """A metadata store that has one name."""
 
@@ -155,8 +177,8 @@ class Shared:
             raise MetadataUnavailable("etcd does not answer")
         return None if address == "a" else "a"
 
-    async def release(self, name):
-        await self.claim(name, "a")
+    async def release(self, name, address):
+        await self.claim(name, address)
 
 
 @pytest.mark.parametrize(

@@ -82,11 +82,13 @@ def test_a_pattern_shows_no_address_that_its_user_may_not_consume():
     assert "consume" in both.at("#") and "consume" in both.at("news.#")
     maker = {"a.#": {"consume": "g", "create_durable_queue": "g"}, "a.b": {"consume": "g"}}
     assert rights(maker, "g").at("a.#") == {"consume", "create_durable_queue"}, "nothing is read by making a queue"
+    hidden = {"*.#": {"consume": "g"}, "#": {}}
+    assert "consume" not in rights(hidden, "g").at(".#"), "`*` is not the empty word of `.secret`"
     closed = {"#": {}, "orders.#": {"consume": "g"}}
     assert "consume" in rights(closed, "g").at("orders.*"), "an entry that decides nothing there does not count"
 
 
-WORDS = ("a", "b", "*")
+WORDS = ("a", "b", "*", "")
 PATTERNS = [
     [*middle, *end]
     for length in range(3)
@@ -94,7 +96,7 @@ PATTERNS = [
     for end in ([], ["#"])
     if middle or end
 ]
-ADDRESSES = [list(words) for length in (1, 2, 3, 4) for words in itertools.product("abx", repeat=length)]
+ADDRESSES = [list(words) for length in (1, 2, 3, 4) for words in itertools.product(("a", "b", "x", ""), repeat=length)]
 
 
 def test_patterns_that_cover_and_overlap_against_every_address():
