@@ -34,8 +34,10 @@ class Collector:
 
     def __init__(self, sources: Sequence[MetricSource]) -> None:
         self._sources = sources
+        self._gathered: dict[str, Metric] | None = None
 
-    def collect(self) -> Iterator[Family]:
+    def gather(self) -> Iterator[None]:
+        """Asks them, one per step; the next collect() tells what they said, in whatever thread."""
         families: dict[str, Metric] = {}
         for source in self._sources:
             for metric in source.metrics():
@@ -45,6 +47,14 @@ class Collector:
                 else:
                     samples = [*seen.samples, *metric.samples]
                     families[metric.name] = Metric(metric.name, metric.kind, metric.help, samples)
+            yield
+        self._gathered = families
+
+    def collect(self) -> Iterator[Family]:
+        if self._gathered is None:
+            for _ in self.gather():
+                pass
+        families, self._gathered = self._gathered or {}, None
         dropped = GaugeMetricFamily(
             "stomp_series_dropped", f"Series left out of a family with more than {MAX_SERIES}.", labels=["family"]
         )
@@ -85,9 +95,14 @@ class Exposition:
 
     def __init__(self, sources: Sequence[MetricSource]) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(Collector(sources))
+        self._collector = Collector(sources)
+        self._registry.register(self._collector)
         ProcessCollector(registry=self._registry)
         GCCollector(registry=self._registry)
+
+    def gather(self) -> Iterator[None]:
+        """Call it before render() where that runs in a thread of its own: sources are asked in this one."""
+        return self._collector.gather()
 
     def render(self, accept: str) -> tuple[bytes, str]:
         """(body, content type) in the format the scraper's Accept header asks for."""

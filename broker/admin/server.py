@@ -17,6 +17,8 @@ from broker.config.settings import AdminSettings
 from broker.core.errors import ConfigError
 from broker.core.ids import SLOTS
 from broker.core.metrics import MetricSource
+from broker.seams.clock import SystemClock
+from broker.seams.steps import Steps
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -28,8 +30,10 @@ _log = logging.getLogger("stampede.admin")
 Ready = Callable[[], tuple[bool, dict[str, Any]]]
 """(ready for clients, details for people); the details must survive json.dumps."""
 
-Depths = Callable[[str], list[dict[str, Any]]]
-"""address or pattern → one entry per queue (engine/depth.py)."""
+Depths = Callable[[str], Iterator[dict[str, Any] | None]]
+"""address or pattern → one entry per queue (engine/depth.py), None where it has looked in vain."""
+DEPTHS = 200
+"""Entries looked at between two turns of the loop."""
 
 Check = Callable[[int], Awaitable[dict[str, Any] | None]]
 """slot → how its replicas compare (owner/checking.py); None: this process does not lead it."""
@@ -67,7 +71,11 @@ class AdminServer:
         """`depths`: None = nothing is queued in this process. `surveys`: what sources do bit by bit before each
         scrape. `check`, `slots`: None = this process leads no slots."""
         self._settings = settings
-        self._sources = list(sources)
+        steps = Steps(SystemClock())
+        self._asks = steps.kind("scrape")
+        self._sources = [*sources, steps]
+        self._scraping = asyncio.Lock()
+        """One at a time: however many ask, the loop's others wait for one."""
         self._ready = ready
         self._depths = depths
         self._surveys = surveys
@@ -133,11 +141,21 @@ class AdminServer:
 
     async def _metrics(self, request: web.Request) -> web.Response:
         assert self._exposition is not None  # requests come after start()
-        for survey in self._surveys:
-            for _ in survey():
-                await asyncio.sleep(0)
-        body, content_type = self._exposition.render(request.headers.get("Accept", ""))
+        async with self._scraping:
+            for survey in self._surveys:
+                await self._in_pieces(survey())
+            await self._in_pieces(self._exposition.gather())
+            body, content_type = await asyncio.to_thread(self._exposition.render, request.headers.get("Accept", ""))
         return _answer(200, body, content_type)
+
+    async def _in_pieces(self, work: Iterator[None]) -> None:
+        asks = self._asks
+        began = asks.now()
+        for _ in work:
+            if asks.took(began):
+                asks.tell("/metrics of the admin port")
+            await asyncio.sleep(0)
+            began = asks.now()
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return _answer(200, b"alive\n", "text/plain; charset=utf-8")
@@ -151,7 +169,13 @@ class AdminServer:
         match = request.query.get("match", "")
         if not match or len(match) > 1024:
             return _answer(400, b"add ?match= with the name of an address, or a pattern\n", "text/plain; charset=utf-8")
-        return _json(200, {"queues": self._depths(match)})
+        entries: list[dict[str, Any]] = []
+        for seen, entry in enumerate(self._depths(match), 1):
+            if entry is not None:
+                entries.append(entry)
+            if not seen % DEPTHS:
+                await asyncio.sleep(0)
+        return _answer(200, await asyncio.to_thread(_text, {"queues": entries}), "application/json")
 
     async def _standing(self, _request: web.Request) -> web.Response:
         assert self._slots is not None
@@ -186,7 +210,11 @@ def load_libraries() -> None:
 
 
 def _json(status: int, value: dict[str, Any]) -> web.Response:
-    return _answer(status, (json.dumps(value, ensure_ascii=False) + "\n").encode(), "application/json")
+    return _answer(status, _text(value), "application/json")
+
+
+def _text(value: dict[str, Any]) -> bytes:
+    return (json.dumps(value, ensure_ascii=False) + "\n").encode()
 
 
 def _answer(status: int, body: bytes, content_type: str) -> web.Response:

@@ -85,7 +85,7 @@ ADDRESS_WITHOUT: dict[str, str] = {
     "config-delete-addresses": _RELOAD,
     "config-delete-diverts": _RELOAD,
     "redistribution-delay": "every edge reaches every queue, so no message waits where no consumer is",
-    "enable-metrics": "every queue has metrics; above 2,000 series of a kind the rest is counted",
+    "enable-metrics": "the 399 fullest queues have metrics of their own, the rest is summed up",
     "message-counter-history-day-limit": "/metrics is scraped; history is kept by who scrapes",
     "management-browse-page-size": _MANAGEMENT,
     "management-message-attribute-size-limit": _MANAGEMENT,

@@ -255,7 +255,8 @@ class Consumer:
 
     def _cost(self, messages: Ledger) -> int:
         overhead = self.overhead
-        return sum([run.size_of(run.ids.index(i)) + overhead for i, run in messages.items()])
+        # Ids of a run ascend; to look through them one by one would be the square of what a client holds.
+        return sum([run.size_of(bisect_left(run.ids, i)) + overhead for i, run in messages.items()])
 
 
 def _unknown(i: int) -> RefusedError:

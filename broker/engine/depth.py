@@ -5,6 +5,7 @@ Rule: reads one slot, changes nothing, and costs as much as the addresses asked 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from .matching import matches
@@ -12,30 +13,33 @@ from .queue import Queue
 from .slot import Address, Slot
 
 
-def depths(slot: Slot, match: str) -> list[dict[str, Any]]:
-    """One entry per queue of the address, or of all addresses that the pattern `match` stands for, in messages.
+def depths(slot: Slot, match: str) -> Iterator[dict[str, Any] | None]:
+    """One entry per queue of the address, or of all addresses that the pattern `match` stands for, in messages; None
+    for each address that it does not. Between two of them anything may happen to the slot.
 
     waiting      ready, paged out or on their way in.    scheduled    not due yet (delays of redelivery too)."""
     if slot.match.is_pattern(match):
         pattern, words = slot.match.words(match), slot.match.words
-        found = [address for name, address in slot.addresses.items() if matches(pattern, words(name))]
-    else:
-        found = [slot.addresses[match]] if match in slot.addresses else []
-    return [entry for address in found for entry in _of(address)]
+        for name, address in list(slot.addresses.items()):
+            if matches(pattern, words(name)):
+                yield from _of(address)
+            else:
+                yield None
+    elif match in slot.addresses:
+        yield from _of(slot.addresses[match])
 
 
 def _later(queue: Queue) -> int:
     return sum([len(run.records) for _, _, run in queue.delayed]) + (queue.agenda.count if queue.agenda else 0)
 
 
-def _of(address: Address) -> list[dict[str, Any]]:
-    return [
-        {
-            "address": address.name, "queue": queue.name, "routing": queue.routing.name,
-            "waiting": queue.count + queue.far + queue.paged_count + sum([len(run.records) for run in queue.returned]),
-            "delivering": queue.delivering, "scheduled": _later(queue),
-            "consumers": len(queue.consumers),
-        }
-        for queue in address.queues.values()
-        if not queue.hidden
-    ]  # fmt: skip
+def _of(address: Address) -> Iterator[dict[str, Any] | None]:
+    for queue in list(address.queues.values()):
+        if queue.hidden or queue.deleted:
+            yield None
+            continue
+        waiting = queue.count + queue.far + queue.paged_count + sum([len(run.records) for run in queue.returned])
+        yield {
+            "address": address.name, "queue": queue.name, "routing": queue.routing.name, "waiting": waiting,
+            "delivering": queue.delivering, "scheduled": _later(queue), "consumers": len(queue.consumers),
+        }  # fmt: skip

@@ -8,7 +8,7 @@ clusters producers, resume, prepared, decisions.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from heapq import heappop
 from typing import Any
 
@@ -534,7 +534,7 @@ class Engine:
         """Durable subscriptions and their addresses."""
         return {name: queue.address for name, queue in self._slot.subscriptions.items()}
 
-    def depths(self, match: str) -> list[dict[str, Any]]:
+    def depths(self, match: str) -> Iterator[dict[str, Any] | None]:
         """What waits at an address, or at all that a pattern stands for (depth.py)."""
         return depths(self._slot, match)
 

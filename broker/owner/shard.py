@@ -224,9 +224,10 @@ class Shard:
         self._idle = callback
         self.wake()
 
-    def depths(self, match: str) -> list[dict[str, Any]]:
-        """What waits at an address or pattern, in the slots led here."""
-        return [entry for engine in self.engines.values() for entry in engine.depths(match)]
+    def depths(self, match: str) -> Iterator[dict[str, Any] | None]:
+        """What waits at an address or pattern, in the slots led here, bit by bit (engine/depth.py)."""
+        for engine in list(self.engines.values()):
+            yield from engine.depths(match)
 
     def survey(self) -> Iterator[None]:
         """Prepares metrics(), a slice of the queues per step: 50,000 of them take a while."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from heapq import heappush, heapreplace
 
 from broker.core.metrics import Metric
 from broker.engine.engine import Engine
@@ -11,6 +12,11 @@ from broker.journal.journal import Journal
 
 SLICE = 500
 """Queues looked at between two turns of the loop: half a millisecond."""
+
+SHOWN = 399
+"""Queues with numbers of their own: those that hold most. The rest is one sum, or a scrape of 100,000 queues would be a
+step of seconds. Five states each: below what a family may have (admin/exposition.py)."""
+REST = ("(others)", "(others)")
 
 STATES = ("ready", "delivering", "paged", "delayed", "scheduled")
 
@@ -49,7 +55,12 @@ class ShardStats:
                     totals[key] = found
                 elif any(found):
                     totals[key] = [a + b for a, b in zip(known, found, strict=True)]
-        self._queues = totals
+        shown = totals
+        if len(totals) > SHOWN:
+            shown = {}
+            for _ in _largest(totals, shown):
+                yield
+        self._queues = shown
 
     def metrics(self, engines: Iterable[Engine], journal: Journal) -> list[Metric]:
         """The owner's families, queue states summed over the queues of each address."""
@@ -111,6 +122,24 @@ class ShardStats:
             ),
         ]
         return families
+
+
+def _largest(totals: Totals, shown: Totals) -> Iterator[None]:
+    """Puts the SHOWN queues with most messages into `shown`, and the sum of all others; a slice per step."""
+    most: list[tuple[int, int, tuple[str, str], list[int]]] = []
+    rest = [0] * len(STATES)
+    for seen, (key, counts) in enumerate(totals.items()):
+        entry = (sum(counts), -seen, key, counts)
+        if len(most) < SHOWN:
+            heappush(most, entry)
+        else:
+            less = heapreplace(most, entry) if entry > most[0] else entry
+            rest = [a + b for a, b in zip(rest, less[3], strict=True)]
+        if not (seen + 1) % SLICE:
+            yield
+    for _, _, key, counts in sorted(most, reverse=True):
+        shown[key] = counts
+    shown[REST] = rest
 
 
 COUNTERS = {

@@ -109,3 +109,50 @@ async def test_a_fault_of_ours_keeps_its_stack_trace(state, caplog):
         assert answer.status == 500
     await server.stop()
     assert [record for record in caplog.records if record.exc_info and isinstance(record.exc_info[1], RuntimeError)]
+
+
+async def test_a_scrape_leaves_the_loop_between_its_pieces_and_two_do_not_mix():
+    at_work, most, ran = 0, 0, 0
+
+    def survey():
+        nonlocal at_work, most
+        at_work += 1
+        most = max(most, at_work)
+        for _ in range(50):
+            yield
+        at_work -= 1
+
+    async def others():
+        nonlocal ran
+        while True:
+            ran += 1
+            await asyncio.sleep(0)
+
+    server = AdminServer(AdminSettings(port=0), [Source()], lambda: (True, {}), surveys=[survey])
+    await server.start()
+    beside = asyncio.create_task(others())
+    async with ClientSession(f"http://127.0.0.1:{server.port}") as http:
+
+        async def scrape():
+            async with http.get("/metrics") as answer:
+                return await answer.text()
+
+        bodies = await asyncio.gather(*[scrape() for _ in range(3)])
+    beside.cancel()
+    await server.stop()
+    assert all("stomp_connections 7.0" in body and 'stomp_step_seconds_count{step="scrape"}' in body for body in bodies)
+    assert most == 1
+    assert ran > 150
+
+
+async def test_depths_are_looked_at_in_pieces():
+    def depths(match):
+        for n in range(1000):
+            yield {"address": match, "queue": str(n)} if n % 2 else None
+
+    server = AdminServer(AdminSettings(port=0), [], lambda: (True, {}), depths)
+    await server.start()
+    async with ClientSession(f"http://127.0.0.1:{server.port}") as http, http.get("/api/depth?match=a") as answer:
+        queues = (await answer.json())["queues"]
+    await server.stop()
+    assert len(queues) == 500 and queues[0] == {"address": "a", "queue": "1"}

@@ -10,7 +10,7 @@ from broker.core.commands import Publish, Subscribe
 from broker.core.effects import Turn
 from broker.core.message import Run
 from broker.engine.engine import Engine
-from broker.owner.stats import SLICE, ShardStats
+from broker.owner.stats import SHOWN, SLICE, ShardStats
 
 JOURNAL = SimpleNamespace(inflight_bytes=0, disk_bytes=int, live_bytes=int)
 
@@ -44,3 +44,30 @@ def test_a_queue_that_goes_in_the_middle_of_a_survey_does_no_harm():
     engine.discard()
     assert list(survey) == []
     assert families(stats, engine) == {}
+
+
+def test_of_many_queues_the_fullest_are_shown_and_the_rest_is_summed_up_in_slices():
+    engine, turn = Engine(3, EngineSettings()), Turn(1, 1)
+    many = SHOWN + SLICE * 2
+    for n in range(many):
+        records = [b"x"] * (2 if n >= SLICE * 2 else 1)
+        engine.handle(Publish(3, 2, 0, f"q{n}", Routing.ANYCAST, Run((), b"", records, len(records))), turn)
+    stats = ShardStats()
+    assert len(list(stats.survey([engine]))) == 2 * (many // SLICE)
+    found = families(stats, engine)
+    assert len(found) == SHOWN + 1
+    assert found.pop(("(others)", "(others)", "ready")) == SLICE * 2
+    assert set(found.values()) == {2}, "whoever holds most"
+
+
+def test_depths_come_one_by_one_whatever_happens_in_between():
+    engine, turn = Engine(3, EngineSettings()), Turn(1, 1)
+    for n in range(10):
+        engine.handle(Publish(3, 2, 0, f"a.{n}", Routing.ANYCAST, Run((), b"", [b"x"], 1)), turn)
+        engine.handle(Publish(3, 2, 0, f"b{n}", Routing.ANYCAST, Run((), b"", [b"x"], 1)), turn)
+    depths = engine.depths("a.*")
+    first = next(entry for entry in depths if entry)
+    assert (first["address"], first["waiting"]) == ("a.0", 1)
+    engine.discard()
+    assert not [entry for entry in depths if entry], "what is gone meanwhile is not told"
+    assert list(engine.depths("a.1")) == []
