@@ -225,6 +225,12 @@ class EngineSettings:
         "of messages of one subscription that open transactions have acknowledged",
         "their window is given back before COMMIT, so nothing else bounds them",
     )
+    max_held_messages: int = setting(
+        20_000,
+        "messages",
+        "of one subscription that open transactions have acknowledged",
+        "one cumulative ACK may stand for any number, and COMMIT settles all of them in one step: 10 ms",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,9 @@ class Consumer:
     bit      what the queue's choice knows the wish by; 0: it has none."""
 
     __slots__ = (
-        "_held_bytes", "_removed", "ack", "bit", "credit_bytes", "credit_messages", "flight", "haunted", "held", "id",
-        "ledger", "no_local", "overhead", "priority", "queue", "room", "session", "sized", "wish",
+        "_held_bytes", "_held_messages", "_removed", "ack", "bit", "credit_bytes", "credit_messages", "flight",
+        "haunted", "held", "id", "ledger", "no_local", "overhead", "priority", "queue", "room", "session", "sized",
+        "wish",
     )  # fmt: skip
 
     def __init__(self, command: Subscribe, queue: int) -> None:
@@ -50,7 +51,7 @@ class Consumer:
         self.sized = command.credit_bytes < UNLIMITED and command.ack is not AckMode.AUTO
         self.ledger: Ledger | None = None if command.ack is AckMode.AUTO else {}
         self.held: dict[int, Ledger] = {}
-        self._held_bytes = 0
+        self._held_bytes = self._held_messages = 0
         confirms = command.confirm and command.ack is AckMode.AUTO and not command.browse
         self.flight: deque[Run] | None = deque() if confirms else None
         self.haunted = False
@@ -169,20 +170,21 @@ class Consumer:
         if rest:
             self._covered(rest)
 
-    def hold(self, ids: Sequence[int], most: int) -> None:
-        """Sets aside what `ids` cover, each with its own share, up to `most` bytes. Raises RefusedError."""
+    def hold(self, ids: Sequence[int], most: int, many: int) -> None:
+        """Sets aside what `ids` cover, each with its own share, up to `most` bytes and `many` messages. Raises
+        RefusedError."""
         covered = self._covered(ids)
         ledger = self.ledger or {}
-        nbytes = self._cost({i: ledger[i] for i in covered})
-        if self._held_bytes + nbytes > most:
+        count, nbytes = len(covered), self._cost({i: ledger[i] for i in covered})
+        if self._held_bytes + nbytes > most or self._held_messages + count > many:
             # What was settled since is still counted: now it is not.
             self._held_bytes = sum([self._cost(group) for group in self.held.values()])
+            self._held_messages = sum(map(len, self.held.values()))
             if self._held_bytes + nbytes > most:
-                raise RefusedError(
-                    Code.TRANSACTION_LIMIT,
-                    f"open transactions have acknowledged more than {most} bytes of this subscription's messages "
-                    "(engine.max_held_bytes); COMMIT earlier",
-                )
+                raise _too_many(f"{most} bytes of this subscription's messages (engine.max_held_bytes)")
+            if self._held_messages + count > many:
+                raise _too_many(f"{many} of this subscription's messages (engine.max_held_messages)")
+        self._held_messages += count
         self._held_bytes += nbytes
         for i in ids:
             self.held[i] = self._free((i,))
@@ -261,3 +263,7 @@ class Consumer:
 
 def _unknown(i: int) -> RefusedError:
     return RefusedError(Code.NO_SUCH_DELIVERY, f"message {i} is not held unacknowledged by this subscription")
+
+
+def _too_many(what: str) -> RefusedError:
+    return RefusedError(Code.TRANSACTION_LIMIT, f"open transactions have acknowledged more than {what}; COMMIT earlier")

@@ -8,6 +8,7 @@ published it. Must not know ledgers.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from heapq import heappush
 from typing import Any
 from zlib import crc32
@@ -91,30 +92,74 @@ def bring_back(queue: Queue) -> None:
 def to_head(queue: Queue, runs: list[Run]) -> None:
     """Before everything younger of the same priority, in the order of ids.
 
-    Runs of a level stand by ascending id and do not interleave: only those between the oldest and the newest that come
-    back are touched, or message by message everything at the head would be sorted once for each."""
+    Runs of a level stand by ascending id and do not interleave."""
     levels: dict[int, list[Run]] = {}
     for run in runs:
         levels.setdefault(run.priority, []).append(run)
     for priority, returned in levels.items():
         level = queue.level(priority)
-        oldest = min([run.ids[0] for run in returned])
-        newest = max([run.ids[-1] for run in returned])
+        returned.sort(key=_first)
         # What was scheduled stands by its time: then nothing is known of the order of ids.
-        before = bisect_right(level, oldest, key=_last) if queue.agenda is None else 0
-        level.rotate(-before)
-        for _ in range(len(level) - before):
-            if level[0].ids[0] > newest:
-                break
-            run = level.popleft()
-            queue.left(run)
-            returned.append(run)
-        if len(returned) > 1:
-            returned = regroup({i: run for run in returned for i in run.ids})
-        for run in reversed(returned):
-            level.appendleft(run)
+        placed = _merge(queue, level, returned) if queue.agenda is None else _sort(queue, level, returned)
+        for run in reversed(placed):
             queue.added(run)
-        level.rotate(before)
+
+
+def _merge(queue: Queue, level: deque[Run], returned: list[Run]) -> list[Run]:
+    """One walk along the level: what is passed is rotated to its end, and back when all have their places. Only runs
+    that lie across each other are taken apart: 100,000 runs between two that come back are passed, not looked at."""
+    placed: list[Run] = []
+    passed = at = 0
+    while at < len(returned):
+        ahead = _before(level, len(level) - passed, returned[at].ids[0])
+        level.rotate(-ahead)
+        passed += ahead
+        here, newest = [returned[at]], returned[at].ids[-1]
+        at += 1
+        while True:
+            if len(level) > passed and level[0].ids[0] < newest:
+                run = level.popleft()
+                queue.left(run)
+            elif at < len(returned) and (len(level) == passed or returned[at].ids[0] < level[0].ids[0]):
+                run = returned[at]
+                at += 1
+            else:
+                break
+            here.append(run)
+            newest = max(newest, run.ids[-1])
+        if len(here) > 1:
+            here = regroup({i: run for run in here for i in run.ids})
+        level.extend(here)
+        passed += len(here)
+        placed += here
+    level.rotate(passed)
+    return placed
+
+
+def _before(level: deque[Run], count: int, id: int) -> int:
+    """How many of the first `count` runs end before that id. The place is mostly near: the middle of a deque is far."""
+    low, step = 0, 1
+    while low + step <= count and level[low + step - 1].ids[-1] < id:
+        low += step
+        step *= 2
+    return bisect_right(level, id, low, min(low + step - 1, count), key=_last)
+
+
+def _sort(queue: Queue, level: deque[Run], returned: list[Run]) -> list[Run]:
+    """The same where the level is in no order: everything at its head that is not younger than all that comes back."""
+    newest = max([run.ids[-1] for run in returned])
+    while level and level[0].ids[0] <= newest:
+        run = level.popleft()
+        queue.left(run)
+        returned.append(run)
+    if len(returned) > 1:
+        returned = regroup({i: run for run in returned for i in run.ids})
+    level.extendleft(reversed(returned))
+    return returned
+
+
+def _first(run: Run) -> int:
+    return run.ids[0]
 
 
 def _last(run: Run) -> int:

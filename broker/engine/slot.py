@@ -129,8 +129,8 @@ class Slot:
     __slots__ = (
         "addresses", "approved", "booked", "budget", "consumers", "counters", "crashed_at", "decisions",
         "declarations", "due", "hidden", "inherited", "known_ids", "latecomers", "limit", "loose",
-        "mark_messages", "match", "max_held", "next_id", "next_queue", "number", "page_bytes", "patterns",
-        "pending", "prepared", "producers", "queues", "reserved", "rulebook", "sessions", "strangers",
+        "mark_messages", "match", "max_held", "max_held_messages", "next_id", "next_queue", "number", "page_bytes",
+        "patterns", "pending", "prepared", "producers", "queues", "reserved", "rulebook", "sessions", "strangers",
         "subscriptions", "timed", "touched",
     )  # fmt: skip
 
@@ -178,6 +178,7 @@ class Slot:
         self.page_bytes = settings.page_bytes
         self.mark_messages = settings.mark_messages
         self.max_held = settings.max_held_bytes
+        self.max_held_messages = settings.max_held_messages
         known = named(settings)
         self.match = known.match
         self.rulebook = Rulebook(self.match, {n: DivertSettings(**table) for n, table in settings.diverts.items()})

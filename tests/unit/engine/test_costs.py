@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from broker.core.address import Outcome
 from broker.core.commands import UNLIMITED, Hold, Settle, Subscribe
 from broker.core.errors import Code
 from broker.engine import redelivery
+from broker.engine.queue import Queue
 
-from .world import ANYCAST, AUTO, INDIVIDUAL, World, got, ids, refused
+from .world import ANYCAST, AUTO, CLIENT, INDIVIDUAL, World, got, ids, refused
 
 MANY = 300
 
@@ -82,3 +85,49 @@ def test_what_open_transactions_set_aside_is_bounded():
     assert refused(world.do(Hold(7, 1, 0, 1, [held[3]]))) == [Code.TRANSACTION_LIMIT]
     world.do(Settle(7, 1, 0, 1, held[:2], Outcome.RETURN))  # one of them was aborted
     assert refused(world.do(Hold(7, 1, 0, 1, [held[3]]))) == []
+
+
+def test_what_comes_back_at_both_ends_of_a_long_head_leaves_the_middle_alone(monkeypatch):
+    """Two messages given back, with 100,000 others between them at the head, sorted all of them: seconds."""
+    world = World()
+    for i in range(MANY):
+        world.publish("q", b"%d" % i)
+    first = ids(world.subscribe(1, ack=INDIVIDUAL))
+    world.engine._slot.consumers[1].credit_messages = -MANY
+    world.settle(1, *first[1:-1], outcome=Outcome.NACK)
+    taken_out = []
+    left = Queue.left
+    monkeypatch.setattr(Queue, "left", lambda queue, run: (taken_out.append(run), left(queue, run))[1])
+    world.settle(1, first[0], first[-1], outcome=Outcome.NACK)
+    assert len(taken_out) <= 2
+    assert got(world.subscribe(2)) == [b"%d" % i for i in range(MANY)]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_whatever_comes_back_stands_in_the_order_of_ids(seed):
+    draw = random.Random(seed)
+    world, sent = World(), []
+    while len(sent) < 40:
+        some = [b"%d" % i for i in range(len(sent), len(sent) + draw.randint(1, 6))]
+        world.publish("q", *some)
+        sent += some
+    held = ids(world.subscribe(1, ack=INDIVIDUAL))
+    world.engine._slot.consumers[1].credit_messages = -100
+    while held:
+        some = draw.sample(held, draw.randint(1, min(len(held), 9)))
+        held = [i for i in held if i not in some]
+        world.settle(1, *some, outcome=draw.choice([Outcome.NACK, Outcome.RETURN]))
+        assert sum(len(run.ids) for run in world.engine.queues()[0].ready) == len(sent) - len(held)
+    assert got(world.subscribe(2)) == sent
+
+
+def test_cumulative_acks_in_transactions_stand_for_a_bounded_number():
+    """COMMIT settles all of them in one step."""
+    world = World(max_held_messages=5)
+    world.publish("q", *(b"x" for _ in range(12)))
+    held = ids(world.subscribe(1, ack=CLIENT))
+    assert not refused(world.do(Hold(7, 1, 1, 1, [held[3]])))
+    assert refused(world.do(Hold(7, 1, 2, 1, [held[5]]))) == [Code.TRANSACTION_LIMIT]
+    assert not refused(world.do(Hold(7, 1, 3, 1, [held[4]])))
+    world.do(Settle(7, 1, 4, 1, [held[3], held[4]], Outcome.RETURN))
+    assert not refused(world.do(Hold(7, 1, 5, 1, [held[9]]))), "what was given back counts no more"
