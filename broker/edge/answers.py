@@ -42,6 +42,10 @@ class Answers:
             return (0,) * parts
         return [*(self.ask([]) for _ in range(parts - 1)), self.ask(receipts)]
 
+    def latest(self, seq: int) -> bool:
+        """Nothing has been asked behind request `seq` (0: is none): it may grow, and receipts still leave in order."""
+        return seq == self._last and seq > 0
+
     def more(self, seq: int, receipts: list[bytes]) -> None:
         """The latest request `seq` has grown by frames with these receipts."""
         self._open[seq][0].extend(receipts)

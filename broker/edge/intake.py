@@ -1,8 +1,9 @@
 """What comes in on one connection: events of a read become commands, which leave in one batch.
 
-Rule: one submit per read; frames are taken in order, one after another, and none while something before it is not
-finished (`park`). The socket is read only while nobody holds it. A frame that is refused ends the session, with its
-receipt. Must not know what the frames mean (publishing, acking, control, connecting), nor how they are answered.
+Rule: one submit per read, and nothing behind the session's end; frames are taken in order, one after another, and
+none while something before it is not finished (`park`). The socket is read only while nobody holds it. A frame that
+is refused ends the session, with its receipt. Must not know what the frames mean (publishing, acking, control,
+connecting), nor how they are answered.
 """
 
 from __future__ import annotations
@@ -99,8 +100,20 @@ class Intake:
             assert isinstance(event, Violation)
             self._session.fail(event.code, event.detail, event.receipt)
 
+    def last(self, ends: list[Command]) -> None:
+        """The session ends, perhaps in the middle of a read: what its frames have asked for leaves in front of what
+        ends its consumers, in the same batch. An owner that heard of the end first would drop the ACKs, and a SUBSCRIBE
+        behind it would leave a consumer for ever; so nothing leaves behind it either (submit)."""
+        self.batch += ends
+        self._leave()
+
     def submit(self) -> None:
         """Sends the batch of this read on its way; pauses the socket when the owner cannot keep up."""
+        if self._session.closed:
+            self.batch = []
+        self._leave()
+
+    def _leave(self) -> None:
         if self.publisher is not None:
             self.publisher.end_of_read()
         if self.batch:

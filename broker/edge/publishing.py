@@ -74,7 +74,7 @@ class Publisher:
             if not receipts and not last.seq:
                 _extend(last.run, head, event)
                 return
-            if receipts and last.seq:
+            if receipts and session.answers.latest(last.seq):
                 _extend(last.run, head, event)
                 session.answers.more(last.seq, receipts)
                 return

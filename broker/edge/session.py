@@ -335,9 +335,9 @@ class Session:
         self.watch.stop()
         if self.login_task is not None:
             self.login_task.cancel()
+        self.intake.last(control.ends(self, reason))
         if self.crowds is not None:
             self.crowds.close()
-        ends = control.ends(self, reason)
         self._transactions = None
         self.intake.close()
         self.outbox.close()
@@ -347,8 +347,6 @@ class Session:
             sub.sink = self.outbox
         self.subscriptions = NO_SUBSCRIPTIONS
         self.handles = NO_HANDLES
-        if ends:
-            self.edge.port.submit(ends)
         if self.client_id:
             self.edge.directory.client_ids.release(self.client_id, self)
         self.edge.closed(self, reason, detail)

@@ -126,3 +126,60 @@ def test_a_half_closed_client_still_gets_its_receipts(join, queue, version):
     client.socket.shutdown(1)
     assert [client.expect("RECEIPT")["receipt-id"] for _ in range(5)] == list("01234")
     client.ended()
+
+
+def settle(command, message, version, **headers):
+    """ACK or NACK as bytes."""
+    if version == "1.2":
+        return build(command, {"id": message["ack"], **headers})
+    return build(command, {"message-id": message["message-id"], "subscription": "1", **headers})
+
+
+@every_version
+def test_what_stands_before_a_disconnect_in_the_same_read_is_acknowledged(join, queue, version):
+    """As PECL stomp, Net::Stomp and Ruby's gem do: ACKs, and DISCONNECT without a receipt behind them."""
+    client = join(version)
+    client.subscribe(queue, ack="client-individual")
+    for n in range(10):
+        client.publish(queue, b"%d" % n)
+    acks = [settle("ACK", message, version) for message in client.messages(10)[:9]]
+    client.raw(b"".join(acks) + build("DISCONNECT"))
+    client.ended()
+    reader = join(version)
+    reader.subscribe(queue)
+    assert [m.body for m in reader.messages(1)] == [b"9"]
+    reader.nothing()
+
+
+@every_version
+def test_a_commit_before_a_disconnect_in_the_same_read_is_carried_out(join, queue, version):
+    client = join(version)
+    client.subscribe(queue, ack="client-individual")
+    client.publish(queue, b"settled")
+    (message,) = client.messages(1)
+    client.raw(
+        build("BEGIN", {"transaction": "t"})
+        + build("SEND", {"destination": f"{queue}.out", "transaction": "t"}, b"committed")
+        + settle("ACK", message, version, transaction="t")
+        + build("COMMIT", {"transaction": "t"})
+        + build("DISCONNECT")
+    )
+    client.ended()
+    reader = join(version)
+    reader.subscribe(f"{queue}.out", id="out")
+    assert [m.body for m in reader.messages(1)] == [b"committed"]
+    reader.subscribe(queue)
+    reader.nothing()
+
+
+@every_version
+def test_a_subscription_before_a_disconnect_in_the_same_read_leaves_no_consumer(join, queue, version):
+    for n in range(3):
+        client = join(version)
+        client.raw(build("SUBSCRIBE", {"id": n, "destination": queue, "ack": "client"}) + build("DISCONNECT"))
+        client.ended()
+    reader = join(version)
+    reader.subscribe(queue)
+    for n in range(10):
+        reader.publish(queue, b"%d" % n)
+    assert [m.body for m in reader.messages(10)] == [b"%d" % n for n in range(10)]
