@@ -17,7 +17,7 @@ from .options import serve_options, settings_of
 _LAZY = {
     "cluster": "cluster_cli",
     "user": "data_cli",
-    "journal": "data_cli",
+    "journal": "salvage_cli",
     "docs": "docs",
     "import": "import_cli:import_",
 }

@@ -21,7 +21,7 @@ from .options import Failure, Misuse, settings_of, source_options
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def told() -> Iterator[None]:
     """Errors that we raise on purpose, and those of the system, become one line and exit status 1."""
     try:
         yield
@@ -57,7 +57,7 @@ def add(name: str, passcode_stdin: bool, groups: tuple[str, ...], **options: Any
         raise Misuse("The passcode is empty.")
     from broker.edge.users import add_user
 
-    with _told():
+    with told():
         known = add_user(path, name, passcode, groups)
     click.echo(f"{'Changed the passcode of' if known else 'Added'} {name} in {path}.")
 
@@ -70,7 +70,7 @@ def groups(name: str, groups: tuple[str, ...], **options: Any) -> None:
     """User NAME belongs to these groups from now on, and to no other. Open connections notice within a second."""
     from broker.edge.users import set_groups
 
-    with _told():
+    with told():
         now = set_groups(_users_file(options), name, groups)
     click.echo(f"{name} belongs to {', '.join(now) or 'no group'}.")
 
@@ -83,7 +83,7 @@ def remove(name: str, **options: Any) -> None:
     from broker.edge.users import remove_user
 
     path = _users_file(options)
-    with _told():
+    with told():
         remove_user(path, name)
     click.echo(f"Removed {name} from {path}.")
 
@@ -94,7 +94,7 @@ def show(**options: Any) -> None:
     """List the users, one per line."""
     from broker.edge.users import list_users
 
-    with _told():
+    with told():
         for name in list_users(_users_file(options)):
             click.echo(name)
 
@@ -104,7 +104,8 @@ def journal() -> None:
     """Check, read or repair the journal of a stopped broker."""
 
 
-def _folder(options: dict[str, Any]) -> str:
+def folder_of(options: dict[str, Any]) -> str:
+    """Of the journal that the settings name. Raises Misuse when there is none."""
     folder = os.path.join(settings_of(**options).data, "journal")
     if not os.path.isdir(folder):
         raise Misuse(f"There is no journal in {folder}; say where the data is with --data or --config.")
@@ -117,26 +118,34 @@ def verify(**options: Any) -> None:
     """Read every byte and say whether it checks. Changes nothing; exit status 1 when something is damaged."""
     from broker.journal import inspect
 
-    with _told():
-        report = inspect.verify(OsFiles(), _folder(options))
+    with told():
+        report = inspect.verify(OsFiles(), folder_of(options))
     for line in report.lines:
         click.echo(line)
     for segment, offset in report.damaged:
         click.echo(
             f"to take this out: stampede journal repair --drop {segment:x}:{offset}   (what stood there is lost)"
         )
+    if not report.ok:
+        click.echo("to keep everything that can be read, in a new folder: stampede journal salvage")
     raise SystemExit(0 if report.ok else 1)
 
 
 @journal.command("dump")
 @click.option("--bodies", is_flag=True, help="Also print message bodies.")
+@click.option("--live", is_flag=True, help="All that lives, bodies included, for `stampede journal load`.")
 @source_options
-def dump(bodies: bool, **options: Any) -> None:
-    """Print every record as one line of JSON."""
+def dump(bodies: bool, live: bool, **options: Any) -> None:
+    """Print every record as one line of JSON; with --live what lives, as `stampede journal load` reads it."""
     from broker.journal import inspect
 
-    with _told():
-        for record in inspect.dump(OsFiles(), _folder(options), bodies=bodies):
+    if live:
+        from .salvage_cli import dump_live
+
+        dump_live(folder_of(options))
+        return
+    with told():
+        for record in inspect.dump(OsFiles(), folder_of(options), bodies=bodies):
             click.echo(json.dumps(record, ensure_ascii=False, default=str))
 
 
@@ -154,6 +163,6 @@ def repair(drop: str, **options: Any) -> None:
         colon = ""
     if not colon:
         raise Misuse(f"--drop needs SEGMENT:OFFSET as `stampede journal verify` prints it, not {drop!r}.")
-    with _told():
-        for line in inspect.repair(OsFiles(), _folder(options), place):
+    with told():
+        for line in inspect.repair(OsFiles(), folder_of(options), place):
             click.echo(line)

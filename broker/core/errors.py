@@ -142,7 +142,7 @@ class OffsetDiverged(JournalError):
 
 
 class CorruptJournal(JournalError):
-    """Bytes that were once synced do not check: refuse to start; `stampede journal verify|repair` helps."""
+    """Bytes that were once synced do not check: refuse to start; `stampede journal verify|repair|salvage` helps."""
 
 
 class JournalFull(JournalError):

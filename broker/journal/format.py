@@ -121,7 +121,10 @@ def parse_segment_header(data: bytes, disk_id: bytes, number: int, name: str) ->
     return algorithm, size
 
 
-ADVICE: Final = "see `stampede journal verify`; restore from a replica or backup, or use `stampede journal repair`"
+ADVICE: Final = (
+    "see `stampede journal verify`; restore from a replica or backup, or use `stampede journal repair`, or, when that "
+    "cannot, `stampede journal salvage`"
+)
 
 
 def batch_header(number: int, segment: int, length: int, count: int, seed: int) -> bytes:

@@ -21,6 +21,7 @@ from .recovery import Scan
 from .store import Store, read_all, read_identity, segment_name, write_all
 
 _RECORD_MIN: Final = f.RECORD.size
+_WAY_OUT: Final = "; `stampede journal salvage` keeps everything that can be read, in a new folder"
 
 
 class Report:
@@ -77,7 +78,8 @@ def _held(files: Files, folder: str) -> Iterator[tuple[Store, list[int]]]:
     names = files.listdir(folder)
     numbers = store.numbers(names)
     if "identity" not in names:
-        raise JournalError(f"{folder}: no journal here (there is no `identity` file)")
+        more = _WAY_OUT if numbers else ""
+        raise JournalError(f"{folder}: no journal here (there is no `identity` file){more}")
     store.take_lock()
     try:
         store.disk_id = read_identity(files, folder)
@@ -225,7 +227,9 @@ def repair(files: Files, folder: str, drop: tuple[int, int]) -> list[str]:
     with _held(files, folder) as (store, numbers):
         number, offset = drop
         if number not in numbers:
-            raise JournalError(f"{segment_name(number)} does not exist; only a replica or a backup can replace it")
+            raise JournalError(
+                f"{segment_name(number)} does not exist; only a replica or a backup can replace it{_WAY_OUT}"
+            )
         with store.pinned(number) as file:
             data = read_all(file, file.size(), 0)
         mended, line = _mended(store, number, offset, data)
@@ -245,7 +249,7 @@ def _mended(store: Store, number: int, offset: int, data: bytes) -> tuple[bytes,
             if segment.batches and not segment.bad:
                 head = f.segment_header(algorithm, store.disk_id, number, len(data))
                 return head + data[f.SEGMENT_BYTES :], f"{name}: wrote the segment header anew; no record is lost"
-        raise JournalError(f"{name}: header damaged and its batches do not check either; restore the segment")
+        raise JournalError(f"{name}: header damaged and its batches do not check either; restore the segment{_WAY_OUT}")
     algorithm, _ = f.parse_segment_header(data, store.disk_id, number, name)
     segment = Segment(number, data, algorithm, seed)
     what = dict(segment.bad).get(offset)
@@ -260,7 +264,7 @@ def _mended(store: Store, number: int, offset: int, data: bytes) -> tuple[bytes,
     if offset == segment.tail and segment.used > offset:
         rest = bytes(len(data) - offset)
         return data[:offset] + rest, f"{name}: zeroed {segment.used - offset} bytes behind the last batch"
-    raise JournalError(f"{name}: nothing is damaged at offset {offset}")
+    raise JournalError(f"{name}: nothing is damaged at offset {offset} that could be dropped{_WAY_OUT}")
 
 
 def _void(length: int, checksum: f.Checksum) -> bytes:
@@ -333,7 +337,7 @@ def _void_batches(segment: Segment, offset: int, follow: int, following: int, se
     empty = b"".join(f.batch_header(n, segment.number, 0, 0, seed) for n in range(first, following - 1))
     room = follow - offset - len(empty) - f.BATCH.size
     if room < _RECORD_MIN:
-        raise JournalError(f"{name}: the gap at offset {offset} is too small for {following - first} batches")
+        raise JournalError(f"{name}: the gap at offset {offset} is too small for {following - first} batches{_WAY_OUT}")
     last = f.batch_header(following - 1, segment.number, room, 1, seed) + _void(room, checksum)
     mended = data[:offset] + empty + last + data[follow:]
     return mended, f"{name}: dropped bytes {offset}–{follow} (batches {first}–{following - 1})"

@@ -192,7 +192,7 @@ class SeedReader(SlotReader):
             data, at, flags = place
             found = self._living.of(data, at, flags, self._slot, position, bodies=True)
             assert found is not None  # nothing changes in a view
-            for part in _parts(*found):
+            for part in parts_of(*found):
                 flags, payload = f.run_payload(part, copy=True)
                 yield self._item(f.RUN, flags, payload)
 
@@ -213,7 +213,7 @@ class SeedReader(SlotReader):
         return (positions[i] for i in sorted(range(len(firsts)), key=firsts.__getitem__))
 
 
-def _parts(record: RunRecord, settled: Settled) -> Iterator[RunRecord]:
+def parts_of(record: RunRecord, settled: Settled) -> Iterator[RunRecord]:
     """The live messages, once per set of queues that still hold them."""
     holders: dict[int, tuple[int, ...]] = {}
     for queue in record.queues:

@@ -1,0 +1,96 @@
+"""`stampede journal salvage`, `load` and `dump --live`: from a folder, damaged or not, to a new one.
+
+Rule: the old folder is kept. What was lost is printed, and is an exit status of its own: 3.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import click
+
+from broker.core.errors import JournalError
+from broker.seams.files import OsFiles
+
+from .data_cli import folder_of, journal, told
+from .options import Misuse, settings_of, source_options
+
+_LOST = 3
+
+
+@journal.command("salvage")
+@click.argument("source", required=False)
+@click.argument("target", required=False)
+@source_options
+def salvage(source: str | None, target: str | None, **options: Any) -> None:
+    """Keep everything that can be read of a damaged journal.
+
+    SOURCE and TARGET are journal folders, TARGET does not exist yet. Without them the journal of the settings is
+    replaced, and the damaged one is kept as `journal.damaged`. Lists what is kept and what is lost, by queue; exit
+    status 3 when something is lost."""
+    from broker.journal.salvage import salvage
+
+    if (source is None) != (target is None):
+        raise Misuse("Name both folders, SOURCE and TARGET, or none of them.")
+    settings = settings_of(**options).journal
+    if source is not None and not os.path.isdir(source):
+        raise Misuse(f"There is no folder {source}.")
+    here = source or folder_of(options)
+    new = target or _free(f"{here}.salvaged")
+    with told():
+        report = salvage(OsFiles(), here, new, settings)
+        if target is None:
+            aside = _free(f"{here}.damaged")
+            os.rename(here, aside)
+            os.rename(new, here)
+            report.notes.append(f"the damaged journal is {aside} now, yours to delete")
+            new = here
+    for line in report.lines():
+        click.echo(line)
+    click.echo(f"salvaged into {new}")
+    raise SystemExit(_LOST if report.lost else 0)
+
+
+def _free(path: str) -> str:
+    """The path, with a number when there is such a thing already."""
+    return next(p for i in range(1 << 20) if not os.path.lexists(p := f"{path}.{i}" if i else path))
+
+
+def dump_live(folder: str) -> None:
+    """Prints all that lives; what is lost goes to stderr."""
+    from broker.journal.salvage import Salvaged, carry, remains
+    from broker.journal.transcript import Transcript
+
+    report = Salvaged()
+    with told(), remains(OsFiles(), folder, report) as (wreck, scan, books):
+        sink = Transcript(lambda row: click.echo(json.dumps(row, ensure_ascii=False, default=str)))
+        carry(scan, wreck, books, OsFiles(), folder, sink, report)
+    for line in report.lost:
+        click.echo(f"LOST: {line}", err=True)
+    if report.lost:
+        raise SystemExit(_LOST)
+
+
+@journal.command("load")
+@click.argument("dump", type=click.File("r", encoding="utf-8"))
+@click.argument("target")
+@source_options
+def load(dump: Iterable[str], target: str, **options: Any) -> None:
+    """Make the journal folder TARGET (which does not exist yet) from what `dump --live` has printed; `-`: stdin."""
+    from broker.journal.builder import Builder
+    from broker.journal.transcript import load
+
+    with told():
+        count = load(_rows(dump), Builder(OsFiles(), target, settings_of(**options).journal))
+    click.echo(f"{count} messages loaded into {target}")
+
+
+def _rows(lines: Iterable[str]) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(lines, 1):
+        try:
+            yield json.loads(line)
+        except ValueError:
+            raise JournalError(f"line {number} is no JSON") from None
