@@ -382,7 +382,11 @@ class Edge:
         return known.told if known is not None else f"session {session}"
 
 
-CLOSED = {Reason.QUEUE_DELETED: Code.QUEUE_DELETED, Reason.SLOW_CONSUMER: Code.SLOW_CONSUMER}
+CLOSED = {
+    Reason.QUEUE_DELETED: Code.QUEUE_DELETED,
+    Reason.SLOW_CONSUMER: Code.SLOW_CONSUMER,
+    Reason.SELECTOR_COST: Code.SELECTOR_COST,
+}
 """What a client is told when the owner ends its consumer."""
 MANY = 1000
 """Sessions whose memory is worth handing back when most of them have gone."""

@@ -19,6 +19,7 @@ from broker.core.address import AckMode, Routing
 from broker.core.commands import UNLIMITED, Subscribe, Unsubscribe
 from broker.core.errors import Code, RefusedError
 from broker.core.ids import SLOTS
+from broker.engine.choice import NO_XPATH
 from broker.selector import compile
 from broker.selector.parser import KEEP
 from broker.wire.events import Frame
@@ -193,7 +194,8 @@ def _selector(session: Session, headers: dict[str, str]) -> str | None:
     text = headers.get("selector")
     if text is not None:
         text = KEEP + text if session.acceptor.selector_coercion == "strict" else text
-        compile(text)
+        if compile(text).xpath and not session.edge.settings.engine.xpath:
+            raise RefusedError(Code.BAD_SELECTOR, NO_XPATH)
     return text
 
 

@@ -158,13 +158,14 @@ def bind(slot: Slot, queue: Queue) -> None:
         slot.patterns.bind(queue)
 
 
-def select(slot: Slot, queue: Queue, selector: str | None) -> None:
-    """The queue takes other messages from now on. Raises RefusedError(BAD_SELECTOR), nothing changed then."""
+def select(slot: Slot, queue: Queue, selector: str | None, known: bool = False) -> None:
+    """The queue takes other messages from now on. Raises RefusedError(BAD_SELECTOR), nothing changed then. known: see
+    Queue.select()."""
     patterns = slot.patterns if slot.match.is_pattern(queue.address) else None
     if patterns is not None:
         patterns.unbind(queue)
     try:
-        queue.select(selector)
+        queue.select(selector, known)
     finally:
         if patterns is not None:
             patterns.bind(queue)

@@ -13,7 +13,7 @@ from broker.core.effects import Turn
 from broker.core.message import UNIQUE, Run
 from broker.selector import Predicate
 
-from . import diverts, duplicates, lifetime, limits
+from . import diverts, duplicates, lifetime, limits, overrun
 from .queue import Queue
 from .rules import rules_for
 from .runs import pick
@@ -58,19 +58,19 @@ def admit(slot: Slot, command: Publish, turn: Turn) -> bool:
     return not (rules.diverts and diverts.divert(slot, address, command, turn))
 
 
-def sift(parts: list[Part], address: str) -> list[Part]:
+def sift(slot: Slot, parts: list[Part], address: str) -> list[Part]:
     """The same, with only those messages for each queue that its filter lets in. Queues which get the same messages
     share a run."""
     result: list[Part] = []
     for run, queues in parts:
         if any([queue.selective() for queue in queues]):
-            result += _sifted(run, queues, address)
+            result += _sifted(slot, run, queues, address)
         else:
             result.append((run, queues))
     return result
 
 
-def _sifted(run: Run, queues: list[Queue], address: str) -> list[Part]:
+def _sifted(slot: Slot, run: Run, queues: list[Queue], address: str) -> list[Part]:
     count = len(run.records)
     free: list[Queue] = []
     wanted: dict[tuple[int, ...], list[Queue]] = {}
@@ -84,6 +84,8 @@ def _sifted(run: Run, queues: list[Queue], address: str) -> list[Part]:
             continue
         if matching not in known:
             known[matching] = tuple(matching.select(run, address))
+            if matching.meter is not None and (why := matching.meter.overran()):
+                overrun.note(slot, [c for q in queues if q.filter is matching for c in q.consumers], why)
         at = known[matching]
         if len(at) == count:
             free.append(queue)

@@ -20,7 +20,7 @@ class Browser:
     """feed   runs still to be shown.    positions   journal positions still to be read, last one first.
     fetching   the fetch under way is this browser's.    done   it has seen everything."""
 
-    __slots__ = ("_address", "_some", "asked", "consumer", "done", "feed", "fetching", "positions")
+    __slots__ = ("_address", "_some", "asked", "consumer", "done", "feed", "fetching", "overran", "positions")
 
     def __init__(
         self,
@@ -35,6 +35,8 @@ class Browser:
         queue."""
         self.consumer = consumer
         self.feed: deque[Run] = deque()
+        self.overran = ""
+        """Over what its selector would have cost too much; empty: nothing."""
         self._address = address
         self._some = some
         self._feed(runs)
@@ -70,6 +72,8 @@ class Browser:
         for run in runs:
             if selector is not None and run.ids:
                 run = pick(run, selector.select(run, self._address))
+                if selector.meter is not None:
+                    self.overran = selector.meter.overran() or self.overran
             if run.ids:
                 self.feed.append(run)
 

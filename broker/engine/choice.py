@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.address import Routing
 from broker.core.commands import Subscribe
+from broker.core.errors import Code, RefusedError
 from broker.core.message import GROUPED, REDELIVERED, Run
 from broker.selector import Predicate, compile
 from broker.selector.heads import head_of
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from .consumer import Consumer
     from .queue import Queue
 
+NO_XPATH = (
+    "XPATH is off, since it costs everybody a thousand times what a header costs; send what you select by as a header, "
+    "or set engine.xpath = true"
+)
 _RETIRED = 8
 """Selectors nobody has any more, whose answers are kept."""
 
@@ -222,6 +227,11 @@ class Choice:
                 self._origins.clear()
             add_span(self._origins.setdefault(session, []), span)
 
+    def overran(self, queue: Queue) -> list[tuple[list[Consumer], str]]:
+        """Whose selectors would have cost too much since the last time that this was asked, and over what."""
+        overran, self._sieve.overran = self._sieve.overran, []
+        return [([consumer for consumer in queue.consumers if consumer.bit == bit], why) for bit, why in overran]
+
     def look(self, run: Run) -> dict[int, list[int]] | int:
         """Bits → indices of the messages they match; an int: all messages match these."""
         found = self._sieve.sift(run)
@@ -286,10 +296,11 @@ class Choice:
         return not (self.groups and len(self.groups)) and all(consumer.wish is None for consumer in queue.consumers)
 
 
-def check(command: Subscribe) -> None:
-    """Raises RefusedError(BAD_SELECTOR) if the command's selector makes no sense."""
-    if command.selector is not None:
-        compile(command.selector)
+def check(command: Subscribe, xpath: bool) -> None:
+    """Raises RefusedError(BAD_SELECTOR) if the command's selector makes no sense, or (a new one) reads bodies though
+    that is not allowed."""
+    if command.selector is not None and compile(command.selector).xpath and not xpath and command.resume is None:
+        raise RefusedError(Code.BAD_SELECTOR, NO_XPATH)
 
 
 def wish_of(command: Subscribe, queue: Queue) -> Wish | None:

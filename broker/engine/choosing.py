@@ -17,6 +17,7 @@ from broker.core.effects import Turn
 from broker.core.message import BLOB, GROUPED, Run
 from broker.selector.heads import head_of, key
 
+from . import overrun
 from .browser import consumed
 from .choice import Audience, Choice
 from .consumer import Consumer
@@ -54,6 +55,8 @@ def dispatch(slot: Slot, queue: Queue, choice: Choice, turn: Turn, gone: list[Ru
         dealer.catch_up()
         if dealer.from_lanes() and dealer.from_queue():
             choice.hungry = bool(dealer.ready())
+    for consumers, why in choice.overran(queue):
+        overrun.note(slot, consumers, why)
     if choice.hungry and queue.nbytes * 2 > slot.limit:
         put_away(slot, queue, choice)
     if choice.idle(queue):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from broker.core.effects import Turn
 from broker.core.message import Run
 
-from . import choosing, kinds
+from . import choosing, kinds, overrun
 from .consumer import Consumer
 from .dealing import deal, deliver, deliver_part, foremost, mark_ahead, may_go
 from .queue import Queue
@@ -158,6 +158,9 @@ def _to_many(slot: Slot, queue: Queue, turn: Turn, gone: list[Run]) -> None:
 def _browse(slot: Slot, queue: Queue, turn: Turn) -> None:
     for browser in queue.browsers:
         browser.show(turn)
+        if browser.overran:
+            overrun.note(slot, [browser.consumer], browser.overran)
+            browser.overran = ""
     if queue.fetching is None:
         for browser in queue.browsers:
             if not browser.feed and browser.positions:

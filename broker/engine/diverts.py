@@ -63,7 +63,11 @@ def _send(slot: Slot, settings: DivertSettings, command: Publish, turn: Turn) ->
     run = command.run
     wanted: Sequence[int] = range(len(run.records))
     if settings.selector:
-        wanted = _filter(settings.selector).select(run, command.address)
+        predicate = _filter(settings.selector)
+        wanted = predicate.select(run, command.address)
+        if predicate.meter is not None and (why := predicate.meter.overran()):
+            slot.counters.selector_overruns += 1
+            turn.notices.append(f"a divert of {command.address} did not take {why}: its selector would cost too much")
     if wanted:
         part = run if len(wanted) == len(run.records) else pick(run, wanted)
         for name in settings.forward.split(","):

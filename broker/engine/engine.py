@@ -42,6 +42,7 @@ from . import (
     duplicates,
     enrol,
     limits,
+    overrun,
     pace,
     paging,
     prepared,
@@ -182,7 +183,7 @@ class Engine:
 
     def _subscribe(self, command: Subscribe, turn: Turn) -> None:
         slot = self._slot
-        choice.check(command)
+        choice.check(command, slot.xpath)
         before = progress(turn)
         if command.consumer not in slot.consumers and may_sleep(command, slot.match.delimiter):
             enrol.fall_asleep(slot, command)
@@ -397,7 +398,9 @@ class Engine:
     def flush(self, turn: Turn) -> None:
         """Dispatches every queue this turn has touched."""
         slot = self._slot
-        while slot.touched:
+        while slot.touched or slot.overran:
+            if slot.overran:
+                overrun.end(slot, turn)
             touched, slot.touched = slot.touched, {}
             for queue in touched:
                 if queue.deleted:

@@ -147,7 +147,7 @@ def share(
     if anycast:
         parts += _turns(slot.addresses[command.address], run, anycast)
     if careful:
-        parts = admission.sift(parts, command.address)
+        parts = admission.sift(slot, parts, command.address)
         if not parts:
             diverts.unrouted(slot, command, turn)
     waits = False

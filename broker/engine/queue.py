@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from broker.config.addressing import AddressSettings
 from broker.core.address import Routing
 from broker.core.message import DEFAULT_PRIORITY, GROUPED, Run
-from broker.selector import Predicate, compile
+from broker.selector import Predicate, compile, stored
 
 from .browser import Browser
 from .choice import Choice, begin
@@ -189,9 +189,10 @@ class Queue:
         self.book: Book | None = None
         """Its share of what its address holds, where that has a limit."""
 
-    def select(self, selector: str | None) -> None:
-        """Only matching messages enter from now on; what is in it stays. Raises RefusedError(BAD_SELECTOR)."""
-        self.filter = compile(selector) if selector else None
+    def select(self, selector: str | None, known: bool = False) -> None:
+        """Only matching messages enter from now on; what is in it stays. Raises RefusedError(BAD_SELECTOR), but for
+        one that is `known` from the log."""
+        self.filter = (stored(selector) if known else compile(selector)) if selector else None
         self.selector = selector or None
 
     def selective(self) -> bool:

@@ -36,13 +36,15 @@ class Table:
 
 
 class Sieve:
-    """asked: bits of all its selectors."""
+    """asked: bits of all its selectors.    overran   bits of those that would have cost too much, and over what."""
 
-    __slots__ = ("_address", "_each", "_others", "_tables", "asked")
+    __slots__ = ("_address", "_each", "_others", "_tables", "_watched", "asked", "overran")
 
     def __init__(self, selectors: list[tuple[int, Predicate]], address: str) -> None:
         """`address`: of the messages, for AMQAddress."""
         self.asked = 0
+        self.overran: list[tuple[int, str]] = []
+        self._watched = [(bit, selector.meter) for bit, selector in selectors if selector.meter is not None]
         self._address = address
         self._tables: list[Table] = []
         self._others: list[tuple[int, Predicate]] = []
@@ -83,6 +85,13 @@ class Sieve:
         """Bits → indices of the messages they match, in the order of their first one; an int: all match these."""
         if not self.asked:
             return 0
+        found = self._sift(run)
+        for bit, meter in self._watched:
+            if why := meter.overran():
+                self.overran.append((bit, why))
+        return found
+
+    def _sift(self, run: Run) -> dict[int, list[int]] | int:
         if shared(run) and not self._each:
             return self.bits(run, 0, head_of(run, 0))
         result: dict[int, list[int]] = {}

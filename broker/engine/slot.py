@@ -107,13 +107,13 @@ class Counters:
 
     __slots__ = (
         "accepted", "acked", "dead_lettered", "delivered", "dropped_full", "dropped_unrouted", "duplicates", "expired",
-        "nacked", "redelivered", "replaced", "slow_consumers",
+        "nacked", "redelivered", "replaced", "selector_overruns", "slow_consumers",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.accepted = self.delivered = self.acked = self.nacked = 0
         self.expired = self.dead_lettered = self.dropped_unrouted = self.duplicates = self.redelivered = 0
-        self.replaced = 0
+        self.replaced = self.selector_overruns = 0
         self.dropped_full = self.slow_consumers = 0
 
 
@@ -129,9 +129,9 @@ class Slot:
     __slots__ = (
         "addresses", "approved", "booked", "budget", "consumers", "counters", "crashed_at", "decisions",
         "declarations", "due", "hidden", "inherited", "known_ids", "latecomers", "limit", "loose",
-        "mark_messages", "match", "max_held", "max_held_messages", "next_id", "next_queue", "number", "page_bytes",
-        "patterns", "pending", "prepared", "producers", "queues", "reserved", "rulebook", "sessions", "strangers",
-        "subscriptions", "timed", "touched",
+        "mark_messages", "match", "max_held", "max_held_messages", "next_id", "next_queue", "number", "overran",
+        "page_bytes", "patterns", "pending", "prepared", "producers", "queues", "reserved", "rulebook", "sessions",
+        "strangers", "subscriptions", "timed", "touched", "xpath",
     )  # fmt: skip
 
     def __init__(self, number: int, settings: EngineSettings, budget: Budget, first_id: int) -> None:
@@ -169,6 +169,8 @@ class Slot:
         """Session → its consumers that do not want what it sends."""
         self.latecomers: list[tuple[Queue, Queue, int]] = []
         """(kept messages, queue that gets those up to this id when they are in memory) … (retroactive.py)"""
+        self.overran: dict[int, str] = {}
+        """Consumer → over what its selector was given up (overrun.py)."""
         self.known_ids: dict[str, Ids] = {}
         """By address (duplicates.py)."""
 
@@ -179,6 +181,7 @@ class Slot:
         self.mark_messages = settings.mark_messages
         self.max_held = settings.max_held_bytes
         self.max_held_messages = settings.max_held_messages
+        self.xpath = settings.xpath
         known = named(settings)
         self.match = known.match
         self.rulebook = Rulebook(self.match, {n: DivertSettings(**table) for n, table in settings.diverts.items()})

@@ -29,6 +29,7 @@ from broker.core.effects import Turn
 from broker.core.errors import NewerRelease
 from broker.core.message import GROUPED
 from broker.core.records import MetaRecord, RunRecord
+from broker.selector import NOTHING
 
 from . import declare, duplicates, limits, retroactive, schedule
 from .addresses import bind, described, select, unbind
@@ -111,6 +112,10 @@ class Restore:
         for queue in slot.queues.values():
             self._queue(queue, clean, turn)
             slot.touched[queue] = None
+            if queue.filter is NOTHING and queue.selector != NOTHING.text:
+                turn.notices.append(
+                    f"{queue.name} takes no messages: its selector cannot be carried out: {queue.selector}"
+                )
         for prepared in slot.prepared.values():
             # Its coordinator may have failed over too: whoever asked for the transaction has to find that one first.
             prepared.since = turn.now
@@ -176,10 +181,10 @@ class Restore:
                 number, name, address, Routing(data["routing"]), slot.declarations.settings(address, name),
                 auto_created=data["auto"], subscription=data["subscription"], hidden=data.get("hidden", False),
             )  # fmt: skip
-            queue.select(data.get("selector"))
+            queue.select(data.get("selector"), known=True)
             bind(slot, queue)
         elif queue.selector != data.get("selector"):
-            select(slot, queue, data.get("selector"))
+            select(slot, queue, data.get("selector"), known=True)
         queue.owed = data.get("owed", 0)
 
     def _queue_gone(self, data: dict[str, Any]) -> None:

@@ -88,6 +88,12 @@ class ShardStats:
                 "Consumers found to be slow, once per period (slow_consumer_threshold).",
                 [({}, float(totals.get("slow_consumers", 0)))],
             ),
+            Metric(
+                "stomp_selector_overruns_total",
+                "counter",
+                "Messages that a selector did not match because that would have cost too much.",
+                [({}, float(totals.get("selector_overruns", 0)))],
+            ),
             Metric("stomp_queue_messages", "gauge", "Messages in a queue by state.", samples),
             Metric("stomp_turns_total", "counter", "Turns of the owner's loop.", [({}, float(self.turns))]),
             Metric(

@@ -4,6 +4,6 @@ Rule: a text is compiled once and evaluated on bytes; only the headers it names 
 consumers or sessions.
 """
 
-from .predicate import Key, Predicate, compile
+from .predicate import NOTHING, Key, Predicate, compile, stored
 
-__all__ = ["Key", "Predicate", "compile"]
+__all__ = ["NOTHING", "Key", "Predicate", "compile", "stored"]

@@ -13,7 +13,7 @@ from broker.core.message import DURABLE, Run
 
 from .heads import body_of, key, plain, text
 from .syntax import And, Compare, In, IsNull, Like, Literal, Name, Negative, Node, Not, Or, Sum, XPath
-from .values import ORDER, Mode, beside, compute, equal, liker, operand, ordered
+from .values import ORDER, Mode, beside, compute, equal, like_weight, liker, operand, ordered
 from .xpath import matcher
 
 Getter = Callable[[bytes, Run, int, str], Any]
@@ -28,6 +28,9 @@ ALIASES: Final = {
     "JMSReplyTo": "reply-to",
 }
 """Headers that go by other names in JMS."""
+
+NAME_WEIGHT: Final = 2
+"""To find a header among others, and to take its value."""
 
 OWN: Final[dict[str, Getter]] = {
     "AMQDurable": lambda head, run, index, address: "DURABLE" if run.flags & DURABLE else "NON_DURABLE",
@@ -68,6 +71,46 @@ def single(node: Node) -> bool:
             return single(node.first) or any(single(value) for _, value in node.rest)
         case And() | Or():
             return any(single(part) for part in node.conditions)
+        case _:
+            return False
+
+
+def weight(node: Node) -> int:
+    """About nanoseconds for each byte of a message's headers, at worst. Not what a body costs (XPATH)."""
+    match node:
+        case Name():
+            return NAME_WEIGHT
+        case Negative() | IsNull() | In():
+            return weight(node.value)
+        case Like():
+            return weight(node.value) + like_weight(node.pattern, node.escape)
+        case Not():
+            return weight(node.condition)
+        case Compare():
+            return weight(node.left) + weight(node.right)
+        case Sum():
+            return weight(node.first) + sum([weight(value) for _, value in node.rest])
+        case And() | Or():
+            return sum([weight(part) for part in node.conditions])
+        case _:
+            return 0
+
+
+def reads_bodies(node: Node) -> bool:
+    """Is there an XPATH in it."""
+    match node:
+        case XPath():
+            return True
+        case Negative() | IsNull() | Like() | In():
+            return reads_bodies(node.value)
+        case Not():
+            return reads_bodies(node.condition)
+        case Compare():
+            return reads_bodies(node.left) or reads_bodies(node.right)
+        case Sum():
+            return reads_bodies(node.first) or any(reads_bodies(value) for _, value in node.rest)
+        case And() | Or():
+            return any(reads_bodies(part) for part in node.conditions)
         case _:
             return False
 

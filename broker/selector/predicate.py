@@ -7,16 +7,17 @@ know how it was compiled.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from weakref import WeakValueDictionary
 
+from broker.core.errors import RefusedError
 from broker.core.message import Run
 
-from .compiling import ALIASES, OWN, single, test_of
+from .compiling import ALIASES, OWN, Test, reads_bodies, single, test_of, weight
 from .heads import head_of, key, plain, shared
 from .parser import parse
 from .syntax import Node, key_of
-from .values import Mode
+from .values import MAX_COST, Mode, TooCostlyError
 
 
 class Key(NamedTuple):
@@ -29,13 +30,48 @@ class Key(NamedTuple):
     exact: bool
 
 
+_SMALL: Final = MAX_COST // (64 * 1024)
+"""What weighs less cannot cost too much, whatever headers a message has (wire.max_header_block_bytes)."""
+
+
+class Meter:
+    """Ends evaluations that would cost too much.    why   one was given up; empty: none was."""
+
+    __slots__ = ("why",)
+
+    def __init__(self) -> None:
+        self.why = ""
+
+    def overran(self) -> str:
+        """Why one was given up since the last time that this was asked; empty: none was."""
+        why, self.why = self.why, ""
+        return why
+
+    def watch(self, test: Test, heavy: int) -> Test:
+        """The same test; what would cost too much is unknown instead. heavy: compiling.weight() of it."""
+
+        def watched(head: bytes, run: Run, index: int, address: str) -> bool | None:
+            if heavy * len(head) > MAX_COST:
+                self.why = f"a message with {len(head)} bytes of headers"
+                return None
+            try:
+                return test(head, run, index, address)
+            except TooCostlyError as error:
+                self.why = str(error)
+                return None
+
+        return watched
+
+
 class Predicate:
     """text    as it was given.
     test     (head, run, index, address) → True, False or None: for whoever has the head of the message already.
     each     it may differ between messages with the same headers (size, body).
-    key      what it needs of one header; None: no header decides."""
+    key      what it needs of one header; None: no header decides.
+    meter    whoever evaluates it must ask afterwards whether it cost too much; None: it never does.
+    xpath    it reads bodies."""
 
-    __slots__ = ("__weakref__", "each", "key", "test", "text")
+    __slots__ = ("__weakref__", "each", "key", "meter", "test", "text", "xpath")
 
     def __init__(self, text: str) -> None:
         """Raises RefusedError(BAD_SELECTOR)."""
@@ -43,6 +79,11 @@ class Predicate:
         mode = Mode.AUTO if parsed.convert is None else Mode.CONVERT if parsed.convert else Mode.STRICT
         self.text = text
         self.test = test_of(parsed.node, mode)
+        self.xpath = reads_bodies(parsed.node)
+        heavy = weight(parsed.node)
+        self.meter = Meter() if self.xpath or heavy > _SMALL else None
+        if self.meter is not None:
+            self.test = self.meter.watch(self.test, heavy)
         self.each = single(parsed.node)
         self.key = _key(parsed.node, mode)
 
@@ -85,3 +126,15 @@ def _key(node: Node, mode: Mode) -> Key | None:
     # Where texts are not simply the numbers they look like, looking like one is not enough.
     exact = exact and (mode is Mode.AUTO or not numbers)
     return Key(key(ALIASES.get(name, name)), frozenset(v for v in values if v is not None), numbers, exact)
+
+
+NOTHING: Final = compile("FALSE")
+
+
+def stored(text: str) -> Predicate:
+    """One that was taken once, of a subscription that lasts: where it cannot be carried out any more (lxml is gone, or
+    it is an XPATH of a kind that is not taken today), NOTHING. A broker must start all the same."""
+    try:
+        return compile(text)
+    except RefusedError:
+        return NOTHING

@@ -34,9 +34,16 @@ MAX_DIGITS: Final = 64
 """Characters of a text that may be a number."""
 MAX_JOINED: Final = 64 * 1024
 """Characters of texts joined by +. Why: each + copies what it has so far; a long sum of a long header took seconds."""
+MAX_COST: Final = 1 << 23
+"""Of one evaluation, in about nanoseconds: 8 ms, of which no more than this holds the loop. Why no setting: what one
+subscriber may cost all others is not to be traded."""
 _INT: Final = re.compile(r"[+-]?[0-9]{1,18}")
 _FLOAT: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?")
 ORDER: Final[dict[str, Callable[[Any, Any], bool]]] = {"<": lt, "<=": le, ">": gt, ">=": ge}
+
+
+class TooCostlyError(Exception):
+    """This evaluation would cost more than MAX_COST; the text says because of what."""
 
 
 def whole(text: str) -> int | None:
@@ -145,6 +152,12 @@ def _divide(left: float, right: float, operator: str) -> float:
 
 def _shown(value: Value) -> str:
     return ("true" if value else "false") if isinstance(value, bool) else str(value)
+
+
+def like_weight(pattern: str, escape: str) -> int:
+    """About nanoseconds for each byte of what is matched with it, at worst."""
+    long = sum([len(piece) for piece in _pieces(pattern, escape) if None in piece and len(piece) > SHORT])
+    return 4 + (80 if "_" in pattern else 0) + (100 + long // 30 if long else 0)
 
 
 def liker(pattern: str, escape: str) -> Callable[[str], bool]:

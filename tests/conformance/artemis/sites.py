@@ -36,6 +36,7 @@ ACCEPTORS: dict[str, dict[str, object]] = {
 """Name → settings. `plain` has the defaults; an Artemis URL stands where the case speaks of one."""
 
 SETTINGS: dict[str, object] = {
+    "engine.xpath": True,
     "engine.addresses.off.#.auto_create": False,
     "engine.addresses.off.#.auto_create_queues": False,
     "engine.addresses.off.only.anycast.routing_types": "ANYCAST",
