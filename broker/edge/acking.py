@@ -1,6 +1,7 @@
 """Plain ACK frames, in bulk: ids are `<handle>-<number>` (see subscription.py).
 
-Rule: neighbours of one consumer become one Settle. An id that is not ours is refused by name.
+Rule: neighbours of one consumer become one Settle. An id that is not ours is refused by name; what a browser was shown
+is nobody's to settle, and its ACK changes nothing.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from broker.core.commands import Settle
 from broker.core.errors import Code, RefusedError
+from broker.wire.escapes import unescape
 from broker.wire.events import Acks
+from broker.wire.versions import Version
 
 from .subscription import Subscription
 
@@ -30,15 +33,19 @@ def acks(session: Session, event: Acks) -> None:
         end = start + 1
         while end < total and ids[end].startswith(handle) and ids[end].rpartition(b"-")[0] == handle:
             end += 1
-        if event.subscriptions is not None:
-            _check_subscription(session, sub, event.subscriptions[start:end])
+        if event.subscriptions is not None and session.version is Version.V11:
+            for value in set(event.subscriptions[start:end]):
+                _check_subscription(session, sub, unescape(value.decode(), Version.V11))
         skip = len(handle) + 1
         try:
             numbers = [int(id[skip:]) for id in ids[start:end]]
         except ValueError:
             raise _unknown(ids[start]) from None
         receipts = event.receipts if end == total else None
-        if sub.order is None:
+        if sub.browses:
+            if receipts:
+                session.answer_now(receipts)
+        elif sub.order is None:
             # Asked last: a number that no command carries would never be answered.
             seq = session.answers.ask(receipts) if receipts else 0
             batch.append(Settle(sub.slot, session.id, seq, sub.consumer, numbers))
@@ -56,15 +63,13 @@ def _over_parts(session: Session, sub: Subscription, numbers: list[int], receipt
         sub.order.flow()
 
 
-def _check_subscription(session: Session, sub: Subscription, given: list[bytes]) -> None:
-    """C49: a 1.1 ACK names the subscription, and it must be the right one."""
-    expected = session.raw(sub.id) if sub.id is not None else None
-    for value in set(given):
-        if value != expected:
-            raise RefusedError(
-                Code.NO_SUCH_DELIVERY,
-                f"subscription:{value[:100].decode(errors='replace')} is not the one this message-id was delivered to",
-            )
+def _check_subscription(session: Session, sub: Subscription, given: str) -> None:
+    """C49: a 1.1 ACK names the subscription. That of another subscription is a mistake worth an end; one that nobody
+    has is not: clients make them up, and the message-id says whose it is."""
+    if given != sub.id and given in session.subscriptions:
+        raise RefusedError(
+            Code.NO_SUCH_DELIVERY, f"subscription:{given[:100]} is not the one this message-id was delivered to"
+        )
 
 
 def delivery(session: Session, id: bytes, subscription: str | None) -> tuple[Subscription, int]:
@@ -73,8 +78,8 @@ def delivery(session: Session, id: bytes, subscription: str | None) -> tuple[Sub
     sub = session.handles.get(handle)
     if sub is None or not number.isdigit() or len(number) > 19:
         raise _unknown(id)
-    if subscription is not None and session.version.value < "1.2":
-        _check_subscription(session, sub, [session.raw(subscription)])
+    if subscription is not None and session.version is Version.V11:
+        _check_subscription(session, sub, subscription)
     return sub, int(number)
 
 

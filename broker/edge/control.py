@@ -45,6 +45,9 @@ def _settle(session: Session, frame: Frame, outcome: Outcome) -> None:
     sub, number = session.delivery(session.raw(id), headers.get("subscription"))
     delay = whole_number(headers, "delay", 0, MAX_DELAY_MS)
     name = headers.get("transaction")
+    if sub.browses:
+        _seen(session, frame, name)
+        return
     covered = sub.covered([number])
     seqs = session.answers.ask_parts(None if frame.receipt is None else [frame.receipt], len(covered))
     for (part, ids), seq in zip(covered, seqs, strict=True):
@@ -57,6 +60,14 @@ def _settle(session: Session, frame: Frame, outcome: Outcome) -> None:
             session.intake.batch.append(Hold(part.slot, session.id, seq, part.consumer, ids))
     if sub.order is not None:
         sub.order.flow()
+
+
+def _seen(session: Session, frame: Frame, transaction: str | None) -> None:
+    """An ACK or NACK of what a browser was shown: clients that acknowledge everything do so; it changes nothing."""
+    if transaction is not None:
+        session.transactions.get(transaction)
+    if frame.receipt is not None:
+        session.answer_now([frame.receipt])
 
 
 def begin(session: Session, frame: Frame) -> None:

@@ -105,6 +105,11 @@ class Subscription:
         self._plain = self._head + self._mid
 
     @property
+    def browses(self) -> bool:
+        """It looks, and holds nothing that could be settled."""
+        return self.operation == "browse"
+
+    @property
     def overhead(self) -> int:
         """Bytes in front of each message, and never less: prefix and number."""
         return len(self._plain) + DIGITS + 1 + (len(self.handle) + DIGITS + 6 if self._acks else 0)

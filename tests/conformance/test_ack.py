@@ -160,6 +160,56 @@ def test_C49_v11_the_subscription_must_be_the_right_one(join, queue, command):
     error(client, Code.NO_SUCH_DELIVERY, "r")
 
 
+@pytest.mark.parametrize("extra", [{}, {"transaction": "t"}], ids=["alone", "transaction"])
+@every_version
+def test_a_subscription_that_the_client_made_up_does_no_harm(join, queue, left, version, extra):
+    """npm's stomp-client sends `undefined`, stomp.py invents a number."""
+    client = join(version)
+    client.subscribe(queue, ack="client-individual")
+    load(client, queue, 2)
+    if extra:
+        client.ask("BEGIN", extra)
+    for message in client.messages(2):
+        name = {"id": message["ack"]} if version == "1.2" else {"message-id": message["message-id"]}
+        client.ask("ACK", {**name, "subscription": "undefined", **extra})
+    if extra:
+        client.ask("COMMIT", extra)
+    client.ask("DISCONNECT")
+    assert left() == []
+
+
+def test_C48_v10_knows_no_subscription_header(join, queue, left):
+    client = join("1.0")
+    client.subscribe(queue, id="a", ack="client-individual")
+    client.subscribe(queue + ".b", id="b", ack="client")
+    load(client, queue, 2)
+    for message in client.messages(2):
+        client.ask("ACK", {"message-id": message["message-id"], "subscription": "b"})
+    client.ask("DISCONNECT")
+    assert left() == []
+
+
+@every_version
+@pytest.mark.parametrize("command", ["ACK", "NACK"])
+@pytest.mark.parametrize("extra", [{}, {"transaction": "t"}], ids=["alone", "transaction"])
+def test_what_a_browser_was_shown_is_acknowledged_in_vain(join, queue, left, version, command, extra):
+    client = join(version)
+    load(client, queue, 1)
+    client.subscribe(queue, ack="client", browser="true")
+    message, end = client.messages(2)
+    assert end["browser"] == "end"
+    if version == "1.0" and command == "NACK":
+        return  # there is none
+    if extra:
+        client.ask("BEGIN", extra)
+    client.settle(command, message, receipt="a", **extra)
+    client.expect("RECEIPT", {"receipt-id": "a"})
+    if extra:
+        client.ask("COMMIT", extra)
+    client.ask("DISCONNECT")
+    assert left() == [(b"0", "false")]
+
+
 @pytest.mark.parametrize("command", ["ACK", "NACK"])
 def test_C50_v12_ack_and_nack_need_the_id(join, queue, command):
     client = join()
