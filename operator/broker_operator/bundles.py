@@ -3,6 +3,10 @@
 A ConfigMap with the label `stampede.dev/resources: "true"` holds manifests of our four kinds, one per key. They become
 resources that belong to it: they go when it goes.
 
+Who may write ConfigMaps is not who may make users of a broker. So a ConfigMap counts when a Secret of the same name in
+its namespace has its digest in the key `sha256` (see digest()); the chart makes both. Without that nothing is applied,
+and nothing that was applied before goes.
+
 Rule: a resource is applied when it is not there or its text in the ConfigMap has changed, so that what somebody changed
 meanwhile (`kubectl scale`) stays until then. Nothing but our own kinds in the ConfigMap's own namespace.
 """
@@ -11,7 +15,9 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable
+from base64 import b64decode
+from collections.abc import Iterable, Mapping
+from hmac import compare_digest
 
 import yaml
 
@@ -31,8 +37,19 @@ HASH = f"{names.GROUP}/bundle-hash"
 """Annotation of a resource: the text that it was last applied from."""
 
 
+DIGEST = "sha256"
+"""Key of the Secret that vouches for a ConfigMap."""
+
+
 class BadBundle(BrokerError):
     """A ConfigMap holds something that is no resource of ours."""
+
+
+def digest(data: Mapping[str, str]) -> str:
+    """Of a ConfigMap's data: SHA-256 over a line `key=<SHA-256 of the text>` for each key, in order of the keys. The
+    chart computes the same (templates/resources.yaml)."""
+    lines = (f"{key}={hashlib.sha256(text.encode()).hexdigest()}\n" for key, text in sorted(data.items()))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def resources_of(bundle: Table) -> list[Table]:
@@ -100,6 +117,7 @@ class Bundles:
             return
         refused: KubeError | None = None
         try:
+            await self._vouched(meta, bundle.get("data") or {})
             wanted = resources_of(bundle)
         except BadBundle as error:
             await self._tell(bundle, "", str(error))
@@ -122,6 +140,20 @@ class Bundles:
                 await self._kube.delete(resource.raw)
         if refused is not None:
             raise refused
+
+    async def _vouched(self, meta: Table, data: Table) -> None:
+        """Raises BadBundle unless somebody who may write Secrets stands up for this text; KubeError."""
+        secret = await self._kube.get("v1", "Secret", meta["namespace"], meta["name"])
+        wanted = digest(data)
+        try:
+            found = b64decode(((secret or {}).get("data") or {}).get(DIGEST, "")).decode().strip()
+        except ValueError:
+            found = ""
+        if not compare_digest(found, wanted):
+            raise BadBundle(
+                f"nobody vouches for ConfigMap {meta['name']}: if you may, put {wanted} into the key {DIGEST} of a "
+                f"Secret {meta['name']} in its namespace (the chart does that)"
+            )
 
     async def _tell(self, bundle: Table, subject: str, text: str) -> None:
         """An Event, because a ConfigMap has no status."""

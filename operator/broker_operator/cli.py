@@ -28,6 +28,7 @@ from .kube import Kube, login
 from .lease import Lease
 from .process import Operator, Options
 from .serving import Server
+from .templates import ANY, RESTRICTED
 
 log = logging.getLogger("stampede.operator")
 
@@ -60,6 +61,12 @@ def crds(folder: Path) -> None:
     "--image", envvar="STAMPEDE_OPERATOR_IMAGE", default="", metavar="IMAGE", help="Of brokers that name none."
 )
 @click.option(
+    "--pod-templates", envvar="STAMPEDE_OPERATOR_POD_TEMPLATES", default=RESTRICTED, show_default=True,
+    type=click.Choice([RESTRICTED, ANY]),
+    help="What resources may say about their pods: where they run, or anything (then who may write a StompAcceptor "
+    "may run any pod with any service account of its namespace).",
+)  # fmt: skip
+@click.option(
     "--lease-namespace", envvar="STAMPEDE_OPERATOR_LEASE_NAMESPACE", default="", metavar="NAME",
     help="Namespace of the lease. Default: that of this pod, else the first of --namespaces, else default.",
 )  # fmt: skip
@@ -71,7 +78,9 @@ def crds(folder: Path) -> None:
     "--log-level", envvar="STAMPEDE_OPERATOR_LOG_LEVEL", default="INFO", show_default=True,
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
 )  # fmt: skip
-def run(namespaces: str, image: str, lease_namespace: str, lease: str, port: int, log_level: str) -> None:
+def run(
+    namespaces: str, image: str, pod_templates: str, lease_namespace: str, lease: str, port: int, log_level: str
+) -> None:
     """Look after custom resources until SIGTERM. In a pod, or where KUBECONFIG says."""
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
     # kopf tells of every event; what we do of it is ours to tell.
@@ -79,7 +88,7 @@ def run(namespaces: str, image: str, lease_namespace: str, lease: str, port: int
     watched = tuple(name.strip() for name in namespaces.split(",") if name.strip())
     where = lease_namespace or _own_namespace() or (watched[0] if watched else "default")
     try:
-        asyncio.run(_run(Options(watched, image), where, lease, port))
+        asyncio.run(_run(Options(watched, image, pod_templates == ANY), where, lease, port))
     except BrokerError as error:
         raise click.ClickException(str(error)) from None
 

@@ -49,10 +49,11 @@ CALM_S = 0.3
 
 
 class Options(NamedTuple):
-    """namespaces: () = all. image: of brokers that name none."""
+    """namespaces: () = all. image: of brokers that name none. any_template: see templates.py."""
 
     namespaces: tuple[str, ...] = ()
     image: str = ""
+    any_template: bool = False
 
 
 class Operator:
@@ -103,7 +104,7 @@ class Operator:
             await self._begin(Informer(self.kube, "v1", "Secret", namespace, "", self._on_secret, meta=True))
         self.workloads = Workloads(
             self.world, self.kube, self.statuses, self.events, self.applier, self._live, api, self.options.image,
-            self.clock,
+            self.clock, self.options.any_template,
         )  # fmt: skip
         parts = []
         for namespace in self.options.namespaces or ("",):
@@ -197,7 +198,9 @@ class Operator:
         self.queue.add(Id(BUNDLE, id.namespace, id.name))
 
     def _on_secret(self, id: Id, _: Table) -> None:
-        """Whoever names this Secret looks at it again."""
+        """Whoever names this Secret looks at it again, a ConfigMap that it vouches for too."""
+        if any(Id("ConfigMap", id.namespace, id.name) in bundled for bundled in self._bundled):
+            self.queue.add(Id(BUNDLE, id.namespace, id.name))
         for resource in list(self.world.resources.values()):
             if resource.id.namespace == id.namespace and id.name in _secrets_of(resource):
                 self.queue.add(resource.id)

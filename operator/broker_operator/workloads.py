@@ -16,7 +16,7 @@ from broker.core.errors import ConfigError
 from broker.metadata.port import Delete, Put
 from broker.seams.clock import Clock
 
-from . import counts, edges, names, owners
+from . import counts, edges, names, owners, templates
 from .applying import Applier, Taken
 from .cluster import Cluster
 from .conditions import REFUSED_AGAIN_S, Condition, new_status, paused, ready, rfc3339
@@ -50,8 +50,9 @@ class Workloads:
         api: Versions,
         image: str,
         clock: Clock,
+        any_template: bool = False,
     ) -> None:
-        """image: of brokers that name none."""
+        """image: of brokers that name none. any_template: resources may say anything about their pods."""
         self._world = world
         self._kube = kube
         self._statuses = statuses
@@ -60,6 +61,7 @@ class Workloads:
         self._objects = objects
         self._api = api
         self._image = image
+        self._any_template = any_template
         self._clock = clock
         self._counts = Counts()
 
@@ -77,6 +79,9 @@ class Workloads:
         if not image:
             why = "name an image in spec.image, or give the operator one with --image"
             await self._say_broker(resource, spec, cluster, Scaling(0), Condition("Accepted", False, "NoImage", why))
+            return None
+        if (refused := self._harmful(spec.image, spec.owners.template, "owner", "spec.owners.template")) is not None:
+            await self._say_broker(resource, spec, cluster, Scaling(0), refused)
             return None
         workload = Id("StatefulSet", resource.id.namespace, names.owner_name(resource.id.name))
         live = self._objects["StatefulSet"].get(workload)
@@ -118,6 +123,9 @@ class Workloads:
             why = "name an image in spec.image, or in the StompBroker"
             await self._say_acceptor(resource, spec, Condition("Accepted", False, "NoImage", why))
             return None
+        if (refused := self._harmful(spec.image, spec.template, "edge", "spec.template")) is not None:
+            await self._say_acceptor(resource, spec, refused)
+            return None
         accepted = Condition("Accepted", True, "Accepted")
         try:
             made = edges.objects(resource, spec, broker.id.name, shared, image, self._api)
@@ -134,6 +142,19 @@ class Workloads:
 
     def _now(self) -> float:
         return self._clock.wall_ms() / 1000
+
+    def _harmful(self, image: str, template: Table, ours: str, where: str) -> Condition | None:
+        """Why the pods would run what this operator was not installed to run; what is there already stays as it is."""
+        if self._any_template:
+            return None
+        lift = "or install the operator with podTemplates=any (chart: operator.podTemplates)"
+        if templates.foreign_image(image, self._image):
+            why = f"spec.image {image} is not of the operator's repository ({self._image}); use that one, {lift}"
+            return Condition("Accepted", False, "ImageRefused", why)
+        if paths := templates.forbidden(template, ours):
+            why = f"{where} may not say {', '.join(paths[:5])}; take it out, {lift}"
+            return Condition("Accepted", False, "TemplateRefused", why)
+        return None
 
     async def _make(self, resource: Resource, wanted: list[Table]) -> None:
         """Raises Taken, KubeError."""

@@ -13,12 +13,14 @@ from pathlib import Path
 import kubernetes_validate
 import pytest
 import yaml
+from broker_operator.bundles import DIGEST, digest
 
 HERE = Path(__file__).parent
 VALUES = [*sorted((HERE / "values").glob("*.yaml")), HERE.parents[1] / "deploy" / "values-production.yaml"]
 REFUSED = sorted((HERE / "refused").glob("*.yaml"))
 OTHERS = {"ServiceMonitor", "PodMonitor", "PrometheusRule", "Certificate", "CustomResourceDefinition"}
 """Kinds that Kubernetes itself has no schema for, or that have tests of their own."""
+BUNDLE = ("ConfigMap", "shop-resources")
 NO_CRDS = ("--set", "crds.install=false")
 
 
@@ -33,7 +35,11 @@ def masked(text):
 
 def resources(text):
     """The custom resources within the ConfigMap of the release."""
-    (found,) = [each for each in documents(text) if each["metadata"]["name"] == "shop-resources"]
+    (found,) = [each for each in documents(text) if (each["kind"], each["metadata"]["name"]) == BUNDLE]
+    (vouching,) = [
+        each for each in documents(text) if (each["kind"], each["metadata"]["name"]) == ("Secret", BUNDLE[1])
+    ]
+    assert base64.b64decode(vouching["data"][DIGEST]).decode() == digest(found.get("data") or {})
     return {key: yaml.safe_load(each) for key, each in (found.get("data") or {}).items()}
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 from broker_operator import names
-from broker_operator.bundles import LABEL
+from broker_operator.bundles import DIGEST, LABEL, digest
 from broker_operator.kube import Kube, KubeError, login, path_of
 from broker_operator.lease import Lease
 from broker_operator.model import version_of
@@ -415,11 +415,11 @@ async def test_what_the_api_server_refuses_is_said(world):
     await world.make(BROKER, world.broker)
     edge = f"e-{token(3)}"
     async with operating(world):
-        template = {"spec": {"restartPolicy": "Sometimes"}}
+        template = {"spec": {"dnsPolicy": "Sometimes"}}
         await world.make(ACCEPTOR, edge, listeners=[{"name": "stomp", "port": 61613}], template=template)
         await world.becomes(ACCEPTOR, edge, "Accepted", "Refused")
         (told,) = await world.until(lambda: events_of(world, edge, "Refused"))
-        assert "restartPolicy" in told["message"]
+        assert "dnsPolicy" in told["message"]
         await world.kube.merge(API_VERSION, ACCEPTOR, NAMESPACE, edge, {"spec": {"template": None}})
         await world.becomes(ACCEPTOR, edge, "Accepted", "Accepted")
 
@@ -547,6 +547,40 @@ async def replicas(world: World) -> int:
     return int(found["spec"]["replicas"])
 
 
+async def vouch(world: World, name: str) -> None:
+    """As the chart does: the digest of a ConfigMap as it is now into the Secret of its name."""
+    there = await world.kube.get("v1", "ConfigMap", NAMESPACE, name)
+    sum = b64encode(digest(there.get("data") or {}).encode()).decode()
+    if await world.kube.get("v1", "Secret", NAMESPACE, name):
+        await world.kube.merge("v1", "Secret", NAMESPACE, name, {"data": {DIGEST: sum}})
+        return
+    body: Table = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": NAMESPACE}}
+    world.made.append(await world.kube.create({**body, "data": {DIGEST: sum}}))
+
+
+async def test_a_template_says_where_pods_run_and_no_more(world):
+    """A writer of StompAcceptors is no writer of pods: with another service account they would read every Secret."""
+    await world.make(BROKER, world.broker)
+    sidecar = {"containers": [{"name": "thief", "image": "busybox"}], "serviceAccountName": "mq-operator"}
+    listeners = [{"name": "stomp", "port": 61613}]
+    async with operating(world):
+        await world.make(ACCEPTOR, "edge", listeners=listeners, template={"spec": sidecar})
+
+        async def refused() -> bool:
+            return (await world.condition(ACCEPTOR, "edge", "Accepted"))[1] == "TemplateRefused"
+
+        await world.until(refused)
+        found = await world.get(ACCEPTOR, "edge")
+        (why,) = [one["message"] for one in found["status"]["conditions"] if one["type"] == "Accepted"]
+        assert "spec.serviceAccountName" in why and "spec.containers[thief]" in why
+        assert await world.get("Deployment", names.edge_name("edge"), "apps/v1") is None
+        fine = {"spec": {"template": {"spec": {"nodeSelector": {"disk": "ssd"}, "serviceAccountName": None}}}}
+        fine["spec"]["template"]["spec"]["containers"] = None
+        await world.kube.merge(API_VERSION, ACCEPTOR, NAMESPACE, "edge", fine)
+        made = await world.until(lambda: world.get("Deployment", names.edge_name("edge"), "apps/v1"))
+        assert made["spec"]["template"]["spec"]["nodeSelector"] == {"disk": "ssd"}
+
+
 async def test_a_bundle_becomes_resources_that_a_person_may_change(world):
     name = f"bundle-{token(3)}"
     spec = {"image": "stampede:1", "etcd": {"endpoints": [world.etcd]}}
@@ -557,30 +591,37 @@ async def test_a_bundle_becomes_resources_that_a_person_may_change(world):
     async with operating(world):
         bundle = await world.kube.create(body)
         world.made.append(bundle)
+
+        async def refused() -> bool:
+            return any("nobody vouches" in one["message"] for one in await events_of(world, name))
+
+        await world.until(refused)
+        assert await world.get(BROKER, world.broker) is None
+        await vouch(world, name)
         found = await world.until(lambda: world.get(BROKER, world.broker))
         assert found["metadata"]["ownerReferences"][0]["name"] == name
         patch = {"spec": {"owners": {"replicas": 5}}}
         await world.kube.merge(API_VERSION, BROKER, NAMESPACE, world.broker, patch)
         data = {"broker.yaml": json.dumps(manifest), "bad.yaml": json.dumps(bad)}
         await world.kube.merge("v1", "ConfigMap", NAMESPACE, name, {"data": data})
+        await vouch(world, name)
 
         async def told() -> bool:
-            answer = await world.kube._ask("GET", path_of("v1", "Event", NAMESPACE))
-            return any(
-                one["involvedObject"]["name"] == name and "spec.name" in one["message"] for one in answer["items"]
-            )
+            return any("spec.name" in one["message"] for one in await events_of(world, name))
 
         await world.until(told)
         assert (await world.get(BROKER, world.broker))["spec"]["owners"]["replicas"] == 5
         manifest["spec"]["owners"] = {"replicas": 4}
         data = {"broker.yaml": json.dumps(manifest), "bad.yaml": None}
         await world.kube.merge("v1", "ConfigMap", NAMESPACE, name, {"data": data})
+        await vouch(world, name)
 
         async def upgraded() -> bool:
             return (await world.get(BROKER, world.broker))["spec"]["owners"]["replicas"] == 4
 
         await world.until(upgraded)
         await world.kube.merge("v1", "ConfigMap", NAMESPACE, name, {"data": {"broker.yaml": None}})
+        await vouch(world, name)
 
         async def gone() -> bool:
             return await world.get(BROKER, world.broker) is None
@@ -599,10 +640,12 @@ async def test_a_user_that_goes_while_an_operator_starts_is_gone_soon(world):
     body: Table = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"user.yaml": json.dumps(manifest)}}
     body["metadata"] = {"name": name, "namespace": NAMESPACE, "labels": {LABEL: "true"}}
     world.made.append(await world.kube.create(body))
+    await vouch(world, name)
     async with operating(world):
         await world.becomes(USER, user, "Ready", "Ready")
         assert set(await world.pods.config()) == {f"users/{user}"}
     await world.kube.merge("v1", "ConfigMap", NAMESPACE, name, {"data": {"user.yaml": None}})
+    await vouch(world, name)
     async with operating(world) as operator:
         await world.until(lambda: _empty(world))
         assert Id(USER, NAMESPACE, user) not in operator.world.resources
