@@ -11,6 +11,8 @@ from typing import Protocol
 
 from broker.core.reasons import Reason
 
+from .rounds import Rounds
+
 _numbers = itertools.count(1)
 
 
@@ -143,7 +145,9 @@ class SessionLike(Protocol):
 
 
 class EdgeLike(Protocol):
-    """Makes sessions."""
+    """Makes sessions. rounds: how the connections of its loop share the time for reading."""
+
+    rounds: Rounds
 
     def open(self, channel: Channel) -> SessionLike:
         """Called per accepted connection (TLS: after the handshake; WebSocket: before it, so that limits and

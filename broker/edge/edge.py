@@ -36,6 +36,7 @@ from .marks import Numbers
 from .outbox import Outbox
 from .permissions import Permissions, Rights
 from .rates import Tokens, make_rates
+from .rounds import Rounds
 from .session import Session
 from .shedding import Shedding
 from .subscription import Subscription
@@ -86,6 +87,7 @@ class Edge:
         self.counters = EdgeCounters()
         self.steps = Steps(clock)
         self.reads = self.steps.kind("read")
+        self.rounds = Rounds(lambda callback: beats.soon(callback), clock.monotonic)
         self.sessions: dict[int, Session] = {}
         self.consumers: dict[int, Subscription] = {}
         self.dispatching = False

@@ -19,6 +19,7 @@ from broker.core.certificates import subject
 from broker.core.reasons import Reason
 
 from .channel import EdgeLike, SessionLike, next_connection_id
+from .rounds import FIRST, SMALL
 
 READ_BUFFER = 64 * 1024
 LARGEST_BUFFER = (1 << 31) - 1
@@ -56,8 +57,9 @@ class StreamChannel(asyncio.BaseProtocol):
     """
 
     __slots__ = (
-        "__weakref__", "_acceptor", "_edge", "_linger", "_loop", "_peer_done", "_reading", "_receive", "_rounds",
-        "_session", "_transport", "closing", "id", "peer", "reason", "tls_subject", "transport_name",
+        "__weakref__", "_acceptor", "_edge", "_linger", "_loop", "_peer_done", "_reading", "_receive", "_rest",
+        "_rounds", "_session", "_shared", "_transport", "closing", "id", "peer", "portion", "reason", "tls_subject",
+        "transport_name",
     )  # fmt: skip
 
     framed = False
@@ -78,6 +80,9 @@ class StreamChannel(asyncio.BaseProtocol):
         self._session: SessionLike | None = None
         self._receive: Callable[[bytes], None] = discard
         self._reading = True
+        self._rest = b""
+        self.portion = FIRST
+        self._shared = edge.rounds
         self._peer_done = False
         self._linger: asyncio.TimerHandle | None = None
         self._rounds = 0
@@ -101,6 +106,7 @@ class StreamChannel(asyncio.BaseProtocol):
 
     def eof_received(self) -> bool:
         """The peer has shut down its sending side. A plain socket stays half open: answers may be due."""
+        self._all_that_waits()
         self._peer_done = True
         if self.closing or self._session is None:
             return False
@@ -108,6 +114,7 @@ class StreamChannel(asyncio.BaseProtocol):
         return not self.closing and bool(self._transport.can_write_eof())
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._all_that_waits()
         if self._linger is not None:
             self._linger.cancel()
             self._linger = None
@@ -146,13 +153,62 @@ class StreamChannel(asyncio.BaseProtocol):
     def pause_reading(self) -> None:
         if self._reading and not self.closing:
             self._reading = False
-            self._transport.pause_reading()
+            if not self._rest:
+                self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         if not self._reading:
             self._reading = True
-            if not self._transport.is_closing():
+            if self._rest:
+                self._shared.wait(self)
+            elif not self._transport.is_closing():
                 self._transport.resume_reading()
+
+    # Reads: all of them pass here, see rounds.py.
+
+    def _read(self, data: bytes) -> None:
+        if self._rest:
+            self._rest += data  # its reading is paused; decrypted before, perhaps
+            return
+        if len(data) <= SMALL or self.closing:
+            self._receive(data)
+            return
+        shared = self._shared
+        if len(data) <= self.portion and shared.has_time():
+            began = shared.began()
+            self._receive(data)
+            shared.spent(self, began, len(data))
+            return
+        self._rest = data
+        if self._reading:
+            self._transport.pause_reading()
+            shared.wait(self)
+
+    def take_portion(self) -> int:
+        """See rounds.Reader."""
+        if not self.waits:
+            return 0
+        data, self._rest = self._rest[: self.portion], self._rest[self.portion :]
+        self._receive(data)
+        if not self._rest and self._reading and not self._transport.is_closing():
+            self._transport.resume_reading()
+        return len(data)
+
+    def _all_that_waits(self) -> None:
+        """The peer has ended: what it had sent before counts, unless we had ended before."""
+        if self._rest:
+            rest, self._rest = self._rest, b""
+            self._receive(rest)
+
+    def _forget_rest(self) -> None:
+        if self._rest:
+            self._rest = b""
+            if self._reading and not self._transport.is_closing():
+                self._transport.resume_reading()
+
+    @property
+    def waits(self) -> bool:
+        return bool(self._rest) and self._reading
 
     def close(self, reason: Reason) -> None:
         if not self.closing:
@@ -160,6 +216,7 @@ class StreamChannel(asyncio.BaseProtocol):
 
     def abort(self) -> None:
         self.closing = True
+        self._rest = b""
         self._receive = discard
         self._transport.abort()
 
@@ -173,6 +230,7 @@ class StreamChannel(asyncio.BaseProtocol):
         """From here on the peer is only given time to read: `closing`, and a timer that ends it."""
         self.closing = True
         self._receive = discard
+        self._forget_rest()
         self.resume_reading()
         self._watch(self.buffered())
 
@@ -206,23 +264,23 @@ class PlainReads(asyncio.Protocol):
     """Reads as uvloop does them best."""
 
     __slots__ = ()
-    _receive: Callable[[bytes], None]
+    _read: Callable[[bytes], None]
 
     def data_received(self, data: bytes) -> None:
-        self._receive(data)
+        self._read(data)
 
 
 class BufferedReads(asyncio.BufferedProtocol):
     """Reads as the stdlib loop does them best: into the shared buffer, then one exact copy."""
 
     __slots__ = ()
-    _receive: Callable[[bytes], None]
+    _read: Callable[[bytes], None]
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return _read_buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        self._receive(bytes(_read_buffer[:nbytes]))
+        self._read(bytes(_read_buffer[:nbytes]))
 
 
 class TcpChannel(StreamChannel, PlainReads):

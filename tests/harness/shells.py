@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from broker.config.settings import EdgeSettings, Settings
 from broker.core.reasons import Reason
 from broker.edge.channel import Channel
 from broker.edge.listener import Listeners
+from broker.edge.rounds import Rounds
 
 LOOPS = {"uvloop": uvloop.new_event_loop, "stdlib": asyncio.SelectorEventLoop}
 both_loops = pytest.mark.parametrize("kind", list(LOOPS))
@@ -84,6 +86,7 @@ class Edge:
         on_eof: Callable[[Session], None] | None = None,
     ) -> None:
         self.sessions: asyncio.Queue[Session] = asyncio.Queue()
+        self.rounds = Rounds(lambda callback: asyncio.get_running_loop().call_soon(callback), time.monotonic)
         self.opened: list[Session] = []
         self.on_receive = on_receive or (lambda session, data: session.channel.write(data))
         self.on_open = on_open or (lambda channel: None)

@@ -1,0 +1,94 @@
+"""Fair turns of reading: what connections send much of is taken in portions, round robin, so much per turn of the loop.
+
+A flood would otherwise be read until its socket is empty, megabytes in one turn of the loop, and everybody else's frame
+waits behind that. Small reads, as those of who waits for answers, are taken at once. Larger ones are taken as long as
+this turn of the loop has time for them; what it has not waits in its connection, whose socket is not read meanwhile.
+
+Rule: bytes of one connection stay in order, and at most one read of it waits. Nothing is held back while there is time:
+alone, a flood is as fast as ever. Must not know what bytes mean.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any, Protocol
+
+SMALL = 4096
+"""Bytes of a read that never waits."""
+ROUND_S = 0.003
+"""Reads of more than that get so much of one turn of the loop, all together."""
+PORTION_S = 0.0015
+"""… and of that each connection about so much at a time: as many bytes as took so long before."""
+LEAST, FIRST, MOST = 16 * 1024, 64 * 1024, 1024 * 1024
+"""Bytes of a portion, at the beginning, and its bounds."""
+
+
+class Reader(Protocol):
+    """A connection. portion: bytes it may bring at a time."""
+
+    portion: int
+
+    def take_portion(self) -> int:
+        """Hands on the next portion of what waits. Bytes; 0: nothing waits, or it may not be read."""
+        ...
+
+    @property
+    def waits(self) -> bool:
+        """Has it more, and may be read."""
+        ...
+
+
+class Rounds:
+    """Of one loop. schedule(callback): run it in the next turn of the loop (call_soon)."""
+
+    __slots__ = ("_due", "_now", "_schedule", "_spent", "_waiting")
+
+    def __init__(self, schedule: Callable[[Callable[[], None]], Any], now: Callable[[], float]) -> None:
+        self._schedule = schedule
+        self._now = now
+        self._spent = 0.0
+        self._due = False
+        self._waiting: OrderedDict[Reader, None] = OrderedDict()
+
+    def has_time(self) -> bool:
+        """May a read be taken now; then call spent()."""
+        return self._spent < ROUND_S and not self._waiting
+
+    def began(self) -> float:
+        return self._now()
+
+    def spent(self, reader: Reader, began: float, nbytes: int) -> None:
+        """So many bytes of it were taken since then."""
+        span = self._now() - began
+        self._spent += span
+        fitting = int(nbytes * PORTION_S / span) if span > 0 else MOST
+        # A step that the machine was too busy for says little: one of them halves it at most.
+        reader.portion = min(max(fitting, reader.portion // 2, LEAST), MOST)
+        self._soon()
+
+    def wait(self, reader: Reader) -> None:
+        """It has bytes that wait, and may be read."""
+        self._waiting[reader] = None
+        self._soon()
+
+    def _soon(self) -> None:
+        if not self._due:
+            self._due = True
+            self._schedule(self._round)
+
+    def _round(self) -> None:
+        """The next turn of the loop."""
+        self._due = False
+        self._spent = 0.0
+        waiting = self._waiting
+        while waiting and self._spent < ROUND_S:
+            reader, _ = waiting.popitem(last=False)
+            began = self._now()
+            taken = reader.take_portion()
+            if taken:
+                self.spent(reader, began, taken)
+            if reader.waits:
+                waiting[reader] = None
+        if waiting:
+            self._soon()
