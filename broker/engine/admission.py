@@ -26,11 +26,11 @@ Part = tuple[Run, list[Queue]]
 """A run, and the queues that get all of it."""
 
 
-def check(slot: Slot, command: Publish, waits: bool = True) -> None:
-    """Raises RefusedError if admit() would refuse this part of a transaction. waits: see limits.check()."""
+def check(slot: Slot, command: Publish, asked: limits.Asked, waits: bool = True) -> None:
+    """Raises RefusedError if admit() would refuse this part of a transaction. asked, waits: see limits.check()."""
     rules = rules_for(slot, command.address)
     if rules is not None and rules.limited:
-        limits.check(slot, slot.addresses.get(command.address), command, waits)
+        limits.check(slot, slot.addresses.get(command.address), command, asked, waits)
 
 
 def admit(slot: Slot, command: Publish, turn: Turn) -> bool:

@@ -107,11 +107,11 @@ class Engine:
             session: int = getattr(command, "session", 0)
             turn.effects.append(Refused(session, getattr(command, "seq", 0), refused.code, refused.detail))
 
-    def check(self, part: Publish | Settle) -> None:
-        """Raises RefusedError if handle() would refuse it as a part of a transaction."""
+    def check(self, part: Publish | Settle, asked: limits.Asked) -> None:
+        """Raises RefusedError if handle() would refuse it as a part of a transaction. asked: one for all its parts."""
         if isinstance(part, Publish):
             check_publish(self._slot, part)
-            admission.check(self._slot, part)
+            admission.check(self._slot, part, asked)
         else:
             settle.check_settle(self._slot, part)
             self._slot.approved.add(part)

@@ -46,8 +46,12 @@ class LastValue:
         self._newest: dict[bytes, int] = {}
         self._paged: dict[int, Stub] = {}
         """Messages in the page index whose keys are known."""
-        self._buried: set[int] = set()
-        """Messages in the page index that were replaced, and are settled already."""
+        self._buried: dict[int, int] = {}
+        """Messages in the page index that were replaced, and are settled already; and their sizes."""
+
+    def settled(self) -> tuple[int, int]:
+        """(messages, bytes) that the page index counts and that are gone all the same."""
+        return len(self._buried), sum(self._buried.values())
 
     def overtaken(self) -> None:
         """Before anything is handed out: finds what rested and is replaced by something fresh. Fresh messages do not
@@ -115,14 +119,15 @@ class LastValue:
         for run in gone:
             if self._buried:
                 at = [n for n, i in enumerate(run.ids) if i not in self._buried]
-                self._buried.difference_update(run.ids)
+                for i in run.ids:
+                    self._buried.pop(i, None)
                 run = pick(run, at)
             if run.ids:
                 count += len(run.ids)
                 slot.settle_runs(queue, [run], turn)
         paged = {i: self._paged.pop(i) for i in dead if i in self._paged}
         if paged:
-            self._buried.update(paged)
+            self._buried.update({i: stub.size_of(0) for i, stub in paged.items()})
             slot.settle_ids(queue, dict(paged), turn)
         slot.counters.replaced += count + len(paged)
         if not queue.paging and (self._paged or self._buried):

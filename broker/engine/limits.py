@@ -87,11 +87,12 @@ class Stock:
             not self.full() and self.messages <= messages - messages // EASE and self.nbytes <= nbytes - nbytes // EASE
         )
 
-    def error(self) -> RefusedError:
-        """What a producer is told who may not wait."""
+    def error(self, asked: int = 0) -> RefusedError:
+        """What a producer is told who may not wait. asked: messages of the same transaction that would still fit."""
+        more = f", and {asked} of this transaction" if asked else ""
         return RefusedError(
             Code.ADDRESS_FULL,
-            f'Address "{self.address}" is full: {self.messages} messages, {self.nbytes} bytes; '
+            f'Address "{self.address}" is full: {self.messages} messages, {self.nbytes} bytes{more}; '
             "send again when some have been consumed",
         )
 
@@ -154,14 +155,32 @@ def admit(slot: Slot, address: Address | None, command: Publish) -> bool:
     return True
 
 
-def check(slot: Slot, address: Address | None, command: Publish, waits: bool = True) -> None:
-    """Raises RefusedError(ADDRESS_FULL) if a part of a transaction may not come in. waits: its session can be told to
-    wait; else BLOCK refuses as well (a transaction over several slots: nobody here knows its session)."""
+Asked = dict[str, tuple[int, int]]
+"""Address → messages and bytes that the parts of a transaction which were checked before this one bring to it."""
+
+
+def check(slot: Slot, address: Address | None, command: Publish, asked: Asked, waits: bool = True) -> None:
+    """Raises RefusedError(ADDRESS_FULL) if a part of a transaction may not come in. asked: of the same transaction,
+    this part is added. waits: its session can be told to wait; else BLOCK refuses as well (a transaction over several
+    slots: nobody here knows its session)."""
     stock = _stock_of(slot, address, command.address)
     if stock is not None:
+        if stock.policy == FAIL and command.session:
+            _ask(stock, address, command, asked)
         _refuse(stock, command)
         if not waits and command.session and stock.policy == BLOCK and stock.full():
             raise stock.error()
+
+
+def _ask(stock: Stock, address: Address | None, command: Publish, asked: Asked) -> None:
+    """FAIL is exact to the message: all of the transaction has to fit, each as if those before it had come in."""
+    messages, nbytes = asked.get(stock.address, (0, 0))
+    for at, ways in enumerate(_ways(address, command)):
+        if ways and (stock.messages + messages >= stock.most_messages or stock.nbytes + nbytes >= stock.most_bytes):
+            raise stock.error(messages)
+        messages += ways
+        nbytes += ways * command.run.size_of(at)
+    asked[stock.address] = messages, nbytes
 
 
 def _refuse(stock: Stock, command: Publish) -> None:
@@ -347,6 +366,9 @@ def _count(slot: Slot) -> None:
     for queue in slot.queues.values():
         if (book := queue.book) is not None:
             book.change(queue.count + queue.paged_count, queue.nbytes + queue.paged_bytes)
+            if queue.kind is not None and queue.kind.last_value is not None:
+                messages, nbytes = queue.kind.last_value.settled()
+                book.change(-messages, -nbytes)
             if queue.far:
                 # Of what memory has the number only, no size is known: as large as the others.
                 book.change(queue.far, queue.far * (queue.nbytes // queue.count if queue.count else 0))

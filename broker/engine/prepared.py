@@ -21,6 +21,7 @@ from .addresses import create, delete
 from .consumer import Ledger
 from .duplicates import repeated
 from .kinds import stays
+from .limits import Asked
 from .publish import publish
 from .queue import Queue
 from .redelivery import give_back, nack, reject
@@ -166,13 +167,14 @@ def _complete(hidden: Queue) -> bool:
 
 def _check(slot: Slot, parts: list[Publish | Settle]) -> None:
     settled: dict[int, list[int]] = {}
+    asked: Asked = {}
     again = any([isinstance(part, Publish) and repeated(slot, part) for part in parts])
     for part in parts:
         if isinstance(part, Publish):
             if again:
                 continue  # nothing will be published
             check_publish(slot, part)
-            admission.check(slot, part, waits=False)
+            admission.check(slot, part, asked, waits=False)
         else:
             check_settle(slot, part)
             settled.setdefault(part.consumer, []).extend(part.ids)

@@ -51,6 +51,7 @@ def _publish_careful(slot: Slot, command: Publish, turn: Turn, checked: bool) ->
     """By way of admission; told when everything it appended is durable."""
     if not checked:
         check_publish(slot, command)
+    command.run.time = turn.now  # selectors may ask for it before it is numbered
     before, count, first = progress(turn), len(command.run.records), len(turn.appends)
     left = admission.admit(slot, command, turn)
     slot.counters.accepted += count
@@ -85,6 +86,7 @@ def _nameless(records: list[LogRecord]) -> bool:
 def _publish_sifted(slot: Slot, command: Publish, queues: list[list[Queue]], turn: Turn) -> None:
     """A wildcard subscription has a filter."""
     before = progress(turn)
+    command.run.time = turn.now
     slot.counters.accepted += len(command.run.records)
     share(slot, command, queues, turn, None, careful=True)
     slot.answer(command.session, command.seq, turn, before)

@@ -27,9 +27,10 @@ class Rules:
     limited      there is a limit of bytes or messages.
     aging        settings say how long messages live.
     retroactive  messages are kept for queues to come.
-    stamped      messages say when they were taken."""
+    stamped      messages say when they were taken.
+    choosy       nothing enters a queue without consumers: one that a message makes has none."""
 
-    __slots__ = ("aging", "diverts", "limited", "retroactive", "settings", "stamped")
+    __slots__ = ("aging", "choosy", "diverts", "limited", "retroactive", "settings", "stamped")
 
     def __init__(self, settings: AddressSettings, diverts: tuple[tuple[str, DivertSettings], ...] = ()) -> None:
         self.settings = settings
@@ -40,10 +41,11 @@ class Rules:
         )
         self.retroactive = settings.retroactive_messages > 0
         self.stamped = settings.ingress_timestamp
+        self.choosy = settings.purge_on_no_consumers
 
     def plain(self) -> bool:
         """Nothing special at all."""
-        asks = self.limited or self.aging or self.retroactive or self.diverts or self.stamped
+        asks = self.limited or self.aging or self.retroactive or self.diverts or self.stamped or self.choosy
         return not (asks or self.settings.send_to_dla_on_no_route)
 
 

@@ -25,6 +25,7 @@ from broker.core.effects import Done, Effect, Move, Refused, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.message import Blob, Run
 from broker.engine.engine import Engine
+from broker.engine.limits import Asked
 
 from .carry import Carry, Sink, Source
 from .transact import merge
@@ -169,9 +170,10 @@ class Coordinator:
             repeated = again(led)  # then nothing is published, and needs no room
             if self._shard.journal.full and not repeated and any(isinstance(part, Publish) for part in own):
                 raise RefusedError(Code.DISK_FULL, "retry when consumers have freed space")
+            asked: Asked = {}
             for part in own:
                 if not (repeated and isinstance(part, Publish)):
-                    led.check(part)
+                    led.check(part, asked)
 
         def apply(led: Engine, group: Turn) -> None:
             repeated = again(led)

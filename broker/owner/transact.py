@@ -14,6 +14,7 @@ from broker.core.commands import Publish, Transact
 from broker.core.effects import Done, Move, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.ids import slot_of
+from broker.engine.limits import Asked
 from broker.engine.slot import grouped
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def transact(shard: Shard, command: Transact, turn: Turn, touched: Touched) -> N
         engine.again(command, turn)
         return
     repeated = any(type(part) is Publish and shard.engine(part.slot).repeated(part) for part in command.parts)
+    asked: Asked = {}
     try:
         for part in command.parts:
             if type(part) is Publish:
@@ -51,7 +53,7 @@ def transact(shard: Shard, command: Transact, turn: Turn, touched: Touched) -> N
                     continue  # what is not published again needs no room
                 if shard.journal.full:
                     raise RefusedError(Code.DISK_FULL, "retry when consumers have freed space")
-            shard.engine(part.slot).check(part)
+            shard.engine(part.slot).check(part, asked)
     except RefusedError as refused:
         engine.refuse(command, refused, turn)
         return
@@ -92,7 +94,7 @@ def move(shard: Shard, item: Move, turn: Turn, touched: Touched) -> None:
 def _taken(target: Engine, publish: Publish, item: Move) -> bool:
     """Does its new address take it; fits the command to what it finds there."""
     try:
-        target.check(publish)
+        target.check(publish, {})
     except RefusedError as refused:
         if refused.code is Code.ADDRESS_FULL:
             publish.atomic = True  # limits are for producers: here nobody waits, and nobody could be told

@@ -40,7 +40,7 @@ def test_the_limit_counts_over_slots_and_spares_what_exists(engines):
     first.handle(subscribe(8, "t"), turn)
     assert refused(turn) == [Code.QUEUE_LIMIT, Code.QUEUE_LIMIT]
     with pytest.raises(RefusedError, match="max_queues"):
-        second.check(publish("c"))
+        second.check(publish("c"), {})
     first.handle(publish("a"), turn)
     second.handle(publish("t", Routing.MULTICAST), turn)
     assert len(refused(turn)) == 2

@@ -53,6 +53,19 @@ def test_each_gets_what_it_asked_for_and_the_rest_waits_for_others():
     assert ids(effects, 2) == [2, 4]
 
 
+@pytest.mark.parametrize("name", ["AMQTimestamp", "JMSTimestamp"])
+def test_the_time_of_a_message_is_known_to_all_selectors(name):
+    """It was 0 where a message is looked at before it is numbered: topics, durable subscriptions, diverts."""
+    w = World(diverts={"d": {"address": "q", "forward": "copies", "selector": f"{name} = 1000000"}})
+    w.subscribe(1, routing=MULTICAST, selector=f"{name} = 1000000")
+    w.subscribe(2, routing=MULTICAST, queue="me.s", durable=True, selector=f"{name} BETWEEN 999999 AND 1000001")
+    w.subscribe(3, address="#", routing=MULTICAST, selector=f"{name} > 0")
+    w.subscribe(4, address="copies", selector=f"{name} = 1000000")
+    w.subscribe(5, routing=MULTICAST, selector=f"{name} = 0")
+    send(w, {"a": 1}, routing=MULTICAST)
+    assert [len(ids(w.effects, n)) for n in range(1, 6)] == [1, 1, 1, 1, 0]
+
+
 def test_a_bad_selector_is_refused_and_makes_no_queue():
     w = World()
     for consumer, routing in ((1, ANYCAST), (2, MULTICAST)):

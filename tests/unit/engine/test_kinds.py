@@ -453,6 +453,16 @@ def test_a_queue_without_consumers_is_emptied_and_takes_nothing():
     assert got(w.publish("q", b"4")) == [b"4"]
 
 
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("also", [{}, {"last_value": True}, {"max_size_messages": 5, "full_policy": "FAIL"}])
+def test_the_message_that_makes_a_queue_without_consumers_is_not_kept_either(durable, also):
+    w = world(purge_on_no_consumers=True, auto_delete=False, **also)
+    w.publish("q", value("k", "1"), durable=durable)
+    assert w.queue()["ready"] + w.queue()["paged"] == 0
+    assert got(w.subscribe(1)) == []
+    assert len(got(w.publish("q", value("k", "2"), durable=durable))) == 1
+
+
 def test_a_subscription_is_emptied_in_one_record_of_the_log() -> None:
     w = World(purge_on_no_consumers=True)
     w.subscribe(1, "t", routing=MULTICAST, queue="c.s", durable=True, ack=CLIENT)

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import count
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from broker.core.address import Outcome
@@ -182,10 +182,10 @@ def test_a_deleted_address_keeps_nobody_waiting():
 def test_a_transaction_is_refused_as_a_whole():
     world = World(full_policy="FAIL", max_size_messages=1)
     part = Publish(7, 1, 0, "q", ANYCAST, run_of(b"x"))
-    world.engine.check(part)
+    world.engine.check(part, {})
     world.publish("q", b"a")
     with pytest.raises(RefusedError, match='Address "q" is full'):
-        world.engine.check(part)
+        world.engine.check(part, {})
 
 
 def test_a_transaction_over_several_slots_cannot_wait():
@@ -193,7 +193,7 @@ def test_a_transaction_over_several_slots_cannot_wait():
     world.publish("q", b"a")
     effects = world.do(Prepare(7, 1, 5, "tx", 3, [Publish(7, 9, 0, "q", ANYCAST, run_of(b"x"))]))
     assert refused(effects) == [Code.ADDRESS_FULL]
-    world.engine.check(Publish(7, 9, 0, "q", ANYCAST, run_of(b"x")))  # but one in this slot alone is told to
+    world.engine.check(Publish(7, 9, 0, "q", ANYCAST, run_of(b"x")), {})  # but one in this slot alone is told to
 
 
 def test_what_a_decided_transaction_publishes_is_counted():
@@ -211,6 +211,45 @@ def test_only_so_many_waiting_sessions_are_remembered(monkeypatch: pytest.Monkey
     for session in (1, 2, 3):
         world.do(Publish(7, session, 0, "q", ANYCAST, run_of(b"x")))
     assert crowds(world.effects) == [(1, True), (2, True), (1, False), (3, True)]
+
+
+def test_a_last_value_queue_that_is_empty_takes_messages_after_new_settings():
+    """Replaced values still stood in the page index, and were counted anew."""
+    world = World(full_policy="FAIL", max_size_messages=6, queue_memory_bytes=40, page_bytes=20, last_value=True)
+    for number in (2, 1, 1):
+        world.publish("q", *[b"_AMQ_LVQ_NAME:%d\n\n" % n + b"x" * (3 * n + 1) for n in range(number)], durable=True)
+    before = stock(world)
+    reconfigure(world, max_size_messages=before[0] + 1)
+    assert stock(world) == before
+    assert refused(world.publish("q", b"_AMQ_LVQ_NAME:9\n\nx", seq=5)) == []
+
+
+@pytest.mark.parametrize("routing", [ANYCAST, MULTICAST])
+@pytest.mark.parametrize("limit", [{"max_size_messages": 5}, {"max_size_bytes": 5}])
+@pytest.mark.parametrize("exists", [0, 1, 2])
+def test_a_transaction_that_does_not_fit_is_refused(routing, limit, exists):
+    """FAIL: its parts were checked one by one, each against what was there before all of them."""
+    world = World(full_policy="FAIL", **limit)
+    for n in range(exists if routing is MULTICAST else 0):
+        world.subscribe(n + 1, routing=MULTICAST, queue=f"me.{n}", durable=True, ack=CLIENT, credit_messages=0)
+    world.publish("q", *[b"x"] * (exists if routing is ANYCAST else 0))
+    asked: limits.Asked = {}
+    fits = {ANYCAST: 5 - exists, MULTICAST: {0: 5, 1: 5, 2: 3}[exists]}[routing]
+    for _ in range(fits):
+        world.engine.check(Publish(7, 1, 0, "q", routing, run_of(b"x")), asked)
+    world.engine.check(Publish(7, 1, 0, "other", routing, run_of(b"x")), asked)
+    with pytest.raises(RefusedError, match=f"{asked['q'][0]} of this transaction"):
+        world.engine.check(Publish(7, 1, 0, "q", routing, run_of(b"x")), asked)
+    with pytest.raises(RefusedError, match="is full"):
+        world.engine.check(Publish(7, 1, 0, "q", routing, run_of(*[b"x"] * 10)), {})
+    world.engine.check(Publish(7, 0, 0, "q", routing, run_of(*[b"x"] * 10)), {})  # a dead letter: never refused
+
+
+def test_a_part_of_a_transaction_over_slots_that_does_not_fit_is_refused():
+    world = World(full_policy="FAIL", max_size_messages=5)
+    parts = [Publish(7, 1, 0, "q", ANYCAST, run_of(b"x")) for _ in range(6)]
+    assert refused(world.do(Prepare(7, 1, 5, "tx", 3, parts))) == [Code.ADDRESS_FULL]
+    assert refused(world.do(Prepare(7, 1, 6, "tx", 3, parts[:5]))) == []
 
 
 steps = st.lists(
@@ -232,6 +271,8 @@ KINDS = [{}, {"ring_size": 3}, {"last_value": True}, {"non_destructive": True, "
 
 
 @settings(max_examples=300, deadline=None)
+@example([("publish", n, True, "q") for n in (2, 1, 1)], {"last_value": True})
+@example([("publish", n, False, "q") for n in (2, 1, 1)], {"last_value": True})
 @given(steps, st.sampled_from(KINDS))
 def test_books_are_what_a_recount_finds(plan: list, kind: dict):
     world = World(

@@ -141,7 +141,7 @@ def test_what_may_not_be_created_is_refused_and_leaves_nothing(allowed, asked, c
     assert refused(world.publish("no", b"a", create=asked, seq=1)) == [code]
     assert refused(world.subscribe(1, "no", create=asked)) == [code]
     with pytest.raises(RefusedError):
-        world.engine.check(Publish(7, 1, 1, "no", ANYCAST, run_of(b"a"), None, asked))
+        world.engine.check(Publish(7, 1, 1, "no", ANYCAST, run_of(b"a"), None, asked), {})
     assert world.log == [] and world.stats() == [] and world.engine.counters()["accepted"] == 0
 
 

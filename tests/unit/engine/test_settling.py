@@ -279,12 +279,12 @@ def test_a_transaction_settles_what_it_holds_and_only_that():
     world.do(Hold(7, 1, 0, 1, [i[1]]))
     world.do(Hold(7, 1, 0, 1, [i[3]]))
     part = Settle(7, 1, 0, 1, [i[3]])
-    world.engine.check(part)
+    world.engine.check(part, {})
     world.do(part)
     assert world.queue()["delivering"] == 4
     assert refused(world.settle(1, i[1])) == [Code.NO_SUCH_DELIVERY]
     with pytest.raises(RefusedError):
-        world.engine.check(Settle(7, 1, 0, 1, [i[3]]))
+        world.engine.check(Settle(7, 1, 0, 1, [i[3]]), {})
     world.effects.clear()
     assert [body for body, *_ in again(world.settle(1, i[1], outcome=Outcome.RETURN))] == [b"000", b"001"]
 
@@ -323,6 +323,6 @@ def test_parts_of_a_transaction_may_publish_and_settle_in_one_group():
     world, i = loaded(1, durable=True)
     parts = [Publish(7, 1, 0, "r", ANYCAST, run_of(b"x", durable=True)), Settle(7, 1, 0, 1, i)]
     for part in parts:
-        world.engine.check(part)
+        world.engine.check(part, {})
     world.do(*parts)
     assert world.queue("r")["ready"] == 1 and world.queue()["delivering"] == 0
