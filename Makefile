@@ -13,7 +13,7 @@ SIM_LOG := $(VENV)/simulations.log
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster cluster-down test test-quick test-python test-simulated test-served check fmt bench abuse chaos torture docs crds proto constraints e2e clean
+.PHONY: help run cluster cluster-down pipeline-extra test test-quick test-python test-simulated test-served check fmt bench abuse chaos torture docs crds proto constraints e2e clean
 
 help:
 	@echo "make run     start a broker on 127.0.0.1:61613 (STOMP) and :61614 (WebSocket); ARGS='--port 7000' adds flags"
@@ -45,13 +45,19 @@ cluster-down:
 
 # Simulations run beside the rest, at the lowest priority: they take what the tests of servers leave while they wait.
 # Then comes what measures time or fills the machine (marker `alone`, see tests/conftest.py).
-test: check
+test: check pipeline-extra
 ifeq ($(ARGS),)
 	$(MAKE) --no-print-directory -j 2 test-simulated test-served
 	$(BIN)/python -m pytest -m alone $(OTHERS)
 else
 	$(BIN)/python -m pytest $(ARGS)
 endif
+
+# Spark is large and wants Java: where there is none, the tests of the pipeline say so in one line.
+pipeline-extra: $(VENV)/.installed-dev
+	@if command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || ls -d /usr/lib/jvm/*17* >/dev/null 2>&1; then \
+	  $(MAKE) --no-print-directory $(VENV)/.installed-pipeline; \
+	else echo "no Java here (Debian: apt install openjdk-17-jre-headless): the tests of the pipeline will skip"; fi
 
 # What one wants between two edits; `make test` is what counts.
 test-quick: check
@@ -135,6 +141,10 @@ $(VENV)/.installed: pyproject.toml $(VENV)/.made
 $(VENV)/.installed-dev: pyproject.toml $(VENV)/.made
 	$(PIP) -e '.[dev]'
 	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-pipeline: pyproject.toml $(VENV)/.made
+	$(PIP) -e '.[dev,pipeline,pipeline-dev]'
+	@touch $@
 
 $(VENV)/.made:
 	@command -v $(PYTHON) >/dev/null 2>&1 || { \

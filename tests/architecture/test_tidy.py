@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-FILES = sorted([*(ROOT / "broker").rglob("*.py"), *(ROOT / "operator").rglob("*.py")])
+FILES = sorted(
+    [*(ROOT / "broker").rglob("*.py"), *(ROOT / "operator").rglob("*.py"), *(ROOT / "pipeline").rglob("*.py")]
+)
 NAMES = [str(path.relative_to(ROOT)) for path in FILES]
 TREES = {path: ast.parse(path.read_text(), str(path)) for path in FILES}
 

@@ -1,0 +1,224 @@
+"""`format("stampede")`: the log of a broker as a table and as a stream; and a place to write to (sink.py).
+
+Rule: exactly once by offsets: what a batch reads is said by its start and end alone, so that it reads the same when it
+is run again. `commit` comes after the batch is safe, and only it moves the archive's watermark.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    EqualTo,
+    Filter,
+    GreaterThanOrEqual,
+    InputPartition,
+    LessThan,
+)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from .errors import PipelineError
+from .options import ReadOptions, read_options
+from .ranges import Offsets, Range, SlotInfo, Split, at, between, capped, earliest, latest, parse, splits
+from .reads import LogReads
+from .rows import SCHEMA, TEXT, arrow_schema, record_batch
+from .sink import StampedeStreamWriter, StampedeWriter, write_options
+
+BATCH_ROWS = 10_000
+"""Rows of one Arrow batch, about: what a task holds in memory."""
+BATCH_BYTES = 16 << 20
+
+
+class Task(InputPartition):
+    """One task's share."""
+
+    def __init__(self, split: Split) -> None:
+        super().__init__(split)
+
+
+class StampedeSource(DataSource):
+    """See docs/pipeline.md for options and columns."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "stampede"
+
+    def schema(self) -> str:
+        return SCHEMA + (TEXT if self.options.get("text", "false").lower() == "true" else "")
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return StampedeReader(read_options(self.options))
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        return StampedeStreamReader(read_options(self.options))
+
+    def writer(self, schema: Any, overwrite: bool) -> StampedeWriter:
+        if overwrite:
+            raise PipelineError("a broker cannot be overwritten: use mode('append')")
+        return StampedeWriter(write_options(self.options, schema.fieldNames()))
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> StampedeStreamWriter:
+        return StampedeStreamWriter(write_options(self.options, schema.fieldNames()))
+
+
+def _resolve(reads: LogReads, text: str, infos: Mapping[int, SlotInfo]) -> Offsets:
+    """earliest | latest | @ms | JSON → offsets."""
+    if text == "earliest":
+        return earliest(infos.values())
+    if text == "latest":
+        return latest(infos.values())
+    if text.startswith("@") and text[1:].isdigit():
+        found = reads.lookup(int(text[1:]))
+        return {
+            str(slot): at(info, min(max(found.get(slot, info.end), info.earliest), info.end))
+            for slot, info in infos.items()
+        }
+    return parse(text)
+
+
+def _read(options: ReadOptions, split: Split) -> Iterator[Any]:
+    """In a worker."""
+    schema = arrow_schema(options.text)
+    with LogReads(options.access) as reads:
+        for part in split.ranges:
+            held: list[Any] = []
+            size = 0
+            for rows in reads.rows(
+                part, addresses=options.addresses, view=options.view, since_ms=options.since_ms,
+                before_ms=options.before_ms, include_body=options.include_body,
+            ):  # fmt: skip
+                if options.include_body and options.bodies != "ref":
+                    for row in rows:
+                        if row.body_ref:
+                            _fetch(reads, part, row, options.bodies)
+                held += rows
+                size += sum(len(row.body) for row in rows)
+                if len(held) >= BATCH_ROWS or size >= BATCH_BYTES:
+                    yield record_batch(part.slot, held, schema, options.include_body)
+                    held, size = [], 0
+            if held:
+                yield record_batch(part.slot, held, schema, options.include_body)
+
+
+def _fetch(reads: LogReads, part: Range, row: Any, where: str) -> None:
+    """A large body: into the row, or into a file that appears whole or not at all."""
+    if where == "inline":
+        row.body = b"".join(reads.body(part, row.offset, row.body_ref))
+        row.body_ref = ""
+        return
+    name = f"{row.message_id}.body"
+    path = os.path.join(where, name)
+    if not os.path.exists(path):
+        from .files import write_pieces
+
+        write_pieces(path, reads.body(part, row.offset, row.body_ref))
+    row.body_ref = f"bodies/{name}"
+
+
+def _milliseconds(value: Any) -> int:
+    return int(value.timestamp() * 1000)
+
+
+class StampedeReader(DataSourceReader):
+    """A batch: from `startingOffsets` to `endingOffsets`, as they are when it is planned."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+        self.addresses: tuple[str, ...] = options.addresses
+        self.since, self.before = options.since_ms, options.before_ms
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Address and time go to the broker; Spark looks again at times, whose fractions the broker does not know."""
+        for each in filters:
+            match each:
+                case EqualTo(attribute=("address",), value=str(name)) if not self.addresses and name:
+                    self.addresses = (name,)
+                    continue
+                case GreaterThanOrEqual(attribute=("ts",), value=value) if hasattr(value, "timestamp"):
+                    self.since = max(self.since, _milliseconds(value))
+                case LessThan(attribute=("ts",), value=value) if hasattr(value, "timestamp"):
+                    bound = _milliseconds(value) + 1
+                    self.before = min(self.before or bound, bound)
+                case _:
+                    pass
+            yield each
+
+    def partitions(self) -> Sequence[InputPartition]:
+        options = self.options
+        with LogReads(options.access) as reads:
+            _, _, infos = reads.describe(self.addresses, options.view)
+            start, end = _resolve(reads, options.start, infos), _resolve(reads, options.end, infos)
+        ranges = between(start, {slot: place for slot, place in end.items() if int(slot) in infos}, infos)
+        return [Task(split) for split in splits(ranges, options.split_rows, infos)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        from dataclasses import replace
+
+        options = replace(self.options, addresses=self.addresses, since_ms=self.since, before_ms=self.before)
+        return _read(options, partition.value)
+
+
+class StampedeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """A stream. Spark's checkpoint holds the offsets; slots that come into use later begin at their first one."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self.options = options
+        self._reads: LogReads | None = None
+        self._target: Offsets | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"options": self.options, "_reads": None, "_target": None}
+
+    def _describe(self) -> dict[int, SlotInfo]:
+        if self._reads is None:
+            self._reads = LogReads(self.options.access)
+        return self._reads.describe(self.options.addresses, self.options.view)[2]
+
+    def initialOffset(self) -> Offsets:
+        infos = self._describe()
+        assert self._reads is not None
+        return _resolve(self._reads, self.options.start, infos)
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self.options.max_rows) if self.options.max_rows else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._target = latest(self._describe().values())
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        from dataclasses import replace
+
+        infos = self._describe()
+        if self._target is not None:
+            infos = {
+                slot: replace(info, end=min(info.end, self._target[str(slot)]["o"]))
+                for slot, info in infos.items()
+                if str(slot) in self._target
+            }
+        return capped(start, infos.values(), limit.max_rows if isinstance(limit, ReadMaxRows) else 0)
+
+    def reportLatestOffset(self) -> Offsets:
+        return latest(self._describe().values())
+
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
+        infos = self._describe()
+        return [Task(split) for split in splits(between(start, end, infos), self.options.split_rows, infos)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        return _read(self.options, partition.value)
+
+    def commit(self, end: Offsets) -> None:
+        if self.options.archive:
+            if self._reads is None:
+                self._reads = LogReads(self.options.access)
+            self._reads.watermark(self.options.archive, {int(slot): place["o"] for slot, place in end.items()})
+
+    def stop(self) -> None:
+        if self._reads is not None:
+            self._reads.close()
+            self._reads = None
