@@ -86,7 +86,7 @@ class EdgeProcess(ClusterProcess):
             tokens = self.shared.tokens if self.shared is not None else None
             self.edge = Edge(self.settings, self.port, self.clock, self.beats, self.auth, token(4), directory, tokens)
             host = listen_host(settings.edge, self.auth.has_users)
-            self.listeners = Listeners(self.edge, settings, self.loop, host)
+            self.listeners = Listeners(self.edge, settings, self.loop, host, self.auth.has_users)
             self.admin = AdminServer(settings.admin, [self.edge, self.port, self.listeners], self._readiness)
             await self.listeners.start()
         except BaseException:

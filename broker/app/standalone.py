@@ -79,7 +79,7 @@ class Standalone:
         for engine in self.shard.engines.values():
             names.learn(engine.subscriptions())
         host = listen_host(settings.edge, self.auth.has_users)
-        self.listeners = Listeners(self.edge, settings, self.loop, host)
+        self.listeners = Listeners(self.edge, settings, self.loop, host, self.auth.has_users)
         self.admin = AdminServer(
             settings.admin,
             [self.edge, self.shard, self.listeners],

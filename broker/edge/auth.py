@@ -16,14 +16,15 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import Protocol
 
 from broker.config.ports import hosts
 from broker.config.settings import Settings
 from broker.core.errors import Code, ConfigError, RefusedError
 from broker.seams.clock import Clock, SystemClock
 from broker.seams.entropy import token
-from broker.seams.files import fingerprint
+from broker.seams.files import fingerprint, mode
 from broker.seams.passcodes import verify
 
 from .channel import Channel
@@ -54,11 +55,14 @@ BUSY = "too many logins at once; try again in a few seconds"
 NOBODY = "$argon2id$v=19$m=19456,t=2,p=1$CMSi/7T1O4+zMepg9erLiA$Otn1HF/Z7t6wMYJiul1uao9mRTrY0XTm7Rf7zGA2ZC8"
 
 
-class Principal(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Principal:
     """Somebody who may use the broker."""
 
     name: str
     groups: tuple[str, ...] = ()
+    mark: int = field(default=0, compare=False, repr=False)
+    """Of the hash that the passcode was right for: see Authenticator.holds. Means nothing in another process."""
 
 
 ANONYMOUS = Principal("anonymous")
@@ -76,6 +80,10 @@ class Authenticator(Protocol):
 
     async def authenticate(self, login: str | None, passcode: str | None, channel: Channel) -> Principal:
         """Raises RefusedError(LOGIN_FAILED)."""
+        ...
+
+    def holds(self, user: str, mark: int) -> bool:
+        """Would this login (Principal.mark) still be right."""
         ...
 
     def groups(self, user: str) -> tuple[str, ...]:
@@ -101,6 +109,9 @@ class OpenAuthenticator:
 
     async def authenticate(self, login: str | None, passcode: str | None, channel: Channel) -> Principal:
         return ANONYMOUS
+
+    def holds(self, user: str, mark: int) -> bool:
+        return True
 
     def groups(self, user: str) -> tuple[str, ...]:
         return ANONYMOUS.groups
@@ -140,6 +151,7 @@ class TableAuthenticator:
         shared: SharedLogins | None = None,
     ) -> None:
         self._users = dict(users)
+        self._rounds = _rounds(self._users)
         self._open_when_empty = open_when_empty
         self._shared = shared
         self._key = token(32).encode()
@@ -154,13 +166,21 @@ class TableAuthenticator:
 
     def replace(self, users: Mapping[str, User]) -> set[str]:
         """These are the users from now on, for every login that is not decided yet. Returns who is not among them any
-        more: Edge.expel() ends their connections."""
-        before = set(self._users) if self.has_users else {ANONYMOUS.name}
+        more, or has passcodes less: Edge.expel() ends the connections of whom that concerns."""
+        before = {name: set(_hashes(user)) for name, user in self._users.items()}
+        if not self.has_users:
+            before = {ANONYMOUS.name: set()}
         self._users = dict(users)
+        self._rounds = _rounds(self._users)
         self._right.clear()
         # A check under way is of the old users; nobody new may join it.
         self._checks.clear()
-        return before - (set(self._users) if self.has_users else {ANONYMOUS.name})
+        if not self.has_users:
+            return before.keys() - {ANONYMOUS.name}
+        return {
+            name for name, known in before.items()
+            if name not in self._users or known - set(_hashes(self._users[name]))
+        }  # fmt: skip
 
     def try_now(self, login: str | None, passcode: str | None) -> Principal | None:
         if not self.has_users:
@@ -181,6 +201,12 @@ class TableAuthenticator:
             raise RefusedError(Code.LOGIN_FAILED, refusal(login))
         self._penalties.forgive(address)
         return principal
+
+    def holds(self, user: str, mark: int) -> bool:
+        if not self.has_users:
+            return user == ANONYMOUS.name
+        found = self._users.get(user)
+        return found is not None and any(hash(known) == mark for known in _hashes(found))
 
     def groups(self, user: str) -> tuple[str, ...]:
         found = self._users.get(user)
@@ -214,20 +240,23 @@ class TableAuthenticator:
             del self._checks[digest]
 
     async def _verify(self, digest: bytes, users: dict[str, User], login: str, passcode: str) -> Principal | None:
-        user = users.get(login)
-        matches = False
-        # After a change of the passcode the one from before may stay valid for a while: another check for its users.
-        for hash in (user.hash, *user.previous) if user else (NOBODY,):
-            matches = await self._matches(hash, login, passcode)
+        user, rounds = users.get(login), self._rounds
+        matches, right = False, ""
+        # After a change of the passcode the one from before may stay valid for a while: another check. A wrong passcode
+        # costs as many for every name, or one could tell by the time who is being changed.
+        hashes = _hashes(user) if user else ()
+        for known in hashes + (NOBODY,) * (rounds - len(hashes)):
+            matches = await self._matches(known, login, passcode)
             if matches:
+                right = known
                 break
         if self._users is not users:
             return await self._check(login, passcode)  # it was one of users who may not be any more
-        if user is None or not matches:
+        if user is None or right not in hashes:
             return None
         if len(self._right) >= MAX_REMEMBERED:
             del self._right[next(iter(self._right))]
-        principal = self._right[digest] = Principal(user.name, user.groups)
+        principal = self._right[digest] = Principal(user.name, user.groups, hash(right))
         return principal
 
     async def _matches(self, hash: str, login: str, passcode: str) -> bool:
@@ -253,8 +282,9 @@ class FileAuthenticator(TableAuthenticator):
         self._path = path
         self._seen = fingerprint(path)
         super().__init__(load_users(path), clock, sleep, threads)
+        self._warn()
         self._gone: set[str] | None = None
-        """Who is not in the file any more, since changed() was asked; None: it is as it was."""
+        """Whose logins may not hold any more, since changed() was asked; None: it is as it was."""
 
     async def _check(self, login: str, passcode: str) -> Principal | None:
         # A check costs so much that a look at the file is free: who was added a moment ago can come in.
@@ -262,10 +292,11 @@ class FileAuthenticator(TableAuthenticator):
         return await super()._check(login, passcode)
 
     def changed(self) -> set[str] | None:
-        """Has the file changed since this was asked last: who is gone since then; None: it has not."""
+        """Has the file changed since this was asked last: who is gone since then, or has another passcode; None: it
+        has not."""
         self._look()
         gone, self._gone = self._gone, None
-        return gone - set(self._users) if gone is not None else None
+        return gone
 
     def _look(self) -> None:
         """Takes a changed users file; one that cannot be used changes nothing."""
@@ -280,6 +311,24 @@ class FileAuthenticator(TableAuthenticator):
             return
         self._gone = (self._gone or set()) | self.replace(users)
         log.info("users reloaded from %s: %d", self._path, len(users))
+        self._warn()
+
+    def _warn(self) -> None:
+        bits = mode(self._path)
+        if bits & 0o077:
+            log.warning(
+                "%s has mode %04o: others on this machine can read or change its hashes; chmod 600 %s",
+                self._path, bits, self._path,
+            )  # fmt: skip
+
+
+def _hashes(user: User) -> tuple[str, ...]:
+    return (user.hash, *user.previous)
+
+
+def _rounds(users: Mapping[str, User]) -> int:
+    """Checks that a wrong passcode costs."""
+    return max((len(_hashes(user)) for user in users.values()), default=1)
 
 
 def refusal(login: str | None) -> str:

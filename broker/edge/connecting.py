@@ -17,9 +17,11 @@ from broker.wire.writer import connected_frame, error_frame, escape
 
 from . import heartbeat
 from .asking import ask
+from .auth import refusal
 from .directory import Done
 
 if TYPE_CHECKING:
+    from .auth import Principal
     from .session import Session
 
 SERVER = f"stampede/{__version__}"
@@ -41,7 +43,7 @@ def connect(session: Session, frame: Frame) -> None:
     login, passcode = headers.get("login"), headers.get("passcode")
     principal = auth.try_now(login, passcode)
     if principal is not None:
-        _identify(session, frame, version, principal.name)
+        _identify(session, frame, version, principal)
         return
     session.intake.park()
     session.login_task = asyncio.get_running_loop().create_task(_login(session, frame, version, login, passcode))
@@ -59,7 +61,7 @@ async def _login(session: Session, frame: Frame, version: Version, login: str | 
     if session.closed:
         return
     try:
-        _identify(session, frame, version, principal.name)
+        _identify(session, frame, version, principal)
     except RefusedError as refused:
         session.fail(refused.code, refused.detail, frame.receipt)
         return
@@ -68,7 +70,7 @@ async def _login(session: Session, frame: Frame, version: Version, login: str | 
         session.intake.unpark()
 
 
-def _identify(session: Session, frame: Frame, version: Version, principal: str) -> None:
+def _identify(session: Session, frame: Frame, version: Version, principal: Principal) -> None:
     """Accepts the login once the client-id, if there is one, is this connection's. Raises RefusedError."""
     client_id = frame.headers.get("client-id", "")
     if not client_id:
@@ -91,11 +93,14 @@ def _identify(session: Session, frame: Frame, version: Version, principal: str) 
     ask(session, frame.receipt, question, then)
 
 
-def _accept(session: Session, frame: Frame, version: Version, principal: str) -> None:
+def _accept(session: Session, frame: Frame, version: Version, principal: Principal) -> None:
     headers = frame.headers
     edge = session.edge
-    session.principal = principal
-    session.rights = edge.rights(principal)
+    if not edge.auth.holds(principal.name, principal.mark):
+        # Users were replaced while it was asked whose the client-id is.
+        raise RefusedError(Code.LOGIN_FAILED, refusal(headers.get("login")))
+    session.principal, session.login_mark = principal.name, principal.mark
+    session.rights = edge.rights(principal.name)
     session.connected = True
     session.wire.accept_login(version)
     edge.counters.logins += 1

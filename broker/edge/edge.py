@@ -199,10 +199,14 @@ class Edge:
             session.abort(Reason.SHUTDOWN)
 
     def expel(self, users: Collection[str]) -> None:
-        """These may not use the broker any more: their connections end."""
+        """Of these, whoever is gone or logged in with what is no passcode any more: their connections end."""
         for session in list(self.sessions.values()) if users else ():
-            if session.connected and session.principal in users:
-                why = "this user has been removed"
+            if (
+                session.connected
+                and session.principal in users
+                and not self.auth.holds(session.principal, session.login_mark)
+            ):
+                why = "this user has been removed, or has another passcode: connect with that"
                 if session.principal == ANONYMOUS.name:
                     why = "there are users now: connect with login and passcode"
                 session.fail(Code.NOT_ALLOWED, why)

@@ -9,12 +9,16 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker.wire.events import Acks, BodyData, BodyStart, Event, Frame, Sends, Violation
+from broker.wire.rules import HANDSHAKE, Role
 
 if TYPE_CHECKING:
     from .channel import Channel
 
 log = logging.getLogger("stampede.frames")
-MASKED = ("passcode",)
+SHOWN = frozenset(
+    {"accept-version", "host", "login", "heart-beat", "client-id", "receipt", "request-id", "content-length"}
+)
+"""Headers of CONNECT whose values are logged: any other may be a passcode under a misspelt name."""
 
 
 def received(channel: Channel, events: list[Event]) -> None:
@@ -38,7 +42,9 @@ def _text(event: Event) -> str:
     if isinstance(event, Acks):
         return f"{len(event.ids)} × ACK {event.ids[0].decode(errors='replace')} …"
     if isinstance(event, Frame):
-        shown = {k: "***" if k.lower() in MASKED else v for k, v in event.headers.items()}
+        shown = event.headers
+        if event.command in HANDSHAKE[Role.SERVER]:
+            shown = {name: value if name in SHOWN else "***" for name, value in shown.items()}
         return f"{event.command} {shown} ({len(event.body)} bytes)"
     if isinstance(event, BodyStart):
         return f"{event.command} {_one_line(event.head.lines)} (streamed, {event.length} bytes)"

@@ -20,6 +20,7 @@ from broker.core.errors import ConfigError
 from broker.core.metrics import Metric
 
 from .arrivals import AcceptLoop, Arrivals, Steps
+from .auth import is_loopback
 from .channel import EdgeLike
 from .sniff import BufferedEitherChannel, EitherChannel
 from .tcp import BufferedTcpChannel, StreamChannel, TcpChannel, tune
@@ -45,8 +46,12 @@ def listen_host(settings: EdgeSettings, has_users: bool) -> str:
 class Listeners:
     """All listening sockets of an edge. `ports` holds the real ports by acceptor once started."""
 
-    def __init__(self, edge: EdgeLike, settings: Settings, loop: asyncio.AbstractEventLoop, host: str) -> None:
-        """`host`: see listen_host(), of acceptors that name none; "" is every interface, IPv4 and IPv6."""
+    def __init__(
+        self, edge: EdgeLike, settings: Settings, loop: asyncio.AbstractEventLoop, host: str, users: bool = False
+    ) -> None:
+        """`host`: see listen_host(), of acceptors that name none; "" is every interface, IPv4 and IPv6.
+        `users`: clients have passcodes."""
+        self._users = users
         self._edge = edge
         self._settings = settings
         self._acceptors = {name: at for name, at in all_acceptors(settings).items() if at.port >= 0}
@@ -81,6 +86,23 @@ class Listeners:
             raise
         for name, port in self.ports.items():
             log.info("listening for %s on %s port %d", self._label(name), self._place(name), port)
+        if self._users:
+            self._warn_of_clear_text()
+
+    def _warn_of_clear_text(self) -> None:
+        """Passcodes go over these ports, and others than this machine reach them."""
+        bare = [
+            name for name, acceptor in self._acceptors.items()
+            if not acceptor.tls and not is_loopback(acceptor.host or self._host)
+        ]  # fmt: skip
+        if bare:
+            log.warning(
+                "passcodes and messages travel in clear text on %s: give clients a port with TLS and turn these off "
+                "(%s = -1), or listen on this machine only (%s = 127.0.0.1)",
+                ", ".join(f"{self._label(name)} ({self._place(name)} port {self.ports[name]})" for name in bare),
+                " = -1, ".join(self._setting(name, "port") for name in bare),
+                " = 127.0.0.1, ".join(dict.fromkeys(self._setting(name, "host") for name in bare)),
+            )
 
     def _watch(self, owner: str, acceptor: AcceptorSettings) -> None:
         where = "edge" if owner == "[edge]" else f"acceptors.{owner}"

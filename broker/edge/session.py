@@ -53,8 +53,8 @@ class Session:
 
     __slots__ = (
         "_doomed", "_transactions", "_used", "answers", "bytes_in", "channel", "client_id", "closed", "connected",
-        "crowds", "edge", "ended", "entrance", "handles", "id", "intake", "leaving", "login_task", "outbox",
-        "principal", "rights", "subscriptions", "watch", "wire",
+        "crowds", "edge", "ended", "entrance", "handles", "id", "intake", "leaving", "login_mark", "login_task",
+        "outbox", "principal", "rights", "subscriptions", "watch", "wire",
     )  # fmt: skip
 
     def __init__(self, edge: Edge, channel: Channel, entrance: Entrance) -> None:
@@ -70,6 +70,8 @@ class Session:
         self.handles = NO_HANDLES
         self.client_id = ""
         self.principal = ""
+        self.login_mark = 0
+        """Principal.mark"""
         self.rights: Rights | None = None
         self.connected = False
         self.leaving = False

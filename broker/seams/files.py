@@ -72,6 +72,14 @@ def read_whole(path: str) -> bytes:
         os.close(fd)
 
 
+def mode(path: str) -> int:
+    """Its permission bits; 0 when it is not there."""
+    try:
+        return os.stat(path).st_mode & 0o777
+    except OSError:
+        return 0
+
+
 def fingerprint(path: str) -> tuple[int, int, int] | None:
     """Changes whenever the file is replaced or rewritten (inode, mtime, size); None when it is not there."""
     try:

@@ -182,7 +182,7 @@ def _general(command: str, rest: bytes, version: Version) -> Block:
             name, value = raw_name.decode(), raw_value.decode()
         except UnicodeDecodeError:
             raise ProtocolViolation(
-                Code.NOT_UTF8, f"header line {ascii(line[:60])[2:-1]} is not UTF-8; headers are UTF-8 text"
+                Code.NOT_UTF8, f"header line {_shown(line, handshake)} is not UTF-8; headers are UTF-8 text"
             ) from None
         if not handshake:
             name, value = unescape(name, version), unescape(value, version)
@@ -211,15 +211,24 @@ def _cut(line: bytes, version: Version, handshake: bool) -> tuple[bytes, bytes]:
     if not colon:
         raise ProtocolViolation(
             Code.MALFORMED_FRAME,
-            f"header line {ascii(line[:60])[1:]} has no colon; write name:value, and an empty line after the last",
+            f"header line {_shown(line, handshake)} has no colon; write name:value, and an empty line after the last",
         )
     if not name:
         raise ProtocolViolation(
-            Code.MALFORMED_FRAME, f"header line {ascii(line[:60])[1:]} has no name before its colon"
+            Code.MALFORMED_FRAME, f"header line {_shown(line, handshake)} has no name before its colon"
         )
     if version is Version.V10 and not handshake:
         value = value.strip(b" \t")
     return name, value
+
+
+def _shown(line: bytes, handshake: bool) -> str:
+    """A header line as a complaint shows it. Of CONNECT at most a name that is no secret: what somebody wrote in place
+    of `passcode:…` would stand in our log and in theirs."""
+    if not handshake:
+        return ascii(line[:60])[1:]
+    name, colon, _ = line.partition(b":")
+    return f"{ascii(name[:60])[1:]} of CONNECT" if colon and name else "of CONNECT (not shown: it may hold a passcode)"
 
 
 def _canonical(raw: bytes, version: Version) -> bytes:
@@ -317,10 +326,11 @@ def _first_excess(raw: bytes, settings: WireSettings) -> tuple[int, Code | None,
                     start + limit, Code.COMMAND_TOO_LONG,
                     f"'{line[:40].decode(errors='replace')}' is longer than {limit} bytes (max_command_bytes)",
                 )  # fmt: skip
-            name = line[:60].partition(b":")[0].decode(errors="replace")
+            name, colon, _ = line[:60].partition(b":")
+            shown = f"'{name.decode(errors='replace')}' " if colon else ""
             return (
                 start + limit, Code.HEADER_TOO_LONG,
-                f"header '{name}' is longer than {limit} bytes (max_header_bytes); put large data into the body",
+                f"header {shown}is longer than {limit} bytes (max_header_bytes); put large data into the body",
             )  # fmt: skip
         start += len(line) + 1
     return len(raw) + 1, None, ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Iterator
 
@@ -52,15 +51,10 @@ def attempt(broker, login, passcode, source="127.0.0.9"):
 
 
 def test_an_unknown_user_looks_like_a_wrong_passcode(broker):
-    """Same text but for the name that was given, about the same time (argon2 runs for both). Fresh addresses: no
-    back-off between the tries."""
-    known, unknown = [], []
-    for number in range(5):
-        known.append(attempt(broker, "ann", GUESS, f"127.0.1.{number + 1}"))
-        unknown.append(attempt(broker, "nobody", GUESS, f"127.0.2.{number + 1}"))
-    assert {text.replace(b"ann", b"nobody") for _, text in known} == {text for _, text in unknown}
-    a, b = (statistics.median(took for took, _ in tries) for tries in (known, unknown))
-    assert 0.3 < a / b < 3
+    """Same text but for the name that was given. That it costs as many checks is counted in tests/unit/edge: seconds of
+    a busy machine would say nothing. Fresh addresses: no back-off between the tries."""
+    known, unknown = attempt(broker, "ann", GUESS, "127.0.1.1")[1], attempt(broker, "nobody", GUESS, "127.0.2.1")[1]
+    assert known.replace(b"ann", b"nobody") == unknown
 
 
 def test_guessing_is_slowed_down(broker, counted):

@@ -13,8 +13,10 @@ import pytest
 
 from broker.config.settings import EdgeSettings, Settings
 from broker.core.errors import Code, ConfigError, RefusedError
+from broker.core.reasons import Reason
 from broker.edge import auth
 from broker.edge.auth import ANONYMOUS, NOBODY, FileAuthenticator, OpenAuthenticator, Principal, make_authenticator
+from broker.edge.directory import Directory, LocalNames
 from broker.edge.edge import Edge
 from broker.edge.users import User, add_user, save_users
 
@@ -117,7 +119,7 @@ async def test_the_first_to_ask_may_go_while_others_wait(world: World) -> None:
 async def test_a_changed_file_counts_from_the_next_look_also_for_remembered_passcodes(world: World) -> None:
     await world.login("ada", "right")
     world.write(ada="changed")
-    assert world.auth.changed() == {"bob"}
+    assert world.auth.changed() == {"ada", "bob"}
     assert world.auth.try_now("ada", "right") is None
     assert await world.login("ada", "right") == auth.refusal("ada")
     assert await world.login("ada", "changed") == Principal("ada", ("adas",))
@@ -151,6 +153,59 @@ async def test_an_edge_looks_every_second_and_ends_the_connections_of_who_is_gon
     time.run(1.1)
     assert b"has been removed" in sockets["bob"].take() and sockets["ada"].closed is None
     assert world.auth.try_now("bob", "b") is None
+
+
+async def test_a_changed_passcode_ends_the_connections_that_used_the_old_one(world: World) -> None:
+    time: Any = Time()
+    edge = Edge(Settings(), Port(), time, time, world.auth, "1f")  # type: ignore[arg-type]
+
+    async def joined(passcode: str) -> Socket:
+        await world.login("ada", passcode)
+        socket = Socket("tcp")
+        edge.open(socket).receive(  # type: ignore[arg-type]
+            f"CONNECT\naccept-version:1.2\nhost:h\nlogin:ada\npasscode:{passcode}\n\n\0".encode()
+        )
+        assert socket.take().startswith(b"CONNECTED")
+        return socket
+
+    old = await joined("right")
+    table = {"ada": User("ada", "$argon2id$new", (), ("$argon2id$right",))}
+    edge.expel(world.auth.replace(table))
+    assert old.closed is None, "in a rotation the one from before is still right"
+    new = await joined("new")
+    edge.expel(world.auth.replace({"ada": User("ada", "$argon2id$new")}))
+    assert b"another passcode" in old.take() and old.closed is Reason.REFUSED and new.closed is None
+    edge.expel(world.auth.replace({"ada": User("ada", "$argon2id$new", ("group",))}))
+    assert new.closed is None
+
+
+async def test_users_replaced_while_a_client_id_is_asked_for_count(world: World) -> None:
+    time: Any = Time()
+    edge = Edge(Settings(), Port(), time, time, world.auth, "1f")  # type: ignore[arg-type]
+    asked: list[Any] = []
+    later: Any = SimpleNamespace(claim=lambda name, holder, done: asked.append(done), release=lambda *_: None)
+    edge.directory = Directory(later, LocalNames())
+    await world.login("ada", "right")
+    socket = Socket("tcp")
+    edge.open(socket).receive(  # type: ignore[arg-type]
+        b"CONNECT\naccept-version:1.2\nhost:h\nlogin:ada\npasscode:right\nclient-id:c\n\n\0"
+    )
+    edge.expel(world.auth.replace({"bob": User("bob", "$argon2id$b")}))
+    asked[0](None)
+    assert b"error-code:1201" in socket.take() and socket.closed is Reason.LOGIN_FAILED
+
+
+async def test_a_wrong_passcode_costs_the_same_for_every_name_while_one_user_rotates(world: World) -> None:
+    world.auth.replace({
+        "ada": User("ada", "$argon2id$new", (), ("$argon2id$right", "$argon2id$older")),
+        "bob": User("bob", "$argon2id$b"),
+    })  # fmt: skip
+    world.auth._look = lambda: None  # type: ignore[method-assign]
+    for number, name in enumerate(("ada", "bob", "nobody")):
+        world.checks.seen.clear()
+        assert await world.login(name, "wrong", f"10.0.1.{number}:1") == auth.refusal(name)
+        assert len(world.checks.seen) == 3
+    assert await world.login("ada", "right") == Principal("ada")
 
 
 async def test_a_broken_or_missing_file_changes_nothing_and_is_logged_once(
@@ -264,6 +319,16 @@ def test_the_users_file_of_the_data_folder_is_used_when_it_is_there(tmp_path: Pa
     users = make_authenticator(settings(tmp_path))
     assert users.has_users  # also an empty one: removing the last user must not open the door
     users.close()
+
+
+async def test_a_users_file_that_others_may_read_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "users.toml"
+    save_users(str(path), {"ada": User("ada", "$argon2id$right")})
+    make_authenticator(settings(tmp_path)).close()
+    assert not caplog.records
+    path.chmod(0o644)
+    make_authenticator(settings(tmp_path)).close()
+    assert "0644" in caplog.text and f"chmod 600 {path}" in caplog.text
 
 
 def test_a_named_users_file_must_be_there(tmp_path: Path) -> None:

@@ -308,6 +308,22 @@ def test_without_a_host_strangers_are_let_in_only_when_there_are_users() -> None
     assert listen_host(replace(TCP, host="10.1.1.1"), has_users=False) == "10.1.1.1"
 
 
+@pytest.mark.parametrize(
+    ("host", "users", "warned"), [("", True, True), ("", False, False), ("127.0.0.1", True, False)]
+)
+def test_clear_text_that_others_reach_is_warned_of(host: str, users: bool, warned: bool, caplog) -> None:
+    async def main() -> None:
+        listeners = Listeners(Edge(), Settings(edge=TCP), asyncio.get_running_loop(), host, users)
+        await listeners.start()
+        await listeners.close()
+
+    run("stdlib", main())
+    texts = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert bool(texts) == warned
+    if warned:
+        assert "clear text" in texts[0] and "edge.port = -1" in texts[0] and "edge.host = 127.0.0.1" in texts[0]
+
+
 @both_loops
 def test_all_interfaces_are_one_socket_and_ipv4_peers_look_like_ipv4(kind: str) -> None:
     async def main() -> None:

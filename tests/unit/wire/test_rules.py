@@ -7,7 +7,7 @@ import pytest
 
 from broker.core.errors import Code
 from broker.wire.connection import Connection, Role
-from broker.wire.events import Frame
+from broker.wire.events import Frame, Violation
 from broker.wire.versions import SUPPORTED, negotiate
 from broker.wire.writer import connected_frame, encode_frame, error_frame, receipts
 
@@ -409,6 +409,23 @@ def test_wrong_doors():
 @pytest.mark.parametrize("version", ALL)
 def test_malformed(frame, version):
     assert violation(frame, sent(version)) == "MALFORMED_FRAME"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"passcode hunter2",
+        b"passcode=hunter2",
+        b":hunter2",
+        b"pascode:hunter2\xff",
+        b"hunter2\xff",
+        b"h" * 9000 + b"hunter2",
+    ],
+)
+def test_what_may_be_a_passcode_is_not_in_the_complaint(line):
+    events = stranger().receive(b"CONNECT\naccept-version:1.2\nlogin:ada\n" + line + b"\n\n\0")
+    assert isinstance(events[-1], Violation)
+    assert "hunter2" not in events[-1].detail and "hhh" not in events[-1].detail
 
 
 # ── the client's side ──────────────────────────────────────────────────────────────────────────────────
