@@ -76,14 +76,14 @@ def test_segments_go_while_they_are_copied(monkeypatch):
 
 
 def test_a_copy_loses_a_message(monkeypatch):
-    parts = seeds._parts
+    parts = seeds.parts_of
 
     def lossy(record, settled):
         for part in parts(record, settled):
             if part.run.ids[0] % 7:
                 yield part
 
-    monkeypatch.setattr(seeds, "_parts", lossy)
+    monkeypatch.setattr(seeds, "parts_of", lossy)
     assert found_by() is not None
 
 
