@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker import __version__
@@ -59,8 +60,10 @@ class Standalone:
         commit, page_in, bodies, prepare = self._threads
         self.auth = make_authenticator(settings)
         self.journal = await asyncio.to_thread(
-            Journal.open, OsFiles(), os.path.join(settings.data, "journal"), settings.journal
+            partial(Journal.open, alone=True), OsFiles(), os.path.join(settings.data, "journal"), settings.journal
         )
+        for id in self.journal.blobs.missing:
+            log.error("large body %s is missing: its message cannot be delivered", self.journal.blobs.path(id))
         self.shard = Shard(
             settings, self.journal, self.clock, commit, page_in, prepare, self.loop.call_soon, self._alarm.set,
             self.loop.call_later,

@@ -39,3 +39,6 @@ class Outcome(IntEnum):
     """Given back unharmed (aborted transaction): head of the queue, counted as a delivery, no delay."""
     REJECT = 4
     """NACK with `requeue:false`: to the dead-letter address at once."""
+    UNREADABLE = 5
+    """Never delivered: its large body cannot be read. To the dead-letter address; from there, and where there is none,
+    it goes for good. Only where edge and owner are one process."""

@@ -6,13 +6,16 @@ socket has room. Frames that come meanwhile wait behind it, because STOMP cannot
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from broker.core.address import AckMode, Outcome
+from broker.core.commands import Settle
 from broker.core.effects import Deliver
 from broker.core.reasons import Reason
-from broker.link.port import Away, BodyReader
+from broker.link.port import Away, BodyReader, Rotten
 
 from .compressing import Inflating, length_of
 from .subscription import Subscription
@@ -21,13 +24,16 @@ from .timers import Handle
 if TYPE_CHECKING:
     from .session import Session
 
+log = logging.getLogger("stampede.edge")
+
 PIECE = 256 * 1024
 
 
 class LargeDelivery:
-    """Streams one blob to one connection."""
+    """Streams one blob to one connection. A body that is lost is no message at all: nothing of its frame leaves, it
+    goes to the dead letters, and the log names it."""
 
-    __slots__ = ("_effect", "_left", "_reader", "_reading", "_seen", "_session", "_sub", "_timer")
+    __slots__ = ("_begun", "_effect", "_left", "_reader", "_reading", "_seen", "_session", "_sub", "_timer")
 
     def __init__(self, session: Session, sub: Subscription, effect: Deliver) -> None:
         blob = effect.run.blob
@@ -40,15 +46,13 @@ class LargeDelivery:
         self._reader: BodyReader = session.edge.port.read_body(sub.slot, blob)
         if self._left != blob.length:
             self._reader = Inflating(self._reader, session.edge.beats)
-        self._reading = False
+        self._reading = self._begun = False
         self._seen = 0
         """Bytes that had not left when it was last looked."""
         self._timer: Handle | None = None
 
     def start(self) -> None:
         """Called when everything before it has been written."""
-        head = self._sub.render(self._effect.run)
-        self._session.channel.write_part(head, True, False)
         self._watch()
         self.pump()
 
@@ -76,6 +80,7 @@ class LargeDelivery:
             self._reading = True
             self._reader.read(min(PIECE, self._left), self._arrived)
         else:
+            self._begin()
             self._session.channel.write_part(b"\0", False, True)
             self.close()
             self._session.outbox.large_done(self._sub, self._effect)
@@ -85,16 +90,36 @@ class LargeDelivery:
         session = self._session
         if session.closed:
             return
+        if not data and isinstance(why, Rotten) and not self._begun:
+            self._skip(why)
+            return
         if not data:
             # Half a frame is out: nothing but the end of the connection can tell the client.
             reason = Reason.OWNER_STOPPED if isinstance(why, Away) else Reason.INTERNAL
             session.abort(reason, f"large body cannot be read: {why or 'file too short'}")
             return
+        self._begin()
         self._left -= len(data)
         session.channel.write_part(data, False, False)
         session.outbox.nbytes += len(data)  # any byte is a heart-beat
         session.edge.counters.bytes_out += len(data)
         self.pump()
+
+    def _begin(self) -> None:
+        if not self._begun:
+            self._begun = True
+            self._session.channel.write_part(self._sub.render(self._effect.run), True, False)
+
+    def _skip(self, why: str) -> None:
+        """Its receipt is not asked for, and its neighbours on this connection know nothing of it."""
+        session, sub, run = self._session, self._sub, self._effect.run
+        log.error(
+            "message %d of %s cannot be delivered: %s", run.ids[0], sub.address, why, extra={"address": sub.address}
+        )
+        self.close()
+        if sub.ack is not AckMode.AUTO:
+            session.edge.port.submit([Settle(sub.slot, session.id, 0, sub.consumer, [run.ids[0]], Outcome.UNREADABLE)])
+        session.outbox.large_done(sub, self._effect)
 
     def close(self) -> None:
         self._reader.close()

@@ -162,6 +162,16 @@ class Consumer:
             taken.update(self._free(rest))
         return taken
 
+    def lose(self, ids: Sequence[int]) -> Ledger:
+        """Removes these alone, in any mode: they never came to its client. What it does not hold is passed over."""
+        ledger = self.ledger or {}
+        lost = {i: ledger.pop(i) for i in ids if i in ledger}
+        self._removed += len(lost)
+        self.credit_messages += len(lost)
+        if self.sized:
+            self.credit_bytes += self._cost(lost)
+        return lost
+
     def check(self, ids: Sequence[int]) -> None:
         """Raises RefusedError if take(ids, held=True) would."""
         rest = [i for i in ids if i not in self.held]

@@ -226,6 +226,20 @@ def reject(slot: Slot, queue: Queue, messages: dict[int, Run], turn: Turn) -> No
     slot.touched[queue] = None
 
 
+def unreadable(slot: Slot, queue: Queue, messages: dict[int, Run], turn: Turn) -> None:
+    """Messages whose bodies are lost. As a dead letter one is still there to be looked at; a dead letter that somebody
+    has tried to look at goes, or it would come back for ever."""
+    if stays(queue):
+        return
+    for run in regroup(messages):
+        if queue.settings.dead_letter_address == queue.address:
+            slot.settle_runs(queue, [run], turn)
+        else:
+            dead_letter(slot, queue, run, "unreadable", turn)
+    slot.touched[queue] = None
+    slot.watch_idle(queue, turn.now)
+
+
 def dead_letter(slot: Slot, queue: Queue, run: Run, reason: str, turn: Turn) -> None:
     """To the dead letter address, or dropped if there is none."""
     slot.counters.dead_lettered += len(run.records)

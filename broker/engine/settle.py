@@ -5,6 +5,8 @@ Rule: a command is carried out whole or refused with nothing changed. Must not k
 
 from __future__ import annotations
 
+from typing import Final
+
 from broker.core.address import Outcome
 from broker.core.commands import Hold, Settle
 from broker.core.effects import Turn
@@ -15,22 +17,27 @@ from .addresses import delete, forget_consumer
 from .consumer import Consumer, Ledger
 from .declare import abandoned
 from .queue import Queue
-from .redelivery import give_back, nack, reject
+from .redelivery import give_back, nack, reject, unreadable
 from .slot import Slot, progress
+
+_LENIENT: Final = (Outcome.RETURN, Outcome.UNREADABLE)
+"""Said by the edge, of single messages, in every mode; what is not held is passed over."""
 
 
 def settle(slot: Slot, command: Settle, turn: Turn) -> None:
-    """Raises RefusedError if an id is not held (but for RETURN: what is not held need not be given back)."""
+    """Raises RefusedError if an id is not held (but for _LENIENT)."""
     before = progress(turn)
     outcome = command.outcome
     consumer = slot.consumers.get(command.consumer)
-    if consumer is None and outcome is Outcome.RETURN:
+    if consumer is None and outcome in _LENIENT:
         slot.answer(command.session, command.seq, turn, before)  # its end has given everything back already
         return
     if consumer is None or consumer.session != command.session:
         raise _unknown(command.consumer)
     if outcome is Outcome.RETURN:
         taken = consumer.release(command.ids)
+    elif outcome is Outcome.UNREADABLE:
+        taken = consumer.lose(command.ids)
     else:
         taken = consumer.take(command.ids, command in slot.approved) if command.ids else {}
     queue = slot.queues[consumer.queue]
@@ -47,6 +54,8 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
         nack(slot, queue, taken, command.delay, turn)
     elif outcome is Outcome.RETURN:
         give_back(slot, queue, taken, None, turn)
+    elif outcome is Outcome.UNREADABLE:
+        unreadable(slot, queue, taken, turn)
     else:
         counters.nacked += count
         reject(slot, queue, taken, turn)

@@ -14,7 +14,8 @@ from broker.core.errors import CorruptJournal, JournalDead, JournalError
 from broker.core.message import Blob
 from broker.seams.files import File
 
-from .store import Store, read_all, write_all
+from .bodies import BodyFile, Sums
+from .store import Store, write_all
 
 
 class BlobWriter:
@@ -22,7 +23,7 @@ class BlobWriter:
 
     `again`: what an earlier attempt with this id has left is overwritten."""
 
-    __slots__ = ("_again", "_file", "_id", "_made", "_offset", "_store")
+    __slots__ = ("_again", "_file", "_id", "_made", "_offset", "_store", "_sums")
 
     def __init__(self, store: BlobStore, id: int, again: bool = False) -> None:
         self._store = store
@@ -30,18 +31,22 @@ class BlobWriter:
         self._again = again
         self._made = False
         self._offset = 0
+        self._sums = Sums()
         self._file: File | None = None
 
     def write(self, data: bytes) -> None:
         """Appends. Raises JournalFull | JournalDead."""
         with self._store.store.guard("write a large body"):
             write_all(self._open(), data, self._offset)
+        self._sums.add(data)
         self._offset += len(data)
 
     def finish(self, sync: bool) -> Blob:
         """Closes the file; with `sync` body and name are on stable storage when it returns."""
         store = self._store.store
         file = self._open()
+        with store.guard("write a large body"):
+            write_all(file, self._sums.trailer(), self._offset)
         if sync and store.settings.sync:
             with store.guard("sync a large body", full=False):
                 file.sync()
@@ -71,27 +76,6 @@ class BlobWriter:
             self._file = None
 
 
-class BlobReader:
-    """Reads pieces of one blob; the file may be removed meanwhile."""
-
-    __slots__ = ("_file", "_store")
-
-    def __init__(self, store: BlobStore, file: File) -> None:
-        self._store = store
-        self._file = file
-
-    def read(self, offset: int, n: int) -> bytes:
-        with self._store.store.guard("read a large body"):
-            return read_all(self._file, n, offset)
-
-    def size(self) -> int:
-        with self._store.store.guard("read a large body"):
-            return self._file.size()
-
-    def close(self) -> None:
-        self._file.close()
-
-
 class BlobStore:
     """The folder. `allocate` gives the next id, `known` says whether a record refers to one (loop thread)."""
 
@@ -100,6 +84,8 @@ class BlobStore:
         self.folder = store.path("blobs")
         self._allocate = allocate
         self._known = known
+        self.missing: list[int] = []
+        """Bodies that messages refer to, and whose files were not there at the start."""
 
     def path(self, id: int) -> str:
         return f"{self.folder}/{id:016x}"
@@ -128,14 +114,15 @@ class BlobStore:
             self.store.doomed.add(path)
         return path
 
-    def open(self, id: int) -> BlobReader:
-        """Raises CorruptJournal when there is no such file, JournalError when it cannot be opened."""
+    def open(self, id: int, length: int = -1) -> BodyFile:
+        """`length`: by its message. The file may be removed meanwhile. Raises CorruptJournal when there is no such
+        file, JournalError when it cannot be opened."""
         if self.store.dead:
             raise JournalDead(self.store.dead)
         try:
-            return BlobReader(self, self.store.files.open(self.path(id)))
+            return BodyFile(self.store.files.open(self.path(id)), f"large body {self.path(id)}", length)
         except FileNotFoundError:
-            raise CorruptJournal(f"large body {id:016x} is missing") from None
+            raise CorruptJournal(f"large body {self.path(id)} is missing") from None
         except OSError as error:
             raise JournalError(f"large body {id:016x} cannot be opened: {error.strerror}") from error
 
@@ -162,15 +149,19 @@ class BlobStore:
             except FileNotFoundError:
                 pass
 
-    def recover(self, live: set[int]) -> set[int]:
-        """Removes orphans; returns all ids seen. Raises CorruptJournal when a live body is missing."""
+    def recover(self, live: set[int], alone: bool) -> set[int]:
+        """Removes orphans; returns all ids seen. A live body that is missing is `missing`; unless `alone`, so that no
+        replica has it, raises CorruptJournal."""
         with self.store.guard("open the folder of large bodies"):
             self.store.files.mkdir(self.folder)
             self.store.files.sync_dir(self.store.folder)
             names = self.store.files.listdir(self.folder)
         found = {int(name, 16) for name in names if re.fullmatch(r"[0-9a-f]{16}", name)}
-        if missing := live - found:
-            raise CorruptJournal(f"large body {min(missing):016x} is missing; restore blobs/ from a replica or backup")
+        self.missing = sorted(live - found)
+        if self.missing and not alone:
+            raise CorruptJournal(
+                f"large body {self.missing[0]:016x} is missing; restore blobs/ from a replica or backup"
+            )
         for id in found - live:
             self.remove(id)
         return found

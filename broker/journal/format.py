@@ -42,6 +42,19 @@ CHECKSUMS: Final = _checksums()
 """Algorithm byte of a segment → function, the preferred one first."""
 PREFERRED: Final = next(iter(CHECKSUMS))
 
+
+def _extenders() -> dict[int, Callable[[int, bytes], int]]:
+    known: dict[int, Callable[[int, bytes], int]] = {CRC32: lambda crc, data: zlib.crc32(data, crc)}
+    try:
+        from google_crc32c import extend
+    except ImportError:
+        return known
+    return {CRC32C: extend, **known}
+
+
+EXTENDERS: Final = _extenders()
+"""The same functions for bytes that come in parts: (checksum so far, 0 at first; next bytes)."""
+
 SEGMENT: Final = Struct("<8sHBx16sQQI")
 """magic, version, checksum algorithm, disk id, segment number, size of the file, CRC-32 of all before."""
 SEGMENT_BYTES: Final = 64

@@ -12,10 +12,12 @@ from typing import Any, Final
 
 from broker.config.settings import JournalSettings
 from broker.core.errors import CorruptJournal, JournalError
+from broker.core.message import Blob
 from broker.seams.files import Files
 
 from . import format as f
 from .appender import Appender
+from .bodies import BodyFile
 from .books import Books
 from .recovery import Scan
 from .store import Store, read_all, read_identity, segment_name, write_all
@@ -154,14 +156,35 @@ def _verify_whole(store: Store, numbers: list[int], report: Report) -> None:
     books = Books()
     scan = Scan(store, books, Appender(books, store.disk_id, store.settings.segment_bytes))
     scan.run(numbers)
-    runs = sum(1 for _ in scan.recovered.runs())
+    bodies: dict[int, Blob] = {}
+    runs = 0
+    for record, _ in scan.recovered.runs():
+        runs += 1
+        if record.run.blob is not None:
+            bodies[record.run.blob.id] = record.run.blob
     live = sum(book.live for book in books.segments.values())
     found = set(store.files.listdir(store.path("blobs")))
     for ref in books.blobs.values():
-        if ref.refs and f"{ref.id:016x}" not in found:
+        if not ref.refs:
+            continue
+        if f"{ref.id:016x}" not in found:
             report.bad(f"large body {ref.id:016x} is missing")
+        elif ref.id in bodies:
+            _verify_body(store, bodies[ref.id], report)
     ending = "closed cleanly" if scan.recovered.clean else "not closed cleanly"
     report.lines.append(f"{live} messages in queues, in {runs} runs; {ending}")
+
+
+def _verify_body(store: Store, blob: Blob, report: Report) -> None:
+    body = BodyFile(store.files.open(store.path(f"blobs/{blob.id:016x}")), f"large body {blob.id:016x}", blob.length)
+    try:
+        at = 0
+        while at < blob.length:
+            at = body.check(at)
+    except CorruptJournal as error:
+        report.bad(str(error))
+    finally:
+        body.close()
 
 
 def dump(files: Files, folder: str, bodies: bool = False) -> Iterator[dict[str, Any]]:

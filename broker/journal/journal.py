@@ -60,9 +60,11 @@ class Journal:
         """append(record: LogRecord) -> None: encodes it, sets run.position; no IO."""
 
     @classmethod
-    def open(cls, files: Files, folder: str, settings: JournalSettings, tail_bytes: int = 0) -> Journal:
+    def open(
+        cls, files: Files, folder: str, settings: JournalSettings, tail_bytes: int = 0, alone: bool = False
+    ) -> Journal:
         """Recovers what is there, or begins an empty journal. `tail_bytes`: of items kept for followers, all slots
-        together.
+        together. `alone`: nobody else has what is here, so a large body that is lost is no reason not to start.
 
         Raises CorruptJournal (nothing was changed), JournalFull, JournalDead, or JournalError when a running
         broker holds the folder."""
@@ -70,19 +72,19 @@ class Journal:
         try:
             numbers = store.open()
             journal = cls(store, tail_bytes)
-            journal._recover(numbers)
+            journal._recover(numbers, alone)
         except BaseException:
             store.close()
             raise
         return journal
 
-    def _recover(self, numbers: list[int]) -> None:
+    def _recover(self, numbers: list[int], alone: bool) -> None:
         scan = Scan(self._store, self._books, self._appender)
         scan.run(numbers)
         self.recovered = scan.recovered
         if self._appender.tail.limit:
             self._fill_tail(scan)
-        for blob in self.blobs.recover(set(self._books.blobs)):
+        for blob in self.blobs.recover(set(self._books.blobs), alone):
             self._appender.blob_seen(blob)
         if scan.torn is not None:
             self._cut(*scan.torn)

@@ -24,17 +24,17 @@ from broker.seams.files import Files
 
 from . import format as f
 from .appender import Appender
+from .bodies import PIECE, BodyFile
 from .books import Books, SegmentBook
 from .builder import Builder
 from .living import Living
 from .recovery import Scan
 from .seeds import parts_of
-from .store import Store, read_all, segment_name
+from .store import Store, segment_name
 from .wreck import Piece, Wreck
 
 _AHEAD: Final = 1 << 20
 """Ids and queue numbers that may have been given out by records that are lost."""
-_COPY: Final = 1 << 20
 Key = tuple[int, int]
 """(slot, queue)"""
 
@@ -216,21 +216,21 @@ def _bodily(record: RunRecord, files: Files, source: str, sink: Sink, queues: Qu
         return True
     names = ", ".join(queues.name((record.slot, queue)) for queue in record.queues)
     try:
-        file = files.open(f"{source}/blobs/{blob.id:016x}")
-    except OSError:
-        report.lost.append(f"{names}: message {record.run.ids[0]}: its large body {blob.id:016x} is missing")
+        body = BodyFile(files.open(f"{source}/blobs/{blob.id:016x}"), f"large body {blob.id:016x}", blob.length)
+    except OSError as error:
+        why = "missing" if isinstance(error, FileNotFoundError) else f"lost: {error.strerror}"
+        report.lost.append(f"{names}: message {record.run.ids[0]}: its large body {blob.id:016x} is {why}")
         return False
     try:
-        size = file.size()
-        if size < blob.length:
-            report.lost.append(
-                f"{names}: message {record.run.ids[0]}: its large body {blob.id:016x} has {size} bytes "
-                f"instead of {blob.length}"
-            )
-            return False
-        sink.body(blob.id, (read_all(file, _COPY, at) for at in range(0, size, _COPY)))
+        at = 0
+        while at < blob.length:
+            at = body.check(at)
+        sink.body(blob.id, (body.read(at, PIECE) for at in range(0, blob.length, PIECE)))
+    except CorruptJournal as error:
+        report.lost.append(f"{names}: message {record.run.ids[0]}: {error}")
+        return False
     finally:
-        file.close()
+        body.close()
     return True
 
 

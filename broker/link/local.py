@@ -11,7 +11,7 @@ from broker.owner.bodies import FileBodyReader, FileBodyWriter
 from broker.owner.io_thread import Io
 from broker.owner.shard import Shard
 
-from .port import BodyReader, BodyWriter, EffectListener
+from .port import BodyReader, BodyWriter, EffectListener, Rotten
 
 
 class LocalOwner:
@@ -43,4 +43,4 @@ class LocalOwner:
         return FileBodyWriter(self._shard.journal.blobs, self._body_io, on_drain)
 
     def read_body(self, slot: int, blob: Blob) -> BodyReader:
-        return FileBodyReader(self._shard.journal.blobs, self._body_io, blob)
+        return FileBodyReader(self._shard.journal.blobs, self._body_io, blob, Rotten)

@@ -26,6 +26,12 @@ class Away(str):
         return text
 
 
+class Rotten(str):
+    """Why a large body cannot be read: what is stored of it is lost. No other message is concerned."""
+
+    __slots__ = ()
+
+
 class EffectListener(Protocol):
     """What an edge offers its port."""
 
@@ -60,7 +66,7 @@ class BodyReader(Protocol):
     """A large body on its way to a consumer. Holds the file: deleting the message meanwhile does no harm."""
 
     def read(self, n: int, done: Callable[[bytes | None, str], None]) -> None:
-        """The next at most n bytes; b"" at the end; None with a text (an Away, perhaps) when it failed."""
+        """The next at most n bytes; b"" at the end; None with a text (an Away or Rotten, perhaps) when it failed."""
         ...
 
     def close(self) -> None: ...

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from broker.core.errors import JournalError
+from broker.core.errors import CorruptJournal, JournalError
 from broker.core.message import Blob
-from broker.journal.blobs import BlobReader, BlobStore, BlobWriter
+from broker.journal.blobs import BlobStore, BlobWriter
+from broker.journal.bodies import BodyFile
 
 from .io_thread import Io
 
@@ -56,33 +57,50 @@ class FileBodyWriter:
 class FileBodyReader:
     """link.port.BodyReader over a blob file; opened at once, so the file may be unlinked meanwhile.
 
-    A file that cannot be opened is told by the first read: it is the affair of one consumer, not of the owner, in
-    whose turn this is made."""
+    The first read looks at all of it, a few pieces per turn of the thread: who has got the first byte gets the last.
+    A file that cannot be opened is told by the first read too: it is the affair of one consumer, not of the owner, in
+    whose turn this is made. `lost` makes what is said of a body that is damaged or missing."""
 
-    __slots__ = ("_error", "_io", "_offset", "_reader")
+    __slots__ = ("_checked", "_error", "_io", "_length", "_lost", "_offset", "_reader")
 
-    def __init__(self, store: BlobStore, io: Io, blob: Blob) -> None:
-        self._reader: BlobReader | None = None
+    def __init__(self, store: BlobStore, io: Io, blob: Blob, lost: Callable[[str], str] = str) -> None:
+        self._reader: BodyFile | None = None
         self._error = ""
         self._io = io
-        self._offset = 0
+        self._offset = self._checked = 0
+        self._length = blob.length
+        self._lost = lost
         try:
-            self._reader = store.open(blob.id)
+            self._reader = store.open(blob.id, blob.length)
+        except CorruptJournal as error:
+            self._error = lost(str(error))
         except JournalError as error:
             self._error = str(error)
 
     def read(self, n: int, done: Callable[[bytes | None, str], None]) -> None:
         def arrived(data: bytes | None, error: BaseException | None) -> None:
             if error is not None or data is None:
-                done(None, str(error))
+                self._failed(error, done)
             else:
                 self._offset += len(data)
                 done(data, "")
 
+        def checked(end: int, error: BaseException | None) -> None:
+            if error is not None:
+                self._failed(error, done)
+            else:
+                self._checked = end
+                self.read(n, done)
+
         if self._reader is None:
             self._io.submit(_nothing, lambda *_: done(None, self._error))
+        elif self._checked < self._length:
+            self._io.submit(partial(self._reader.check, self._checked), checked)
         else:
             self._io.submit(partial(self._reader.read, self._offset, n), arrived)
+
+    def _failed(self, error: BaseException | None, done: Callable[[bytes | None, str], None]) -> None:
+        done(None, self._lost(str(error)) if isinstance(error, CorruptJournal) else str(error))
 
     def close(self) -> None:
         if self._reader is not None:

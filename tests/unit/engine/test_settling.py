@@ -326,3 +326,25 @@ def test_parts_of_a_transaction_may_publish_and_settle_in_one_group():
         world.engine.check(part, {})
     world.do(*parts)
     assert world.queue("r")["ready"] == 1 and world.queue()["delivering"] == 0
+
+
+@pytest.mark.parametrize("ack", [CLIENT, INDIVIDUAL])
+def test_a_message_that_cannot_be_read_goes_to_the_dead_letters_alone_and_from_there_for_good(ack):
+    world = World(dead_letter_address="DLQ")
+    world.subscribe(1, ack=ack, credit_messages=3)
+    for body in (b"a", b"b", b"c", b"d"):
+        world.publish("q", body, durable=True)
+    first, bad, last = ids(world.effects)
+    world.effects.clear()
+    world.settle(1, bad, outcome=Outcome.UNREADABLE)
+    assert got(world.effects) == [b"d"]  # its credit has come back
+    assert world.queue("DLQ")["ready"] == 1
+    world.settle(1, bad, 99, outcome=Outcome.UNREADABLE)  # not held: nothing
+    for i in (first, last) if ack is INDIVIDUAL else (last,):
+        world.settle(1, i)
+    assert world.queue()["delivering"] == 1
+    world.effects.clear()
+    world.subscribe(2, "DLQ", ack=ack)
+    [letter] = ids(world.effects)
+    world.settle(2, letter, outcome=Outcome.UNREADABLE)
+    assert world.queue("DLQ") is None or not sum(world.queue("DLQ")[n] for n in ("ready", "delivering", "paged"))

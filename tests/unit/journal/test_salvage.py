@@ -152,7 +152,7 @@ def test_one_lost_large_body_loses_its_message_only(harm):
     report, ids, journal = saved(disk)
     assert ids == WHOLE
     [line] = report.lost
-    assert line.startswith("orders: message 31: its large body")
+    assert line.startswith("orders: message 31: ") and "large body" in line
     journal.close(clean=True)
 
 
