@@ -58,9 +58,26 @@ class Imported:
     tables: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     notes: list[Note] = field(default_factory=list)
     delimiter: str = "."
+    words: dict[str, str] = field(default_factory=dict)
+    """Word of a pattern in the file → in ours, where they differ."""
+    closed: dict[str, Element] = field(default_factory=dict)
+    """Matches that take the place of security-settings which cannot be here: for nobody."""
 
     def note(self, element: Element, why: str, what: str = "") -> None:
         self.notes.append(Note(element.line, what or f"<{element.name}>", why))
+
+    def ours(self, name: str) -> str:
+        """A name or pattern of the file with our wildcards."""
+        if not self.words:
+            return name
+        address, mark, queue = name.partition("::")
+        words = [self.words.get(word, word) for word in address.split(self.delimiter)]
+        return self.delimiter.join(words) + mark + queue
+
+    def misread(self, name: str) -> bool:
+        """Has the name of the file a word that is a wildcard here and is none there."""
+        words = name.partition("::")[0].split(self.delimiter)
+        return any(word in self.words.values() and word not in self.words for word in words)
 
     def entry(self, table: str, name: str) -> dict[str, Any]:
         return self.tables.setdefault(table, {}).setdefault(name, {})
@@ -71,7 +88,7 @@ def convert(data: bytes) -> Imported:
     root = parse(data)
     core = root if root.name == "core" else root.child("core")
     if core is None:
-        raise ConfigError(f"The file is not a broker.xml: it holds <{root.name}>, but no <core>.")
+        raise ConfigError(f"The file is not a broker.xml: it holds <{root.name}>, but no <core>{_hint(root)}.")
     found = Imported(values=dict(UNSAID))
     for element in root if core is not root else ():
         if element is not core:
@@ -86,9 +103,25 @@ def convert(data: bytes) -> Imported:
         else:
             found.note(element, BROKER_WITHOUT.get(element.name, "unknown to this importer"))
     _broker_wide(core, found)
+    _close(found)
     _open_to_all(core, found)
     found.notes.sort(key=lambda note: note.line)
     return found
+
+
+def _hint(root: Element) -> str:
+    """What it may be instead, and what to do then."""
+    if root.name in ("beans", "broker") or root.child("transportConnectors") is not None:
+        return (
+            "; it seems to be an activemq.xml of ActiveMQ Classic, which is not read: `stampede settings` prints one "
+            "to start from, docs/compatibility.md what its names are here"
+        )
+    if root.name == "configuration":
+        return (
+            "; it seems to be a hornetq-configuration.xml: have Artemis migrate it, or put <core "
+            "xmlns='urn:activemq:core'> around what is in <configuration>; most of its names are the same"
+        )
+    return ""
 
 
 _PROPERTY = re.compile(r"\$\{([^}:]+)(?::([^}]*))?\}")
@@ -232,10 +265,13 @@ def _acceptor(name: str, url: str, element: Element, found: Imported) -> bool:
 
 def _address_settings(section: Element, found: Imported) -> None:
     for element in section:
-        match = element.attributes.get("match", "")
+        match = found.ours(element.attributes.get("match", ""))
         said = _said(element, ADDRESS, ADDRESS_WITHOUT, found)
         if match.startswith("activemq.management"):
             found.note(element, BROKER_WITHOUT["management-address"], _title(element))
+            continue
+        if found.misread(element.attributes.get("match", "")):
+            found.note(element, "a word of it is a wildcard here and was none there", _title(element))
             continue
         _take(ADDRESSES, match, ADDRESS, said, found)
         _check_entry(ADDRESSES, match, element, found)
@@ -254,7 +290,7 @@ def _check_entry(table: str, name: str, element: Element, found: Imported) -> No
 
 def _addresses(section: Element, found: Imported) -> None:
     for element in section:
-        address = element.attributes.get("name", "")
+        address = found.ours(element.attributes.get("name", ""))
         types = [child for child in element if child.name in ("anycast", "multicast")]
         for child in element:
             if child not in types:
@@ -294,7 +330,7 @@ def _queue(element: Element, address: str, routing: str, found: Imported) -> Non
 def _old_queues(section: Element, found: Imported) -> None:
     """<queues>, from before addresses had routing types: MULTICAST, as Artemis reads it."""
     for element in section:
-        address = element.said("address") or element.attributes.get("name", "")
+        address = found.ours(element.said("address") or element.attributes.get("name", ""))
         element.children = [child for child in element if child.name != "address"]
         _queue(element, address, "MULTICAST", found)
 
@@ -320,7 +356,15 @@ def _wildcards(core: Element, found: Imported) -> None:
             elif child.name not in usual:
                 found.note(child, "unknown to this importer")
             elif child.text.lower() != usual[child.name]:
-                found.note(child, f"it is always {usual[child.name]} here")
+                _other_word(child, usual[child.name], found)
+
+
+def _other_word(element: Element, ours: str, found: Imported) -> None:
+    why = f"it is always {ours} here"
+    if ours in ("*", "#") and element.text:
+        found.words[element.text] = ours
+        why += "; matches and names were rewritten, and clients have to write it so as well"
+    found.note(element, why)
 
 
 def _delimiter(element: Element, found: Imported) -> None:
@@ -343,9 +387,12 @@ def _security(section: Element, found: Imported) -> None:
 
 def _permissions(element: Element, found: Imported) -> None:
     """One security-setting; an entry also if nothing of it means anything here: then for nobody, as it was."""
-    match = element.attributes.get("match", "")
+    match = found.ours(element.attributes.get("match", ""))
     if match.startswith("activemq.management"):
         found.note(element, BROKER_WITHOUT["management-address"], _title(element))
+        return
+    if found.misread(element.attributes.get("match", "")):
+        found.closed[_around(match, found.delimiter)] = element
         return
     found.entry(PERMISSIONS, match)
     for child in element:
@@ -357,6 +404,23 @@ def _permissions(element: Element, found: Imported) -> None:
             why = PERMISSION_WITHOUT.get(type, "unknown to this importer")
             found.note(child, why, f"{type} of {_title(element)}")
     _check_entry(PERMISSIONS, match, element, found)
+    if match not in found.tables[PERMISSIONS]:
+        found.closed[_around(match, found.delimiter)] = element
+
+
+def _around(match: str, delimiter: str) -> str:
+    """A match that may be here, of at least the addresses that this one is of."""
+    words = match.partition("::")[0].split(delimiter)
+    plain = words[: words.index("#")] if "#" in words else words[:-1]
+    return delimiter.join([*plain, "#"]) if all(plain) else "#"
+
+
+def _close(found: Imported) -> None:
+    """A security-setting that cannot be carried over must not leave its addresses to a wider one: it may grant more."""
+    for match, element in found.closed.items():
+        found.tables.setdefault(PERMISSIONS, {})[match] = {}
+        why = f"instead [edge.permissions.{match!r}] lets nobody do anything there: write the entries that you want"
+        found.note(element, why, _title(element))
 
 
 def _open_to_all(core: Element, found: Imported) -> None:

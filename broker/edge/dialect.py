@@ -125,8 +125,9 @@ def check_no_wildcard(target: Target, dialect: Dialect) -> None:
         )
 
 
-def check_wildcard(target: Target, dialect: Dialect) -> bool:
-    """Does a SUBSCRIBE stand for several addresses. Raises RefusedError(BAD_DESTINATION) where it may not."""
+def check_wildcard(target: Target, dialect: Dialect, plain: Routing) -> bool:
+    """Does a SUBSCRIBE stand for several addresses. plain: what a name means that does not say. Raises
+    RefusedError(BAD_DESTINATION) where it may not."""
     address = target.address
     if not dialect.is_wildcard(address):
         return False
@@ -134,7 +135,7 @@ def check_wildcard(target: Target, dialect: Dialect) -> bool:
         raise RefusedError(
             Code.BAD_DESTINATION, f"'{address[:100]}': # stands for the rest, so it must be the last word"
         )
-    if target.routing is not Routing.MULTICAST or target.queue is not None:
+    if (target.routing or plain) is not Routing.MULTICAST or target.queue is not None:
         raise RefusedError(
             Code.BAD_DESTINATION,
             f"'{address[:100]}': only topics have wildcards (/topic/{address[:100]}); consume from queues one by one",

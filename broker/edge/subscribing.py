@@ -20,6 +20,7 @@ from broker.core.commands import UNLIMITED, Subscribe, Unsubscribe
 from broker.core.errors import Code, RefusedError
 from broker.core.ids import SLOTS
 from broker.engine.choice import NO_XPATH
+from broker.engine.matching import plain_routing
 from broker.selector import compile
 from broker.selector.parser import KEEP
 from broker.wire.events import Frame
@@ -71,10 +72,11 @@ class Wish:
         target = session.entrance.dialect.resolve(
             headers["destination"], headers.get("subscription-type"), "subscription-type"
         )
-        self.wildcard = check_wildcard(target, session.entrance.dialect)
+        plain = plain_routing(session.edge.match(target.address))
+        self.wildcard = check_wildcard(target, session.entrance.dialect, plain)
         self.ack = ACK_MODES[headers.get("ack", "auto")]
         self.address = target.address
-        self.queue, self.routing = target.queue, target.routing
+        self.queue, self.routing = target.queue, Routing.MULTICAST if self.wildcard else target.routing
         durable = durable_name(headers)
         self.durable = durable is not None and target.queue is None and target.routing is not Routing.ANYCAST
         if durable is not None and self.durable:

@@ -264,7 +264,75 @@ def test_a_permission_that_would_be_refused_becomes_a_note():
             "</security-setting></security-settings>"
         )
     )
-    assert not found.tables.get("edge.permissions") and "comes last" in " ".join(note.why for note in found.notes)
+    why = " ".join(note.why for note in found.notes)
+    assert "comes last" in why and "lets nobody do anything" in why
+    assert found.tables["edge.permissions"] == {"a.#": {}}
+
+
+@pytest.mark.parametrize(
+    ("match", "closed"),
+    [
+        ("a.#.b", "a.#"),
+        ("#.secret", "#"),
+        ("a.b.#.c.#", "a.b.#"),
+        ("", "#"),
+        ("a::", "#"),
+        ("x.a::", "x.#"),
+        ("a..#.b", "#"),
+    ],
+)
+def test_a_security_setting_that_cannot_be_here_leaves_nothing_to_a_wider_one(match, closed):
+    """It disappeared, and the entry for # granted what it had kept to others; whatever the order in the file."""
+    wide = "<security-setting match='#'><permission type='send' roles='all'/></security-setting>"
+    own = f"<security-setting match='{match}'><permission type='send' roles='boss'/></security-setting>"
+    for settings in (wide + own, own + wide):
+        found = convert(core(f"<security-settings>{settings}</security-settings>"))
+        permissions = found.tables["edge.permissions"]
+        assert permissions[closed] == {} and set(permissions) == {"#", closed}
+        text = as_toml(found, "x")
+        assert "lets nobody do anything there" in " ".join(text.replace("#", "").split())
+        assert from_tree(tomllib.loads(text), "x").edge.permissions[closed] == {}
+
+
+def test_other_wildcard_words_become_ours():
+    """Matches with them became names of addresses that nobody has."""
+    found = convert(
+        core(
+            "<wildcard-addresses><single-word>+</single-word><any-words>&gt;</any-words><delimiter>/</delimiter>"
+            "</wildcard-addresses><address-settings>"
+            + "".join(
+                f"<address-setting match='{match}'><max-delivery-attempts>3</max-delivery-attempts></address-setting>"
+                for match in ("a/+/&gt;", "a+b", "b/#")
+            )
+            + "</address-settings><security-settings>"
+            + "".join(
+                f"<security-setting match='{match}'><permission type='send' roles='x'/></security-setting>"
+                for match in ("&gt;", "a/b::+", "c/#")
+            )
+            + "</security-settings><addresses><address name='a/+'><multicast><queue name='n'/></multicast></address>"
+            "</addresses>"
+        )
+    )
+    assert list(found.tables["engine.addresses"]) == ["a/*/#", "a+b", "a/*"]
+    assert found.tables["edge.permissions"] == {"#": {"send": "x"}, "a/b::+": {"send": "x"}, "c/#": {}}
+    assert found.tables["engine.queues"]["n"]["address"] == "a/*"
+    assert len([n for n in found.notes if "were rewritten, and clients have to" in n.why]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        (
+            "<beans xmlns='http://www.springframework.org/schema/beans'><broker/></beans>",
+            "activemq.xml of ActiveMQ Classic",
+        ),
+        ("<broker><transportConnectors/></broker>", "activemq.xml of ActiveMQ Classic"),
+        ("<configuration xmlns='urn:hornetq'><acceptors/></configuration>", "hornetq-configuration.xml"),
+    ],
+)
+def test_the_files_of_other_brokers_are_refused_with_a_hint(text, hint):
+    with pytest.raises(ConfigError, match=f"no <core>; it seems to be an? {hint}"):
+        convert(text.encode())
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from broker.config.addressing import AddressSettings
 from broker.config.settings import EngineSettings
+from broker.core.address import Routing
 from broker.core.commands import UNLIMITED, Grant, Subscribe
 from broker.core.effects import Deliver
 from broker.core.errors import Code
@@ -64,6 +66,23 @@ async def test_a_value_that_cannot_be_is_named_at_once(header, value, code, dest
     assert command is None and told.startswith(b"ERROR") and b"receipt-id:r" in told
     assert b"error-code:%d" % Code[code].number in told
     assert value[:50].encode() in told
+
+
+@pytest.mark.parametrize("destination", ["a.#", "a.*", "a.b.#"])
+async def test_a_wildcard_needs_no_prefix_where_plain_names_are_topics(destination):
+    bench = Bench()
+    command, told = subscribe(bench, "", destination)
+    assert command is None and b"only topics have wildcards" in told
+    bench.edge.configure(replace(EngineSettings(), address=AddressSettings(default_routing="MULTICAST")))
+    command, _ = subscribe(bench, "", destination)
+    assert command is not None and (command.address, command.routing) == (destination, Routing.MULTICAST)
+    command, told = subscribe(bench, "subscription-type:ANYCAST\n", destination)
+    assert command is None and b"only topics have wildcards" in told
+
+
+async def test_xpath_is_refused_with_what_to_do():
+    command, told = subscribe(Bench(), "selector:XPATH '//a'\n")
+    assert command is None and b"error-code:1310" in told and b"engine.xpath = true" in told
 
 
 @pytest.mark.parametrize(
