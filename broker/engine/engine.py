@@ -206,12 +206,16 @@ class Engine:
         if command.resume is not None:
             resume.resume(slot, queue, consumer, command.resume, held, turn)
         slot.touched[queue] = None
-        if command.seq and progress(turn) != before:
+        # One that comes again may find its queue made by its first try, which may not count yet.
+        waits = progress(turn) != before or (command.resume is not None and len(slot.pending) > 0)
+        if command.seq and waits:
             # No message before the answer: the consumer begins when its queue is durable, whatever is granted before.
             # One that comes back may still owe room: that must not be forgotten meanwhile either.
             slot.pending.append(Held(turn.number, consumer=consumer))
             consumer.room -= WITHHELD
-        slot.answer(command.session, command.seq, turn, before)
+            slot.barrier(Done(command.session, command.seq), turn)
+        elif command.seq:
+            turn.effects.append(Done(command.session, command.seq))
 
     def _check_consumers(self, queue: Queue, turn: Turn) -> None:
         """Raises RefusedError(CONSUMER_LIMIT); a queue that was made for the consumer alone goes again."""
@@ -251,18 +255,24 @@ class Engine:
             if doomed is not None and any(other is not consumer for other in doomed.consumers):
                 raise RefusedError(Code.SUBSCRIPTION_IN_USE, f"'{command.delete_queue}' has other consumers")
         if command.consumer and not asleep and (consumer is None or consumer.session != command.session):
-            raise RefusedError(Code.NO_SUCH_SUBSCRIPTION, "it has ended already")
+            self._ended_already(command, "it has ended already", turn)
+            return
         if consumer is not None:
             settle.end_consumer(slot, consumer, turn, failed=False)
         if doomed is not None:
             addresses.delete(slot, doomed, turn)
             declare.renew(slot, doomed, turn)
         elif command.delete_queue is not None and consumer is None and not asleep:
-            raise RefusedError(Code.NO_SUCH_SUBSCRIPTION, f"there is no durable subscription '{command.delete_queue}'")
+            self._ended_already(command, f"there is no durable subscription '{command.delete_queue}'", turn)
+            return
         if command.seq:
             # Behind the answers to what the consumer settled: an edge forgets the consumer with this one, and could not
             # tell the next leader of it when those have to be asked again.
             self.after(Done(command.session, command.seq), turn)
+
+    def _ended_already(self, command: Unsubscribe, why: str, turn: Turn) -> None:
+        """To an edge that asks again that means: done. So not before its first try counts."""
+        self.after(Refused(command.session, command.seq, Code.NO_SUCH_SUBSCRIPTION, why), turn)
 
     def _disconnect(self, command: Disconnect, turn: Turn) -> None:
         slot = self._slot

@@ -20,7 +20,7 @@ from .queue import Queue
 from .redelivery import give_back
 from .runs import Span, add_span, inside, pick, without
 from .slot import Slot
-from .stubs import Stub, ghost
+from .stubs import Stub, ghost, is_ghost
 
 
 def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, before: Ledger, turn: Turn) -> None:
@@ -30,6 +30,8 @@ def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, before: 
         queue.kind.cursors.attach(consumer, known.held, known.taken)
         queue.delivering += len(consumer.ledger or ())
         return
+    # A ghost holds nothing: its message is looked for again, and may be in the queue by now.
+    before = {i: run for i, run in before.items() if not is_ghost(run)}
     held = known.held if consumer.ledger is not None else []
     lost = _lost(slot.inherited.get(queue.id, {}), known, before) if held and slot.inherited else []
     named = _ascending([*(part for span in held for part in without(span, lost)), *known.taken])

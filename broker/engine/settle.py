@@ -9,7 +9,7 @@ from typing import Final
 
 from broker.core.address import Outcome
 from broker.core.commands import Hold, Settle
-from broker.core.effects import Turn
+from broker.core.effects import Done, Turn
 from broker.core.errors import Code, RefusedError
 
 from . import kinds
@@ -19,6 +19,7 @@ from .declare import abandoned
 from .queue import Queue
 from .redelivery import give_back, nack, reject, unreadable
 from .slot import Slot, progress
+from .stubs import is_ghost
 
 _LENIENT: Final = (Outcome.RETURN, Outcome.UNREADABLE)
 """Said by the edge, of single messages, in every mode; what is not held is passed over."""
@@ -60,6 +61,10 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
         counters.nacked += count
         reject(slot, queue, taken, turn)
     slot.touched[queue] = None
+    if command.seq and consumer.haunted and any([is_ghost(run) for run in taken.values()]):
+        # Who asks again in the same epoch finds it settled, by its first try, which may not count yet.
+        slot.barrier(Done(command.session, command.seq), turn)
+        return
     slot.answer(command.session, command.seq, turn, before)
 
 

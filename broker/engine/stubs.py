@@ -111,3 +111,8 @@ def recall(queue: Queue, messages: dict[int, Run], delay: int | None, reject: bo
 def ghost(span: Span) -> Stub:
     """For messages that are gone."""
     return Stub(range(span[0], span[1] + 1) if span[1] >= span[0] else NO_IDS)
+
+
+def is_ghost(run: Run) -> bool:
+    """Does it stand for messages that are gone."""
+    return type(run) is Stub and not run.position

@@ -127,13 +127,13 @@ class ClusterHistory(History):
         self._wait("large bodies are left", lambda: not self.probes.bodies(), self.loop.now)
 
 
-def main(args: list[str]) -> int:
+def main(args: list[str], kind: type[ClusterHistory] = ClusterHistory) -> int:
     """Runs the seeds named; with --tell, their diaries. The number of those that failed."""
     logger = logging.getLogger("stampede")
     logger.propagate = False
     failed = 0
     for seed in [int(arg) for arg in args if arg != "--tell"]:
-        history = ClusterHistory(seed)
+        history = kind(seed)
         try:
             history.run()
         except BaseException as error:

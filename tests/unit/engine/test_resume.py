@@ -383,3 +383,70 @@ def test_giving_back_what_is_not_held_any_more_does_nothing(ack):
     assert [body for body, *_ in again(world.effects)] == [b"000"]
     assert refused(world.do(Settle(7, 1, 0, 1, [999], Outcome.RETURN))) == []
     assert world.queue()["delivering"] == 3
+
+
+@pytest.mark.parametrize("ack", [CLIENT, INDIVIDUAL])
+def test_a_repeated_acknowledgement_is_answered_when_its_first_try_counts(ack):
+    """Its leader was cut off from its followers only; the edge's stream was reset meanwhile, in the same epoch."""
+    world, i = loaded(2, ack=ack)
+    world.auto_commit = False
+    assert done(world.settle(1, i[0], seq=4)) == []
+    world.attach(1, [(i[0], i[1])], ack=ack)
+    assert done(world.settle(1, i[0], seq=5)) == [], "the next leader may not have the first try"
+    assert done(world.commit()) == [4, 5]
+
+
+def test_who_opens_a_slot_twice_holds_ghosts_still():
+    """The message of one comes to it for real: it gives way, with its credit."""
+    world, i = loaded(2)
+    world.disconnect(1)
+    world.attach(2, ack=INDIVIDUAL)
+    for _ in range(2):
+        world.attach(1, spans(i), ack=INDIVIDUAL, credit_messages=3)
+    assert world.queue()["delivering"] == 4, "two of them are ghosts"
+    world.disconnect(2)
+    world.settle_down()
+    assert world.queue()["delivering"] == 2
+
+
+def test_a_ghost_whose_message_has_come_back_to_the_queue_is_the_clients_own_at_the_next_opening():
+    world, i = loaded(1)
+    world.disconnect(1)
+    world.attach(2, ack=INDIVIDUAL)
+    world.attach(1, spans(i), ack=INDIVIDUAL, room=0)
+    world.disconnect(2)
+    assert (world.queue()["ready"], world.queue()["delivering"]) == (1, 1)
+    world.attach(1, spans(i), ack=INDIVIDUAL)
+    assert (world.queue()["ready"], world.queue()["delivering"]) == (0, 1)
+    world.appended.clear()
+    world.settle(1, i[0])
+    assert settled(world) == [(i[0], i[0])]
+
+
+def test_a_repeated_subscribe_is_answered_when_its_queue_counts_and_gets_nothing_before():
+    world = World()
+    world.auto_commit = False
+    first = Subscribe(7, 1, 4, 1, "t", MULTICAST, INDIVIDUAL, queue="sub", durable=True)
+    assert done(world.do(first)) == []
+    second = Subscribe(7, 1, 5, 1, "t", MULTICAST, INDIVIDUAL, queue="sub", durable=True)
+    second.resume = Resume([], [])
+    assert done(world.do(second)) == []
+    world.publish("t", b"body", durable=True, routing=MULTICAST)
+    world.grant(1, 10)
+    assert got(world.effects) == [] and done(world.commit()) == [4, 5]
+    world.settle_down()
+    assert got(world.effects) == [b"body"]
+
+
+@pytest.mark.parametrize("consumer", [0, 1])
+def test_a_repeated_end_of_a_durable_subscription_is_answered_when_the_first_counts(consumer):
+    world = World()
+    world.do(Subscribe(7, 1, 0, 1, "t", MULTICAST, INDIVIDUAL, queue="sub", durable=True))
+    if not consumer:
+        world.disconnect(1)
+    world.auto_commit = False
+    for seq in (4, 5):
+        effects = world.unsubscribe(consumer, session=1, seq=seq, address="t", delete="sub")
+        assert done(effects) == [] and refused(effects) == []
+    effects = world.commit()
+    assert done(effects) == [4] and refused(effects) == [Code.NO_SUCH_SUBSCRIPTION]
