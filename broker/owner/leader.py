@@ -282,8 +282,9 @@ class Leaders:
             for peer in self._peers.values():
                 peer.flush()
             for lead in touched:
-                if not lead.needed:
-                    self._advance(lead)
+                # A follower that came back meanwhile may have acknowledged what gathered, before it was sealed: then
+                # it says nothing more of it.
+                self._advance(lead)
         if self._asked:
             self._ask_replicas()
 

@@ -412,3 +412,22 @@ def test_a_follower_whose_shadow_throws_stops_and_reads_its_log_anew(monkeypatch
     follower.start()
     world.until(lambda: told(world) == 1 and in_sync(world, "o0", "o1", "o2"))
     world.until(lambda: same_everywhere(world))
+
+
+def test_what_followers_acknowledge_before_it_is_sealed_counts_when_it_is():
+    """They came back while a commit was under way, and were sent what gathers for the next one: after its seal nobody
+    would have said anything more, and the slot answered nothing until somebody wrote again."""
+    world = ready_world()
+    leader = world.leader(SLOT)
+    world.until(lambda: len(leader.leaders._leads[SLOT].live) == 2)
+    leader.committing = True
+    leader.send(SLOT)
+    last = leader.journal.last(SLOT)[1]
+    for near in [near for near in world.streams if near.owner is leader]:
+        near.abort("reset")
+    tracks = leader.leaders._leads[SLOT].tracks
+    world.until(lambda: all(track.acked == last for track in tracks.values()), what="acknowledged")
+    assert told(world) == 0
+    leader.committing = False
+    leader.step()
+    world.until(lambda: told(world) == 1, seconds=5)
