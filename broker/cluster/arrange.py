@@ -38,6 +38,7 @@ class _Desk:
         "_loads",
         "_moves",
         "_newest_stays",
+        "_over",
         "_ready",
         "_steps",
         "_transfers",
@@ -59,7 +60,7 @@ class _Desk:
             slot: [one for one in record.replicas if one in homes] for slot, record in sorted(view.records.items())
         }
         self._loads = Counter(one for kept in self._future.values() for one in kept)
-        surplus = [slot for slot, kept in self._future.items() if len(kept) > self._want]
+        surplus = self._over = [slot for slot, kept in self._future.items() if len(kept) > self._want]
         # More than can be on the move: fewer replicas are wanted than before, and none of them is here to stay.
         self._newest_stays = len(surplus) <= view.policy.max_moves
         for slot in surplus:
@@ -76,6 +77,12 @@ class _Desk:
         self._drop()
         self._repair()
         if all(one in self._view.owners for one in self._homes):
+            # Each of these has one replica too many until its drop. With more of them than may move, which one came
+            # last says nothing any more (_surplus): the same two slots would go to and fro for ever.
+            waiting = [
+                slot for slot in self._over if slot not in self._steps or self._steps[slot].kind is not Kind.DROP
+            ]
+            self._moves = min(self._moves, self._view.policy.max_moves - len(waiting))
             self._spread_zones()
             self._even_loads()
         self._even_leaders()
