@@ -207,8 +207,8 @@ class Engine:
             resume.resume(slot, queue, consumer, command.resume, held, turn)
         slot.touched[queue] = None
         # One that comes again may find its queue made by its first try, which may not count yet.
-        waits = progress(turn) != before or (command.resume is not None and len(slot.pending) > 0)
-        if command.seq and waits:
+        late = progress(turn) != before or (command.resume is not None and len(slot.pending) > 0)
+        if command.seq and late:
             # No message before the answer: the consumer begins when its queue is durable, whatever is granted before.
             # One that comes back may still owe room: that must not be forgotten meanwhile either.
             slot.pending.append(Held(turn.number, consumer=consumer))
