@@ -40,6 +40,7 @@ from broker.rpc.v1 import log_reads_pb2 as pb
 from broker.seams.clock import Clock
 from broker.seams.files import read_whole
 
+from .log_keeping import Keeper
 from .log_rows import HIDDEN, VIEWS, Names, Queue, Wanted, rows
 
 log = logging.getLogger("stampede.reads")
@@ -111,6 +112,8 @@ class LogReads:
         self._delimiter = delimiter
         self._names = Names(place.queues)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="log-reads")
+        self._keeper = Keeper(journal, settings.keep_bytes, self._pool)
+        self._keeper.begin()
         self._server: Any = None
         self._streams = 0
         self._rows = 0
@@ -122,6 +125,8 @@ class LogReads:
     def handlers(self) -> grpc.GenericRpcHandler:
         unary, stream = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
         methods = {
+            "Lookup": unary(self._unary(self.lookup), pb.LookupRequest.FromString, _bytes),
+            "Watermark": unary(self._unary(self.watermark), pb.WatermarkRequest.FromString, _bytes),
             "Describe": unary(self._unary(self.describe), pb.DescribeRequest.FromString, _bytes),
             "Read": stream(self._stream(self.read), pb.ReadRequest.FromString, _bytes),
             "ReadBody": stream(self._stream(self.read_body), pb.ReadBodyRequest.FromString, _bytes),
@@ -154,9 +159,11 @@ class LogReads:
         """Ends all streams."""
         if self._server is not None:
             await self._server.stop(None)
+        self._keeper.stop()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def metrics(self) -> Iterable[Metric]:
+        yield from self._keeper.metrics()
         yield Metric("stomp_log_reads_streams", "gauge", "Reads of the log under way.", [({}, self._streams)])
         yield Metric("stomp_log_reads_rows_total", "counter", "Rows of the log given out.", [({}, self._rows)])
         yield Metric(
@@ -314,6 +321,29 @@ class LogReads:
             # What lies before the high-water mark is on the disk: something is missing.
             raise OffsetExpired(cursor.slot, due, self._history.earliest(cursor.slot))
         return entries
+
+    async def lookup(self, request: pb.LookupRequest, reader: Reader) -> pb.LookupAnswer:
+        """The offsets of a time."""
+        finder, ahead = self._history.finder(request.ts_ms)
+        found = await asyncio.get_running_loop().run_in_executor(self._pool, finder.find, ahead)
+        answer = pb.LookupAnswer()
+        for slot in request.slots or range(SLOTS):
+            self._check_slot(slot) if request.slots else None
+            if self._place.elsewhere(slot) is None:
+                answer.offsets[slot] = min(max(found[slot], self._history.earliest(slot)), self._place.end(slot))
+        return answer
+
+    async def watermark(self, request: pb.WatermarkRequest, reader: Reader) -> pb.WatermarkAnswer:
+        """What an archive has, and what is kept for it. It speaks of all addresses of its slots."""
+        self._check_addresses(("#",), reader)
+        if request.forget:
+            await self._keeper.forget(request.name)
+        else:
+            for slot, offset in request.offsets.items():
+                if not 0 <= slot < SLOTS or not 1 <= offset <= self._history.end(slot):
+                    raise RefusedError(Code.BAD_READ, f"slot {slot} has no offset {offset}")
+            await self._keeper.advance(request.name, request.offsets)
+        return pb.WatermarkAnswer(kept_bytes=self._keeper.kept, limit_bytes=self._settings.keep_bytes)
 
     async def read_body(self, request: pb.ReadBodyRequest, reader: Reader) -> AsyncGenerator[pb.BodyChunk, None]:
         """A large body, of a message that the reader may see."""

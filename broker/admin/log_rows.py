@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from broker.core.message import Run
-from broker.core.records import MetaRecord, RunRecord, SettleRecord
+from broker.core.records import Left, MetaRecord, RunRecord, SettleRecord
 from broker.engine.matching import is_pattern, matches
 from broker.journal.history import Entry
 from broker.rpc.v1 import log_reads_pb2 as pb
@@ -28,6 +28,17 @@ HIDDEN: Final = "$tx"
 MAX_NAMES: Final = 100_000
 """Queues that are remembered."""
 
+EVENTS: Final[dict[int, tuple[str, str]]] = {
+    Left.UNSAID: ("ACKED", "unsaid"),
+    Left.ACKED: ("ACKED", ""),
+    Left.EXPIRED: ("EXPIRED", ""),
+    Left.DEAD_LETTERED: ("DEAD_LETTERED", ""),
+    Left.PURGED: ("PURGED", "queue deleted"),
+    Left.REPLACED: ("PURGED", "replaced"),
+    Left.MOVED: ("PURGED", "moved"),
+    Left.DISCARDED: ("NACKED", "discarded"),
+}
+"""How a message left its queue: event and reason."""
 DEAD: Final = b"dead-letter-reason:"
 _SEQUENCE: Final = re.compile(rb"\\(.)", re.DOTALL)
 _MEANING: Final = {b"n": b"\n", b"c": b":", b"r": b"\r", b"\\": b"\\"}
@@ -201,13 +212,16 @@ def _nacked(entry: Entry, record: MetaRecord, names: Names, wanted: Wanted) -> I
 
 def _settled(entry: Entry, record: SettleRecord, names: Names, wanted: Wanted) -> Iterator[pb.Row | None]:
     queue, address = names.of(record.slot, record.queue)
-    if address == HIDDEN or not wanted.address(address) or not wanted.time(0):
+    if address == HIDDEN or record.why == Left.ENDED or not wanted.address(address) or not wanted.time(record.at):
         return
+    event, reason = EVENTS.get(record.why, EVENTS[Left.UNSAID])
+    # A deleted queue's span covers all that was ever in it: one row says up to where.
+    spans = [(last, last) for _, last in record.spans] if record.why == Left.PURGED else record.spans
     index = 0
-    for first, last in record.spans:
+    for first, last in spans:
         for message in range(first, last + 1):
             yield pb.Row(
-                offset=entry.lsn, epoch=entry.epoch, ts_ms=0, event="ACKED", address=address,
-                queue=queue, message_id=f"{record.slot}-{message}", index=index,
+                offset=entry.lsn, epoch=entry.epoch, ts_ms=record.at, event=event, address=address, queue=queue,
+                message_id=f"{record.slot}-{message}", reason=reason, index=index,
             )  # fmt: skip
             index += 1

@@ -91,9 +91,10 @@ class Move:
     Until then the engine keeps the messages out of sight: neither ready nor held by a consumer.
 
     queue   0: a copy of messages that are in no queue; nothing is settled.
-    to      name of one queue of the address, or None for `routing`."""
+    to      name of one queue of the address, or None for `routing`.
+    why     how they leave `queue` (core.records.Left)."""
 
-    __slots__ = ("address", "ids", "queue", "routing", "run", "slot", "to")
+    __slots__ = ("address", "ids", "queue", "routing", "run", "slot", "to", "why")
 
     def __init__(
         self,
@@ -104,8 +105,10 @@ class Move:
         run: Run,
         to: str | None = None,
         routing: Routing = Routing.UNSET,
+        why: int = 0,
     ) -> None:
         self.to = to
+        self.why = why
         self.routing = routing
         self.slot = slot
         self.queue = queue

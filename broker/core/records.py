@@ -7,6 +7,7 @@ slot, whatever the settings are by then (a routed run names its queues, a settle
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import IntEnum
 from typing import Any, Final
 
 from .message import Run
@@ -40,20 +41,50 @@ class RunRecord:
         self.dedup = dedup
 
 
+class Left(IntEnum):
+    """How messages left a queue, for those who read the log. Numbers are part of the data format; four bits."""
+
+    UNSAID = 0
+    """By an earlier release, which did not say."""
+    ACKED = 1
+    EXPIRED = 2
+    DEAD_LETTERED = 3
+    PURGED = 4
+    """The queue was deleted: its span covers everything in it, and what had left before."""
+    REPLACED = 5
+    """By a younger one of a last-value or ring queue."""
+    MOVED = 6
+    DISCARDED = 7
+    """A NACK where `nack_policy` says so."""
+    ENDED = 8
+    """The queue was deleted, and was empty."""
+
+
 class SettleRecord:
     """Messages left a queue for good: acknowledged, expired, dead-lettered, purged.
 
     spans      (first id, last id) inclusive, ascending, not overlapping.
     durable    False: only transient runs are meant; the journal adjusts its books and writes nothing.
+    why, at    how and when (epoch milliseconds, 0 = not said): for those who read the log, nothing depends on it.
     """
 
-    __slots__ = ("durable", "queue", "slot", "spans")
+    __slots__ = ("at", "durable", "queue", "slot", "spans", "why")
 
-    def __init__(self, slot: int, queue: int, spans: list[tuple[int, int]], durable: bool = True) -> None:
+    def __init__(
+        self,
+        slot: int,
+        queue: int,
+        spans: list[tuple[int, int]],
+        durable: bool = True,
+        why: int = Left.UNSAID,
+        at: int = 0,
+    ) -> None:
         self.slot = slot
         self.queue = queue
         self.spans = spans
         self.durable = durable
+        self.why = why
+        self.at = at
 
 
 META_KINDS: Final = frozenset((

@@ -10,7 +10,7 @@ from broker.core.commands import Publish, Subscribe
 from broker.core.effects import ConsumerClosed, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.reasons import Reason
-from broker.core.records import MetaRecord, SettleRecord
+from broker.core.records import Left, MetaRecord, SettleRecord
 
 from . import kinds, letters, limits, retroactive
 from .patterns import Patterns
@@ -226,6 +226,7 @@ def delete(slot: Slot, queue: Queue, turn: Turn) -> None:
         turn.effects.append(ConsumerClosed(consumer.id, Reason.QUEUE_DELETED))
     queue.consumers.clear()
     queue.browsers.clear()
+    why = Left.ENDED if queue.empty() else Left.PURGED
     unbind(slot, queue)
     limits.deleted(slot, queue, turn)
     # One span covers also what is paged out, whose ids are not in memory.
@@ -234,7 +235,7 @@ def delete(slot: Slot, queue: Queue, turn: Turn) -> None:
         turn.appends.append(SettleRecord(slot.number, queue.id, everything, durable=False))
     if queue.durable:
         if everything[0][1]:
-            turn.appends.append(SettleRecord(slot.number, queue.id, everything))
+            turn.appends.append(SettleRecord(slot.number, queue.id, everything, True, why, turn.now))
         turn.appends.append(MetaRecord(slot.number, "unqueue", {"id": queue.id}))
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from broker.config.addressing import AddressSettings
 from broker.core.effects import Turn
 from broker.core.message import Run
+from broker.core.records import Left
 
 from .cursors import Cursors
 from .last_value import LastValue
@@ -265,7 +266,7 @@ def _shorten(slot: Slot, queue: Queue, count: int, turn: Turn) -> None:
             _stayed(queue, rest)
             run = run.cut(slice(count))
         count -= len(run.ids)
-        slot.settle_runs(queue, [run], turn)
+        slot.settle_runs(queue, [run], turn, Left.REPLACED)
         slot.counters.replaced += len(run.ids)
 
 

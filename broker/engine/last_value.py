@@ -18,6 +18,7 @@ from itertools import islice
 
 from broker.core.effects import Turn
 from broker.core.message import Run
+from broker.core.records import Left
 from broker.selector import heads
 
 from .browser import consumed
@@ -124,11 +125,11 @@ class LastValue:
                 run = pick(run, at)
             if run.ids:
                 count += len(run.ids)
-                slot.settle_runs(queue, [run], turn)
+                slot.settle_runs(queue, [run], turn, Left.REPLACED)
         paged = {i: self._paged.pop(i) for i in dead if i in self._paged}
         if paged:
             self._buried.update({i: stub.size_of(0) for i, stub in paged.items()})
-            slot.settle_ids(queue, dict(paged), turn)
+            slot.settle_ids(queue, dict(paged), turn, Left.REPLACED)
         slot.counters.replaced += count + len(paged)
         if not queue.paging and (self._paged or self._buried):
             self._paged.clear()

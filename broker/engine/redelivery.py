@@ -17,7 +17,7 @@ from broker.config.addressing import AddressSettings
 from broker.core.address import Routing
 from broker.core.effects import Move, Turn
 from broker.core.message import DURABLE, ESCAPED, REDELIVERED, TRANSIENT, UNIQUE, WAS_DURABLE, Run
-from broker.core.records import MetaRecord, SettleRecord
+from broker.core.records import Left, MetaRecord, SettleRecord
 from broker.selector.heads import escaped
 
 from . import letters, limits
@@ -72,7 +72,7 @@ def nack(slot: Slot, queue: Queue, messages: dict[int, Run], delay: int, turn: T
     slot.counters.nacked += len(messages)
     if queue.settings.nack_policy == "discard":
         if not stays(queue):
-            slot.settle_ids(queue, messages, turn)
+            slot.settle_ids(queue, messages, turn, Left.DISCARDED)
     else:
         give_back(slot, queue, messages, max(delay, -1), turn)
 
@@ -213,7 +213,7 @@ def _record(slot: Slot, queue: Queue, runs: list[Run], attempts: int, due: int, 
     elif queue.due:
         for i in ids:
             queue.due.pop(i, None)
-    data: dict[str, Any] = {"queue": queue.id, "attempts": attempts, "spans": spans_of(ids), "due": due}
+    data: dict[str, Any] = {"queue": queue.id, "attempts": attempts, "spans": spans_of(ids), "due": due, "at": turn.now}
     turn.appends.append(MetaRecord(slot.number, "count", data))
 
 
@@ -245,7 +245,9 @@ def dead_letter(slot: Slot, queue: Queue, run: Run, reason: str, turn: Turn) -> 
     slot.counters.dead_lettered += len(run.records)
     settings = queue.settings
     to = letters.dead_letter_queue(settings, queue.address)
-    _leave(slot, queue, run, settings.dead_letter_address, to, f"dead-letter-reason:{reason}\n", turn)
+    _leave(
+        slot, queue, run, settings.dead_letter_address, to, f"dead-letter-reason:{reason}\n", Left.DEAD_LETTERED, turn
+    )
 
 
 def expire(slot: Slot, queue: Queue, run: Run, turn: Turn) -> None:
@@ -254,13 +256,15 @@ def expire(slot: Slot, queue: Queue, run: Run, turn: Turn) -> None:
     header = f"_AMQ_ACTUAL_EXPIRY:{turn.now}\ndead-letter-reason:expired\n"
     settings = queue.settings
     to = letters.expiry_queue(settings, queue.address)
-    _leave(slot, queue, run, settings.expiry_address, to, header, turn)
+    _leave(slot, queue, run, settings.expiry_address, to, header, Left.EXPIRED, turn)
 
 
-def _leave(slot: Slot, queue: Queue, run: Run, address: str, to: str | None, header: str, turn: Turn) -> None:
+def _leave(
+    slot: Slot, queue: Queue, run: Run, address: str, to: str | None, header: str, why: Left, turn: Turn
+) -> None:
     """`to`: only the queue of this name gets it, made if need be; None: as the address has it."""
     if not address:
-        slot.settle_runs(queue, [run], turn)
+        slot.settle_runs(queue, [run], turn, why)
         slot.watch_idle(queue, turn.now)
         return
     if run.flags & TRANSIENT and queue.spilled and run.blob is None:
@@ -270,7 +274,7 @@ def _leave(slot: Slot, queue: Queue, run: Run, address: str, to: str | None, hea
         limits.left_runs(slot, queue, [run], turn)
     queue.moving += len(run.records)
     routing = Routing.UNSET if to is None else Routing.MULTICAST
-    turn.moves.append(Move(slot.number, queue.id, run.ids, address, _relabelled(queue, run, header), to, routing))
+    turn.moves.append(Move(slot.number, queue.id, run.ids, address, _relabelled(queue, run, header), to, routing, why))
 
 
 def moved(slot: Slot, move: Move, turn: Turn) -> None:
@@ -281,7 +285,7 @@ def moved(slot: Slot, move: Move, turn: Turn) -> None:
     queue.moving -= len(move.ids)
     if queue.durable and move.run.flags & DURABLE:
         spans = spans_of(move.ids)
-        turn.appends.append(SettleRecord(slot.number, queue.id, spans))
+        turn.appends.append(SettleRecord(slot.number, queue.id, spans, True, move.why, turn.now))
         if queue.counts:
             slot.forget_counts(queue, spans)
     elif queue.spilled and move.run.blob is not None:

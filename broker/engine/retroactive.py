@@ -17,7 +17,7 @@ from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.core.effects import Turn
 from broker.core.message import BLOB, DURABLE, REDELIVERED, TRANSIENT, WAS_DURABLE, Run
-from broker.core.records import MetaRecord, RunRecord
+from broker.core.records import Left, MetaRecord, RunRecord
 
 from . import addresses, limits
 from .queue import Queue
@@ -106,7 +106,7 @@ def _cut(slot: Slot, ring: Queue, turn: Turn) -> None:
         excess -= len(run.records)
         gone.append(run)
     if gone:
-        slot.settle_runs(ring, gone, turn)
+        slot.settle_runs(ring, gone, turn, Left.REPLACED)
 
 
 def _first(level: deque[Run]) -> int:

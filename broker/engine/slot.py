@@ -15,7 +15,7 @@ from broker.config.settings import EngineSettings
 from broker.core.address import Routing
 from broker.core.effects import Done, Effect, Fetch, Turn
 from broker.core.message import DURABLE, TRANSIENT, Run
-from broker.core.records import GroupRecord, LogRecord, MetaRecord, RunRecord, SettleRecord
+from broker.core.records import GroupRecord, Left, LogRecord, MetaRecord, RunRecord, SettleRecord
 
 from . import limits
 from .consumer import Consumer, Ledger
@@ -289,34 +289,34 @@ class Slot:
 
     # ── what leaves for good ───────────────────────────────────────────────────────────────────────
 
-    def settle_runs(self, queue: Queue, runs: list[Run], turn: Turn) -> None:
+    def settle_runs(self, queue: Queue, runs: list[Run], turn: Turn, why: int = Left.ACKED) -> None:
         """Whole runs left the queue for good."""
         if queue.book is not None:
             limits.left_runs(self, queue, runs, turn)
         if queue.durable:
             kept = [run for run in runs if run.flags & DURABLE]
             if kept:
-                self._settled(queue, spans_of_runs(kept), turn)
+                self._settled(queue, spans_of_runs(kept), turn, why)
         if queue.spilled:
             kept = [run for run in runs if run.flags & TRANSIENT]
             if kept:
                 turn.appends.append(SettleRecord(self.number, queue.id, spans_of_runs(kept), durable=False))
 
-    def settle_ids(self, queue: Queue, taken: Ledger, turn: Turn) -> None:
+    def settle_ids(self, queue: Queue, taken: Ledger, turn: Turn, why: int = Left.ACKED) -> None:
         """These messages left the queue for good."""
         if queue.book is not None:
             limits.left_messages(self, queue, taken, turn)
         if queue.durable:
             ids = [i for i, run in taken.items() if run.flags & DURABLE]
             if ids:
-                self._settled(queue, spans_of(ids), turn)
+                self._settled(queue, spans_of(ids), turn, why)
         if queue.spilled:
             ids = [i for i, run in taken.items() if run.flags & TRANSIENT]
             if ids:
                 turn.appends.append(SettleRecord(self.number, queue.id, spans_of(ids), durable=False))
 
-    def _settled(self, queue: Queue, spans: list[Span], turn: Turn) -> None:
-        turn.appends.append(SettleRecord(self.number, queue.id, spans))
+    def _settled(self, queue: Queue, spans: list[Span], turn: Turn, why: int) -> None:
+        turn.appends.append(SettleRecord(self.number, queue.id, spans, True, why, turn.now))
         if queue.counts:
             self.forget_counts(queue, spans)
 

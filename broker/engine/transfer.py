@@ -18,7 +18,7 @@ from broker.core.effects import Move, Turn
 from broker.core.errors import RefusedError
 from broker.core.ids import slot_of
 from broker.core.message import BLOB, DURABLE, NO_IDS, REDELIVERED, TRANSIENT, UNIQUE, Run
-from broker.core.records import RunRecord
+from broker.core.records import Left, RunRecord
 from broker.selector.heads import escaped
 
 from . import publish
@@ -98,5 +98,5 @@ def arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
         made.ids, made.position, made.attempts = NO_IDS, 0, 0
         made.flags &= ~(REDELIVERED | TRANSIENT)
         to = queue.name.partition(".")[2] or None
-        turn.moves.append(Move(slot.number, queue.id, run.ids, queue.address, made, to, queue.routing))
+        turn.moves.append(Move(slot.number, queue.id, run.ids, queue.address, made, to, queue.routing, Left.MOVED))
     slot.fetch_hidden(queue, turn)

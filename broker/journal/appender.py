@@ -166,11 +166,13 @@ class Appender:
             self.book.settle_bytes += len(body)  # type: ignore[union-attr]
 
     def _small(self, record: SettleRecord | MetaRecord, epoch: int, lsn: int) -> tuple[bytes, bytes]:
+        flags = 0
         if type(record) is SettleRecord:
-            kind, payload = f.SETTLE, f.settle_payload(record.queue, record.spans)
+            kind = f.SETTLE
+            flags, payload = f.settle_payload(record)
         else:
             kind, payload = f.META, f.meta_payload(record.kind, record.data)  # type: ignore[union-attr]
-        return f.record(kind, 0, record.slot, epoch, lsn, payload, self.checksum)
+        return f.record(kind, flags, record.slot, epoch, lsn, payload, self.checksum)
 
     def _group(self, group: GroupRecord) -> None:
         """One envelope, one checksum: recovery takes all of it or nothing. Inside lie ordinary records.

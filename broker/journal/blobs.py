@@ -149,9 +149,9 @@ class BlobStore:
             except FileNotFoundError:
                 pass
 
-    def recover(self, live: set[int], alone: bool) -> set[int]:
-        """Removes orphans; returns all ids seen. A live body that is missing is `missing`; unless `alone`, so that no
-        replica has it, raises CorruptJournal."""
+    def recover(self, live: set[int], alone: bool, keep: bool = False) -> tuple[set[int], list[int]]:
+        """Removes orphans, or says which are there if they are to be kept; returns (all ids seen, orphans kept). A live
+        body that is missing is `missing`; unless `alone`, so that no replica has it, raises CorruptJournal."""
         with self.store.guard("open the folder of large bodies"):
             self.store.files.mkdir(self.folder)
             self.store.files.sync_dir(self.store.folder)
@@ -162,6 +162,8 @@ class BlobStore:
             raise CorruptJournal(
                 f"large body {self.missing[0]:016x} is missing; restore blobs/ from a replica or backup"
             )
+        if keep:
+            return found, sorted(found - live)
         for id in found - live:
             self.remove(id)
-        return found
+        return found, []

@@ -11,6 +11,7 @@ stay (settles of messages in the segment itself go with them). MetaRecords are c
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -52,6 +53,8 @@ class Compactor:
         """Segments that are gone from disk, not yet from the books."""
         self.kept_from = 0
         """Number of the first segment that is kept for archives (history.py); 0 = none is."""
+        self._resting: deque[tuple[int, list[int]]] = deque()
+        """Large bodies that nobody refers to, but an archive may want: (segment by then, ids)."""
 
     def step(self) -> bool:
         """True: there is more to do at once. False: nothing to do, or waiting for a commit."""
@@ -142,7 +145,7 @@ class Compactor:
                         yield True
                         budget = STEP_BYTES
                 elif kind == f.SETTLE:
-                    self._keep_settle(settles, records, at, size, slot, older)
+                    self._keep_settle(settles, records, at, size, slot, flags, older)
             budget -= f.BATCH.size + len(records)
             if budget <= 0:
                 yield True
@@ -198,13 +201,14 @@ class Compactor:
         at: int,
         size: int,
         slot: int,
+        flags: int,
         older: Sequence[SegmentBook],
     ) -> None:
         """Remembers the parts of a settle that speak of ids within older segments."""
         bounds = [b.spans[slot] for b in older if slot in b.spans]
         if not bounds:
             return
-        record = f.read_settle(data, at, size, slot)
+        record = f.read_settle(data, at, size, slot, flags)
         kept = [
             (max(first, low), min(last, high))
             for first, last in record.spans
@@ -242,8 +246,15 @@ class Compactor:
         if self._books.idle_blobs and not self._books.blob_pins:
             yield from self._wait(self._appender.number)
             if not self._books.blob_pins:
-                self._appender.removals += [self._blobs.doom(i) for i in self._books.take_idle_blobs()]
-                yield True
+                self.rest(self._books.take_idle_blobs())
+        while self._resting and (not self.kept_from or self._resting[0][0] < self.kept_from):
+            _, ids = self._resting.popleft()
+            self._appender.removals += [self._blobs.doom(i) for i in ids if not self._blobs.has(i)]
+            yield True
+
+    def rest(self, ids: list[int]) -> None:
+        """Nobody refers to these large bodies any more: they go with the log that names them."""
+        self._resting.append((self._appender.segment, ids))
 
     def _wait(self, batch: int) -> Iterator[bool]:
         while self.committed < batch:

@@ -97,6 +97,9 @@ DUE: Final = 32
 # flags of META
 SNAPSHOT_BEGIN: Final = 1
 SNAPSHOT_END: Final = 2
+# flags of SETTLE: `why` (core.records.Left) in the lower bits
+WHY: Final = 15
+TIMED: Final = 128
 # flag of EPOCH
 SEEDING: Final = 1
 
@@ -294,18 +297,25 @@ def before_queues(flags: int) -> int:
     return (16 if flags & DEDUP else 0) + (16 if flags & BLOB_REF else 0) + (8 if flags & DUE else 0)
 
 
-def settle_payload(queue: int, spans: Sequence[tuple[int, int]]) -> list[bytes]:
+def settle_payload(item: SettleRecord) -> tuple[int, list[bytes]]:
+    """(flags, buffers) of a SETTLE: queue, time if there is one, spans."""
+    spans, flags = item.spans, item.why
+    head = QUEUE.pack(item.queue)
+    if item.at:
+        flags |= TIMED
+        head = PAIR.pack(item.queue, item.at)
     if len(spans) == 1:
-        return [QUEUE.pack(queue), PAIR.pack(*spans[0])]
+        return flags, [head, PAIR.pack(*spans[0])]
     flat = array("Q")
     for span in spans:
         flat.extend(span)
-    return [QUEUE.pack(queue), flat.tobytes()]
+    return flags, [head, flat.tobytes()]
 
 
-def read_settle(data: bytes, offset: int, length: int, slot: int) -> SettleRecord:
+def read_settle(data: bytes, offset: int, length: int, slot: int, flags: int = 0) -> SettleRecord:
     queue, *flat = array("Q", data[offset : offset + length])
-    return SettleRecord(slot, queue, list(zip(flat[::2], flat[1::2], strict=True)))
+    at = flat.pop(0) if flags & TIMED else 0
+    return SettleRecord(slot, queue, list(zip(flat[::2], flat[1::2], strict=True)), True, flags & WHY, at)
 
 
 def meta_payload(kind: str, data: dict[str, Any]) -> list[bytes]:

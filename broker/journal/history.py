@@ -10,11 +10,12 @@ says so. Made and asked in the loop's thread; `Cursor.read` runs in one other th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.core.errors import CorruptJournal, OffsetDiverged, OffsetExpired
+from broker.core.errors import CorruptJournal, JournalError, OffsetDiverged, OffsetExpired
 from broker.core.ids import SLOTS
 from broker.core.records import MetaRecord, RunRecord, SettleRecord
 
@@ -138,6 +139,13 @@ class History:
         segments = tuple(n for n, book in self._books.segments.items() if n >= cursor.place.segment and not book.freed)
         return Ahead(segments, self._store.durable, self._logs.floors.get(slot, 0), self.earliest(slot))
 
+    def finder(self, ts: int) -> tuple[Finder, Ahead]:
+        """To find the offsets of a time with, in a thread."""
+        books = [book for book in self._books.segments.values() if not book.freed]
+        plan = [(book.number, book.begins) for book in books]
+        numbers = tuple(book.number for book in books)
+        return Finder(self._store, [*plan, (0, self.ends)], ts), Ahead(numbers, self._store.durable, 0, 0)
+
     def remember(self, cursor: Cursor) -> None:
         """Somebody will probably go on from there."""
         if len(self._places) >= _REMEMBERED:
@@ -165,18 +173,104 @@ class History:
         )
 
 
-class Cursor:
-    """One reader's place in one slot. `due`: the next offset. Memory: one record, or READ_BYTES."""
+class Records:
+    """Records from a place on, as far as they are durable."""
 
-    __slots__ = ("_data", "_start", "_store", "due", "place", "slot")
+    __slots__ = ("_data", "_start", "_store", "place")
 
-    def __init__(self, store: Store, slot: int, offset: int, place: Place) -> None:
+    def __init__(self, store: Store, place: Place) -> None:
         self._store = store
-        self.slot = slot
-        self.due = offset
         self.place = place
         self._data = b""
         self._start = 0
+
+    def _wanted(self, slot: int) -> bool:
+        """Is the whole of a record of this slot needed, or its head only."""
+        raise NotImplementedError
+
+    def _gone(self) -> JournalError:
+        """The segment has been freed meanwhile."""
+        raise NotImplementedError
+
+    def _next(self, ahead: Ahead) -> tuple[int, int, int, int] | None:
+        """(index in _data, bytes, kind, slot) of the payload of the next record; None: nothing more in this segment."""
+        while True:
+            segment, offset, batch_end = self.place
+            if segment << 32 | offset >= ahead.durable or segment not in ahead.segments:
+                return None
+            if batch_end and offset < batch_end:
+                break
+            head = self._bytes(offset, f.BATCH.size)
+            if head is None or not any(raw := self._data[head : head + f.BATCH.size]):
+                return None
+            _, number, of, length, count, _ = f.BATCH.unpack(raw)
+            if of != segment or f.batch_header(number, of, length, count, f.seed_of(self._store.disk_id)) != raw:
+                raise self._corrupt(offset)
+            start = offset + f.BATCH.size
+            self.place = Place(segment, start, start + length)
+        at = self._must(offset, f.RECORD.size)
+        _, size, kind, _, slot, _, _ = f.RECORD.unpack_from(self._data, at)
+        if offset + f.RECORD.size + size > batch_end:
+            raise self._corrupt(offset)
+        if kind == f.GROUP or self._wanted(slot):
+            at = self._must(offset, f.RECORD.size + size)
+        return at + f.RECORD.size, size, kind, slot
+
+    def _follow(self, ahead: Ahead) -> bool:
+        """To the next segment, if this one has ended."""
+        segment, offset, _ = self.place
+        if segment << 32 | offset >= ahead.durable:
+            return False
+        following = next((n for n in ahead.segments if n > segment), 0)
+        if not following or following > ahead.durable >> 32:
+            return False
+        self.place = Place(following)
+        self._data = b""
+        return True
+
+    def _must(self, offset: int, n: int) -> int:
+        at = self._bytes(offset, n)
+        if at is None:
+            raise self._corrupt(offset)
+        return at
+
+    def _bytes(self, offset: int, n: int) -> int | None:
+        """Makes n bytes at offset available; their index in the data. None: the file ends before. A segment that has
+        been freed meanwhile is OffsetExpired."""
+        at = offset - self._start
+        if self._data and at >= 0 and at + n <= len(self._data):
+            return at
+        store, segment = self._store, self.place.segment
+        file = store.acquire(segment, known=True)
+        if file is None:
+            raise self._gone()
+        try:
+            with store.guard("read the journal"):
+                self._data = read_all(file, max(n, READ_BYTES), offset)
+        finally:
+            store.release(segment)
+        self._start = offset
+        return 0 if len(self._data) >= n else None
+
+    def _corrupt(self, offset: int) -> CorruptJournal:
+        return CorruptJournal(f"{segment_name(self.place.segment)}: damaged at offset {offset}; {f.ADVICE}")
+
+
+class Cursor(Records):
+    """One reader's place in one slot. `due`: the next offset. Memory: one record, or READ_BYTES."""
+
+    __slots__ = ("due", "slot")
+
+    def __init__(self, store: Store, slot: int, offset: int, place: Place) -> None:
+        super().__init__(store, place)
+        self.slot = slot
+        self.due = offset
+
+    def _wanted(self, slot: int) -> bool:
+        return slot == self.slot
+
+    def _gone(self) -> OffsetExpired:
+        return OffsetExpired(self.slot, self.due, self.due + 1)
 
     def read(self, ahead: Ahead, until: int, budget: int) -> list[Entry]:
         """The next items before `until`, of about `budget` bytes; may be none though there are more (see `due`).
@@ -223,75 +317,54 @@ class Cursor:
             self.due = lsn + 1
             found.append(Entry(lsn, epoch, _record(data, offset, length, part, flags, slot)))
 
-    # ── bytes ──────────────────────────────────────────────────────────────────────────────────────
 
-    def _next(self, ahead: Ahead) -> tuple[int, int, int, int] | None:
-        """(index in _data, bytes, kind, slot) of the payload of the next record; None: nothing more in this segment."""
-        while True:
-            segment, offset, batch_end = self.place
-            if segment << 32 | offset >= ahead.durable or segment not in ahead.segments:
-                return None
-            if batch_end and offset < batch_end:
-                break
-            head = self._bytes(offset, f.BATCH.size)
-            if head is None or not any(raw := self._data[head : head + f.BATCH.size]):
-                return None
-            _, number, of, length, count, _ = f.BATCH.unpack(raw)
-            if of != segment or f.batch_header(number, of, length, count, f.seed_of(self._store.disk_id)) != raw:
-                raise self._corrupt(offset)
-            start = offset + f.BATCH.size
-            self.place = Place(segment, start, start + length)
-        at = self._must(offset, f.RECORD.size)
-        _, size, kind, _, slot, _, _ = f.RECORD.unpack_from(self._data, at)
-        if offset + f.RECORD.size + size > batch_end:
-            raise self._corrupt(offset)
-        if kind == f.GROUP or slot == self.slot:
-            at = self._must(offset, f.RECORD.size + size)
-        return at + f.RECORD.size, size, kind, slot
+class Finder(Records):
+    """The first offsets of a time. Only times of messages are known; those of one segment are looked at."""
 
-    def _follow(self, ahead: Ahead) -> bool:
-        """To the next segment, if this one has ended."""
-        segment, offset, _ = self.place
-        if segment << 32 | offset >= ahead.durable:
-            return False
-        following = next((n for n in ahead.segments if n > segment), 0)
-        if not following or following > ahead.durable >> 32:
-            return False
-        self.place = Place(following)
-        self._data = b""
+    __slots__ = ("_plan", "_ts")
+
+    def __init__(self, store: Store, plan: Sequence[tuple[int, Sequence[int]]], ts: int) -> None:
+        """plan: (segment, slot → offset due when it began), the end of the log last, as segment 0."""
+        super().__init__(store, Place(0))
+        self._plan = plan
+        self._ts = ts
+
+    def _wanted(self, slot: int) -> bool:
         return True
 
-    def _must(self, offset: int, n: int) -> int:
-        at = self._bytes(offset, n)
-        if at is None:
-            raise self._corrupt(offset)
-        return at
+    def _gone(self) -> JournalError:
+        return JournalError("the log was freed while it was searched; ask again")
 
-    def _bytes(self, offset: int, n: int) -> int | None:
-        """Makes n bytes at offset available; their index in the data. None: the file ends before. A segment that has
-        been freed meanwhile is OffsetExpired."""
-        at = offset - self._start
-        if self._data and at >= 0 and at + n <= len(self._data):
-            return at
-        store, segment = self._store, self.place.segment
-        file = store.acquire(segment, known=True)
-        if file is None:
-            raise OffsetExpired(self.slot, self.due, self.due + 1)
-        try:
-            with store.guard("read the journal"):
-                self._data = read_all(file, max(n, READ_BYTES), offset)
-        finally:
-            store.release(segment)
-        self._start = offset
-        return 0 if len(self._data) >= n else None
+    def find(self, ahead: Ahead) -> list[int]:
+        """slot → offset. Raises JournalError."""
+        at = bisect_left(range(len(self._plan) - 1), True, key=lambda n: self._late(n, ahead)) - 1
+        if at < 0:
+            return list(self._plan[0][1])
+        found = list(self._plan[at + 1][1])
+        for slot, lsn, time in self._times(self._plan[at][0], ahead):
+            if time >= self._ts and lsn < found[slot]:
+                found[slot] = lsn
+        return found
 
-    def _corrupt(self, offset: int) -> CorruptJournal:
-        return CorruptJournal(f"{segment_name(self.place.segment)}: damaged at offset {offset}; {f.ADVICE}")
+    def _late(self, number: int, ahead: Ahead) -> bool:
+        """Is the first message of this segment of the plan not before the time? None at all: look before it."""
+        return next((time >= self._ts for _, _, time in self._times(self._plan[number][0], ahead)), True)
+
+    def _times(self, segment: int, ahead: Ahead) -> Iterator[tuple[int, int, int]]:
+        """(slot, offset, time) of the runs of a segment."""
+        self.place, self._data = Place(segment), b""
+        while (record := self._next(ahead)) is not None:
+            at, size, _, _ = record
+            head = f.RECORD.size
+            for offset, _, part, _, slot, _, lsn in f.records_in(self._data, at - head, at + size):
+                if part == f.RUN and lsn:
+                    yield slot, lsn, f.RUN_FIXED.unpack_from(self._data, offset)[3]
+            self.place = self.place._replace(offset=self._start + at + size)
 
 
 def _record(data: bytes, at: int, size: int, kind: int, flags: int, slot: int) -> Record:
     if kind == f.RUN:
         return f.read_run(data, at, flags, slot)
     if kind == f.SETTLE:
-        return f.read_settle(data, at, size, slot)
+        return f.read_settle(data, at, size, slot, flags)
     return f.read_meta(data, at, size, slot)

@@ -226,8 +226,9 @@ def _content(data: bytes, at: int, size: int, kind: int, flags: int, slot: int, 
             row["bodies"] = [(run.lines + body).decode("latin-1") for body in run.records]
         return row
     if kind == f.SETTLE:
-        settle = f.read_settle(data, at, size, slot)
-        return {"queue": settle.queue, "spans": settle.spans}
+        settle = f.read_settle(data, at, size, slot, flags)
+        row = {"queue": settle.queue, "spans": settle.spans}
+        return row | ({"why": settle.why, "at": settle.at} if flags else {})
     if kind == f.META:
         if flags:
             return {"snapshot": "begin" if flags & f.SNAPSHOT_BEGIN else "end"}

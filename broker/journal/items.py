@@ -103,7 +103,7 @@ def _member(data: bytes, at: int, size: int, kind: int, flags: int, slot: int) -
     if kind == f.RUN:
         return _run(data, at, size, flags, slot)
     if kind == f.SETTLE:
-        return f.read_settle(data, at, size, slot)
+        return f.read_settle(data, at, size, slot, flags)
     if flags:
         raise ValueError("it is a mark of a snapshot")
     meta = f.read_meta(data, at, size, slot)

@@ -26,6 +26,7 @@ from .history import History
 from .items import Member, lsns_of
 from .lineage import Lineage
 from .living import Settled, settled_of
+from .marks import Marks
 from .reader import Reader
 from .recovery import Recovered, Scan
 from .replica import Replica
@@ -38,7 +39,7 @@ class Journal:
 
     recovered        what was found at open.
     blobs            large bodies.
-    history          what others read of the log.
+    history, marks   what others read of the log, and what is kept for them.
     replicated       slots led here whose items are wanted: Batch.items holds what was appended of them, and the
                      tail keeps it. A group then is of one such slot only.
     """
@@ -54,6 +55,7 @@ class Journal:
         self.blobs = BlobStore(store, self._allocate_blob, lambda id: id in self._books.blobs)
         self._compactor = Compactor(store, self._books, self._appender, self._reader.moved, self.blobs)
         self.history = History(store, self._books, self._appender, self._compactor)
+        self.marks = Marks(store)
         self.recovered = Recovered(store, self._books)
         self._closed = False
         self.append = self._appender.append
@@ -84,8 +86,12 @@ class Journal:
         self.recovered = scan.recovered
         if self._appender.tail.limit:
             self._fill_tail(scan)
-        for blob in self.blobs.recover(set(self._books.blobs), alone):
+        self.marks.load()
+        found, idle = self.blobs.recover(set(self._books.blobs), alone, keep=bool(self.marks.names))
+        for blob in found:
             self._appender.blob_seen(blob)
+        if idle:
+            self._compactor.rest(idle)
         if scan.torn is not None:
             self._cut(*scan.torn)
         for number in scan.surplus:

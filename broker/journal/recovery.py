@@ -326,7 +326,7 @@ class Scan:
         self, book: SegmentBook, data: bytes, at: int, length: int, kind: int, flags: int, slot: int
     ) -> None:
         if kind == f.SETTLE:
-            settle = f.read_settle(data, at, length, slot)
+            settle = f.read_settle(data, at, length, slot, flags)
             self._books.settle(slot, settle.queue, settle.spans)
             book.settle_bytes += length
         elif kind == f.META:

@@ -97,3 +97,142 @@ def test_what_is_not_to_be_had_is_said_by_name(tmp_path: Path):
                     reader.read(**request)
                 assert (caught.value.code(), error_of(caught.value).code) == (status, number)
             assert error_of(caught.value).earliest == 1
+
+
+def test_events_say_how_and_when_messages_left(tmp_path: Path):
+    with reading(tmp_path, engine__address__max_delivery_attempts=2) as (broker, port):
+        send(broker, "/queue/orders", b"acked")
+        take(broker, "/queue/orders", 1)
+        send(broker, "/queue/orders", b"failed")
+        with Client(broker.port) as client:
+            client.connect()
+            client.subscribe("/queue/orders", ack="client-individual")
+            for _ in range(2):
+                (message,) = client.messages(1)
+                client.nack(message)
+            client.sync()
+        send(broker, "/queue/late", b"late", expires="1")
+        with LogReader(port) as reader:
+            until(lambda: "EXPIRED" in {row.event for row in reader.everything("late", view="events")}, "expiry")
+            events = reader.everything("orders", view="events")
+            assert [row.event for row in events] == ["ENQUEUED", "ACKED", "ENQUEUED", "NACKED", "DEAD_LETTERED"]
+            assert [row.attempt for row in events if row.event == "NACKED"] == [1]
+            now = reader.describe().now_ms
+            assert all(now - 600_000 < row.ts_ms <= now for row in events)
+            dead = reader.everything(view="dlq")
+            assert {(row.body, row.address) for row in dead} >= {(b"failed", "DLQ")}
+            assert all(row.reason for row in dead)
+
+
+def earliest(reader: LogReader, address: str) -> int:
+    (part,) = reader.describe(address).slots
+    return int(part.earliest)
+
+
+def churn(broker: Broker, count: int) -> None:
+    """Messages that come and go, over some segments."""
+    with Client(broker.port) as client:
+        client.connect()
+        client.subscribe("/queue/busy", ack="client-individual")
+        for _ in range(count):
+            client.publish("/queue/busy", b"x" * 8000, persistent="true")
+            (message,) = client.messages(1)
+            client.ack(message)
+        client.sync()
+
+
+def test_what_an_archive_has_not_got_is_kept_over_restarts_and_goes_when_it_has(tmp_path: Path):
+    with reading(tmp_path) as (broker, port):
+        churn(broker, 60)
+        with LogReader(port) as reader:
+            until(lambda: earliest(reader, "busy") > 1, "segments to be freed")
+            (part,) = reader.describe("busy").slots
+            with pytest.raises(grpc.RpcError) as caught:
+                reader.read(part.slot, 1)
+            assert caught.value.code() is grpc.StatusCode.OUT_OF_RANGE
+            assert error_of(caught.value).earliest == part.earliest
+            reader.watermark("nightly", {part.slot: part.end})
+            churn(broker, 60)
+            kept = reader.watermark("nightly", {}).kept_bytes
+            assert kept > 60 * 8000 and len(reader.read(part.slot, part.end)) == 60
+        for end in (broker.stop, broker.kill):
+            end()
+            broker.start()
+            until(lambda: listens(port), "the read API")
+            with LogReader(port) as reader:
+                churn(broker, 10)
+                assert len({row.message_id for row in reader.read(part.slot, part.end)}) >= 70
+        with LogReader(port) as reader:
+            (now,) = reader.describe("busy").slots
+            reader.watermark("nightly", {part.slot: now.end})
+            until(lambda: earliest(reader, "busy") > part.end, "segments to be freed")
+
+
+def test_an_archive_that_stands_still_loses_its_mark_and_not_the_disk(tmp_path: Path):
+    with reading(tmp_path, log_reads__keep_bytes=500_000) as (broker, port), LogReader(port) as reader:
+        churn(broker, 1)
+        (part,) = reader.describe("busy").slots
+        reader.watermark("nightly", {part.slot: 1})
+        churn(broker, 100)
+        until(lambda: earliest(reader, "busy") > 1, "the mark to go")
+        assert "archive 'nightly' has lost its mark" in broker.log()
+        assert broker.metrics()["stomp_log_marks_lost_total"] == 1
+
+
+def test_a_time_is_found_as_an_offset(tmp_path: Path):
+    with reading(tmp_path) as (broker, port), LogReader(port) as reader:
+        for _ in range(4):
+            send(broker, "/queue/orders", *[b"x" * 8000] * 10)
+        rows = reader.everything("orders")
+        (part,) = reader.describe("orders").slots
+        assert reader.lookup(0, part.slot) == {part.slot: 1}
+        assert reader.lookup(rows[-1].ts_ms + 60_000, part.slot) == {part.slot: part.end}
+        for row in rows[::7]:
+            start = reader.lookup(row.ts_ms, part.slot)[part.slot]
+            assert [r.offset for r in rows if r.offset >= start] == [r.offset for r in rows if r.ts_ms >= row.ts_ms]
+
+
+def test_who_may_not_read_is_told_so_and_sees_only_what_is_his(tmp_path: Path):
+    (port,) = free_ports(1)
+    rights = [f"#.{name}" for name in ("send", "consume", "create_address", "create_durable_queue")]
+    table = dict.fromkeys([*rights, "orders.send", "orders.create_address", "orders.create_durable_queue"], "*")
+    table |= {"#.read": "audit", "orders.read": "*"}
+    permissions = {f"edge.permissions.{name}": groups for name, groups in table.items()}
+    broker = Broker(
+        tmp_path, {"log_reads.port": port, "edge.host": "127.0.0.1", "log_reads.host": "127.0.0.1"} | permissions
+    )
+    for user in ("ada", "guest"):
+        broker.add_user(user, "open-sesame")
+    with broker:
+        until(lambda: listens(port), "the read API")
+        with Client(broker.port) as client:
+            client.connect({"login": "ada", "passcode": "open-sesame"})
+            client.publish("/queue/orders", b"one", persistent="true")
+            client.publish("/queue/secret", b"two", persistent="true")
+        for login, passcode in (("", ""), ("guest", "wrong")):
+            with LogReader(port, login, passcode) as reader, pytest.raises(grpc.RpcError) as caught:
+                reader.describe()
+            assert (caught.value.code(), error_of(caught.value).code) == (grpc.StatusCode.UNAUTHENTICATED, 1201)
+        with LogReader(port, "guest", "open-sesame") as reader:
+            assert [row.body for row in reader.everything()] == [b"one"]
+            assert {row.address for row in reader.everything(view="events")} == {"orders"}
+            for addresses in (["secret"], ["#"], ["orders", "*"]):
+                with pytest.raises(grpc.RpcError) as caught:
+                    reader.describe(*addresses)
+                assert (caught.value.code(), error_of(caught.value).code) == (grpc.StatusCode.PERMISSION_DENIED, 1203)
+            with pytest.raises(grpc.RpcError) as caught:
+                reader.watermark("mine", {})
+            assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+
+
+def test_a_large_body_is_fetched_by_its_reference(tmp_path: Path):
+    with reading(tmp_path, wire__large_body_bytes=10_000) as (broker, port), LogReader(port) as reader:
+        large = bytes(range(256)) * 3000
+        send(broker, "/queue/big", b"small", large)
+        small, row = reader.everything("big")
+        assert (small.body, small.body_ref, row.body, row.size) == (b"small", "", b"", len(large))
+        (part,) = reader.describe("big").slots
+        assert reader.body(part.slot, row.offset, row.body_ref) == large
+        with pytest.raises(grpc.RpcError) as caught:
+            reader.body(part.slot, small.offset, row.body_ref)
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.core.message import Blob, Run
-from broker.core.records import RunRecord
+from broker.core.records import RunRecord, SettleRecord
 from broker.journal import format as f
 
 U64 = st.integers(0, (1 << 64) - 1)
@@ -51,7 +51,7 @@ def test_runs_come_back_as_they_were(ids, lines, body, queues, numbers, small, b
 @pytest.mark.parametrize("algorithm", list(f.CHECKSUMS))
 def test_every_flipped_bit_of_a_record_is_seen(algorithm):
     checksum = f.CHECKSUMS[algorithm]
-    data = b"".join(f.record(f.SETTLE, 0, 1, 1, 5, f.settle_payload(7, [(1, 9)]), checksum))
+    data = b"".join(f.record(f.SETTLE, 0, 1, 1, 5, f.settle_payload(SettleRecord(1, 7, [(1, 9)]))[1], checksum))
     assert f.bad_record(data, 0, len(data), 1, checksum) == -1
     for bit in range(len(data) * 8):
         bad = bytearray(data)

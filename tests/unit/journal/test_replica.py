@@ -92,8 +92,8 @@ def test_an_item_that_does_not_follow_changes_nothing():
         (record(f.RUN, 1, 2, 1, [b"short"]), "cannot be read"),
         (record(f.META, 1, 2, 1, [b"no json"]), "cannot be read"),
         (record(f.SETTLE, 1, 2, 1, [b"123"]), "cannot be read"),
-        (record(f.SETTLE, 1, 0, 1, f.settle_payload(1, [(1, 1)])), "is no item"),
-        (record(f.SETTLE, 2, 2, 1, f.settle_payload(1, [(1, 1)])), "is no item"),
+        (record(f.SETTLE, 1, 0, 1, f.settle_payload(SettleRecord(1, 1, [(1, 1)]))[1]), "is no item"),
+        (record(f.SETTLE, 2, 2, 1, f.settle_payload(SettleRecord(1, 1, [(1, 1)]))[1]), "is no item"),
         (record(f.SEGMENTS, 1, 2, 1, []), "is no item"),
         (record(f.GROUP, 1, 0, 0, [b"\0" * 10]), "cannot be read"),
         (record(f.GROUP, 1, 0, 0, []), "cannot be read|belong together"),
@@ -156,7 +156,7 @@ def test_a_follower_says_the_epoch_of_its_last_item_not_the_one_it_has_promised(
     for journal in (a.journal, b.journal, b.crash()):
         assert (journal.last(1), journal.lineage(1)) == ((4, 3), [(1, 1), (4, 3)])
     with pytest.raises(BadItem, match="item 4 of epoch 1 behind one of epoch 4"):
-        b.journal.append_item(1, record(f.SETTLE, 1, 4, 1, f.settle_payload(1, [(1, 1)])))
+        b.journal.append_item(1, record(f.SETTLE, 1, 4, 1, f.settle_payload(SettleRecord(1, 1, [(1, 1)]))[1]))
 
 
 def test_an_epoch_whose_only_item_was_lost_is_not_in_the_lineage():
@@ -177,7 +177,7 @@ def test_an_epoch_whose_only_item_was_lost_is_not_in_the_lineage():
     assert b.journal.last(1) == (1, 1)
     c = Node(3).lead()
     c.follow([])
-    b.follow([(1, 2, record(f.SETTLE, 1, 2, 1, f.settle_payload(1, [(1, 1)])))])
+    b.follow([(1, 2, record(f.SETTLE, 1, 2, 1, f.settle_payload(SettleRecord(1, 1, [(1, 1)]))[1]))])
     assert b.journal.last(1) == (1, 2)
 
 
