@@ -92,6 +92,10 @@ class Place(Protocol):
         """The high-water mark: what was told to somebody lies before it."""
         ...
 
+    def endpoints(self) -> list[str]:
+        """Of all owners; none: this process is alone."""
+        ...
+
     def queues(self, slot: int) -> dict[int, Queue]:
         """Its queues now."""
         ...
@@ -101,8 +105,16 @@ class LogReads:
     """The service; `handlers()` for a gRPC server, or `start()` for a port of its own."""
 
     def __init__(
-        self, settings: LogReadsSettings, journal: Journal, place: Place, login: Login, clock: Clock, delimiter: str
+        self,
+        settings: LogReadsSettings,
+        journal: Journal,
+        place: Place,
+        login: Login,
+        clock: Clock,
+        delimiter: str,
+        broker_id: str = "",
     ) -> None:
+        """`broker_id`: of what is read, for ever; empty: this disk's."""
         self._settings = settings
         self._journal = journal
         self._history = journal.history
@@ -110,6 +122,7 @@ class LogReads:
         self._login = login
         self._clock = clock
         self._delimiter = delimiter
+        self._broker_id = broker_id or journal.disk_id
         self._names = Names(place.queues)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="log-reads")
         self._keeper = Keeper(journal, settings.keep_bytes, self._pool)
@@ -241,7 +254,8 @@ class LogReads:
         """What can be read, by slots."""
         _check_view(request.view)
         self._check_addresses(request.addresses, reader)
-        answer = pb.Description(broker_id=self._journal.disk_id, now_ms=self._clock.wall_ms())
+        answer = pb.Description(broker_id=self._broker_id, now_ms=self._clock.wall_ms())
+        answer.endpoints.extend(self._place.endpoints())
         for slot in self._slots(request.addresses):
             answer.slots.append(self._range(slot))
         return answer
@@ -340,7 +354,9 @@ class LogReads:
             await self._keeper.forget(request.name)
         else:
             for slot, offset in request.offsets.items():
-                if not 0 <= slot < SLOTS or not 1 <= offset <= self._history.end(slot):
+                # What is only followed here may be a little behind.
+                last = self._history.end(slot) if slot < SLOTS and self._place.elsewhere(slot) is None else offset
+                if slot >= SLOTS or not 1 <= offset <= last:
                     raise RefusedError(Code.BAD_READ, f"slot {slot} has no offset {offset}")
             await self._keeper.advance(request.name, request.offsets)
         return pb.WatermarkAnswer(kept_bytes=self._keeper.kept, limit_bytes=self._settings.keep_bytes)

@@ -53,10 +53,10 @@ class ClusterProcess:
         self.config: ConfigWatch
         self._applied: AppliedNote
 
-    async def join(self, address: str, admin: str, disk: str = "") -> None:
+    async def join(self, address: str, admin: str, disk: str = "", reads: str = "") -> None:
         """Registers, and follows slots, members and settings. Raises BrokerError."""
         settings = self.settings
-        me = Member(self.id, self.kind, address, self.boot, disk, settings.cluster.zone, admin)
+        me = Member(self.id, self.kind, address, self.boot, disk, settings.cluster.zone, admin, reads=reads)
         self.membership = Membership(
             self.metadata, self.keys, settings.cluster, me, self.clock,
             on_lost=self.on_lost, on_registered=self.on_registered, on_refused=self.on_refused,
@@ -132,6 +132,16 @@ def advertised_admin(settings: Settings) -> str:
         return f"{_bracketed(admin.host)}:{admin.port}"
     host = settings.cluster.advertise.rpartition(":")[0] or socket.gethostname()
     return f"{host}:{admin.port}"
+
+
+def advertised_reads(settings: Settings, port: int) -> str:
+    """host:port at which others reach this process's read API, "" = it has none."""
+    if port <= 0:
+        return ""
+    host = settings.log_reads.host
+    if host in ("", "0.0.0.0", "::"):
+        host = settings.cluster.advertise.rpartition(":")[0] or settings.cluster.host
+    return f"{_bracketed(host)}:{port}"
 
 
 def _bracketed(host: str) -> str:

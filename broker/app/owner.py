@@ -9,14 +9,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker import __version__
 from broker.admin.server import AdminServer, load_libraries
-from broker.app.member import ClusterProcess, advertised, advertised_admin
+from broker.app.member import ClusterProcess, advertised, advertised_admin, advertised_reads
+from broker.cluster.config import Tables, UserEntry
 from broker.cluster.controller import Controller
 from broker.cluster.shelving import Throw, note
 from broker.cluster.suspicion import REPEAT_S, Suspicions
@@ -48,6 +49,9 @@ from broker.seams.stream import EDGE_SERVICE, Stream, StreamEnd
 
 from .alarm import Alarm
 from .process import collect_rarely
+
+if TYPE_CHECKING:
+    from .reading import OwnerReads
 
 log = logging.getLogger("stampede.owner")
 
@@ -89,6 +93,7 @@ class OwnerProcess(ClusterProcess):
         self._ready = False
         self._closing = False
         self._noting: asyncio.Task[None] | None = None
+        self.reads: OwnerReads | None = None
 
     # ── start ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -117,11 +122,14 @@ class OwnerProcess(ClusterProcess):
         try:
             self.rpc = GrpcServer(settings.cluster, self)
             port = await self.rpc.start()
+            reads = await self._start_reads()
             self._every("maintain", MAINTAIN_S, self._maintain)
             self._every("standing", STANDING_S, self.standing.look)
             self._every("poll", RETRY_S, self.coordinator.poll)
             admin = advertised_admin(settings)
-            await self.join(advertised(settings, port), admin, self.journal.disk_id)
+            await self.join(advertised(settings, port), admin, self.journal.disk_id, advertised_reads(settings, reads))
+            if self.reads is not None:
+                self.reads.joined(self.membership)
             self.membership.listen(self._on_members)
             self._on_members()
             self.suspicions = Suspicions(self.metadata, self.keys, self.membership, self.clock)
@@ -143,7 +151,18 @@ class OwnerProcess(ClusterProcess):
             self._check,
             self.standing.told,
         )
+        if self.reads is not None:
+            self.admin.add(self.reads.service)
         self._ready = True
+
+    async def _start_reads(self) -> int:
+        """The port of the read API; -1: it is off."""
+        if self.settings.log_reads.port < 0:
+            return -1
+        from .reading import OwnerReads  # not needed else: it brings what edges are made of
+
+        self.reads = OwnerReads(self.settings, self.shard, self.journal, self.leaders, self.table)
+        return await self.reads.start()
 
     def _make(self) -> None:
         """The objects, and who knows whom."""
@@ -278,6 +297,8 @@ class OwnerProcess(ClusterProcess):
         except TimeoutError:
             log.warning("stopping with a commit under way; the journal will be recovered at the next start")
         self.port.close()
+        if self.reads is not None:
+            await self.reads.stop()
         await self.leave()
         if hasattr(self, "rpc"):
             await self.rpc.stop()
@@ -388,6 +409,14 @@ class OwnerProcess(ClusterProcess):
 
     def on_engine_settings(self, settings: EngineSettings) -> None:
         self.shard.configure(settings)
+
+    def on_users(self, users: Mapping[str, UserEntry]) -> None:
+        if self.reads is not None:
+            self.reads.on_users(users)
+
+    def on_permissions(self, permissions: Tables) -> None:
+        if self.reads is not None:
+            self.reads.on_permissions(permissions)
 
     async def _check(self, slot: int) -> dict[str, Any] | None:
         """Do all replicas have the same of the slot; None: it is not led here."""

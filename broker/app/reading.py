@@ -5,18 +5,23 @@ Rule: only wiring. Right is who may log in as a client; what he may read says `r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from broker.admin.log_reads import LogReads
+from broker.cluster.config import UserEntry
+from broker.cluster.membership import Membership
+from broker.cluster.slots import SlotTable
 from broker.config.settings import Settings
 from broker.core.ids import slots_of
-from broker.edge.auth import Authenticator
-from broker.edge.permissions import Rights
+from broker.edge.auth import Authenticator, TableAuthenticator, is_loopback
+from broker.edge.permissions import Permissions, Rights
+from broker.edge.users import User
 from broker.engine.matching import Matcher
 from broker.journal.journal import Journal
+from broker.owner.leader import Leaders
 from broker.owner.shard import Shard
-from broker.seams.clock import Clock
+from broker.seams.clock import Clock, SystemClock
 
 
 class _Peer:
@@ -42,14 +47,14 @@ class Logins:
     """Callable as log_reads.Login. `rights`: of a user now (Edge.rights)."""
 
     def __init__(self, auth: Authenticator, rights: Callable[[str], Rights | None]) -> None:
-        self._auth = auth
+        self.auth = auth
         self._rights = rights
 
     async def __call__(self, login: str | None, passcode: str | None, peer: str) -> _Reader:
-        principal = self._auth.try_now(login, passcode)
+        principal = self.auth.try_now(login, passcode)
         if principal is None:
             channel: Any = _Peer(peer)
-            principal = await self._auth.authenticate(login, passcode, channel)
+            principal = await self.auth.authenticate(login, passcode, channel)
         return _Reader(self._rights(principal.name))
 
 
@@ -69,9 +74,95 @@ class Here:
     def end(self, slot: int) -> int:
         return self._history.end(slot)
 
+    def endpoints(self) -> list[str]:
+        return []
+
     def queues(self, slot: int) -> dict[int, tuple[str, str]]:
         engine = self._shard.engines.get(slot)
         return {queue.id: (queue.name, queue.address) for queue in engine.queues()} if engine is not None else {}
+
+
+class Led:
+    """Slots that this owner leads are here; of others the leader is asked (log_reads.Place)."""
+
+    def __init__(self, shard: Shard, journal: Journal, leaders: Leaders, table: SlotTable) -> None:
+        self._here = Here(shard, journal)
+        self._leaders = leaders
+        self._table = table
+        self.membership: Membership | None = None
+        """Once it has joined; nothing is read before."""
+
+    def slots_of(self, address: str) -> Iterable[int]:
+        return self._here.slots_of(address)
+
+    def elsewhere(self, slot: int) -> str | None:
+        if self.membership is None:
+            return ""
+        if self._leaders.leads(slot):
+            return None
+        record = self._table.records.get(slot)
+        leader = self.membership.owners.get(record.leader) if record is not None else None
+        return leader.reads if leader is not None and leader.id != self.membership.me.id else ""
+
+    def end(self, slot: int) -> int:
+        return min(self._here.end(slot), self._leaders.counted(slot) + 1)
+
+    def endpoints(self) -> list[str]:
+        owners = self.membership.owners.values() if self.membership is not None else ()
+        return sorted(owner.reads for owner in owners if owner.reads)
+
+    def queues(self, slot: int) -> dict[int, tuple[str, str]]:
+        return self._here.queues(slot)
+
+
+class OwnerReads:
+    """The read API of an owner: users and permissions are the cluster's, as edges have them.
+
+    Nobody gets in before the owner has joined and knows them; without users, only where nobody but this machine can
+    reach the port."""
+
+    def __init__(self, settings: Settings, shard: Shard, journal: Journal, leaders: Leaders, table: SlotTable) -> None:
+        self._settings = settings
+        self._clock = SystemClock()
+        self._users: dict[str, User] = {}
+        self._permissions = Permissions({})
+        self._place = Led(shard, journal, leaders, table)
+        self._auth = TableAuthenticator({}, self._clock)
+        self._logins = Logins(self._auth, self._rights)
+        delimiter = settings.engine.wildcard_delimiter
+        self.service = LogReads(
+            settings.log_reads, journal, self._place, self._logins, self._clock, delimiter, settings.etcd.prefix
+        )
+
+    async def start(self) -> int:
+        """The port it listens on. Raises ConfigError."""
+        await self.service.start(self._host)
+        return self.service.port
+
+    @property
+    def _host(self) -> str:
+        return self._settings.log_reads.host or self._settings.cluster.host
+
+    def joined(self, membership: Membership) -> None:
+        """Users, permissions and members are known."""
+        self._auth.close()
+        private = not self._users and is_loopback(self._host)
+        self._auth = self._logins.auth = TableAuthenticator(self._users, self._clock, open_when_empty=private)
+        self._place.membership = membership
+
+    def on_users(self, entries: Mapping[str, UserEntry]) -> None:
+        self._users = {name: User(name, entry.hash, entry.groups, entry.previous) for name, entry in entries.items()}
+        self._auth.replace(self._users)
+
+    def on_permissions(self, table: Mapping[str, Mapping[str, Any]]) -> None:
+        self._permissions = Permissions(table, self._settings.engine.wildcard_delimiter)
+
+    def _rights(self, user: str) -> Rights | None:
+        return self._permissions.rights(self._auth.groups(user))
+
+    async def stop(self) -> None:
+        await self.service.stop()
+        self._auth.close()
 
 
 def local(

@@ -80,7 +80,7 @@ class Member:
     address   host:port of its component port (gRPC).        admin  host:port of its admin port, "" = none.
     boot      random, new at every start.                    disk   journal's disk id (hex), owners only.
     zone      failure domain, "" = unknown.                  leaving  asked to end: gets nothing new.
-    lease     id of its lease, so that peers may revoke it.
+    lease     id of its lease, so that peers may revoke it.  reads  host:port of its read API, "" = none.
     """
 
     id: str
@@ -92,6 +92,7 @@ class Member:
     admin: str = ""
     leaving: bool = False
     lease: int = 0
+    reads: str = ""
 
     def encode(self) -> bytes:
         return msgspec.json.encode(self)

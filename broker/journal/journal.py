@@ -90,8 +90,6 @@ class Journal:
         found, idle = self.blobs.recover(set(self._books.blobs), alone, keep=bool(self.marks.names))
         for blob in found:
             self._appender.blob_seen(blob)
-        if idle:
-            self._compactor.rest(idle)
         if scan.torn is not None:
             self._cut(*scan.torn)
         for number in scan.surplus:
@@ -100,6 +98,8 @@ class Journal:
             self._appender.resume(scan.last, scan.end)
             if self._store.algorithms[scan.last.number] != f.PREFERRED:
                 scan.last.size = scan.end  # full: the next segment has the checksum of this machine
+        if idle:
+            self._compactor.rest(idle)
         self._store.next_batch = self._appender.number + 1
         # The log must not look cleanly closed any more before anybody acts on it.
         self._appender.list_segments()

@@ -295,6 +295,16 @@ class Leaders:
         lead = self._leads.get(slot)
         return 0 if lead is None else lead.ready(self._committed)
 
+    def counted(self, slot: int) -> int:
+        """The last item of a slot led here that everybody needed has; 0 = it is not led here, or nobody knows yet."""
+        lead = self._leads.get(slot)
+        return 0 if lead is None or lead.deposed or not lead.whole else lead.reached
+
+    def leads(self, slot: int) -> bool:
+        """Is it led here, and everything that was told before known to be here."""
+        lead = self._leads.get(slot)
+        return lead is not None and lead.whole and not lead.deposed
+
     def may_dispatch(self, slot: int) -> bool:
         lead = self._leads.get(slot)
         if lead is None or lead.deposed or not lead.whole:

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x62roker/rpc/v1/log_reads.proto\x12\x0fstampede.rpc.v1\"2\n\x0f\x44\x65scribeRequest\x12\x11\n\taddresses\x18\x01 \x03(\t\x12\x0c\n\x04view\x18\x02 \x01(\t\"[\n\x0b\x44\x65scription\x12)\n\x05slots\x18\x01 \x03(\x0b\x32\x1a.stampede.rpc.v1.SlotRange\x12\x11\n\tbroker_id\x18\x02 \x01(\t\x12\x0e\n\x06now_ms\x18\x03 \x01(\x03\"\x84\x01\n\tSlotRange\x12\x0c\n\x04slot\x18\x01 \x01(\r\x12\x10\n\x08\x65ndpoint\x18\x02 \x01(\t\x12\x10\n\x08\x65\x61rliest\x18\x03 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x04 \x01(\x03\x12\r\n\x05\x65poch\x18\x05 \x01(\x04\x12)\n\x07lineage\x18\x06 \x03(\x0b\x32\x18.stampede.rpc.v1.Lineage\"\'\n\x07Lineage\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\r\n\x05start\x18\x02 \x01(\x03\"\xb6\x01\n\x0bReadRequest\x12\x0c\n\x04slot\x18\x01 \x01(\r\x12\x0c\n\x04\x66rom\x18\x02 \x01(\x03\x12\r\n\x05until\x18\x03 \x01(\x03\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\x12\x11\n\taddresses\x18\x05 \x03(\t\x12\x0c\n\x04view\x18\x06 \x01(\t\x12\x10\n\x08since_ms\x18\x07 \x01(\x03\x12\x11\n\tbefore_ms\x18\x08 \x01(\x03\x12\x14\n\x0cinclude_body\x18\t \x01(\x08\x12\x11\n\tmax_bytes\x18\n \x01(\r\"Z\n\tReadBatch\x12\"\n\x04rows\x18\x01 \x03(\x0b\x32\x14.stampede.rpc.v1.Row\x12\x0c\n\x04next\x18\x02 \x01(\x03\x12\x0c\n\x04\x64one\x18\x03 \x01(\x08\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\"%\n\x06Header\x12\x0c\n\x04name\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\"\xc8\x02\n\x03Row\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\r\n\x05ts_ms\x18\x03 \x01(\x03\x12\r\n\x05\x65vent\x18\x04 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x05 \x01(\t\x12\r\n\x05queue\x18\x06 \x01(\t\x12\x12\n\nmessage_id\x18\x07 \x01(\t\x12(\n\x07headers\x18\x08 \x03(\x0b\x32\x17.stampede.rpc.v1.Header\x12\x0c\n\x04\x62ody\x18\t \x01(\x0c\x12\x0c\n\x04size\x18\n \x01(\x03\x12\x10\n\x08priority\x18\x0b \x01(\r\x12\x12\n\nexpires_ms\x18\x0c \x01(\x03\x12\x10\n\x08group_id\x18\r \x01(\t\x12\x10\n\x08\x63onsumer\x18\x0e \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x0f \x01(\r\x12\x0e\n\x06reason\x18\x10 \x01(\t\x12\x10\n\x08\x62ody_ref\x18\x11 \x01(\t\x12\r\n\x05index\x18\x12 \x01(\r\"A\n\x0fReadBodyRequest\x12\x0c\n\x04slot\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x10\n\x08\x62ody_ref\x18\x03 \x01(\t\"\x19\n\tBodyChunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"\xa1\x01\n\x10WatermarkRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12?\n\x07offsets\x18\x02 \x03(\x0b\x32..stampede.rpc.v1.WatermarkRequest.OffsetsEntry\x12\x0e\n\x06\x66orget\x18\x03 \x01(\x08\x1a.\n\x0cOffsetsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\":\n\x0fWatermarkAnswer\x12\x12\n\nkept_bytes\x18\x01 \x01(\x03\x12\x13\n\x0blimit_bytes\x18\x02 \x01(\x03\"-\n\rLookupRequest\x12\r\n\x05ts_ms\x18\x01 \x01(\x03\x12\r\n\x05slots\x18\x02 \x03(\r\"{\n\x0cLookupAnswer\x12;\n\x07offsets\x18\x01 \x03(\x0b\x32*.stampede.rpc.v1.LookupAnswer.OffsetsEntry\x1a.\n\x0cOffsetsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"G\n\x05\x45rror\x12\x0c\n\x04\x63ode\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x10\n\x08\x65\x61rliest\x18\x03 \x01(\x03\x12\x10\n\x08\x65ndpoint\x18\x04 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1d\x62roker/rpc/v1/log_reads.proto\x12\x0fstampede.rpc.v1\"2\n\x0f\x44\x65scribeRequest\x12\x11\n\taddresses\x18\x01 \x03(\t\x12\x0c\n\x04view\x18\x02 \x01(\t\"n\n\x0b\x44\x65scription\x12)\n\x05slots\x18\x01 \x03(\x0b\x32\x1a.stampede.rpc.v1.SlotRange\x12\x11\n\tbroker_id\x18\x02 \x01(\t\x12\x0e\n\x06now_ms\x18\x03 \x01(\x03\x12\x11\n\tendpoints\x18\x04 \x03(\t\"\x84\x01\n\tSlotRange\x12\x0c\n\x04slot\x18\x01 \x01(\r\x12\x10\n\x08\x65ndpoint\x18\x02 \x01(\t\x12\x10\n\x08\x65\x61rliest\x18\x03 \x01(\x03\x12\x0b\n\x03\x65nd\x18\x04 \x01(\x03\x12\r\n\x05\x65poch\x18\x05 \x01(\x04\x12)\n\x07lineage\x18\x06 \x03(\x0b\x32\x18.stampede.rpc.v1.Lineage\"\'\n\x07Lineage\x12\r\n\x05\x65poch\x18\x01 \x01(\x04\x12\r\n\x05start\x18\x02 \x01(\x03\"\xb6\x01\n\x0bReadRequest\x12\x0c\n\x04slot\x18\x01 \x01(\r\x12\x0c\n\x04\x66rom\x18\x02 \x01(\x03\x12\r\n\x05until\x18\x03 \x01(\x03\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\x12\x11\n\taddresses\x18\x05 \x03(\t\x12\x0c\n\x04view\x18\x06 \x01(\t\x12\x10\n\x08since_ms\x18\x07 \x01(\x03\x12\x11\n\tbefore_ms\x18\x08 \x01(\x03\x12\x14\n\x0cinclude_body\x18\t \x01(\x08\x12\x11\n\tmax_bytes\x18\n \x01(\r\"Z\n\tReadBatch\x12\"\n\x04rows\x18\x01 \x03(\x0b\x32\x14.stampede.rpc.v1.Row\x12\x0c\n\x04next\x18\x02 \x01(\x03\x12\x0c\n\x04\x64one\x18\x03 \x01(\x08\x12\r\n\x05\x65poch\x18\x04 \x01(\x04\"%\n\x06Header\x12\x0c\n\x04name\x18\x01 \x01(\x0c\x12\r\n\x05value\x18\x02 \x01(\x0c\"\xc8\x02\n\x03Row\x12\x0e\n\x06offset\x18\x01 \x01(\x03\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\r\n\x05ts_ms\x18\x03 \x01(\x03\x12\r\n\x05\x65vent\x18\x04 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x05 \x01(\t\x12\r\n\x05queue\x18\x06 \x01(\t\x12\x12\n\nmessage_id\x18\x07 \x01(\t\x12(\n\x07headers\x18\x08 \x03(\x0b\x32\x17.stampede.rpc.v1.Header\x12\x0c\n\x04\x62ody\x18\t \x01(\x0c\x12\x0c\n\x04size\x18\n \x01(\x03\x12\x10\n\x08priority\x18\x0b \x01(\r\x12\x12\n\nexpires_ms\x18\x0c \x01(\x03\x12\x10\n\x08group_id\x18\r \x01(\t\x12\x10\n\x08\x63onsumer\x18\x0e \x01(\t\x12\x0f\n\x07\x61ttempt\x18\x0f \x01(\r\x12\x0e\n\x06reason\x18\x10 \x01(\t\x12\x10\n\x08\x62ody_ref\x18\x11 \x01(\t\x12\r\n\x05index\x18\x12 \x01(\r\"A\n\x0fReadBodyRequest\x12\x0c\n\x04slot\x18\x01 \x01(\r\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12\x10\n\x08\x62ody_ref\x18\x03 \x01(\t\"\x19\n\tBodyChunk\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\x0c\"\xa1\x01\n\x10WatermarkRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12?\n\x07offsets\x18\x02 \x03(\x0b\x32..stampede.rpc.v1.WatermarkRequest.OffsetsEntry\x12\x0e\n\x06\x66orget\x18\x03 \x01(\x08\x1a.\n\x0cOffsetsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\":\n\x0fWatermarkAnswer\x12\x12\n\nkept_bytes\x18\x01 \x01(\x03\x12\x13\n\x0blimit_bytes\x18\x02 \x01(\x03\"-\n\rLookupRequest\x12\r\n\x05ts_ms\x18\x01 \x01(\x03\x12\r\n\x05slots\x18\x02 \x03(\r\"{\n\x0cLookupAnswer\x12;\n\x07offsets\x18\x01 \x03(\x0b\x32*.stampede.rpc.v1.LookupAnswer.OffsetsEntry\x1a.\n\x0cOffsetsEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"G\n\x05\x45rror\x12\x0c\n\x04\x63ode\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12\x10\n\x08\x65\x61rliest\x18\x03 \x01(\x03\x12\x10\n\x08\x65ndpoint\x18\x04 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,35 +38,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_DESCRIBEREQUEST']._serialized_start=50
   _globals['_DESCRIBEREQUEST']._serialized_end=100
   _globals['_DESCRIPTION']._serialized_start=102
-  _globals['_DESCRIPTION']._serialized_end=193
-  _globals['_SLOTRANGE']._serialized_start=196
-  _globals['_SLOTRANGE']._serialized_end=328
-  _globals['_LINEAGE']._serialized_start=330
-  _globals['_LINEAGE']._serialized_end=369
-  _globals['_READREQUEST']._serialized_start=372
-  _globals['_READREQUEST']._serialized_end=554
-  _globals['_READBATCH']._serialized_start=556
-  _globals['_READBATCH']._serialized_end=646
-  _globals['_HEADER']._serialized_start=648
-  _globals['_HEADER']._serialized_end=685
-  _globals['_ROW']._serialized_start=688
-  _globals['_ROW']._serialized_end=1016
-  _globals['_READBODYREQUEST']._serialized_start=1018
-  _globals['_READBODYREQUEST']._serialized_end=1083
-  _globals['_BODYCHUNK']._serialized_start=1085
-  _globals['_BODYCHUNK']._serialized_end=1110
-  _globals['_WATERMARKREQUEST']._serialized_start=1113
-  _globals['_WATERMARKREQUEST']._serialized_end=1274
-  _globals['_WATERMARKREQUEST_OFFSETSENTRY']._serialized_start=1228
-  _globals['_WATERMARKREQUEST_OFFSETSENTRY']._serialized_end=1274
-  _globals['_WATERMARKANSWER']._serialized_start=1276
-  _globals['_WATERMARKANSWER']._serialized_end=1334
-  _globals['_LOOKUPREQUEST']._serialized_start=1336
-  _globals['_LOOKUPREQUEST']._serialized_end=1381
-  _globals['_LOOKUPANSWER']._serialized_start=1383
-  _globals['_LOOKUPANSWER']._serialized_end=1506
-  _globals['_LOOKUPANSWER_OFFSETSENTRY']._serialized_start=1228
-  _globals['_LOOKUPANSWER_OFFSETSENTRY']._serialized_end=1274
-  _globals['_ERROR']._serialized_start=1508
-  _globals['_ERROR']._serialized_end=1579
+  _globals['_DESCRIPTION']._serialized_end=212
+  _globals['_SLOTRANGE']._serialized_start=215
+  _globals['_SLOTRANGE']._serialized_end=347
+  _globals['_LINEAGE']._serialized_start=349
+  _globals['_LINEAGE']._serialized_end=388
+  _globals['_READREQUEST']._serialized_start=391
+  _globals['_READREQUEST']._serialized_end=573
+  _globals['_READBATCH']._serialized_start=575
+  _globals['_READBATCH']._serialized_end=665
+  _globals['_HEADER']._serialized_start=667
+  _globals['_HEADER']._serialized_end=704
+  _globals['_ROW']._serialized_start=707
+  _globals['_ROW']._serialized_end=1035
+  _globals['_READBODYREQUEST']._serialized_start=1037
+  _globals['_READBODYREQUEST']._serialized_end=1102
+  _globals['_BODYCHUNK']._serialized_start=1104
+  _globals['_BODYCHUNK']._serialized_end=1129
+  _globals['_WATERMARKREQUEST']._serialized_start=1132
+  _globals['_WATERMARKREQUEST']._serialized_end=1293
+  _globals['_WATERMARKREQUEST_OFFSETSENTRY']._serialized_start=1247
+  _globals['_WATERMARKREQUEST_OFFSETSENTRY']._serialized_end=1293
+  _globals['_WATERMARKANSWER']._serialized_start=1295
+  _globals['_WATERMARKANSWER']._serialized_end=1353
+  _globals['_LOOKUPREQUEST']._serialized_start=1355
+  _globals['_LOOKUPREQUEST']._serialized_end=1400
+  _globals['_LOOKUPANSWER']._serialized_start=1402
+  _globals['_LOOKUPANSWER']._serialized_end=1525
+  _globals['_LOOKUPANSWER_OFFSETSENTRY']._serialized_start=1247
+  _globals['_LOOKUPANSWER_OFFSETSENTRY']._serialized_end=1293
+  _globals['_ERROR']._serialized_start=1527
+  _globals['_ERROR']._serialized_end=1598
 # @@protoc_insertion_point(module_scope)

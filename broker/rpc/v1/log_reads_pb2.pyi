@@ -15,14 +15,16 @@ class DescribeRequest(_message.Message):
     def __init__(self, addresses: _Optional[_Iterable[str]] = ..., view: _Optional[str] = ...) -> None: ...
 
 class Description(_message.Message):
-    __slots__ = ("slots", "broker_id", "now_ms")
+    __slots__ = ("slots", "broker_id", "now_ms", "endpoints")
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
     slots: _containers.RepeatedCompositeFieldContainer[SlotRange]
     broker_id: str
     now_ms: int
-    def __init__(self, slots: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ..., broker_id: _Optional[str] = ..., now_ms: _Optional[int] = ...) -> None: ...
+    endpoints: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, slots: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ..., broker_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., endpoints: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class SlotRange(_message.Message):
     __slots__ = ("slot", "endpoint", "earliest", "end", "epoch", "lineage")
