@@ -196,15 +196,14 @@ def _unescaped(text: bytes) -> bytes:
 
 def _nacked(entry: Entry, record: MetaRecord, names: Names, wanted: Wanted) -> Iterator[pb.Row | None]:
     data = record.data
-    at = data.get("at", 0)
     queue, address = names.of(record.slot, data["queue"])
-    if not wanted.address(address) or not wanted.time(at):
+    if not wanted.address(address):
         return
     index = 0
     for first, last in data["spans"]:
         for message in range(first, last + 1):
             yield pb.Row(
-                offset=entry.lsn, epoch=entry.epoch, ts_ms=at, event="NACKED", address=address, queue=queue,
+                offset=entry.lsn, epoch=entry.epoch, event="NACKED", address=address, queue=queue,
                 message_id=f"{record.slot}-{message}", attempt=data["attempts"], index=index,
             )  # fmt: skip
             index += 1

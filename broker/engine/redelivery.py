@@ -213,7 +213,7 @@ def _record(slot: Slot, queue: Queue, runs: list[Run], attempts: int, due: int, 
     elif queue.due:
         for i in ids:
             queue.due.pop(i, None)
-    data: dict[str, Any] = {"queue": queue.id, "attempts": attempts, "spans": spans_of(ids), "due": due, "at": turn.now}
+    data: dict[str, Any] = {"queue": queue.id, "attempts": attempts, "spans": spans_of(ids), "due": due}
     turn.appends.append(MetaRecord(slot.number, "count", data))
 
 
