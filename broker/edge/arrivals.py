@@ -3,7 +3,9 @@
 Sockets of such ports are accepted here and handed to `loop.connect_accepted_socket` when they are ready, because the
 loop's own TLS server swallows failed handshakes, and knows nothing of PROXY headers.
 
-Rule: bounded in time and number, counted, logged; the edge never hears of what ends here. Knows no STOMP.
+Rule: bounded in time and number, counted, logged; the edge never hears of what ends here. Every acceptor has places of
+its own, and a newcomer gets that of the longest waiting of the address that holds the most (shares.py): who connects
+and says nothing closes the port to nobody. Knows no STOMP.
 """
 
 from __future__ import annotations
@@ -12,19 +14,21 @@ import asyncio
 import logging
 import socket
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 from broker.core.metrics import Metric
 from broker.core.reasons import Reason
 
 from .proxy import BadHeader, read_header
-from .tcp import LINGER_S, StreamChannel, peer_name
+from .shares import Places, network
+from .tcp import LINGER_S, StreamChannel, peer_host, peer_name
 from .tls import CertificateWatcher
 
 log = logging.getLogger("stampede.edge")
 
 MAX_ARRIVALS = 1000
-"""Under way at once; more are refused. A handshake holds about 50 KiB of OpenSSL state."""
+"""Under way at once on one port; then one goes for each that comes. A handshake holds about 50 KiB of OpenSSL state."""
 ACCEPTS = 64
 """Sockets accepted before the loop gets on with what else there is."""
 RETRY_S = 1.0
@@ -46,26 +50,76 @@ class Steps(NamedTuple):
         return Reason.TLS_FAILED if self.certificates is not None else Reason.PROXY_FAILED
 
 
+Waiting = Places[asyncio.Task[None]]
+"""Places on one port, by address."""
+
+
 class Arrivals:
     """All of an edge that are under way."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        most_of_address: int = 1 << 31,
+        open_from: Callable[[str], int] = lambda ip: 0,
+    ) -> None:
+        """most_of_address   edge.max_connections_per_ip; `open_from`: how many connections of an address are open."""
         self._loop = loop
+        self._most_of_address = most_of_address
+        self._open_from = open_from
         self._under_way: set[asyncio.Task[None]] = set()
+        self._from: dict[str, int] = {}
+        """Under way by address, where that counts: behind a PROXY header clients have others."""
+        self._evicted: set[asyncio.Task[None]] = set()
+        self._fresh: set[socket.socket] = set()
+        """Of tasks that have not begun: nobody else closes these."""
         self.failed = {Reason.TLS_FAILED: 0, Reason.PROXY_FAILED: 0}
 
-    def begin(self, sock: socket.socket, channel: StreamChannel, steps: Steps) -> None:
+    def begin(self, sock: socket.socket, channel: StreamChannel, steps: Steps, places: Waiting) -> None:
         """Takes over an accepted socket; `channel` gets the bytes of the client once all steps are done."""
         peer = _peer(sock)
-        if len(self._under_way) >= MAX_ARRIVALS:
+        ip = "" if steps.proxy else _ip(peer)
+        if ip and self._open_from(ip) + self._from.get(ip, 0) >= self._most_of_address:
             sock.close()
-            self._fail(channel.id, peer, steps.last, "too many handshakes are under way")
+            self._fail(channel.id, peer, steps.last, "max_connections_per_ip are open or in their handshake")
             return
         task = self._loop.create_task(self._arrive(sock, channel, peer, steps))
         self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
+        self._fresh.add(sock)
+        if ip:
+            self._from[ip] = self._from.get(ip, 0) + 1
+        victim = places.take(network(peer_host(peer)), task)
+        if victim is not None:
+            self._evicted.add(victim)
+            victim.cancel()
+        task.add_done_callback(partial(self._ended, sock, channel, peer, ip, steps, places))
+
+    def _ended(
+        self,
+        sock: socket.socket,
+        channel: StreamChannel,
+        peer: str,
+        ip: str,
+        steps: Steps,
+        places: Waiting,
+        task: asyncio.Task[None],
+    ) -> None:
+        self._under_way.discard(task)
+        places.leave(task)
+        if ip:
+            self._from[ip] -= 1
+            if not self._from[ip]:
+                del self._from[ip]
+        if sock in self._fresh:
+            self._fresh.discard(sock)
+            sock.close()
+        if task in self._evicted:
+            self._evicted.discard(task)
+            if task.cancelled():
+                self._fail(channel.id, peer, steps.last, "gave way to a newer connection: it was silent for longest")
 
     async def _arrive(self, sock: socket.socket, channel: StreamChannel, peer: str, steps: Steps) -> None:
+        self._fresh.discard(sock)
         if steps.proxy:
             try:
                 async with asyncio.timeout(steps.timeout_s or PATIENCE_S):
@@ -132,6 +186,7 @@ class AcceptLoop:
         make: Callable[[], StreamChannel],
     ) -> None:
         """`make` builds the channel of each connection."""
+        self._places: Waiting = Places(MAX_ARRIVALS)
         self._loop = loop
         self._sock = sock
         self._arrivals = arrivals
@@ -158,7 +213,12 @@ class AcceptLoop:
                 self._retry = self._loop.call_later(RETRY_S, self._loop.add_reader, self._sock, self._accept)
                 return
             sock.setblocking(False)
-            self._arrivals.begin(sock, self._make(), self._steps)
+            self._arrivals.begin(sock, self._make(), self._steps, self._places)
+
+
+def _ip(peer: str) -> str:
+    """As the edge counts by (Edge.open_from)."""
+    return peer.rpartition(":")[0]
 
 
 def _peer(sock: socket.socket) -> str:

@@ -153,3 +153,7 @@ class EdgeLike(Protocol):
         """Called per accepted connection (TLS: after the handshake; WebSocket: before it, so that limits and
         the login timeout cover it). May close the channel at once."""
         ...
+
+    def open_from(self, ip: str) -> int:
+        """Connections that are open from an address, as peers name it without their port ("[::1]")."""
+        ...

@@ -147,6 +147,10 @@ class Edge:
             )
         return session
 
+    def open_from(self, ip: str) -> int:
+        """Connections of an address, as peers name it."""
+        return self._per_ip.get(ip, 0)
+
     def closed(self, session: Session, reason: Reason, detail: str) -> None:
         """The session has ended; its socket may still be flushing."""
         counters = self.counters

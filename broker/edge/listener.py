@@ -60,7 +60,7 @@ class Listeners:
         self._servers: list[asyncio.AbstractServer | AcceptLoop] = []
         self._sockets: list[socket.socket] = []
         """Bound, but not served yet."""
-        self._arrivals = Arrivals(loop)
+        self._arrivals = Arrivals(loop, settings.edge.max_connections_per_ip, edge.open_from)
         self.certificates: dict[str, CertificateWatcher] = {}
         """By acceptor, or "[edge]" for the ports of [edge]."""
         self.ports: dict[str, int] = {}

@@ -88,9 +88,13 @@ class Edge:
         self.sessions: asyncio.Queue[Session] = asyncio.Queue()
         self.rounds = Rounds(lambda callback: asyncio.get_running_loop().call_soon(callback), time.monotonic)
         self.opened: list[Session] = []
+        self.open_elsewhere = 0
         self.on_receive = on_receive or (lambda session, data: session.channel.write(data))
         self.on_open = on_open or (lambda channel: None)
         self.on_eof = on_eof or (lambda session: session.channel.close(Reason.CLIENT_GONE))
+
+    def open_from(self, ip: str) -> int:
+        return self.open_elsewhere
 
     def open(self, channel: Channel) -> Session:
         session = Session(channel, self)
