@@ -73,6 +73,14 @@ class AcceptorSettings:
     compress_large_bodies: bool = setting(False, "yes/no", "streamed bodies rest compressed on the owner's disk")
     enable_message_id: bool = setting(False, "yes/no", "messages get amqMessageId:STOMP… [stompEnableMessageId]")
     server_header: bool = setting(True, "yes/no", "send `server` in CONNECTED [not disableStompServerHeader]")
+    server_name: str = setting(
+        "",
+        "name/version",
+        "what `server` in CONNECTED says; empty: stampede/VERSION. Some clients look for a broker's name",
+    )
+    full_connected_v10: bool = setting(
+        False, "yes/no", "CONNECTED of STOMP 1.0 has version, heart-beat and server (RabbitMQ, Classic); Artemis: no"
+    )
     ws_max_message_bytes: int = setting(
         1 * MIB, "bytes", "largest WebSocket frame payload [webSocketMaxFramePayloadLength]"
     )

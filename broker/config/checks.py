@@ -32,6 +32,9 @@ def check(settings: Settings) -> None:
     acceptors = all_acceptors(settings)
     for name in settings.acceptors:
         _acceptor(name, acceptors[name], settings.edge)
+    for name, acceptor in acceptors.items():
+        if not acceptor.server_name.isprintable():
+            raise ConfigError(f"server_name of {name} must be one line of printable text, like RabbitMQ/4.1.0.")
     _ports(settings, acceptors)
     _tls(settings.edge, acceptors)
     if bool(settings.log_reads.cert_file) != bool(settings.log_reads.key_file):

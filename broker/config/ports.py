@@ -62,6 +62,8 @@ def edge_acceptors(edge: EdgeSettings) -> dict[str, AcceptorSettings]:
         default_heartbeat=edge.default_heartbeat,
         consumer_window_bytes=edge.consumer_window_bytes,
         server_header=edge.server_header,
+        server_name=edge.server_name,
+        full_connected_v10=edge.full_connected_v10,
         ws_max_message_bytes=edge.ws_max_message_bytes,
         ws_compression=True,
     )

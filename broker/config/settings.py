@@ -125,6 +125,15 @@ class EdgeSettings:
         "0,0", "ms,ms", "assumed for clients that send no heart-beat header (Fuse: transport.defaultHeartBeat)"
     )
     server_header: bool = setting(True, "yes/no", "send the `server` header in CONNECTED")
+    server_name: str = setting(
+        "",
+        "name/version",
+        "what `server` in CONNECTED says; empty: stampede/VERSION",
+        "some clients look for a broker's name to choose their dialect",
+    )
+    full_connected_v10: bool = setting(
+        True, "yes/no", "CONNECTED of STOMP 1.0 has version, heart-beat and server", "as of RabbitMQ and ActiveMQ"
+    )
     users_file: str = setting(
         "", "path", "users and argon2 hashes (see `stampede user add`); empty: DATA/users.toml if it exists"
     )

@@ -64,9 +64,9 @@ def _over_parts(session: Session, sub: Subscription, numbers: list[int], receipt
 
 
 def _check_subscription(session: Session, sub: Subscription, given: str) -> None:
-    """C49: a 1.1 ACK names the subscription. That of another subscription is a mistake worth an end; one that nobody
-    has is not: clients make them up, and the message-id says whose it is."""
-    if given != sub.id and given in session.subscriptions:
+    """C49: a 1.1 ACK names the subscription, and it must be the right one. In 1.0 and 1.2 the id alone says whose the
+    message is: there the header is not looked at, and clients make it up."""
+    if given != sub.id:
         raise RefusedError(
             Code.NO_SUCH_DELIVERY, f"subscription:{given[:100]} is not the one this message-id was delivered to"
         )

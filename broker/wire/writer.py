@@ -19,6 +19,8 @@ __all__ = ["connected_frame", "encode_frame", "error_frame", "escape", "receipts
 UNESCAPED: Final = frozenset({"CONNECT", "STOMP", "CONNECTED"})
 """C10. STOMP is read like CONNECT (C22): whoever reads it does not know the version yet."""
 _SPACES: Final = str.maketrans("\n:", "  ")
+SHORT: Final = 400
+"""Characters of a detail in the header `message`; the longest of ours with a name of 100 characters has about 300."""
 VERSIONS: Final = ",".join(version.value for version in SUPPORTED)
 
 
@@ -53,16 +55,30 @@ def error_frame(
     receipt: bytes | None = None,
     extra: Iterable[tuple[str, str]] = (),
 ) -> bytes:
-    """ERROR (C63, C64). `receipt`: raw receipt id of the frame it is about, or None.
+    """ERROR (C63, C64). Most clients show their users the header `message` and nothing else: it says in one line what
+    the body says. `receipt`: raw receipt id of the frame it is about, or None.
 
     A version mismatch lists the versions we speak (C25)."""
-    headers = [("message", code.text), ("error-code", str(code.number)), ("content-type", "text/plain"), *extra]
+    headers = [
+        ("message", _short(code, detail)),
+        ("error-code", str(code.number)),
+        ("content-type", "text/plain"),
+        *extra,
+    ]
     if code is Code.VERSION_MISMATCH and all(name != "version" for name, _ in headers):
         headers.append(("version", VERSIONS))
     lines = [f"{escape(name, version)}:{escape(value, version)}\n" for name, value in headers]
     body = (detail or code.text).encode(errors="replace")
     asked = b"receipt-id:%b\n" % receipt if receipt is not None else b""
     return b"ERROR\n%b%bcontent-length:%d\n\n%b\0" % ("".join(lines).encode(), asked, len(body), body)
+
+
+def _short(code: Code, detail: str) -> str:
+    """One line for `message`: the text of the code, and what is wrong and what to do about it."""
+    line = " ".join(detail.split())
+    if not line or line == code.text:
+        return code.text
+    return f"{code.text}: {line if len(line) <= SHORT else line[: SHORT - 1] + '…'}"
 
 
 def rewrite_lines(message: bytes, version: Version) -> bytes:

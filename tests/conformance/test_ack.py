@@ -161,7 +161,7 @@ def test_C49_v11_the_subscription_must_be_the_right_one(join, queue, command):
 
 
 @pytest.mark.parametrize("extra", [{}, {"transaction": "t"}], ids=["alone", "transaction"])
-@every_version
+@pytest.mark.parametrize("version", ["1.0", "1.2"], ids=["v10", "v12"])
 def test_a_subscription_that_the_client_made_up_does_no_harm(join, queue, left, version, extra):
     """npm's stomp-client sends `undefined`, stomp.py invents a number."""
     client = join(version)

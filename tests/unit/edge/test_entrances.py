@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -226,6 +227,12 @@ def test_the_handshake_has_its_own_time(seconds: float, ends: bool) -> None:
         ({"server_header": False}, "accept-version:1.2\nheart-beat:0,0\n", [b"heart-beat:0,30000\n"], [b"server:"]),
         ({}, "accept-version:1.1\n", [b"server:"], [b"heart-beat"]),
         ({"default_heartbeat": "5000,0"}, "", [b"session:"], [b"server:", b"heart-beat", b"version"]),
+        (
+            {"full_connected_v10": True, "server_name": "RabbitMQ/4.1.0"},
+            "",
+            [b"version:1.0\n", b"server:RabbitMQ/4.1.0\n", b"heart-beat:0,0\n"],
+            [b"stampede"],
+        ),
     ],
 )
 def test_what_connected_says(acceptor: dict[str, Any], headers: str, has: list[bytes], lacks: list[bytes]) -> None:
@@ -347,3 +354,26 @@ def test_large_bodies_begin_where_the_acceptor_says() -> None:
         session, _ = house.session(name)
         send(session, "SEND\ndestination:/queue/a\ncontent-length:2000\n\n" + "x" * 2000)
         assert (session.intake.large is not None) is large
+
+
+# Heart-beats
+
+
+def test_a_beat_leaves_at_half_of_the_interval_and_never_later_than_three_quarters() -> None:
+    """What leaves meanwhile counts, wherever it falls; nothing is sent three times as often as was agreed."""
+    house = House({})
+    session, socket = house.open()
+    session.receive(b"CONNECT\naccept-version:1.2\nheart-beat:0,1000\n\n\0")
+    start = socket.take() and house.time.now
+    left: list[float] = []
+    for step in range(2000):
+        house.time.run(0.01)
+        if 0 < step % 400 < 200 and step % 37 == 0:
+            session.outbox.write(b"MESSAGE\n\n\0")
+            session.outbox.flush()
+        if socket.take():
+            left.append(house.time.now - start)
+    gaps = [after - before for before, after in pairwise(left)]
+    assert max(gaps) <= 0.77
+    idle = [gap for gap, at in zip(gaps, left, strict=False) if 2.5 < at % 4 < 3.4]
+    assert min(idle) >= 0.49

@@ -322,9 +322,18 @@ def test_C60_receipts():
 def test_C63_C64_error_frame():
     frame = error_frame(V12, Code.BAD_DESTINATION, "use: /queue/x", b"r\\c1")
     assert frame == (
-        b"ERROR\nmessage:Invalid destination\nerror-code:1303\ncontent-type:text/plain\nreceipt-id:r\\c1\n"
-        b"content-length:13\n\nuse: /queue/x\0"
+        b"ERROR\nmessage:Invalid destination\\c use\\c /queue/x\nerror-code:1303\ncontent-type:text/plain\n"
+        b"receipt-id:r\\c1\ncontent-length:13\n\nuse: /queue/x\0"
     )
+
+
+@pytest.mark.parametrize("version", ALL)
+def test_the_message_header_says_in_one_line_what_is_wrong_and_what_to_do(version):
+    frame = error_frame(version, Code.BAD_DESTINATION, "a line\n\tand  another")
+    colon = b":" if version is V10 else b"\\c"
+    assert frame.startswith(b"ERROR\nmessage:Invalid destination%b a line and another\n" % colon)
+    assert error_frame(version, Code.INTERNAL, "").startswith(b"ERROR\nmessage:Internal error\n")
+    assert len(error_frame(version, Code.BAD_DESTINATION, "x" * 10_000).partition(b"\n\n")[0]) < 600
 
 
 @pytest.mark.parametrize("version", ALL)
