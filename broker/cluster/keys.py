@@ -28,7 +28,7 @@ class Keys:
     __slots__ = (
         "applied", "config", "config_addresses", "config_diverts", "config_permissions", "config_queues",
         "config_settings", "config_users", "controller", "cordons", "disks",
-        "edges", "loads", "managed", "owners", "root", "slots", "subscriptions", "suspects", "throws",
+        "edges", "loads", "managed", "owners", "possession", "root", "slots", "subscriptions", "suspects", "throws",
     )  # fmt: skip
 
     def __init__(self, prefix: str) -> None:
@@ -52,6 +52,8 @@ class Keys:
         self.config_diverts = self.config + "diverts/"
         self.config_permissions = self.config + "permissions/"
         self.managed = self.root + "managed/"
+        self.possession = self.root + "possession"
+        """Whose cluster this is: the StompBroker whose operator writes below the prefix."""
         self.subscriptions = self.root + "subs/"
 
     def slot(self, slot: int) -> str:

@@ -38,9 +38,12 @@ class Cluster:
     `why`: "" = etcd answers and everything has been read; else why not."""
 
     def __init__(
-        self, settings: EtcdSettings, changed: Callable[[str, list[str]], None], metadata: Metadata | None = None
-    ) -> None:
-        """metadata: instead of etcd (tests). Raises ConfigError."""
+        self, settings: EtcdSettings, changed: Callable[[str, list[str]], None], metadata: Metadata | None = None,
+        broker: str = "",
+    ) -> None:  # fmt: skip
+        """metadata: instead of etcd (tests). broker: `namespace/name` of the StompBroker that the prefix is to belong
+        to. Raises ConfigError."""
+        self._broker = broker
         self.keys = Keys(settings.prefix)
         self.metadata: Metadata = metadata or EtcdMetadata(settings)
         self._changed = changed
@@ -151,12 +154,36 @@ class Cluster:
                     await self.metadata.get(self.keys.controller)
                     await asyncio.wait([reading], timeout=PING_S)
                     if reading.done():
-                        self._say("")
+                        self._say(await self._possess())
                 except BrokerError as error:
                     self._say(str(error))
                 await asyncio.sleep(PING_S)
         finally:
             reading.cancel()
+
+    async def _possess(self) -> str:
+        """Takes a prefix that is nobody's; "" when it is ours, else why nothing may be written there. A StompBroker
+        that was deleted and made again is the same one here: its name counts. Raises BrokerError."""
+        found = await self.metadata.get(self.keys.possession)
+        if not self._broker:
+            return ""
+        if found is None:
+            value = json.dumps({"broker": self._broker}).encode()
+            await self.metadata.commit([(self.keys.possession, 0)], [Put(self.keys.possession, value)])
+            found = await self.metadata.get(self.keys.possession)
+        holder = str(json_table(found.value if found is not None else None).get("broker", ""))
+        if holder == self._broker:
+            return ""
+        return (
+            f"the prefix {self.keys.root} belongs to StompBroker {holder or '(unreadable)'}: give this one a "
+            f"spec.etcd.prefix of its own, or delete the key {self.keys.possession} if that one is gone for good"
+        )
+
+    async def release(self) -> None:
+        """The StompBroker is gone: another one may have the prefix. Raises BrokerError."""
+        found = await self.metadata.get(self.keys.possession)
+        if found is not None and json_table(found.value).get("broker") == self._broker:
+            await self.metadata.commit([(found.key, found.revision)], [Delete(found.key)])
 
     async def _read(self) -> None:
         """Everything once; from then on it is followed. Waits in silence while etcd gives no answer."""

@@ -11,11 +11,12 @@ import shutil
 import tempfile
 from base64 import b64decode
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from broker.config.settings import EtcdSettings
-from broker.core.errors import ConfigError
+from broker.core.errors import BrokerError, ConfigError
 
 from .cluster import Cluster
 from .kube import Kube
@@ -55,7 +56,8 @@ class Connections:
             if user:
                 name = _data(user, "username").decode().strip()
                 settings = replace(settings, user=name, password_file=_write(folder, user, "password"))
-            cluster = Cluster(settings, lambda part, names: self._changed(broker.id, part, names))
+            owner = f"{broker.id.namespace}/{broker.id.name}"
+            cluster = Cluster(settings, lambda part, names: self._changed(broker.id, part, names), broker=owner)
         except ConfigError as error:
             self._world.unusable[broker.id] = str(error)
             return
@@ -64,6 +66,19 @@ class Connections:
             raise
         self._world.clusters[broker.id] = cluster
         cluster.start()
+
+    async def refuse(self, broker: Id, why: str) -> None:
+        """There is no connection, for this reason."""
+        await self.drop(broker)
+        self._world.unusable[broker] = why
+
+    async def release(self, broker: Id) -> None:
+        """The broker is gone: its prefix may be another one's. An etcd that gives no answer keeps it (see Cluster)."""
+        cluster = self._world.clusters.get(broker)
+        if cluster is not None and cluster.known:
+            with suppress(BrokerError):
+                await cluster.release()
+        await self.drop(broker)
 
     async def drop(self, broker: Id) -> None:
         """The broker is gone, or is to be connected anew."""

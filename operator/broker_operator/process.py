@@ -258,13 +258,16 @@ class Operator:
         if resource is None or resource.leaving:
             # Objects go by their owner references, keys by the sweep.
             if id.kind == BROKER:
-                await self.connections.drop(id)
+                await self.connections.release(id)
             elif id.kind == ACCEPTOR:
                 self.workloads.gone(id)
             self.keyed.gone(id)
             return None
         if id.kind == BROKER:
-            await self.connections.ensure(resource, resource.spec(BrokerSpec))
+            if (rival := self.world.rival(resource)) is not None:
+                await self.connections.refuse(id, f"its etcd.prefix is that of {rival}")
+            else:
+                await self.connections.ensure(resource, resource.spec(BrokerSpec))
         work = {
             BROKER: self.workloads.broker,
             ACCEPTOR: self.workloads.acceptor,

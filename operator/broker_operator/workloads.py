@@ -75,6 +75,11 @@ class Workloads:
         cluster = self._world.clusters.get(resource.id)
         if (left := paused(resource, now)) is not None:
             return await self._statuses.paused(resource, left, now)
+        if (rival := self._world.rival(resource)) is not None:
+            why = f"{rival} is older and has the same etcd and etcd.prefix; give this one a spec.etcd.prefix of its own"
+            taken = Condition("Accepted", False, "PrefixTaken", why)
+            await self._say_broker(resource, spec, None, Scaling(0), taken)
+            return REFUSED_AGAIN_S
         image = spec.image or self._image
         if not image:
             why = "name an image in spec.image, or give the operator one with --image"

@@ -18,8 +18,8 @@ from broker.core.errors import BrokerError
 
 from .cluster import Cluster
 from .entries import of_address
-from .model import Resource, Table, UserSpec, version_of
-from .names import ADDRESS, BROKER, USER, Id
+from .model import BrokerSpec, Resource, Table, UserSpec, version_of
+from .names import ADDRESS, BROKER, USER, Id, etcd_prefix
 
 _PLACES = Keys("")
 Claim = tuple[str, str, str]
@@ -87,9 +87,31 @@ class World:
             if ours and not resource.leaving:
                 yield resource
 
+    def rival(self, broker: Resource) -> Id | None:
+        """An older StompBroker with the same prefix in the same etcd: two of them would be one cluster, and each would
+        take the other's users and addresses away."""
+        place, born = _place(broker), _age(broker)
+        for id, other in self.resources.items():
+            if id.kind == BROKER and id != broker.id and not other.leaving and _age(other) < born:
+                endpoints, prefix = _place(other)
+                if prefix == place[1] and endpoints & place[0]:
+                    return id
+        return None
+
     def broker_of(self, resource: Resource) -> Resource | None:
         found = self.resources.get(Id(BROKER, resource.id.namespace, resource.broker))
         return found if found is not None and not found.leaving else None
+
+
+def _place(broker: Resource) -> tuple[frozenset[str], str]:
+    """Where its keys are: (endpoints of etcd, prefix)."""
+    etcd = broker.spec(BrokerSpec).etcd
+    prefix = etcd.prefix or etcd_prefix(broker.id.namespace, broker.id.name)
+    return frozenset(etcd.endpoints), prefix.rstrip("/")
+
+
+def _age(resource: Resource) -> tuple[str, str]:
+    return str(resource.raw["metadata"].get("creationTimestamp", "")), resource.uid
 
 
 _UNREAD = ("managedFields", "selfLink")

@@ -25,6 +25,7 @@ from broker_operator.world import World
 from broker.config.settings import EtcdSettings
 from broker.seams.clock import SystemClock
 from tests.harness.broker import free_ports
+from tests.harness.metadata import MemoryMetadata, MemoryStore
 
 from .builders import raw
 from .test_applying import Server
@@ -205,3 +206,41 @@ async def test_keys_wait_for_etcd_and_say_where_to_look(setting, kind):
     await (setting.keyed.address if kind == ADDRESS else setting.keyed.user)(one)
     status, reason, message = setting.statuses.condition("Ready")
     assert (status, reason) == ("Unknown", "EtcdUnreachable") and "EtcdReachable" in message
+
+
+def broker(setting: Any, name: str, born: int, **etcd: Any) -> Resource:
+    body = raw(BROKER, name, created=f"2026-01-0{born}T00:00:00Z", etcd={"endpoints": ["etcd:2379"], **etcd})
+    found = setting.world.put(body)
+    assert found is not None
+    return found  # type: ignore[no-any-return]
+
+
+async def test_the_younger_of_two_brokers_with_one_prefix_is_refused_and_makes_nothing(setting):
+    """Together they would be one cluster, and each would take the other's users away."""
+    old, young = broker(setting, "old", 1, prefix="/x"), broker(setting, "young", 2, prefix="/x/")
+    assert setting.world.rival(old) is None and setting.world.rival(young) == old.id
+    assert await setting.workloads.broker(young) == REFUSED_AGAIN_S
+    status, reason, message = setting.statuses.condition("Accepted")
+    assert (status, reason) == ("False", "PrefixTaken") and "old" in message
+    assert setting.server.writes == []
+    assert setting.world.rival(broker(setting, "other", 3, prefix="/y")) is None
+    setting.world.drop(old.id)
+    assert setting.world.rival(young) is None
+
+
+async def test_a_prefix_is_the_first_ones_until_it_goes():
+    """Two operators that do not see each other's resources, and one etcd."""
+    store, settings = MemoryStore(), EtcdSettings(endpoints="127.0.0.1:1", prefix="/x")
+
+    def cluster(name: str) -> Cluster:
+        return Cluster(settings, lambda part, names: None, MemoryMetadata(store), broker=name)
+
+    first, second, again = cluster("a/x"), cluster("b/x"), cluster("a/x")
+    assert await first._possess() == ""
+    assert "belongs to StompBroker a/x" in await second._possess()
+    assert await again._possess() == "", "deleted and made again"
+    await second.release()
+    assert "a/x" in await second._possess(), "what is somebody else's is not given up"
+    await first.release()
+    assert await second._possess() == ""
+    assert "b/x" in await again._possess()
