@@ -1,15 +1,22 @@
-"""`stampede-pipeline`: check, and what else there is of it.
+"""`stampede-pipeline`: check, archive, replay, files, verify, retain, compact, delete.
 
 Rule: parse, call, say; no logic of its own. Nothing heavy is imported before a command needs it.
 """
 
 from __future__ import annotations
 
+import re
+import signal
+import threading
+from collections.abc import Callable
+from typing import Any
+
 import click
 
 from broker import __version__
 
 from .errors import PipelineError
+from .manifests import Archive, missing, total
 from .options import access
 from .reads import LogReads
 
@@ -39,6 +46,191 @@ def check(broker: str, user: str) -> None:
         click.echo(f"broker {broker_id}: {sum(info.end - info.earliest for info in infos.values())} log items to read")
     except PipelineError as error:
         raise _Said(str(error)) from None
+
+
+def _source(f: Any) -> Any:
+    """Options that say where to read."""
+    for option in reversed([
+        click.option("--broker", default="127.0.0.1:61690", show_default=True, help="host:port of the read API."),
+        click.option("--user", default="", help="Default: STAMPEDE_PIPELINE_USER."),
+        click.option("--passcode-file", default="", help="Default: STAMPEDE_PIPELINE_PASSCODE holds the passcode."),
+        click.option("--tls", is_flag=True), click.option("--ca-file", default=""),
+    ]):  # fmt: skip
+        f = option(f)
+    return f
+
+
+def _spark(f: Any) -> Any:
+    f = click.option("--master", default="local[*]", show_default=True, help="Spark master.")(f)
+    return click.option("--memory", default="1g", show_default=True, help="Of the driver.")(f)
+
+
+def _options(broker: str, user: str, passcode_file: str, tls: bool, ca_file: str) -> dict[str, str]:
+    given = {"broker": broker, "user": user, "passcodeFile": passcode_file, "tls": str(tls).lower(), "caFile": ca_file}
+    return {name: value for name, value in given.items() if value}
+
+
+def _perform(what: Callable[[], object]) -> None:
+    try:
+        what()
+    except PipelineError as error:
+        raise _Said(str(error)) from None
+
+
+@main.command()
+@click.argument("folder")
+@click.option(
+    "--addresses", default="", help="Names or patterns, separated by commas. Default: all. Cannot change later."
+)
+@click.option("--name", default="archive", show_default=True, help="Of the watermark at the broker.")
+@click.option("--once/--continuous", default=True, help="What there is now, or until SIGTERM.")
+@click.option("--every", default=10.0, show_default=True, help="Seconds between two rounds of --continuous.")
+@_source
+@_spark
+def archive(
+    folder: str, addresses: str, name: str, once: bool, every: float, master: str, memory: str, **source: Any
+) -> None:
+    """Write what went through the broker to FOLDER as Parquet, each message once."""
+
+    def work() -> None:
+        from .archive import Job, run
+        from .session import session
+
+        job = Job(folder, _options(**source) | {"addresses": addresses}, name)
+        ended = threading.Event()
+        signal.signal(signal.SIGTERM, lambda *_: ended.set())
+        spark = session(master, memory)
+        try:
+            while True:
+                click.echo(f"{run(spark, job, click.echo)} rows archived")
+                if once or ended.wait(every):
+                    return
+        finally:
+            spark.stop()
+
+    _perform(work)
+
+
+@main.command()
+@click.argument("folder")
+@click.option("--id", required=True, help="Of this replay: whoever uses it again sends nothing twice.")
+@click.option("--into", required=True, metavar="DESTINATION", help="Such as /queue/again.")
+@click.option("--addresses", required=True, help="Names, separated by commas.")
+@click.option("--from", "since", default="", metavar="TIME", help='Such as "2026-11-24 13:00" (UTC).')
+@click.option("--to", "before", default="", metavar="TIME", help="The first moment that is not replayed.")
+@click.option("--where", default="", metavar="SQL", help="Of the columns of docs/pipeline.md.")
+@click.option("--rate", default=0.0, help="Messages per second; 0: as fast as it goes.")
+@click.option("--url", default="stomp://127.0.0.1:61613", show_default=True, help="Where to send.")
+@click.option("--dry-run/--send", default=True, show_default=True)
+@_source
+@_spark
+def replay(
+    folder: str, id: str, into: str, addresses: str, since: str, before: str, where: str, rate: float, url: str,
+    dry_run: bool, master: str, memory: str, **source: Any,
+) -> None:  # fmt: skip
+    """Send messages again that are in the archive FOLDER or still in the broker's log."""
+
+    def work() -> None:
+        from .replay import Plan, count
+        from .replay import replay as send
+        from .session import session
+
+        names = tuple(part.strip() for part in addresses.split(",") if part.strip())
+        plan = Plan(id, into, names, since, before, where)
+        spark = session(master, memory)
+        try:
+            if dry_run:
+                for row in count(spark, folder, _options(**source), plan):
+                    click.echo("{address}: {messages} messages, {bytes} bytes, {first} to {last}".format(**row))
+                click.echo("nothing was sent; --send does")
+            else:
+                click.echo(f"{send(spark, folder, _options(**source), url, plan, rate, click.echo)} messages sent")
+        finally:
+            spark.stop()
+
+    _perform(work)
+
+
+@main.command()
+@click.argument("folder")
+@click.option("--view", default="messages", show_default=True, type=click.Choice(["messages", "events"]))
+def files(folder: str, view: str) -> None:
+    """List the files that make up an archive, for DuckDB, pandas and others."""
+
+    def work() -> None:
+        for path in Archive(folder).live(view):
+            click.echo(path)
+
+    _perform(work)
+
+
+@main.command()
+@click.argument("folder")
+def verify(folder: str) -> None:
+    """Say how much an archive holds, and whether all of it is there."""
+
+    def work() -> None:
+        held = Archive(folder)
+        state = held.load()
+        if gone := missing(held, state):
+            raise PipelineError(
+                f"{len(gone)} files are missing, {held.path(gone[0])} first: restore them from a backup"
+            )
+        rows, nbytes = total(state.files.values())
+        click.echo(f"{state.number} manifests, {len(state.files)} files, {rows} rows, {nbytes} bytes")
+
+    _perform(work)
+
+
+@main.command()
+@click.argument("folder")
+@click.option("--before", required=True, metavar="YYYY-MM-DD", help="The first day that stays.")
+def retain(folder: str, before: str) -> None:
+    """Remove whole days from an archive."""
+    from .upkeep import retain as remove
+
+    if not re.fullmatch(r"\d{4}-\d\d-\d\d", before):
+        raise _Said("--before is a day, such as 2026-11-24")
+    _perform(lambda: click.echo(f"{remove(folder, before)} rows removed"))
+
+
+@main.command()
+@click.argument("folder")
+@_spark
+def compact(folder: str, master: str, memory: str) -> None:
+    """Make few large sorted files of many small ones."""
+
+    def work() -> None:
+        from .session import session
+        from .upkeep import compact as merge
+
+        spark = session(master, memory)
+        try:
+            click.echo(f"{merge(spark, folder, click.echo)} hours compacted")
+        finally:
+            spark.stop()
+
+    _perform(work)
+
+
+@main.command()
+@click.argument("folder")
+@click.argument("ids", nargs=-1, required=True)
+@_spark
+def delete(folder: str, ids: tuple[str, ...], master: str, memory: str) -> None:
+    """Take messages out of an archive by their message ids, with events and large bodies."""
+
+    def work() -> None:
+        from .session import session
+        from .upkeep import delete as take_out
+
+        spark = session(master, memory)
+        try:
+            click.echo(f"{take_out(spark, folder, ids)} rows deleted")
+        finally:
+            spark.stop()
+
+    _perform(work)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ _KNOWN: Final = frozenset((
     "broker", "addresses", "view", "startingoffsets", "endingoffsets", "since", "before", "includebody", "user",
     "passcode", "passcodefile", "tls", "cafile", "archive", "maxrowspertrigger", "rowspersplit", "patience",
     "bodies", "text", "url", "destination", "idcolumn", "writeid", "window", "rate", "path",
-    "checkpointlocation",
+    "checkpointlocation", "ledger",
 ))  # fmt: skip
 
 

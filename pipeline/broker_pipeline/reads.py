@@ -205,7 +205,7 @@ def _explained(error: grpc.RpcError, endpoint: str) -> PipelineError:
     if error.code() is grpc.StatusCode.UNAVAILABLE and not code:
         advice = "nobody answers there; check the option broker and the setting log_reads.port"
     elif error.code() is grpc.StatusCode.UNIMPLEMENTED:
-        advice = "that port has no read API; the setting log_reads.port names it"
+        advice = "that port, or that release of the broker, does not have this call; log_reads.port names the port"
     else:
         advice = _ADVICE.get(code, "")
     return PipelineError(f"{endpoint}: {details}" + (f": {advice}" if advice else ""), code)

@@ -10,6 +10,8 @@ Rule: a task has succeeded when every receipt has come. The broker remembers the
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,10 +21,14 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from broker.client import ClientError, connect
 from broker.seams.entropy import token
+from broker.seams.files import read_whole
 
 from .errors import PipelineError
+from .files import write_pieces
 from .options import lowered
 
+LEDGER_ROWS: Final = 5_000
+"""Between two notes: far fewer than a broker remembers ids."""
 _DROPPED: Final = frozenset((
     "destination", "receipt", "transaction", "content-length", "message-id", "subscription", "ack", "redelivered",
     "_AMQ_DUPL_ID", "persistent", "priority", "timestamp",
@@ -32,7 +38,9 @@ _DROPPED: Final = frozenset((
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """url: stomp://user:passcode@host:port. rate: rows a second and task, 0 = as fast as it goes."""
+    """url: stomp://user:passcode@host:port. rate: rows a second and task, 0 = as fast as it goes.
+
+    ledger, bodies  of replay.py: a file that says how far receipts have come, of one task; where body_ref leads."""
 
     url: str
     destination: str
@@ -40,6 +48,8 @@ class WriteOptions:
     write_id: str
     window: int
     rate: float
+    ledger: str = ""
+    bodies: str = ""
 
 
 @dataclass
@@ -68,7 +78,10 @@ def write_options(given: Mapping[str, str], columns: list[str]) -> WriteOptions:
         raise PipelineError("options window and rate are numbers") from None
     if window < 1 or rate < 0:
         raise PipelineError("option window is at least 1, option rate at least 0")
-    return WriteOptions(options["url"], destination, id_column, options.get("writeid", "") or token(8), window, rate)
+    return WriteOptions(
+        options["url"], destination, id_column, options.get("writeid", "") or token(8), window, rate,
+        options.get("ledger", ""), options.get("bodies", ""),
+    )  # fmt: skip
 
 
 def _send(options: WriteOptions, prefix: str, batches: Iterator[Any]) -> Sent:
@@ -95,7 +108,17 @@ async def _sending(options: WriteOptions, prefix: str, batches: Iterator[Any]) -
                     await asyncio.sleep(ahead)
                 await pipeline.send(destination, body, headers)
                 count += 1
+                if options.ledger and count % LEDGER_ROWS == 0:
+                    await pipeline.drain()
+                    _note(options.ledger, row)
+        if options.ledger and count:
+            await pipeline.drain()
+            _note(options.ledger, row)
     return Sent(count)
+
+
+def _note(ledger: str, row: Mapping[str, Any]) -> None:
+    write_pieces(ledger, [json.dumps([row["slot"], row["offset"], row["index"]]).encode()])
 
 
 def _message(options: WriteOptions, row: Mapping[str, Any]) -> tuple[str, bytes, dict[str, str]]:
@@ -104,6 +127,8 @@ def _message(options: WriteOptions, row: Mapping[str, Any]) -> tuple[str, bytes,
     if not destination:
         raise PipelineError("a row has no destination")
     body = row.get("body", row.get("value"))
+    if body is None and row.get("body_ref") and options.bodies:
+        body = read_whole(os.path.join(options.bodies, row["body_ref"]))
     if body is None and row.get("body_ref"):
         raise PipelineError(
             f"message {row.get('message_id')} has its body elsewhere: read it with option bodies=inline"

@@ -47,6 +47,7 @@ class Host:
     def __init__(self, folder: Path, **conf: str) -> None:
         context = multiprocessing.get_context("spawn")
         self.folder = folder
+        self._over = False
         self._pipe, theirs = context.Pipe()
         conf = {"spark__sql__warehouse__dir": str(folder / "warehouse"), "spark__sql__shuffle__partitions": "1"} | conf
         self.process = context.Process(target=serve, args=(theirs, str(folder), conf), daemon=True)
@@ -62,13 +63,16 @@ class Host:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.process.is_alive():
+        if not self._over and self.process.is_alive():
             self._pipe.send(None)
             self.process.join(20)
         self.kill()
 
     def kill(self) -> None:
         """SIGKILL to it, its JVM and its workers."""
+        if self._over:
+            return
+        self._over = True
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except (ProcessLookupError, PermissionError):

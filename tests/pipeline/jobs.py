@@ -50,3 +50,30 @@ def write_stream(spark: Any, read: dict[str, str], write: dict[str, str], folder
 
 def write(spark: Any, rows: list[tuple[Any, ...]], schema: str, options: dict[str, str]) -> None:
     spark.createDataFrame(rows, schema).write.format("stampede").mode("append").options(**options).save()
+
+
+def archive(spark: Any, folder: str, source: dict[str, str], round_items: int = 500_000) -> int:
+    from broker_pipeline.archive import Job, run
+
+    return run(spark, Job(folder, source, round_items=round_items), print)
+
+
+def compact(spark: Any, folder: str, least: int) -> int:
+    from broker_pipeline.upkeep import compact as merge
+
+    return merge(spark, folder, print, least)
+
+
+def delete(spark: Any, folder: str, ids: list[str]) -> int:
+    from broker_pipeline.upkeep import delete as take_out
+
+    return take_out(spark, folder, ids)
+
+
+def replay(spark: Any, folder: str, source: dict[str, str], url: str, plan: dict[str, Any], dry: bool = False) -> Any:
+    from broker_pipeline.replay import Plan, count
+    from broker_pipeline.replay import replay as send
+
+    if dry:
+        return count(spark, folder, source, Plan(**plan))
+    return send(spark, folder, source, url, Plan(**plan), 0, print)

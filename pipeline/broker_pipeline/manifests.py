@@ -1,0 +1,163 @@
+"""What an archive consists of: a chain of numbered manifests, and only the files they name.
+
+    archive/manifests/000000000001.json     {"number", "broker", "made_ms", "ends": {view: offsets}, "adds", "removes"}
+    archive/data/messages/address=orders/date=2026-11-24/hour=13/000000000001-0.parquet
+    archive/bodies/<message id>.body        large bodies
+
+A manifest is the whole of a run's effect: its data files are on the disk before, under names nobody looks for, and it
+appears by one atomic link that fails when the number is taken. So a run happens once or not at all, whatever is killed
+when, and the chain says where to go on: it is the checkpoint.
+
+Rule: engine-neutral. Whoever reads the files that `live` gives, with DuckDB, pandas or Spark, sees each row once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from broker.seams.files import OsFile, OsFiles, read_whole
+
+from .errors import PipelineError
+from .files import move, remove, sync_file, write_pieces
+from .ranges import Offsets
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A Parquet file. path: below the archive's folder."""
+
+    path: str
+    view: str
+    address: str
+    date: str
+    hour: str
+    rows: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One run. ends: view → what has been read by then. scope: the addresses, which never change."""
+
+    number: int
+    broker: str
+    made_ms: int
+    ends: Mapping[str, Offsets]
+    scope: tuple[str, ...] = ()
+    adds: tuple[DataFile, ...] = ()
+    removes: tuple[str, ...] = ()
+    kind: str = "archive"
+
+
+@dataclass
+class State:
+    """The archive after some manifests."""
+
+    last: Manifest | None = None
+    files: dict[str, DataFile] = field(default_factory=dict)
+
+    @property
+    def number(self) -> int:
+        return self.last.number if self.last is not None else 0
+
+
+class Archive:
+    """A folder. Readers need nothing else; who writes holds `lock`."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = Path(folder).absolute()
+
+    def path(self, relative: str) -> str:
+        return str(self.folder / relative)
+
+    def lock(self) -> OsFile:
+        """Held by the one who writes. Raises PipelineError."""
+        os.makedirs(self.folder, exist_ok=True)
+        try:
+            return OsFiles().lock(self.path(".lock"))
+        except BlockingIOError:
+            raise PipelineError(f"{self.folder}: another run is writing this archive; wait for it") from None
+        except OSError as error:
+            raise PipelineError(f"{self.folder}: {error.strerror}") from None
+
+    def load(self) -> State:
+        """Raises PipelineError when the chain has a gap or a manifest is not one."""
+        state = State()
+        folder = self.folder / "manifests"
+        names = sorted(p.name for p in folder.glob("*.json")) if folder.exists() else []
+        for name in names:
+            manifest = _parse(str(folder / name))
+            if manifest.number != state.number + 1:
+                raise PipelineError(f"{folder}: manifest {state.number + 1} is missing: restore it from a backup")
+            for path in manifest.removes:
+                state.files.pop(path, None)
+            state.files |= {file.path: file for file in manifest.adds}
+            state.last = manifest
+        return state
+
+    def live(self, view: str, state: State | None = None) -> list[str]:
+        """Paths of a view's files."""
+        files = (state or self.load()).files.values()
+        return sorted(self.path(file.path) for file in files if file.view == view)
+
+    def staging(self, number: int) -> str:
+        return self.path(f"_staging/{number:012d}")
+
+    def clean(self, state: State) -> None:
+        """Takes away what a run left that was killed before its manifest. Only for who holds the lock."""
+        left = self.folder / "_staging"
+        for moves in left.glob("*/moves.json"):
+            for path in json.loads(read_whole(str(moves))):
+                if path not in state.files:
+                    remove(self.path(path))
+        if left.exists():
+            import shutil
+
+            shutil.rmtree(left)
+
+    def publish(self, manifest: Manifest, moves: Mapping[str, str]) -> None:
+        """`moves`: staged file → its path below the archive. Everything is on the disk before the manifest is."""
+        staging = self.staging(manifest.number)
+        if moves:
+            write_pieces(f"{staging}/moves.json", [json.dumps(sorted(moves.values())).encode()])
+        folders = set()
+        for staged, path in moves.items():
+            sync_file(staged)
+            move(staged, self.path(path))
+            folders.add(Path(self.path(path)).parent)
+        for folder in {above for each in folders for above in (each, *each.parents) if self.folder in above.parents}:
+            OsFiles().sync_dir(str(folder))
+        name = self.path(f"manifests/{manifest.number:012d}.json")
+        write_pieces(f"{staging}/manifest.json", [json.dumps(asdict(manifest), indent=1).encode()])
+        os.makedirs(os.path.dirname(name), exist_ok=True)
+        try:
+            os.link(f"{staging}/manifest.json", name)
+        except FileExistsError:
+            raise PipelineError(f"{name} is there already: another run has written this archive meanwhile") from None
+        OsFiles().sync_dir(os.path.dirname(name))
+
+
+def _parse(path: str) -> Manifest:
+    try:
+        read: dict[str, Any] = json.loads(read_whole(path))
+        adds = tuple(DataFile(**each) for each in read.pop("adds"))
+        manifest = Manifest(adds=adds, **read)
+        return replace(manifest, scope=tuple(manifest.scope), removes=tuple(manifest.removes))
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise PipelineError(f"{path} cannot be read as a manifest ({error}): restore it from a backup") from None
+
+
+def missing(archive: Archive, state: State) -> list[str]:
+    """Files that are named and not there."""
+    return sorted(path for path in state.files if not os.path.exists(archive.path(path)))
+
+
+def total(files: Iterable[DataFile]) -> tuple[int, int]:
+    """(rows, bytes)."""
+    listed = list(files)
+    return sum(file.rows for file in listed), sum(file.nbytes for file in listed)

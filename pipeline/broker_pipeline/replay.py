@@ -1,0 +1,145 @@
+"""Messages of some time sent again, from the archive and what is not in it yet, to another address.
+
+What is replayed is pinned by a plan when an id is first used: time, condition and the ends of the slots. Each message
+has the id `replay:<id>/<slot>/<offset>/<index>`, and after every few thousand receipts a note says how far the order
+(slot, offset, index) has been confirmed. Who runs it again, also after a kill, sends from the note on only; what was
+confirmed behind the note the broker knows by its id.
+
+Rule: the archive up to its end, the live log from there: no gap, no overlap. One task sends: each slot stays in order.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from broker.seams.files import read_whole
+
+from .archive import Say
+from .errors import PipelineError
+from .files import write_pieces
+from .manifests import Archive
+from .options import access, lowered
+from .ranges import Offsets, earliest, latest
+from .reads import LogReads
+
+_ORDER = ("slot", "offset", "index")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """since, before: `ts` as Spark reads it ("2026-11-24 13:00"), "" = no bound. ends: slot → offset."""
+
+    id: str
+    into: str
+    addresses: tuple[str, ...] = ()
+    since: str = ""
+    before: str = ""
+    where: str = ""
+    ends: dict[str, int] = field(default_factory=dict)
+
+
+def plan(folder: str, source: dict[str, str], wanted: Plan) -> Plan:
+    """What the id stands for: written down when it is new. Raises PipelineError when it stands for something else."""
+    if not re.fullmatch(r"[\w.-]{1,100}", wanted.id):
+        raise PipelineError("an id of a replay has letters, digits, dots, dashes and underscores only")
+    path = f"{folder}/replays/{wanted.id}.json"
+    if os.path.exists(path):
+        read = json.loads(read_whole(path))
+        known = Plan(**(read | {"addresses": tuple(read["addresses"])}))
+        if (known.into, known.addresses, known.since, known.before, known.where) != (
+            wanted.into, wanted.addresses, wanted.since, wanted.before, wanted.where
+        ):  # fmt: skip
+            raise PipelineError(f"replay {wanted.id} was something else before ({path}): use another id")
+        return known
+    with LogReads(access(lowered(source))) as reads:
+        _, _, infos = reads.describe(wanted.addresses, "messages")
+    ends = {slot: place["o"] for slot, place in latest(infos.values()).items()}
+    return Plan(wanted.id, wanted.into, wanted.addresses, wanted.since, wanted.before, wanted.where, ends)
+
+
+def rows(spark: Any, folder: str, source: dict[str, str], wanted: Plan) -> Any:
+    """What is to be sent, in order."""
+    from pyspark.sql import functions as f
+
+    archive = Archive(folder)
+    state = archive.load()
+    names = [name for name in wanted.addresses if "*" not in name and "#" not in name]
+    if len(names) != len(wanted.addresses):
+        raise PipelineError("a replay names its addresses one by one: patterns are not looked up in archives")
+    with LogReads(access(lowered(source))) as reads:
+        broker, _, infos = reads.describe(wanted.addresses, "messages")
+    start: Offsets = earliest(infos.values())
+    if state.last is not None:
+        if state.last.broker != broker:
+            raise PipelineError(f"{folder} is the archive of broker {state.last.broker}, and this is {broker}")
+        if state.last.scope and not set(names) <= set(state.last.scope):
+            raise PipelineError(f"{folder} does not archive all of {', '.join(names) or 'the addresses'}")
+        start |= dict(state.last.ends["messages"])
+    ends = {slot: {"o": max(end, start.get(slot, {"o": 1})["o"]), "e": 0} for slot, end in wanted.ends.items()}
+    live = source | {
+        "addresses": ",".join(names), "startingOffsets": json.dumps(start), "endingOffsets": json.dumps(ends),
+        "bodies": "inline",
+    }  # fmt: skip
+    found = spark.read.format("stampede").options(**live).load()
+    if paths := archive.live("messages", state):
+        found = spark.read.parquet(*paths).unionByName(found)
+    if names:
+        found = found.where(f.col("address").isin(names))
+    if wanted.since:
+        found = found.where(f.col("ts") >= f.lit(wanted.since).cast("timestamp"))
+    if wanted.before:
+        found = found.where(f.col("ts") < f.lit(wanted.before).cast("timestamp"))
+    if wanted.where:
+        found = found.where(wanted.where)
+    pinned = f.from_json(f.lit(json.dumps(wanted.ends)), "map<string,bigint>")
+    return found.where(f.col("offset") < f.element_at(pinned, f.col("slot").cast("string")))
+
+
+def count(spark: Any, folder: str, source: dict[str, str], wanted: Plan) -> list[dict[str, Any]]:
+    """A dry run: address, messages, bytes, first and last time."""
+    found = rows(spark, folder, source, plan(folder, source, wanted)).createOrReplaceTempView("replayed")
+    found = spark.sql(
+        "select address, count(*) as messages, sum(size) as bytes, cast(min(ts) as string) as first, "
+        "cast(max(ts) as string) as last from replayed group by address order by address"
+    )
+    return [row.asDict() for row in found.collect()]
+
+
+def replay(spark: Any, folder: str, source: dict[str, str], url: str, wanted: Plan, rate: float, say: Say) -> int:
+    """Sends; returns how many messages this run still had to send. Raises PipelineError."""
+    from pyspark.sql import functions as f
+
+    os.makedirs(folder, exist_ok=True)
+    archive = Archive(folder)
+    lock = archive.lock()
+    try:
+        pinned = plan(folder, source, wanted)
+        write_pieces(f"{folder}/replays/{pinned.id}.json", [json.dumps(asdict(pinned), indent=1).encode()])
+        found = rows(spark, folder, source, pinned)
+        ledger = archive.path(f"replays/{pinned.id}.done")
+        if os.path.exists(ledger):
+            done = json.loads(read_whole(ledger))
+            slot, offset, index = map(int, done)
+            found = found.where(
+                f"slot > {slot} or slot = {slot} and (offset > {offset} or offset = {offset} and index > {index})"
+            )
+        said = f.create_map(f.lit("x-original-address"), "address", f.lit("x-original-message-id"), "message_id")
+        kept = f.map_filter("headers", lambda name, _: ~name.startswith("x-original-"))
+        number = f.concat_ws("/", f.lit(f"replay:{pinned.id}"), *_ORDER)
+        sent = found.select(
+            *_ORDER, "body", "body_ref", "message_id", "priority", f.map_concat(kept, said).alias("headers"),
+            number.alias("id"),
+        ).coalesce(1).sortWithinPartitions(*_ORDER)  # fmt: skip
+        total = sent.count()
+        say(f"{total} messages to send")
+        if total:
+            options = {"url": url, "destination": pinned.into, "idColumn": "id", "rate": str(rate),
+                       "ledger": ledger, "bodies": archive.path("")}  # fmt: skip
+            sent.write.format("stampede").mode("append").options(**options).save()
+        return int(total)
+    finally:
+        lock.close()

@@ -1,0 +1,113 @@
+"""Archives kept in order: compaction, retention, deletion of named messages.
+
+Rule: as every change of an archive, each is one manifest, and the files it takes away go behind it. A reader that holds
+an older list may find a file gone and asks for the list again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from broker.seams.clock import SystemClock
+
+from .archive import Say, stage
+from .errors import PipelineError
+from .files import remove
+from .manifests import Archive, DataFile, Manifest, State
+
+
+def _next(state: State, kind: str, adds: Iterable[DataFile], removes: Iterable[str]) -> Manifest:
+    assert state.last is not None
+    now = SystemClock().wall_ms()
+    return replace(
+        state.last, number=state.number + 1, made_ms=now, adds=tuple(adds), removes=tuple(sorted(removes)), kind=kind
+    )
+
+
+def _locked(folder: str) -> tuple[Archive, Any, State]:
+    archive = Archive(folder)
+    lock = archive.lock()
+    state = archive.load()
+    if state.last is None:
+        lock.close()
+        raise PipelineError(f"{folder} holds no archive")
+    archive.clean(state)
+    return archive, lock, state
+
+
+def _finish(archive: Archive, manifest: Manifest, moves: dict[str, str]) -> None:
+    archive.publish(manifest, moves)
+    for path in manifest.removes:
+        remove(archive.path(path))
+    archive.clean(archive.load())
+
+
+def retain(folder: str, before: str) -> int:
+    """Takes away everything of days before `before` (YYYY-MM-DD). Returns the number of rows."""
+    archive, lock, state = _locked(folder)
+    try:
+        old = [file for file in state.files.values() if file.date < before]
+        if old:
+            _finish(archive, _next(state, "retain", (), [file.path for file in old]), {})
+        return sum(file.rows for file in old)
+    finally:
+        lock.close()
+
+
+def compact(spark: Any, folder: str, say: Say, least: int = 4) -> int:
+    """Where an hour of an address has `least` files or more they become one, sorted. Returns how many hours."""
+    archive, lock, state = _locked(folder)
+    try:
+        groups: dict[tuple[str, str, str, str], list[DataFile]] = defaultdict(list)
+        for file in state.files.values():
+            groups[file.view, file.address, file.date, file.hour].append(file)
+        small = [files for files in groups.values() if len(files) >= least]
+        for done, files in enumerate(small, 1):
+            rows = spark.read.parquet(*(archive.path(file.path) for file in files))
+            _rewrite(spark, archive, state, files, rows, "compact")
+            state = archive.load()
+            say(f"compacted {done} of {len(small)} hours")
+        return len(small)
+    finally:
+        lock.close()
+
+
+def delete(spark: Any, folder: str, ids: Iterable[str]) -> int:
+    """Takes messages out of the archive, with their events and large bodies. Returns the number of rows."""
+    from pyspark.sql import functions as f
+
+    wanted = list(ids)
+    archive, lock, state = _locked(folder)
+    gone = 0
+    try:
+        for file in list(state.files.values()):
+            rows = spark.read.parquet(archive.path(file.path))
+            hits = rows.where(f.col("message_id").isin(wanted)).count()
+            if hits:
+                _rewrite(spark, archive, state, [file], rows.where(~f.col("message_id").isin(wanted)), "delete")
+                state = archive.load()
+                gone += hits
+        for each in wanted:
+            if "/" not in each:
+                remove(archive.path(f"bodies/{each}.body"))
+        return gone
+    finally:
+        lock.close()
+
+
+def _rewrite(spark: Any, archive: Archive, state: State, files: list[DataFile], rows: Any, kind: str) -> None:
+    """Other files of the same hour in the place of these."""
+    from pyspark.sql import functions as f
+
+    first = files[0]
+    # The hour a row is filed under must not change, also when it has no time.
+    filed = f.to_timestamp(f.lit(f"{first.date} {first.hour}:00:00"))
+    rows = rows.coalesce(1).sortWithinPartitions("slot", "offset", "index")
+    number = state.number + 1
+    ms = int(spark.range(1).select(f.unix_millis(filed).alias("ms")).collect()[0]["ms"])
+    staged = stage(spark, archive, rows, first.view, number, 0, ms)
+    manifest = _next(state, kind, [file for file, _ in staged], [file.path for file in files])
+    _finish(archive, manifest, {path: file.path for file, path in staged})
