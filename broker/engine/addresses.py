@@ -200,6 +200,7 @@ def unbind(slot: Slot, queue: Queue) -> None:
     queue.deleted = True
     del slot.queues[queue.id]
     slot.touched.pop(queue, None)
+    slot.unfinished.pop(queue, None)
     slot.timed.discard(queue)
     if queue.hidden:
         del slot.hidden[queue.address, queue.name, queue.routing]

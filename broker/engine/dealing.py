@@ -102,10 +102,12 @@ def deal(
     if count == 1:
         turns.start = start + 1
         deliver(slot, queue, consumers[start], run, turn, gone)
-    elif all([consumer.fits(count, run.nbytes) for consumer in consumers]):
+        return None
+    served = [consumers[(start + n) % ways] for n in range(min(ways, count))]
+    if all([consumer.fits(count, run.nbytes) for consumer in served]):
         turns.start = start + count
-        for n in range(min(ways, count)):
-            deliver(slot, queue, consumers[(start + n) % ways], run.cut(slice(n, None, ways)), turn, gone)
+        for n, consumer in enumerate(served):
+            deliver(slot, queue, consumer, run.cut(slice(n, None, ways)), turn, gone)
     else:
         turns.start = start
         return _message_by_message(slot, queue, turns, consumers, run, turn, gone)
@@ -118,21 +120,25 @@ def _message_by_message(
     """Deals a run while credits are short."""
     hands: list[list[int]] = [[] for _ in consumers]
     left = [list(consumer.allowance()) for consumer in consumers]
-    turn_of, ways, dealt = turns.start, len(consumers), 0
+    ways, dealt, place = len(consumers), 0, 0
+    # Who can take more, in turn: who cannot is asked once, not once a message.
+    able = [who % ways for who in range(turns.start, turns.start + ways)]
+    able = [who for who in able if left[who][0] > 0 and left[who][1] > 0]
     for at in range(len(run.records)):
-        size = run.size_of(at)
-        for _ in range(ways):
-            who = turn_of % ways
-            turn_of += 1
-            if left[who][0] > 0 and left[who][1] > 0:
-                hands[who].append(at)
-                left[who][0] -= 1
-                left[who][1] -= size + consumers[who].overhead
-                break
-        else:
+        if not able:
             break
+        who = able[place]
+        hands[who].append(at)
+        left[who][0] -= 1
+        left[who][1] -= run.size_of(at) + consumers[who].overhead
+        turns.start = (who + 1) % ways
+        if left[who][0] > 0 and left[who][1] > 0:
+            place += 1
+        else:
+            del able[place]
+        if place >= len(able):
+            place = 0
         dealt = at + 1
-    turns.start = turn_of % ways
     for consumer, hand in zip(consumers, hands, strict=True):
         if hand:
             deliver(slot, queue, consumer, pick(run, hand), turn, gone)

@@ -14,7 +14,7 @@ from .consumer import Consumer
 from .dealing import deal, deliver, deliver_part, foremost, mark_ahead, may_go
 from .queue import Queue
 from .redelivery import bring_back, expire
-from .slot import SWEEP_MS, Slot
+from .slot import LEAST, PIECE, SWEEP_MS, Slot
 
 _RECALLED = 1024
 """Positions asked for at a time, of messages known by number only."""
@@ -33,6 +33,7 @@ def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
     may = kind is None or kinds.tend(slot, queue, kind, turn)
     if may and (queue.count or queue.far) and queue.consumers:
         gone: list[Run] = []
+        slot.stop = len(turn.effects) + (LEAST if slot.unfinished else PIECE) + slot.fresh
         if queue.choice is not None:
             choosing.dispatch(slot, queue, queue.choice, turn, gone)
         elif len(queue.consumers) == 1:
@@ -132,6 +133,7 @@ def _to_one(slot: Slot, queue: Queue, consumer: Consumer, turn: Turn, gone: list
         and queue.announced <= queue.cleared
         and consumer.fits(queue.count, queue.nbytes)
         and consumer.ready()
+        and len(queue.ready) <= PIECE
     ):
         runs = list(queue.ready)
         queue.ready.clear()
@@ -143,16 +145,34 @@ def _to_one(slot: Slot, queue: Queue, consumer: Consumer, turn: Turn, gone: list
         rest = deliver_part(slot, queue, consumer, front, turn, gone)
         if rest is not None:
             queue.enter_front(rest)
+        if len(turn.effects) >= slot.stop and enough(slot, queue):
+            return
 
 
 def _to_many(slot: Slot, queue: Queue, turn: Turn, gone: list[Run]) -> None:
     while consumers := foremost([consumer for consumer in queue.consumers if consumer.ready()]):
-        run = _front(slot, queue, turn)
-        if run is None:
-            return
-        rest = deal(slot, queue, queue, consumers, run, turn, gone)
-        if rest is not None:
-            queue.enter_front(rest)
+        while True:
+            run = _front(slot, queue, turn)
+            if run is None:
+                return
+            served = consumers[queue.start % len(consumers)]
+            rest = deal(slot, queue, queue, consumers, run, turn, gone)
+            if rest is not None:
+                queue.enter_front(rest)
+            if len(turn.effects) >= slot.stop and enough(slot, queue):
+                return
+            # Nobody becomes ready by being served: to ask all of them once a message is consumers × messages.
+            if len(run.records) > 1 or not served.ready():
+                break
+
+
+def enough(slot: Slot, queue: Queue) -> bool:
+    """The rest of what the queue has goes out with the next turn. Not of a queue that keeps less than it is given (a
+    ring): what could go out was never resting."""
+    if queue.kind is not None:
+        return False
+    slot.unfinished[queue] = None
+    return True
 
 
 def _browse(slot: Slot, queue: Queue, turn: Turn) -> None:

@@ -70,13 +70,15 @@ from .slot import SWEEP_MS, WITHHELD, Budget, Held, Slot, grouped, progress
 class Engine:
     """See docs/adr/0001 for how it is used."""
 
-    __slots__ = ("_handlers", "_restore", "_slot")
+    __slots__ = ("_accepted", "_handlers", "_restore", "_slot")
 
     def __init__(self, slot: int, settings: EngineSettings, budget: Budget | None = None, first_id: int = 0) -> None:
         """budget     of queues, shared with the other engines of the process; None: one of its own.
         first_id   ids begin here, or behind those announced: ids of two leaders never meet."""
         self._slot = Slot(slot, settings, budget or Budget(settings.max_queues), first_id)
         self._restore: state.Restore | None = None
+        self._accepted = 0
+        """Messages, when it was dispatched last."""
         self._handlers: dict[type, Callable[[Any, Turn], None]] = {
             Publish: self._publish,
             Settle: self._settle,
@@ -393,6 +395,11 @@ class Engine:
         pending = self._slot.pending
         return pending[-1].number if pending else 0
 
+    @property
+    def unfinished(self) -> bool:
+        """Has the last flush() left something that could go out: it wants a turn soon."""
+        return bool(self._slot.unfinished)
+
     def moved(self, move: Move, turn: Turn) -> None:
         """The owner has published the run of `move` (or nobody takes it): the source is settled."""
         redelivery.moved(self._slot, move, turn)
@@ -406,8 +413,15 @@ class Engine:
         paging.fetched(self._slot, queue, runs, turn)
 
     def flush(self, turn: Turn) -> None:
-        """Dispatches every queue this turn has touched."""
+        """Dispatches every queue this turn has touched, and goes on with those that had too much for the last one."""
         slot = self._slot
+        counters = slot.counters
+        # Of what came in lately, half may still be on its way to the disk.
+        slot.fresh = slot.fresh // 2 + counters.accepted - self._accepted
+        self._accepted = counters.accepted
+        if slot.unfinished:
+            unfinished, slot.unfinished = slot.unfinished, {}
+            slot.touched.update(unfinished)
         while slot.touched or slot.overran:
             if slot.overran:
                 overrun.end(slot, turn)

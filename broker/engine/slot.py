@@ -37,6 +37,12 @@ RESERVE_IDS = 1 << 20
 """Ids announced to the log at a time. After a restart numbering goes on behind the announced ones, so no id is
 ever given twice, whatever had not reached the disk."""
 
+PIECE = 400
+"""Deliveries of one queue in one turn, beside as many as have come in: a backlog is handed out in pieces of some
+milliseconds (docs/adr/0009)."""
+LEAST = 32
+"""… and of each further queue whose backlog is large."""
+
 SWEEP_MS = 1000
 """Expired messages nobody consumes are looked for this often at most."""
 
@@ -121,6 +127,9 @@ class Slot:
     """released      highest commit number known to be durable.
     crashed_at    first id after the last unclean start: `dispatched` runs before it are suspect.
     touched       queues to dispatch at the end of the turn.
+    unfinished    queues with more to hand out than a turn may; at the end of the next one they go on.
+    fresh         deliveries beside PIECE, so that no queue gets longer because it is handed out in pieces.
+    stop          in the dispatch under way: when the turn has so many effects, it is enough.
     timed         queues that want ticks.    due   when (epoch ms), 0: none does.
     producers     what was taken from whom.
     inherited     queue id → `counts` of the queue, where there were some, as an earlier leader left them.
@@ -128,10 +137,10 @@ class Slot:
 
     __slots__ = (
         "addresses", "approved", "booked", "budget", "consumers", "counters", "crashed_at", "decisions",
-        "declarations", "due", "hidden", "inherited", "known_ids", "latecomers", "limit", "loose",
+        "declarations", "due", "fresh", "hidden", "inherited", "known_ids", "latecomers", "limit", "loose",
         "mark_messages", "match", "max_held", "max_held_messages", "next_id", "next_queue", "number", "overran",
         "page_bytes", "patterns", "pending", "prepared", "producers", "queues", "reserved", "rulebook", "sessions",
-        "strangers", "subscriptions", "timed", "touched", "xpath",
+        "stop", "strangers", "subscriptions", "timed", "touched", "unfinished", "xpath",
     )  # fmt: skip
 
     def __init__(self, number: int, settings: EngineSettings, budget: Budget, first_id: int) -> None:
@@ -150,6 +159,8 @@ class Slot:
         self.patterns: Patterns | None = None
         self.pending: deque[Held] = deque()
         self.touched: dict[Queue, None] = {}
+        self.unfinished: dict[Queue, None] = {}
+        self.fresh = self.stop = 0
         self.timed: set[Queue] = set()
         self.due = 0
         self.approved: set[object] = set()

@@ -21,7 +21,7 @@ Touched = dict[Engine, None]
 class Gates:
     """Numbers are those of commits."""
 
-    __slots__ = ("_paused", "_replicas", "_stalled", "_waiting", "_watchers")
+    __slots__ = ("_paused", "_replicas", "_stalled", "_waiting", "_watchers", "unfinished")
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
@@ -29,6 +29,8 @@ class Gates:
         """Commit number → engines that may have something to release."""
         self._stalled: Touched = {}
         """Engines that may not dispatch now."""
+        self.unfinished: Touched = {}
+        """Engines that have more to hand out than one turn may."""
         self._paused: set[int] = set()
         self._watchers: list[tuple[int, int, Callable[[], None]]] = []
 
@@ -64,6 +66,9 @@ class Gates:
                 touched[engine] = None
             if later:
                 self._waiting[number] = later
+        if self.unfinished:
+            unfinished, self.unfinished = self.unfinished, {}
+            touched.update(unfinished)
         if self._stalled:
             stalled, self._stalled = self._stalled, {}
             touched.update(stalled)
@@ -82,6 +87,8 @@ class Gates:
             return
         if self._replicas.may_dispatch(number):
             engine.flush(turn)
+            if engine.unfinished:
+                self.unfinished[engine] = None
         else:
             self._stalled[engine] = None
 
@@ -101,6 +108,7 @@ class Gates:
         self._paused.discard(slot)
         if engine is not None:
             self._stalled.pop(engine, None)
+            self.unfinished.pop(engine, None)
             for touched in self._waiting.values():
                 touched.pop(engine, None)
         self._watchers = [watcher for watcher in self._watchers if watcher[0] != slot]

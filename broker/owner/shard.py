@@ -343,6 +343,8 @@ class Shard:
             self._commits.append(turn.appends)
         if self._gates.hold(touched, turn.number):
             self._commits.want()
+        if self._gates.unfinished:
+            self.wake()
         if self._commits.commit(now=self._idle is not None):
             self._rest()
         for fetch in turn.fetches:
@@ -362,7 +364,7 @@ class Shard:
 
     def _rest(self) -> None:
         """Nothing is under way to the disk."""
-        if self._idle is not None and not (self._inbox or self._fetched or self._steps):
+        if self._idle is not None and not (self._inbox or self._fetched or self._steps or self._gates.unfinished):
             idle, self._idle = self._idle, None
             self._schedule(idle)
 

@@ -39,6 +39,8 @@ class World:
         address = AddressSettings(**{k: v for k, v in settings.items() if k not in fields})
         self.settings = EngineSettings(address=address, addresses=addresses or {}, **own)
         self.auto_commit = auto_commit
+        self.in_pieces = False
+        """A turn hands out one piece only; finish() again."""
         self.engine = Engine(7, self.settings)
         self.now = 1_000_000
         self.open = 1
@@ -67,6 +69,8 @@ class World:
     def finish(self, turn: Turn) -> list:
         before = len(self.effects)
         self.engine.flush(turn)
+        while self.engine.unfinished and not self.in_pieces:
+            self.engine.flush(turn)
         while turn.moves:
             moves, turn.moves = turn.moves, []
             for move in moves:

@@ -1,0 +1,119 @@
+"""A backlog is handed out in pieces, and costs what is dealt, not consumers × messages (docs/adr/0009)."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.address import Outcome
+from broker.core.effects import Deliver
+from broker.engine.consumer import Consumer
+from broker.engine.slot import LEAST, PIECE
+
+from .world import INDIVIDUAL, World, got, ids
+
+BACKLOG = PIECE * 5
+
+
+def backlog(world, queue="q"):
+    """Messages one by one, as many small reads bring them."""
+    for i in range(BACKLOG):
+        world.publish(queue, b"%d" % i)
+
+
+def delivered(effects):
+    return sum(type(effect) is Deliver for effect in effects)
+
+
+def rest(world):
+    """The pieces that follow, a turn each."""
+    pieces = []
+    while world.engine.unfinished:
+        pieces.append(world.finish(world.turn()))
+    return pieces
+
+
+@pytest.mark.parametrize("consumers", [1, 7])
+def test_a_backlog_goes_out_in_pieces_in_its_order(consumers):
+    world = World()
+    for consumer in range(1, consumers):
+        world.subscribe(consumer, ack=INDIVIDUAL, room=0)
+    backlog(world)
+    for _ in range(20):
+        world.finish(world.turn())  # what has come in lately goes out at once; this is long ago
+    world.in_pieces = True
+    pieces = [world.subscribe(consumers, ack=INDIVIDUAL)] if consumers == 1 else []
+    for consumer in range(1, consumers):
+        pieces.append(world.grant(consumer, 1 << 20))
+    pieces += rest(world)
+    assert max(map(delivered, pieces)) <= PIECE
+    sent = [effect for piece in pieces for effect in piece]
+    assert got(sent) == [b"%d" % i for i in range(BACKLOG)]
+    assert ids(sent) == sorted(ids(sent))
+
+
+def test_between_pieces_messages_come_and_consumers_go():
+    world = World()
+    world.subscribe(1, ack=INDIVIDUAL, room=0)
+    world.subscribe(2, ack=INDIVIDUAL, session=2, room=0)
+    backlog(world)
+    for _ in range(20):
+        world.finish(world.turn())
+    world.in_pieces = True
+    first = world.grant(1, 1 << 20)
+    assert 0 < delivered(first) < BACKLOG
+    world.settle(1, *ids(first)[:3], outcome=Outcome.NACK)
+    world.publish("q", b"last")
+    world.grant(2, 1 << 20)
+    world.disconnect(2)
+    rest(world)
+    world.in_pieces = False
+    held = world.engine._slot.consumers[1].ledger
+    assert sorted(held) == list(range(min(held), min(held) + BACKLOG + 1)), "everything once, whoever had it before"
+
+
+def test_many_queues_with_backlogs_share_a_turn_and_a_deleted_one_is_forgotten():
+    world = World()
+    for n in range(5):
+        world.subscribe(n + 1, f"q{n}", room=0)
+        backlog(world, f"q{n}")
+    for _ in range(20):
+        world.finish(world.turn())
+    turn = world.turn()
+    world.in_pieces = True
+    for n in range(5):
+        world.engine._slot.consumers[n + 1].room = 1 << 20
+        world.engine._slot.touched[world.engine._slot.queues[n + 1]] = None
+    assert delivered(world.finish(turn)) <= PIECE + 4 * LEAST
+    assert sum(map(delivered, rest(world))) + delivered(turn.effects) == 5 * BACKLOG
+
+
+def test_dealing_costs_what_is_dealt(monkeypatch):
+    """400 consumers and 100,000 messages asked all consumers for each message: a second, for everybody."""
+    world = World()
+    many = 200
+    for consumer in range(1, many + 1):
+        world.subscribe(consumer, room=0)
+    backlog(world)
+    asked = 0
+    ready = Consumer.ready
+
+    def counted(consumer):
+        nonlocal asked
+        asked += 1
+        return ready(consumer)
+
+    for consumer in world.engine._slot.consumers.values():
+        consumer.room = 1 << 20
+    monkeypatch.setattr(Consumer, "ready", counted)
+    assert len(got(world.grant(1, 1))) == BACKLOG
+    assert asked < 5 * BACKLOG, f"{many} × {BACKLOG} before"
+
+
+def test_a_run_for_many_with_little_credit_is_dealt_in_turn():
+    world = World()
+    for consumer in range(1, 6):
+        world.subscribe(consumer, ack=INDIVIDUAL, credit_messages=consumer)
+    sent = [b"%d" % i for i in range(20)]
+    effects = world.publish("q", *sent)
+    hands = [[int(body) for body in got(effects, consumer)] for consumer in range(1, 6)]
+    assert hands == [[0], [1, 5], [2, 6, 9], [3, 7, 10, 12], [4, 8, 11, 13, 14]]
