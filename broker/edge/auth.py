@@ -1,8 +1,8 @@
 """Who is logging in. Nobody has to say (no users), or login and passcode of a table: a file's, or the cluster's.
 
 A right passcode is remembered as an HMAC under a key of this process, so that a reconnecting fleet costs one
-argon2 check per user, not per connection. A wrong one costs the same as an unknown user, gets the same text, and
-from the fourth failure on its address has to wait.
+argon2 check per user, not per connection. A wrong one costs the same as an unknown user and gets the same text; from
+the fourth failure on that name has to wait, from that address. Whose check is next, and who waits: logins.py.
 
 Rule: passcodes are never kept, logged, or part of an exception. Knows the channel's peer and nothing else of it.
 """
@@ -28,29 +28,21 @@ from broker.seams.files import fingerprint, mode
 from broker.seams.passcodes import verify
 
 from .channel import Channel
+from .logins import Check, Pair, Penalties, Turns
+from .shares import network
 from .tcp import peer_host
-from .users import User, load_users
+from .users import MAX_NAME, User, load_users
 
 log = logging.getLogger("stampede.edge")
 
 THREADS = 2
 """argon2 checks at a time: 19 MiB each; it lets other threads run meanwhile."""
 MAX_WAITING = 1000
-"""Checks waiting for a thread; beyond it logins are refused at once (20 s of work for two threads)."""
+"""Checks waiting for a thread; beyond it those of the address with the most are refused (20 s of work for two)."""
 MAX_REMEMBERED = 10_000
 """Right passcodes remembered, 150 bytes each."""
-FREE_FAILURES = 3
-"""Wrong passcodes of one address that have no consequence: people mistype."""
-MAX_PENALTY_S = 5.0
-"""Longest wait before an answer; less than login_timeout_s, so that the client still gets its ERROR frame."""
-FORGET_S = 300.0
-"""Failures of an address are forgotten after this time without another."""
-MAX_ADDRESSES = 10_000
-"""Addresses whose failures are counted; the longest unseen goes first."""
-
 MAX_SHOWN = 100
 """Characters of a login that are shown to who sent it."""
-BUSY = "too many logins at once; try again in a few seconds"
 # Of a random passcode that nobody kept: what unknown users are checked against, so that they take as long.
 NOBODY = "$argon2id$v=19$m=19456,t=2,p=1$CMSi/7T1O4+zMepg9erLiA$Otn1HF/Z7t6wMYJiul1uao9mRTrY0XTm7Rf7zGA2ZC8"
 
@@ -74,7 +66,7 @@ class Authenticator(Protocol):
         """Logins are checked."""
         ...
 
-    def try_now(self, login: str | None, passcode: str | None) -> Principal | None:
+    def try_now(self, login: str | None, passcode: str | None, peer: str = "") -> Principal | None:
         """The principal if that can be said without waiting, else None: then ask authenticate()."""
         ...
 
@@ -104,7 +96,7 @@ class OpenAuthenticator:
 
     has_users = False
 
-    def try_now(self, login: str | None, passcode: str | None) -> Principal:
+    def try_now(self, login: str | None, passcode: str | None, peer: str = "") -> Principal:
         return ANONYMOUS
 
     async def authenticate(self, login: str | None, passcode: str | None, channel: Channel) -> Principal:
@@ -156,8 +148,9 @@ class TableAuthenticator:
         self._shared = shared
         self._key = token(32).encode()
         self._right: dict[bytes, Principal] = {}
-        self._checks: dict[bytes, asyncio.Future[Principal | None]] = {}
+        self._checks: dict[bytes, tuple[Check, asyncio.Future[Principal | None]]] = {}
         self._penalties = Penalties(clock, sleep)
+        self._turns = Turns(threads, MAX_WAITING, self._penalties.blocked)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="login")
 
     @property
@@ -172,7 +165,12 @@ class TableAuthenticator:
             before = {ANONYMOUS.name: set()}
         self._users = dict(users)
         self._rounds = _rounds(self._users)
-        self._right.clear()
+        # Who is still right need not be asked again: a new user must not cost a check of everybody.
+        self._right = {
+            digest: Principal(known.name, self.groups(known.name), known.mark)
+            for digest, known in self._right.items()
+            if self.holds(known.name, known.mark)
+        }
         # A check under way is of the old users; nobody new may join it.
         self._checks.clear()
         if not self.has_users:
@@ -182,24 +180,27 @@ class TableAuthenticator:
             if name not in self._users or known - set(_hashes(self._users[name]))
         }  # fmt: skip
 
-    def try_now(self, login: str | None, passcode: str | None) -> Principal | None:
+    def try_now(self, login: str | None, passcode: str | None, peer: str = "") -> Principal | None:
         if not self.has_users:
             return ANONYMOUS
         if login is None or passcode is None:
             return None
-        return self._right.get(self._digest(login, passcode))
+        found = self._right.get(self._digest(login, passcode))
+        if found is not None and peer:
+            self._penalties.succeeded(_pair(peer, login))
+        return found
 
     async def authenticate(self, login: str | None, passcode: str | None, channel: Channel) -> Principal:
-        address = peer_host(channel.peer)
-        await self._penalties.serve(address)
+        pair = _pair(channel.peer, login or "")
+        paid = await self._penalties.serve(pair)
         principal = None
         if login is not None and passcode is not None:
-            principal = await self._check(login, passcode)
+            principal = await self._check(login, passcode, pair, paid)
         if principal is None:
-            self._penalties.failed(address)
+            self._penalties.failed(pair)
             log.info("%s #%d: login failed", channel.peer, channel.id)
             raise RefusedError(Code.LOGIN_FAILED, refusal(login))
-        self._penalties.forgive(address)
+        self._penalties.succeeded(pair)
         return principal
 
     def holds(self, user: str, mark: int) -> bool:
@@ -216,42 +217,47 @@ class TableAuthenticator:
         return frozenset(group for user in self._users.values() for group in user.groups)
 
     def close(self) -> None:
+        self._turns.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    async def _check(self, login: str, passcode: str) -> Principal | None:
-        """One argon2 check per login and passcode at a time; whoever asks for the same waits for it."""
+    async def _check(self, login: str, passcode: str, pair: Pair, paid: bool) -> Principal | None:
+        """One argon2 check per login and passcode at a time; whoever asks for the same waits for it. paid: the pair has
+        served a penalty for it."""
         digest = self._digest(login, passcode)
         known = self._right.get(digest)
         if known is not None:
             return known
-        check = self._checks.get(digest)
-        if check is None:
-            if len(self._checks) >= MAX_WAITING:
-                raise RefusedError(Code.LOGIN_FAILED, BUSY)
+        address, name = pair
+        waiting = self._checks.get(digest)
+        if waiting is None:
+            check = Check(name)
+            self._turns.wait(check, address, self._penalties.proven(pair), paid)
             # A task of its own: the connection that asked first may go while others wait for the answer.
-            check = asyncio.ensure_future(self._verify(digest, self._users, login, passcode))
-            self._checks[digest] = check
-            check.add_done_callback(lambda done: self._checked(digest, done))
-        return await asyncio.shield(check)
+            answer = asyncio.ensure_future(self._verify(check, digest, self._users, login, passcode, pair))
+            waiting = self._checks[digest] = check, answer
+            answer.add_done_callback(lambda done: self._checked(digest, check, done))
+        else:
+            self._turns.wait(waiting[0], address, self._penalties.proven(pair), paid)
+        return await asyncio.shield(waiting[1])
 
-    def _checked(self, digest: bytes, check: asyncio.Future[Principal | None]) -> None:
+    def _checked(self, digest: bytes, check: Check, answer: asyncio.Future[Principal | None]) -> None:
         # After a change of the users there may be a newer one in its place.
-        if self._checks.get(digest) is check:
+        if self._checks.get(digest, (None,))[0] is check:
             del self._checks[digest]
+        if not answer.cancelled():
+            answer.exception()  # those who asked may all have gone
 
-    async def _verify(self, digest: bytes, users: dict[str, User], login: str, passcode: str) -> Principal | None:
+    async def _verify(
+        self, check: Check, digest: bytes, users: dict[str, User], login: str, passcode: str, pair: Pair
+    ) -> Principal | None:
         user, rounds = users.get(login), self._rounds
-        matches, right = False, ""
         # After a change of the passcode the one from before may stay valid for a while: another check. A wrong passcode
         # costs as many for every name, or one could tell by the time who is being changed.
         hashes = _hashes(user) if user else ()
-        for known in hashes + (NOBODY,) * (rounds - len(hashes)):
-            matches = await self._matches(known, login, passcode)
-            if matches:
-                right = known
-                break
+        right = await self._find(check, hashes + (NOBODY,) * (rounds - len(hashes)), login, passcode)
         if self._users is not users:
-            return await self._check(login, passcode)  # it was one of users who may not be any more
+            # It was one of users who may not be any more. It has had its turn: no penalty again.
+            return await self._check(login, passcode, pair, True)
         if user is None or right not in hashes:
             return None
         if len(self._right) >= MAX_REMEMBERED:
@@ -259,14 +265,23 @@ class TableAuthenticator:
         principal = self._right[digest] = Principal(user.name, user.groups, hash(right))
         return principal
 
-    async def _matches(self, hash: str, login: str, passcode: str) -> bool:
-        proof = _proof(hash, login, passcode)
-        if self._shared is not None and await self._shared.known(proof):
-            return True
-        matches = await asyncio.get_running_loop().run_in_executor(self._pool, verify, hash, passcode)
-        if matches and self._shared is not None and hash != NOBODY:
-            self._shared.remember(proof)
-        return matches
+    async def _find(self, check: Check, hashes: tuple[str, ...], login: str, passcode: str) -> str:
+        """Which of these hashes the passcode is right for, "" of none. Other edges are asked before its turn comes."""
+        loop, shared = asyncio.get_running_loop(), self._shared
+        try:
+            if shared is not None:
+                for known in hashes:
+                    if await shared.known(_proof(known, login, passcode)):
+                        return known
+            await check.granted
+            for known in hashes:
+                if await loop.run_in_executor(self._pool, verify, known, passcode):
+                    if shared is not None and known != NOBODY:
+                        shared.remember(_proof(known, login, passcode))
+                    return known
+            return ""
+        finally:
+            self._turns.over(check)
 
     def _digest(self, login: str, passcode: str) -> bytes:
         return hmac.digest(self._key, _together(login, passcode), "sha256")
@@ -286,10 +301,10 @@ class FileAuthenticator(TableAuthenticator):
         self._gone: set[str] | None = None
         """Whose logins may not hold any more, since changed() was asked; None: it is as it was."""
 
-    async def _check(self, login: str, passcode: str) -> Principal | None:
+    async def _check(self, login: str, passcode: str, pair: Pair, paid: bool) -> Principal | None:
         # A check costs so much that a look at the file is free: who was added a moment ago can come in.
         self._look()
-        return await super()._check(login, passcode)
+        return await super()._check(login, passcode, pair, paid)
 
     def changed(self) -> set[str] | None:
         """Has the file changed since this was asked last: who is gone since then, or has another passcode; None: it
@@ -336,40 +351,8 @@ def refusal(login: str | None) -> str:
     return f"Security Error occurred: User name [{(login or '')[:MAX_SHOWN]}] or password is invalid"
 
 
-class Penalties:
-    """Failed logins by address, and the waits they earn: 0.5 s doubling up to MAX_PENALTY_S, one login at a time."""
-
-    def __init__(self, clock: Clock, sleep: Callable[[float], Awaitable[None]]) -> None:
-        self._clock = clock
-        self._sleep = sleep
-        self._failures: dict[str, tuple[int, float]] = {}
-        """Address → (how many, when last); oldest first."""
-        self._waiting: set[str] = set()
-
-    async def serve(self, address: str) -> None:
-        """Waits as long as `address` has earned. Raises RefusedError while another of its logins is waiting."""
-        count, last = self._failures.get(address, (0, 0.0))
-        if count < FREE_FAILURES:
-            return
-        if self._clock.monotonic() - last > FORGET_S:
-            del self._failures[address]
-            return
-        if address in self._waiting:
-            raise RefusedError(Code.LOGIN_FAILED, BUSY)
-        self._waiting.add(address)
-        try:
-            await self._sleep(min(0.5 * 2.0 ** min(count - FREE_FAILURES, 10), MAX_PENALTY_S))
-        finally:
-            self._waiting.discard(address)
-
-    def failed(self, address: str) -> None:
-        count, _ = self._failures.pop(address, (0, 0.0))
-        if len(self._failures) >= MAX_ADDRESSES:
-            del self._failures[next(iter(self._failures))]
-        self._failures[address] = (count + 1, self._clock.monotonic())
-
-    def forgive(self, address: str) -> None:
-        self._failures.pop(address, None)
+def _pair(peer: str, login: str) -> Pair:
+    return network(peer_host(peer)), login[:MAX_NAME]
 
 
 def _together(login: str, passcode: str) -> bytes:

@@ -41,7 +41,7 @@ def connect(session: Session, frame: Frame) -> None:
         return
     auth = session.edge.auth
     login, passcode = headers.get("login"), headers.get("passcode")
-    principal = auth.try_now(login, passcode)
+    principal = auth.try_now(login, passcode, session.channel.peer)
     if principal is not None:
         _identify(session, frame, version, principal)
         return

@@ -25,17 +25,17 @@ NETWORK_V6 = 64
 class Places(Generic[T]):
     """most: how many may be taken."""
 
-    __slots__ = ("_counts", "_holders", "_most", "_top", "_where")
+    __slots__ = ("_counts", "_holders", "_where", "most", "top")
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self.most = most
         self._where: dict[T, str] = {}
         self._holders: dict[str, dict[T, None]] = {}
         """Who → what, longest waiting first."""
         self._counts: dict[int, dict[str, None]] = {}
         """How many → who holds so many, in the order in which they came to."""
-        self._top = 0
-        """No one holds more."""
+        self.top = 0
+        """What the one who holds the most holds."""
 
     def __len__(self) -> int:
         return len(self._where)
@@ -46,7 +46,7 @@ class Places(Generic[T]):
 
     def take(self, who: str, ticket: T) -> T | None:
         """A place for `ticket`, which has none yet. Returns what has lost its own for that, if anything has."""
-        victim = self._longest() if len(self._where) >= self._most else None
+        victim = self.longest if len(self._where) >= self.most else None
         if victim is not None:
             self.leave(victim)
         tickets = self._holders.setdefault(who, {})
@@ -66,8 +66,10 @@ class Places(Generic[T]):
             del self._holders[who]
         self._recount(who, len(tickets) + 1, len(tickets))
 
-    def _longest(self) -> T | None:
-        holders = self._counts.get(self._top)
+    @property
+    def longest(self) -> T | None:
+        """What would lose its place now."""
+        holders = self._counts.get(self.top)
         return next(iter(self._holders[next(iter(holders))])) if holders else None
 
     def _recount(self, who: str, before: int, now: int) -> None:
@@ -79,10 +81,10 @@ class Places(Generic[T]):
         if now:
             self._counts.setdefault(now, {})[who] = None
         # A count changes by one, so the highest does as well.
-        if now > self._top:
-            self._top = now
-        elif self._top and self._top not in self._counts:
-            self._top -= 1
+        if now > self.top:
+            self.top = now
+        elif self.top and self.top not in self._counts:
+            self.top -= 1
 
 
 def network(host: str) -> str:

@@ -1,0 +1,142 @@
+"""Whose passcode is checked next, and who waits: shares of addresses, and who came in before."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from broker.core.errors import RefusedError
+from broker.edge.logins import BUSY, FORGET_S, FREE_OF_ADDRESS, Check, Penalties, Turns
+
+from .test_auth import Clock
+
+
+class Desk:
+    """Turns with one thread, at which nobody is ready before the test says so."""
+
+    def __init__(self, most: int = 1000, threads: int = 1) -> None:
+        self.blocked: set[tuple[str, str]] = set()
+        self.turns = Turns(threads, most, lambda pair: pair in self.blocked)
+        self.checks: list[Check] = []
+        self.done: list[Check] = []
+
+    def ask(self, address: str, name: str = "ada", proven: bool = False, paid: bool = False) -> Check:
+        check = Check(name)
+        self.checks.append(check)
+        self.turns.wait(check, address, proven, paid)
+        return check
+
+    def order(self) -> list[Check]:
+        """Ends one check after the other; who had a turn, in that order."""
+        while now := [one for one in self.checks if one.granted.done() and one not in self.done]:
+            for check in now:
+                self.done.append(check)
+                self.turns.over(check)
+        return [one for one in self.done if one.granted.exception() is None]
+
+
+async def test_a_flood_of_one_address_costs_the_next_client_of_another_one_check():
+    desk = Desk()
+    flood = [desk.ask("attacker") for _ in range(990)]
+    client = desk.ask("client")
+    assert desk.order().index(client) <= 2 and len(desk.done) == 991
+    assert all(one.granted.done() for one in flood)
+
+
+async def test_who_came_in_before_is_before_all_strangers_and_does_not_stop_them():
+    desk = Desk()
+    for number in range(400):
+        desk.ask(f"attacker {number}")
+    client = desk.ask("client", proven=True)
+    assert desk.order().index(client) <= 2
+    desk = Desk()
+    stranger = [desk.ask("client", proven=True) for _ in range(100)] and desk.ask("stranger")
+    assert desk.order().index(stranger) <= 5
+
+
+async def test_when_all_places_are_taken_the_address_with_the_most_gives_way():
+    desk = Desk(most=10)
+    flood = [desk.ask("attacker") for _ in range(11)]
+    with pytest.raises(RefusedError, match=BUSY):
+        desk.ask("attacker")
+    clients = [desk.ask(f"client {number}") for number in range(5)]
+    served = desk.order()
+    assert set(clients) <= set(served) and len(served) == 11
+    refused = [one.granted.exception() for one in flood if one not in served]
+    assert len(refused) == 5 and {str(one) for one in refused} == {f"Login failed: {BUSY}"}
+
+
+async def test_what_several_ask_for_comes_with_the_first_of_them_and_is_refused_with_the_last():
+    desk = Desk(most=4)
+    desk.ask("a")
+    mine = [desk.ask("a") for _ in range(3)]
+    desk.turns.wait(mine[2], "b", False, False)
+    assert desk.order().index(mine[2]) == 2
+    desk = Desk(most=3)
+    desk.ask("a")
+    shared, *_ = [desk.ask("a") for _ in range(2)]
+    desk.turns.wait(shared, "b", False, False)
+    desk.ask("c")  # the place of "a" goes, that of "b" stays
+    assert shared in desk.order()
+    assert not desk.turns._strangers and not len(desk.turns._places)
+
+
+async def test_who_failed_too_often_meanwhile_has_no_turn_but_who_served_a_wait_has():
+    desk = Desk()
+    desk.ask("x")
+    guesses = [desk.ask("attacker", "ada") for _ in range(50)]
+    waited = desk.ask("attacker", "ada", paid=True)
+    other = desk.ask("attacker", "bob")
+    desk.blocked = {("attacker", "ada")}
+    assert desk.order()[1:] == [waited, other]
+    assert all(isinstance(one.granted.exception(), RefusedError) for one in guesses)
+
+
+async def test_what_is_over_before_its_turn_leaves_its_place_and_close_ends_the_rest():
+    desk = Desk()
+    first, second, third = (desk.ask("a") for _ in range(3))
+    desk.turns.over(second)
+    desk.turns.over(first)
+    assert third.granted.done() and not second.granted.done()
+    fourth, fifth = desk.ask("a"), desk.ask("b", proven=True)
+    desk.turns.close()
+    assert fourth.granted.cancelled() and fifth.granted.cancelled()
+    desk.turns.over(fourth)
+    desk.turns.over(third)
+
+
+class Office:
+    def __init__(self) -> None:
+        self.clock = Clock()
+        self.slept: list[float] = []
+        self.penalties = Penalties(self.clock, self.sleep)
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        await asyncio.sleep(0)
+
+
+async def test_a_guesser_behind_a_balancer_costs_those_nothing_who_came_in_from_there():
+    office = Office()
+    penalties = office.penalties
+    penalties.succeeded(("balancer", "ada"))
+    for number in range(FREE_OF_ADDRESS):
+        penalties.failed(("balancer", f"guess {number}"))
+    assert penalties.blocked(("balancer", "new")) and not penalties.blocked(("elsewhere", "new"))
+    assert not await penalties.serve(("balancer", "ada")) and office.slept == []
+    assert await penalties.serve(("balancer", "new")) and office.slept == [0.5]
+    penalties.succeeded(("balancer", "ada"))
+    assert penalties.blocked(("balancer", "new")), "one right passcode does not let a guesser go on"
+    penalties.succeeded(("balancer", "bob"))
+    assert not penalties.blocked(("balancer", "new")), "there are more clients there"
+
+
+async def test_a_name_that_is_guessed_waits_from_that_address_only():
+    office = Office()
+    for _ in range(3):
+        office.penalties.failed(("a", "ada"))
+    assert office.penalties.blocked(("a", "ada"))
+    assert not office.penalties.blocked(("a", "bob")) and not office.penalties.blocked(("b", "ada"))
+    office.clock.now += FORGET_S + 1
+    assert not office.penalties.blocked(("a", "ada"))
