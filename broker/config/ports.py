@@ -60,7 +60,7 @@ def edge_acceptors(edge: EdgeSettings) -> dict[str, AcceptorSettings]:
         connection_ttl_min_ms=ceil(edge.heartbeat_min_ms * edge.heartbeat_tolerance),
         heartbeat_to_ttl_modifier=edge.heartbeat_tolerance,
         default_heartbeat=edge.default_heartbeat,
-        consumer_window_bytes=edge.consumer_window_bytes,
+        consumer_window_bytes=_window(edge),
         server_header=edge.server_header,
         server_name=edge.server_name,
         full_connected_v10=edge.full_connected_v10,
@@ -78,13 +78,18 @@ def edge_acceptors(edge: EdgeSettings) -> dict[str, AcceptorSettings]:
     }
 
 
+def _window(edge: EdgeSettings) -> int:
+    """As acceptors say it: -1 is unlimited there; in [edge] it leaves the default window in messages, which is -2."""
+    return -2 if edge.consumer_window_bytes < 0 else edge.consumer_window_bytes
+
+
 def _completed(acceptor: AcceptorSettings, edge: EdgeSettings) -> AcceptorSettings:
     """With what [edge] says where the acceptor says nothing."""
     found = acceptor
     if not found.host:
         found = replace(found, host=edge.host)
     if found.consumer_window_bytes == -2:
-        found = replace(found, consumer_window_bytes=edge.consumer_window_bytes)
+        found = replace(found, consumer_window_bytes=_window(edge))
     if found.tls and not found.tls_cert_file:
         found = replace(found, tls_cert_file=edge.tls_cert_file, tls_key_file=edge.tls_key_file)
     if found.tls_client_auth != "none" and not found.tls_client_ca_file:

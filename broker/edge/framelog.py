@@ -6,6 +6,8 @@ Rule: never a passcode, never a body; off means one attribute test per read.
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from broker.wire.events import Acks, BodyData, BodyStart, Event, Frame, Sends, Violation
@@ -13,34 +15,66 @@ from broker.wire.rules import HANDSHAKE, Role
 
 if TYPE_CHECKING:
     from .channel import Channel
+    from .session import Session
 
 log = logging.getLogger("stampede.frames")
+LENGTH = re.compile(rb"^content-length:(\d+)$", re.MULTILINE)
 SHOWN = frozenset(
     {"accept-version", "host", "login", "heart-beat", "client-id", "receipt", "request-id", "content-length"}
 )
 """Headers of CONNECT whose values are logged: any other may be a passcode under a misspelt name."""
 
 
-def received(channel: Channel, events: list[Event]) -> None:
-    """One line per event."""
+def received(session: Session, events: list[Event]) -> None:
+    """One line per frame."""
+    channel = session.channel
     for event in events:
-        text = _text(event)
-        if text:
+        for text in _texts(session, event):
             log.debug("%s #%d > %s", channel.peer, channel.id, text)
 
 
 def sent(channel: Channel, out: list[bytes]) -> None:
-    """One line per write: the first frame's head and the size of all."""
-    head, _, _ = out[0][:400].partition(b"\n\n")
-    size = sum(map(len, out))
-    log.debug("%s #%d < %s (%d bytes)", channel.peer, channel.id, _one_line(head), size)
+    """One line per frame, however many a piece holds."""
+    for piece in out:
+        for head, size in _frames(piece):
+            log.debug("%s #%d < %s (%d bytes)", channel.peer, channel.id, _one_line(head) or "heart-beat", size)
+
+
+def _frames(piece: bytes) -> Iterator[tuple[bytes, int]]:
+    """Head and body size of each frame in our own writing. Of a large body only the head is here."""
+    at, end = 0, len(piece)
+    while at < end:
+        if piece.startswith(b"\n", at):
+            yield b"", 0
+            at += 1
+            continue
+        blank = piece.find(b"\n\n", at)
+        if blank < 0:
+            return
+        head = piece[at:blank]
+        length = LENGTH.search(head)
+        stop = blank + 2 + int(length[1]) if length else piece.find(b"\0", blank + 2)
+        yield head, stop - blank - 2
+        at = stop + 1 if stop >= 0 else end
+
+
+def _texts(session: Session, event: Event) -> Iterator[str]:
+    """The lines of an event."""
+    if isinstance(event, Sends):
+        lines = event.head.lines
+        for record in event.records:
+            head, _, body = (lines + record).partition(b"\n\n")
+            yield f"SEND {_one_line(head)} ({len(body) - 1} bytes)"
+    elif isinstance(event, Acks):
+        for id in event.ids:
+            sub = session.handles.get(id.rpartition(b"-")[0])
+            where = "" if sub is None else f" | destination:{sub.destination.decode(errors='replace')}"
+            yield f"ACK id:{id.decode(errors='replace')}{where} (0 bytes)"
+    elif text := _text(event):
+        yield text
 
 
 def _text(event: Event) -> str:
-    if isinstance(event, Sends):
-        return f"{len(event.records)} × SEND {_one_line(event.head.lines)} ({event.nbytes} bytes)"
-    if isinstance(event, Acks):
-        return f"{len(event.ids)} × ACK {event.ids[0].decode(errors='replace')} …"
     if isinstance(event, Frame):
         shown = event.headers
         if event.command in HANDSHAKE[Role.SERVER]:

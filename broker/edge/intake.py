@@ -40,7 +40,7 @@ class Intake:
     def take(self, events: list[Event]) -> None:
         """What a read has brought."""
         if self._edge.log_frames:
-            framelog.received(self._session.channel, events)
+            framelog.received(self._session, events)
         if self._edge.rates is not None:
             self._edge.rates.received(self._session, events)
         if self._parked is not None:

@@ -17,6 +17,7 @@ from broker.core.effects import Deliver
 from broker.core.reasons import Reason
 from broker.link.port import Away, BodyReader, Rotten
 
+from . import framelog
 from .compressing import Inflating, length_of
 from .subscription import Subscription
 from .timers import Handle
@@ -108,7 +109,10 @@ class LargeDelivery:
     def _begin(self) -> None:
         if not self._begun:
             self._begun = True
-            self._session.channel.write_part(self._sub.render(self._effect.run), True, False)
+            head = self._sub.render(self._effect.run)
+            if self._session.edge.log_frames:
+                framelog.sent(self._session.channel, [head])
+            self._session.channel.write_part(head, True, False)
 
     def _skip(self, why: str) -> None:
         """Its receipt is not asked for, and its neighbours on this connection know nothing of it."""

@@ -225,13 +225,15 @@ def _window(session: Session, headers: dict[str, str], ack: AckMode, address: st
             messages, nbytes = messages or max(nbytes, 1), -1
     if ack is AckMode.AUTO:
         return UNLIMITED, UNLIMITED, UNLIMITED if nbytes is None or nbytes < 0 else max(nbytes, 1)
-    if not messages:
-        default = settings.consumer_window_messages
-        messages = UNLIMITED if nbytes is not None or default < 0 else default
+    given = nbytes is not None
     if nbytes is None:
         nbytes = session.edge.match(address).consumer_window_bytes
         if nbytes == BY_ACCEPTOR:
             nbytes = session.acceptor.consumer_window_bytes
+    if not messages:
+        default = settings.consumer_window_messages
+        # -1 is unlimited, whoever says it. What is still -2 here has no window but the default in messages.
+        messages = UNLIMITED if given or nbytes == -1 or default < 0 else default
     if nbytes == 0:
         return 1, UNLIMITED, UNLIMITED
     return messages, UNLIMITED if nbytes < 0 else nbytes, UNLIMITED
@@ -256,6 +258,8 @@ def unsubscribe(session: Session, frame: Frame) -> None:
     durable = durable_name(headers)
     key = headers.get("id", headers.get("destination", ""))
     sub = session.subscriptions.get(key)
+    if sub is None and durable is None and "id" not in headers:
+        key, sub = _by_destination(session, key)
     if sub is None and durable is None:
         raise RefusedError(Code.NO_SUCH_SUBSCRIPTION, f"'{key[:100]}' is not subscribed on this connection")
     queue = None if durable is None else owned_name(session, durable, "delete")
@@ -274,6 +278,14 @@ def unsubscribe(session: Session, frame: Frame) -> None:
     )
     for (slot, consumer), seq in zip(ends, seqs, strict=True):
         session.intake.batch.append(Unsubscribe(slot, session.id, seq, consumer, address, queue))
+
+
+def _by_destination(session: Session, destination: str) -> tuple[str, Subscription | None]:
+    """What a 1.0 client may name by destination although its SUBSCRIBE had an id; the first one of several."""
+    raw = session.raw(destination)
+    return next(
+        ((key, sub) for key, sub in session.subscriptions.items() if sub.destination == raw), (destination, None)
+    )
 
 
 def _deleting(session: Session, queue: str, address: str, receipts: list[bytes] | None, parts: int) -> Sequence[int]:

@@ -320,7 +320,9 @@ def test_other_acceptors_messages_stay_as_they_are() -> None:
     [
         ({}, "", (1000, 10240)),
         ({"consumer_window_bytes": 500}, "", (1000, 500)),
-        ({"consumer_window_bytes": -1}, "", (1000, UNLIMITED)),
+        ({"consumer_window_bytes": -1}, "", (UNLIMITED, UNLIMITED)),
+        ({"consumer_window_bytes": -2}, "", (1000, UNLIMITED)),
+        ({"consumer_window_bytes": -1}, "prefetch-count:3\n", (3, UNLIMITED)),
         ({"consumer_window_bytes": 500}, "consumer-window-size:77\n", (UNLIMITED, 77)),
         ({}, "activemq.prefetchSize:77\n", (UNLIMITED, 77)),
         ({"prefetch_unit": "messages"}, "activemq.prefetchSize:77\n", (77, UNLIMITED)),

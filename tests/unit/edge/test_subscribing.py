@@ -10,10 +10,11 @@ import pytest
 from broker.config.addressing import AddressSettings
 from broker.config.settings import EngineSettings
 from broker.core.address import Routing
-from broker.core.commands import UNLIMITED, Grant, Subscribe
+from broker.core.commands import UNLIMITED, Grant, Subscribe, Unsubscribe
 from broker.core.effects import Deliver
 from broker.core.errors import Code
 from broker.core.message import Run
+from broker.wire.versions import Version
 
 from .test_session import Bench
 
@@ -112,6 +113,7 @@ async def test_the_default_window_is_the_address_s_then_the_acceptor_s():
     bench.edge.configure(engine)
     found = [subscribe(bench, "ack:client\n", f"/queue/{name}")[0] for name in "abc"]
     assert [command.credit_bytes for command in found] == [777, UNLIMITED, by_acceptor.credit_bytes]
+    assert [command.credit_messages for command in found] == [1000, UNLIMITED, 1000]
     assert subscribe(bench, "ack:client\nconsumer-window-size:5\n")[0].credit_bytes == 5
 
 
@@ -169,3 +171,16 @@ async def test_a_rated_subscription_goes_on_when_what_it_has_leaves_later_than_i
     assert grants(bench) > 0
     deliver(bench, command, 20)
     assert grants(bench) == 0, "it waits again"
+
+
+async def test_a_10_client_may_unsubscribe_by_destination_what_it_subscribed_with_an_id():
+    bench = Bench()
+    session, wire = bench.session()
+    session.wire.version = Version.V10
+    for id in (b"1", b"2"):
+        session.receive(b"SUBSCRIBE\nid:%b\ndestination:/queue/q%b\n\n\0" % (id, id))
+    second = bench.port.last(Subscribe).consumer
+    session.receive(b"UNSUBSCRIBE\ndestination:/queue/q2\n\n\0")
+    assert bench.port.last(Unsubscribe).consumer == second and list(session.subscriptions) == ["1"]
+    session.receive(b"UNSUBSCRIBE\ndestination:/queue/q2\n\n\0")
+    assert b"error-code:1307" in wire.sent
