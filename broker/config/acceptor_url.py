@@ -211,6 +211,8 @@ NAMES: dict[str, str] = {
     "trustStorePath": "tls_client_ca_file",
     "crlPath": "tls_crl_file",
     "proxyProtocolEnabled": "proxy_protocol",
+    "producerMaxRate": "max_producer_rate",
+    "compressLargeMessages": "compress_large_bodies",
     "backlog": "backlog",
     "writeBufferLowWaterMark": "write_buffer_low_bytes",
     "writeBufferHighWaterMark": "write_buffer_high_bytes",

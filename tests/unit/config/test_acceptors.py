@@ -51,6 +51,8 @@ TLS = {"acceptors.a.tls": "yes", "acceptors.a.tls_cert_file": "c.pem", "acceptor
          {"host": "h", "port": 1, "tls": True, "tls_cert_file": "both.pem", "tls_key_file": "both.pem",
           "tls_client_ca_file": "ca.pem", "tls_min_version": "TLSv1.3"}),
         ("stomp+ssl://h:1?keyStorePath=a.p12", {"host": "h", "port": 1, "tls": True, "tls_cert_file": "a.p12"}),
+        ("tcp://h:1?producerMaxRate=50;compressLargeMessages=true",
+         {"host": "h", "port": 1, "max_producer_rate": 50, "compress_large_bodies": True}),
         ("tcp://h:1?sniHost=broker%5C.x%5C.org", {"host": "h", "port": 1, "tls_sni_host": "broker.x.org"}),
         ("tcp://h:1?sniHost=.*%5C.x%5C.org", {"host": "h", "port": 1, "tls_sni_host": "*.x.org"}),
     ],
