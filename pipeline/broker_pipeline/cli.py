@@ -1,10 +1,12 @@
-"""`stampede-pipeline`: check, archive, replay, files, verify, retain, compact, delete.
+"""`stampede-pipeline`: check, archive, report, replay, files, verify, retain, compact, delete.
 
 Rule: parse, call, say; no logic of its own. Nothing heavy is imported before a command needs it.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import signal
 import threading
@@ -147,6 +149,32 @@ def replay(
                 click.echo(f"{send(spark, folder, _options(**source), url, plan, rate, click.echo)} messages sent")
         finally:
             spark.stop()
+
+    _perform(work)
+
+
+@main.command()
+@click.argument("folder")
+@click.option("--out", default="report", show_default=True, metavar="NAME", help="Writes NAME.html and NAME.json.")
+@_spark
+def report(folder: str, out: str, master: str, memory: str) -> None:
+    """Say what the archive FOLDER tells of throughput, sizes, latencies and dead letters."""
+
+    def work() -> None:
+        from .files import write_pieces
+        from .page import page
+        from .report import report as gather
+        from .session import session
+
+        spark = session(master, memory)
+        try:
+            found = gather(spark, folder)
+        finally:
+            spark.stop()
+        stem = os.path.abspath(out)
+        write_pieces(f"{stem}.json", [json.dumps(found, indent=1, default=str).encode()])
+        write_pieces(f"{stem}.html", [page(found).encode()])
+        click.echo(f"{stem}.html")
 
     _perform(work)
 

@@ -82,7 +82,7 @@ def _resolve(reads: LogReads, text: str, infos: Mapping[int, SlotInfo]) -> Offse
 
 
 def _read(options: ReadOptions, split: Split) -> Iterator[Any]:
-    """In a worker."""
+    """In a worker. Where there is nothing to read Spark makes a partition of its own, of None: an empty split."""
     schema = arrow_schema(options.text)
     with LogReads(options.access) as reads:
         for part in split.ranges:
@@ -160,7 +160,7 @@ class StampedeReader(DataSourceReader):
         from dataclasses import replace
 
         options = replace(self.options, addresses=self.addresses, since_ms=self.since, before_ms=self.before)
-        return _read(options, partition.value)
+        return _read(options, partition.value or Split())
 
 
 class StampedeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -210,7 +210,7 @@ class StampedeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [Task(split) for split in splits(between(start, end, infos), self.options.split_rows, infos)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        return _read(self.options, partition.value)
+        return _read(self.options, partition.value or Split())
 
     def commit(self, end: Offsets) -> None:
         if self.options.archive:

@@ -77,3 +77,9 @@ def replay(spark: Any, folder: str, source: dict[str, str], url: str, plan: dict
     if dry:
         return count(spark, folder, source, Plan(**plan))
     return send(spark, folder, source, url, Plan(**plan), 0, print)
+
+
+def report(spark: Any, folder: str) -> dict[str, Any]:
+    from broker_pipeline.report import report as gather
+
+    return gather(spark, folder)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from broker_pipeline.manifests import Archive
+from broker_pipeline.page import page
 
 from tests.harness import Broker, Client, free_ports, listens, scratch, until
 
@@ -72,6 +73,11 @@ def test_archive_of_a_broker(spark: Host, broker, tmp_path: Path):
     assert len(frame) == 41 and set(frame.address) == {"a/b", "large"}
     (ref,) = frame[frame.address == "large"].body_ref
     assert (folder / ref).read_bytes() == large
+
+    told = spark.call("report", str(folder))
+    assert sum(row["messages"] for row in told["hours"] if row["address"] == "a/b") == 40
+    assert {(row["address"], row["event"]): row["count"] for row in told["events"]}["a/b", "ACKED"] == 10
+    assert "a/b" in page(told)
 
     send(server, "/queue/a/b", [b"%d" % n for n in range(40, 45)])  # these are in the live log only
     plan = {"id": "r1", "into": "/queue/again", "addresses": ("a/b", "large"), "where": "message_id <> 'none'"}

@@ -40,6 +40,8 @@ def test_batch(spark: Host):
             "endingOffsets": json.dumps({"3": {"o": 4, "e": 1}, "9": {"o": 8, "e": 1}}),
         }
         assert spark.call("ids", options | bounds) == expected(3, 9, 3) + expected(9, 20, 18)
+        nothing = {"startingOffsets": "latest"}
+        assert spark.call("ids", options | nothing) == []
         more = options | {"startingOffsets": f"@{START_MS + 6 * MINUTE}", "text": "true", "bodies": "inline"}
         plain, large = spark.call("rows", more, "address = 'a3' and message_id in ('3-6', '3-7')")
         assert plain["headers"] == {"color": "red"} and plain["body"] == b"body 6" and plain["text"] == "body 6"

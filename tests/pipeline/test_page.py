@@ -1,0 +1,28 @@
+"""The report's page: nothing from elsewhere, nothing of a message's that is not escaped."""
+
+from __future__ import annotations
+
+from broker_pipeline.page import page
+
+
+def made(address: str, hours: int) -> dict:
+    rows = [
+        {"address": address, "hour": f"2026-11-24 {n:02}:00", "messages": n * 100, "bytes": n * 5000, "slots": 1}
+        for n in range(hours)
+    ]
+    late = {"address": address, "hour": "2026-11-24 01:00", "event": "ACKED", "count": 3, "ms": [1, 20, 300]}
+    dead = {"address": address, "reason": "<b>", "count": 1, "samples": ["1-1", "1-2"]}
+    return {
+        "folder": "lake", "manifests": 3, "hours": rows, "latencies": [late, late | {"ms": None}], "events": [],
+        "dead_letters": [dead], "unusual": [],
+    }  # fmt: skip
+
+
+def test_everything_is_on_the_page_and_escaped():
+    text = page(made("<script>x</script>", 24))
+    assert "<script" not in text and "<b>" not in text and "http" not in text
+    assert text.count("<rect") == 24 and "27,600 messages" in text and "1-1, 1-2" in text and ">300<" in text
+
+
+def test_an_archive_without_anything_has_a_page():
+    assert page(made("a", 0)).count("None.") == 3
