@@ -21,7 +21,12 @@ def made(address: str, hours: int) -> dict:
 def test_everything_is_on_the_page_and_escaped():
     text = page(made("<script>x</script>", 24))
     assert "<script" not in text and "<b>" not in text and "http" not in text
-    assert text.count("<rect") == 24 and "27,600 messages" in text and "1-1, 1-2" in text and ">300<" in text
+    assert (
+        text.count("<rect") == 24
+        and "27,600 messages of 1 addresses, 3 runs" in text
+        and "1-1, 1-2" in text
+        and ">300<" in text
+    )
 
 
 def test_an_archive_without_anything_has_a_page():
