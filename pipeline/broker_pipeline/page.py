@@ -97,8 +97,8 @@ def page(report: dict[str, Any]) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
         f'content="width=device-width"><title>Stampede report</title><style>{_STYLE}</style></head><body>'
-        f'<h1>Report of {escape(report["folder"])}</h1><p class="note">{total:,} messages of {len(by_address):,} addresses, '
-        f"{report['manifests']:,} runs of the archive. Hours are UTC.</p>"
+        f'<h1>Report of {escape(report["folder"])}</h1><p class="note">{total:,} messages of '
+        f"{len(by_address):,} addresses, {report['manifests']:,} runs of the archive. Hours are UTC.</p>"
         f"<h2>Messages per hour</h2>{plots}<h2>Hours</h2>{_table(report['hours'])}"
         f"<h2>Time from ENQUEUED</h2>{_table(latencies)}<h2>What happened</h2>{_table(report['events'])}"
         f"<h2>Dead letters</h2>{_table(report['dead_letters'])}"
