@@ -34,7 +34,6 @@ from broker.core.ids import SLOTS
 from broker.core.metrics import Metric
 from broker.core.records import RunRecord
 from broker.engine.matching import is_pattern
-from broker.journal.bodies import BodyFile
 from broker.journal.history import Cursor, epoch_at
 from broker.journal.journal import Journal
 from broker.rpc.v1 import log_reads_pb2 as pb
@@ -42,7 +41,7 @@ from broker.seams.clock import Clock
 from broker.seams.files import read_whole
 
 from .log_keeping import Keeper
-from .log_rows import HIDDEN, VIEWS, Names, Queue, Wanted, rows
+from .log_rows import HIDDEN, VIEWS, Names, Queue, Wanted, batch, rows
 
 log = logging.getLogger("stampede.reads")
 
@@ -51,8 +50,6 @@ MOST_BATCH_BYTES: Final = 2 << 20
 """A client's gRPC takes 4 MiB unless told otherwise, and one row may be larger than what was asked for."""
 BODY_PIECE: Final = 256 * 1024
 THREADS: Final = 2
-_ROW_BYTES: Final = 200
-"""A row without its body, about."""
 
 STATUS: Final = {
     Code.OFFSET_EXPIRED: grpc.StatusCode.OUT_OF_RANGE,
@@ -142,7 +139,7 @@ class LogReads:
             "Lookup": unary(self._unary(self.lookup), pb.LookupRequest.FromString, _bytes),
             "Watermark": unary(self._unary(self.watermark), pb.WatermarkRequest.FromString, _bytes),
             "Describe": unary(self._unary(self.describe), pb.DescribeRequest.FromString, _bytes),
-            "Read": stream(self._stream(self.read), pb.ReadRequest.FromString, _bytes),
+            "Read": stream(self._stream(self.read), pb.ReadRequest.FromString, None),
             "ReadBody": stream(self._stream(self.read_body), pb.ReadBodyRequest.FromString, _bytes),
         }
         return grpc.method_handlers_generic_handler(SERVICE, methods)
@@ -283,8 +280,8 @@ class LogReads:
             lineage=[pb.Lineage(epoch=epoch, start=first) for epoch, first in lineage if first < end],
         )  # fmt: skip
 
-    async def read(self, request: pb.ReadRequest, reader: Reader) -> AsyncGenerator[pb.ReadBatch, None]:
-        """Rows of one slot."""
+    async def read(self, request: pb.ReadRequest, reader: Reader) -> AsyncGenerator[bytes, None]:
+        """Rows of one slot: a ReadBatch after the other, encoded."""
         _check_view(request.view)
         self._check_addresses(request.addresses, reader)
         self._check_slot(request.slot)
@@ -301,7 +298,7 @@ class LogReads:
         epoch = request.epoch
         while cursor.due < until:
             entries = await self._entries(cursor, until, budget)
-            batch, nbytes, made = pb.ReadBatch(), 0, 0
+            found, nbytes, made = [], 0, 0
             for entry in entries:
                 for row in rows(entry, self._names, wanted):
                     made += 1
@@ -309,22 +306,20 @@ class LogReads:
                         await asyncio.sleep(0)
                     if row is None:
                         continue
-                    batch.rows.append(row)
-                    nbytes += _ROW_BYTES + len(row.body)
+                    found.append(row)
+                    nbytes += len(row)
                     if nbytes >= budget:
-                        batch.next, batch.epoch = entry.lsn or start, epoch
-                        self._rows += len(batch.rows)
-                        yield batch
-                        batch, nbytes = pb.ReadBatch(), 0
+                        self._rows += len(found)
+                        yield batch(found, entry.lsn or start, epoch, False)
+                        found, nbytes = [], 0
                 epoch = entry.epoch if entry.lsn else epoch
             self._history.remember(cursor)
-            batch.next, batch.epoch, batch.done = cursor.due, epoch, cursor.due >= (request.until or end)
-            self._rows += len(batch.rows)
+            self._rows += len(found)
             start = cursor.due
-            yield batch
+            yield batch(found, start, epoch, start >= (request.until or end))
             await asyncio.sleep(0)
-        if start >= until and getattr(request, "from") >= until:
-            yield pb.ReadBatch(next=start, epoch=epoch, done=start >= (request.until or end))
+        if getattr(request, "from") >= until:
+            yield batch([], start, epoch, start >= (request.until or end))
 
     async def _entries(self, cursor: Cursor, until: int, budget: int) -> list[Any]:
         """The next items, read in a thread."""
@@ -384,8 +379,11 @@ class LogReads:
         except CorruptJournal:
             raise OffsetExpired(request.slot, request.offset, request.offset + 1) from None
         try:
+            checked = 0
             for at in range(0, blob.length, BODY_PIECE):
-                yield pb.BodyChunk(data=await loop.run_in_executor(self._pool, _piece, body, at))
+                if checked <= at:
+                    checked = await loop.run_in_executor(self._pool, body.check, checked)
+                yield pb.BodyChunk(data=await loop.run_in_executor(self._pool, body.read, at, BODY_PIECE))
         finally:
             body.close()
 
@@ -407,12 +405,6 @@ class LogReads:
                 raise RefusedError(
                     Code.NOT_ALLOWED, f"you may not read the log of {name[:200]}: edge.permissions needs `read` there"
                 )
-
-
-def _piece(body: BodyFile, at: int) -> bytes:
-    """In a thread: what checks only."""
-    body.check(at)
-    return body.read(at, BODY_PIECE)
 
 
 def _check_view(view: str) -> None:

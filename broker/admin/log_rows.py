@@ -13,10 +13,9 @@ view. What belongs to a transaction that is not decided (hidden queues) is no ro
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from broker.core.message import Run
 from broker.core.records import Left, MetaRecord, RunRecord, SettleRecord
 from broker.engine.matching import is_pattern, matches
 from broker.journal.history import Entry
@@ -115,8 +114,8 @@ class Wanted:
         return at >= self._since and (not self._before or at < self._before)
 
 
-def rows(entry: Entry, names: Names, wanted: Wanted) -> Iterator[pb.Row | None]:
-    """The rows of one item, in their order; None for one that is not wanted, so that who counts can count."""
+def rows(entry: Entry, names: Names, wanted: Wanted) -> Iterator[bytes | None]:
+    """The rows of one item, encoded, in their order; None for one that is not wanted, so that who counts can count."""
     record = entry.record
     if isinstance(record, MetaRecord):
         names.learn(record)
@@ -133,94 +132,163 @@ def rows(entry: Entry, names: Names, wanted: Wanted) -> Iterator[pb.Row | None]:
         yield from _settled(entry, record, names, wanted)
 
 
-def _messages(entry: Entry, record: RunRecord, names: Names, wanted: Wanted) -> Iterator[pb.Row | None]:
+def _messages(entry: Entry, record: RunRecord, names: Names, wanted: Wanted) -> Iterator[bytes | None]:
     queue = names.of(record.slot, record.queues[0])[0] if len(record.queues) == 1 else ""
     run = record.run
-    every = wanted.view == "messages" or DEAD in run.lines
+    made = _Messages(entry, record, wanted.body, queue)
+    every = wanted.view == "messages"
     for index, data in enumerate(run.records):
-        if not every and DEAD not in data:
+        if every or DEAD in run.lines or DEAD in data:
+            row = made.row(index, index)
+            yield row if every or made.dead else None
+        else:
             yield None
-            continue
-        row = _row(entry, record, index, wanted.body)
-        row.queue = queue
-        yield row if row.reason or wanted.view == "messages" else None
 
 
-def _enqueued(entry: Entry, record: RunRecord, names: Names, wanted: Wanted) -> Iterator[pb.Row | None]:
-    queues = [names.of(record.slot, number)[0] for number in record.queues]
+def _enqueued(entry: Entry, record: RunRecord, names: Names, wanted: Wanted) -> Iterator[bytes | None]:
+    made = [_Messages(entry, record, wanted.body, names.of(record.slot, number)[0]) for number in record.queues]
     for index in range(len(record.run.records)):
-        for at, queue in enumerate(queues):
-            row = _row(entry, record, index, wanted.body)
-            row.queue = queue
-            row.index = index * len(queues) + at
-            yield row
+        for at, queue in enumerate(made):
+            yield queue.row(index, index * len(made) + at)
 
 
-def _row(entry: Entry, record: RunRecord, index: int, with_body: bool) -> pb.Row:
-    run = record.run
-    row = pb.Row(
-        offset=entry.lsn, epoch=entry.epoch, ts_ms=run.time, event="ENQUEUED", address=record.address,
-        message_id=f"{record.slot}-{run.ids[index]}", priority=run.priority, expires_ms=run.expires,
-        attempt=run.attempts, index=index,
-    )  # fmt: skip
-    body = _headers(run, index, row)
-    row.size = len(body)
-    if run.blob is not None:
-        row.size = run.blob.length
-        row.body_ref = f"{run.blob.id:016x}"
-    elif with_body:
-        row.body = body
-    return row
+class _Messages:
+    """Rows of the messages of one run. What they share is encoded once: fields of a message may come in any order, and
+    in several places.
+
+    dead   the last row has a dead-letter-reason."""
+
+    def __init__(self, entry: Entry, record: RunRecord, body: bool, queue: str) -> None:
+        run = record.run
+        self._run = run
+        self._slot = record.slot
+        self._body = body
+        shared = pb.Row(
+            offset=entry.lsn, epoch=entry.epoch, ts_ms=run.time, event="ENQUEUED", address=record.address,
+            queue=queue, priority=run.priority, expires_ms=run.expires, attempt=run.attempts,
+        )  # fmt: skip
+        if run.blob is not None:
+            shared.body_ref = f"{run.blob.id:016x}"
+        lines = run.lines
+        end = lines.find(b"\n\n")
+        self._before = b""
+        """Of `lines`, what is to be read with each record."""
+        self._open = True
+        """The headers go on in the records."""
+        if lines[:1] == b"\n" or end >= 0:
+            self._open = False
+            self._before = lines[1:] if lines[:1] == b"\n" else lines[end + 2 :]
+            lines = lines[: end + 1] if lines[:1] != b"\n" else b""
+        elif lines and lines[-1:] != b"\n":
+            lines, self._before = b"", lines
+        _add_headers(shared, lines)
+        self._group, self._reason = shared.group_id, shared.reason
+        self.dead = False
+        self._shared = shared.SerializeToString()
+        self._own = b"", b"", False
+
+    def row(self, at: int, index: int) -> bytes:
+        """Of the message at this place of the run."""
+        run = self._run
+        data = self._before + run.records[at]
+        own = b""
+        self.dead = bool(self._reason)
+        if self._open:
+            end = 0 if data[:1] == b"\n" else data.find(b"\n\n") + 1
+            if end:
+                own = self._headers(data[:end])
+            data = data[end + 1 :]
+        body, size = data[:-1], len(data) - 1
+        if run.blob is not None:
+            body, size = b"", run.blob.length
+        return b"".join((
+            self._shared, own, _identity(self._slot, run.ids[at], index), b"\x50", _varint(size),
+            *((b"\x4a", _varint(size), body) if self._body and body else ()),
+        ))  # fmt: skip
+
+    def _headers(self, lines: bytes) -> bytes:
+        """Of one message, encoded; like neighbours have like ones."""
+        if self._own[0] != lines:
+            row = pb.Row(group_id=self._group, reason=self._reason)
+            _add_headers(row, lines)
+            self._own = lines, row.SerializeToString(), bool(row.reason)
+        self.dead = self._own[2]
+        return self._own[1]
 
 
-def _headers(run: Run, index: int, row: pb.Row) -> bytes:
-    """Fills in the headers (of repeated names all, the first counts); returns the body."""
-    data = run.lines + run.records[index]
-    end = -1 if data[:1] == b"\n" else data.find(b"\n\n")
-    if end > 0:
-        for line in data[:end].split(b"\n"):
-            name, _, value = line.partition(b":")
-            if b"\\" in line:
-                name, value = _unescaped(name), _unescaped(value)
-            row.headers.add(name=name, value=value)
-            if name == b"JMSXGroupID" and not row.group_id:
-                row.group_id = value.decode(errors="replace")
-            elif name == b"dead-letter-reason" and not row.reason:
-                row.reason = value.decode(errors="replace")
-    return data[end + 2 : -1] if run.blob is None else b""
+def _add_headers(row: pb.Row, lines: bytes) -> None:
+    """Of repeated names all; the first counts."""
+    for line in lines.split(b"\n")[:-1]:
+        name, _, value = line.partition(b":")
+        if b"\\" in line:
+            name, value = _unescaped(name), _unescaped(value)
+        row.headers.add(name=name, value=value)
+        if name == b"JMSXGroupID" and not row.group_id:
+            row.group_id = value.decode(errors="replace")
+        elif name == b"dead-letter-reason" and not row.reason:
+            row.reason = value.decode(errors="replace")
 
 
 def _unescaped(text: bytes) -> bytes:
     return _SEQUENCE.sub(lambda found: _MEANING.get(found[1], found[0]), text)
 
 
-def _nacked(entry: Entry, record: MetaRecord, names: Names, wanted: Wanted) -> Iterator[pb.Row | None]:
+def _nacked(entry: Entry, record: MetaRecord, names: Names, wanted: Wanted) -> Iterator[bytes | None]:
     data = record.data
     queue, address = names.of(record.slot, data["queue"])
-    if not wanted.address(address):
-        return
-    index = 0
-    for first, last in data["spans"]:
-        for message in range(first, last + 1):
-            yield pb.Row(
-                offset=entry.lsn, epoch=entry.epoch, event="NACKED", address=address, queue=queue,
-                message_id=f"{record.slot}-{message}", attempt=data["attempts"], index=index,
-            )  # fmt: skip
-            index += 1
+    if wanted.address(address):
+        shared = pb.Row(
+            offset=entry.lsn, epoch=entry.epoch, event="NACKED", address=address, queue=queue,
+            attempt=data["attempts"],
+        )  # fmt: skip
+        yield from _each(record.slot, data["spans"], shared.SerializeToString())
 
 
-def _settled(entry: Entry, record: SettleRecord, names: Names, wanted: Wanted) -> Iterator[pb.Row | None]:
+def _settled(entry: Entry, record: SettleRecord, names: Names, wanted: Wanted) -> Iterator[bytes | None]:
     queue, address = names.of(record.slot, record.queue)
     if address == HIDDEN or record.why == Left.ENDED or not wanted.address(address) or not wanted.time(record.at):
         return
     event, reason = EVENTS.get(record.why, EVENTS[Left.UNSAID])
     # A deleted queue's span covers all that was ever in it: one row says up to where.
     spans = [(last, last) for _, last in record.spans] if record.why == Left.PURGED else record.spans
+    shared = pb.Row(
+        offset=entry.lsn, epoch=entry.epoch, ts_ms=record.at, event=event, address=address, queue=queue, reason=reason
+    )
+    yield from _each(record.slot, spans, shared.SerializeToString())
+
+
+def _each(slot: int, spans: Iterable[Sequence[int]], shared: bytes) -> Iterator[bytes]:
+    """A row for every message number in the spans."""
     index = 0
     for first, last in spans:
         for message in range(first, last + 1):
-            yield pb.Row(
-                offset=entry.lsn, epoch=entry.epoch, ts_ms=record.at, event=event, address=address, queue=queue,
-                message_id=f"{record.slot}-{message}", reason=reason, index=index,
-            )  # fmt: skip
+            yield shared + _identity(slot, message, index)
             index += 1
+
+
+def _identity(slot: int, message: int, index: int) -> bytes:
+    """Fields message_id (7) and index (18)."""
+    name = b"%d-%d" % (slot, message)
+    return b"\x3a%c%b\x90\x01%b" % (len(name), name, _varint(index))
+
+
+def _varint(number: int) -> bytes:
+    if number < 0x80:
+        return b"%c" % number
+    if number < 0x4000:
+        return b"%c%c" % (number & 0x7F | 0x80, number >> 7)
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def batch(rows: list[bytes], next: int, epoch: int, done: bool) -> bytes:
+    """A ReadBatch."""
+    parts: list[bytes] = []
+    for row in rows:
+        parts += (b"\x0a", _varint(len(row)), row)
+    parts.append(pb.ReadBatch(next=next, epoch=epoch, done=done).SerializeToString())
+    return b"".join(parts)
