@@ -34,7 +34,7 @@ from broker.core.ids import SLOTS
 from broker.core.metrics import Metric
 from broker.core.records import RunRecord
 from broker.engine.matching import is_pattern
-from broker.journal.history import Cursor, epoch_at
+from broker.journal.history import Cursor, Entry, epoch_at
 from broker.journal.journal import Journal
 from broker.rpc.v1 import log_reads_pb2 as pb
 from broker.seams.clock import Clock
@@ -49,6 +49,10 @@ SERVICE: Final = "stampede.v1.LogReads"
 MOST_BATCH_BYTES: Final = 2 << 20
 """A client's gRPC takes 4 MiB unless told otherwise, and one row may be larger than what was asked for."""
 BODY_PIECE: Final = 256 * 1024
+TURN_BYTES: Final = 16 * 1024
+"""Of the log taken apart in one turn of the loop (one record at least)."""
+TURNS: Final = 64
+"""Turns after which there is an answer, also an empty one."""
 THREADS: Final = 2
 
 STATUS: Final = {
@@ -296,10 +300,11 @@ class LogReads:
         cursor = self._history.cursor(request.slot, start)
         budget = min(request.max_bytes or self._settings.batch_bytes, MOST_BATCH_BYTES)
         epoch = request.epoch
+        found: list[bytes] = []
+        nbytes = made = 0
+        turns = 0
         while cursor.due < until:
-            entries = await self._entries(cursor, until, budget)
-            found, nbytes, made = [], 0, 0
-            for entry in entries:
+            for entry in await self._entries(cursor, until):
                 for row in rows(entry, self._names, wanted):
                     made += 1
                     if made % self._settings.turn_rows == 0:
@@ -313,24 +318,35 @@ class LogReads:
                         yield batch(found, entry.lsn or start, epoch, False)
                         found, nbytes = [], 0
                 epoch = entry.epoch if entry.lsn else epoch
-            self._history.remember(cursor)
-            self._rows += len(found)
             start = cursor.due
-            yield batch(found, start, epoch, start >= (request.until or end))
+            turns += 1
+            # Where nothing is wanted, a reader is told from time to time how far it is.
+            if start >= until or turns % TURNS == 0:
+                self._history.remember(cursor)
+                self._rows += len(found)
+                yield batch(found, start, epoch, start >= (request.until or end))
+                found, nbytes = [], 0
             await asyncio.sleep(0)
         if getattr(request, "from") >= until:
             yield batch([], start, epoch, start >= (request.until or end))
 
-    async def _entries(self, cursor: Cursor, until: int, budget: int) -> list[Any]:
-        """The next items, read in a thread."""
+    async def _entries(self, cursor: Cursor, until: int) -> list[Entry]:
+        """The next few items: their bytes are read in a thread, and taken apart here."""
         loop = asyncio.get_running_loop()
-        before = cursor.place
-        due = cursor.due
-        entries = await loop.run_in_executor(self._pool, cursor.read, self._history.ahead(cursor), until, budget)
-        if not entries and cursor.due == due and cursor.place == before:
-            # What lies before the high-water mark is on the disk: something is missing.
-            raise OffsetExpired(cursor.slot, due, self._history.earliest(cursor.slot))
-        return entries
+        cursor.paced = True
+        while True:
+            before = cursor.place
+            ahead = self._history.ahead(cursor)
+            entries = cursor.read(ahead, until, TURN_BYTES)
+            if entries or cursor.due >= until:
+                return entries
+            if cursor.thirsty:
+                await loop.run_in_executor(self._pool, cursor.fill)
+            elif cursor.place == before:
+                # What lies before the high-water mark is on the disk: something is missing.
+                raise OffsetExpired(cursor.slot, cursor.due, self._history.earliest(cursor.slot))
+            else:
+                await asyncio.sleep(0)
 
     async def lookup(self, request: pb.LookupRequest, reader: Reader) -> pb.LookupAnswer:
         """The offsets of a time."""
@@ -365,7 +381,7 @@ class LogReads:
         cursor = self._history.cursor(request.slot, request.offset)
         blob = None
         while cursor.due < min(request.offset + 1, end):
-            for entry in await self._entries(cursor, request.offset + 1, BODY_PIECE):
+            for entry in await self._entries(cursor, request.offset + 1):
                 record = entry.record
                 if not entry.lsn or not isinstance(record, RunRecord) or record.address == HIDDEN:
                     continue

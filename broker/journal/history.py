@@ -173,16 +173,27 @@ class History:
         )
 
 
-class Records:
-    """Records from a place on, as far as they are durable."""
+class _Short(Exception):
+    """The bytes in memory have ended: fill() first."""
 
-    __slots__ = ("_data", "_start", "_store", "place")
+
+class Records:
+    """Records from a place on, as far as they are durable.
+
+    paced   bytes are read by fill() only, in a thread, and taken apart elsewhere, in small pieces: who reads a file
+            lets others run, who makes values of it does not.
+    thirsty fill() has to be called."""
+
+    __slots__ = ("_asked", "_data", "_filled", "_start", "_store", "paced", "place", "thirsty")
 
     def __init__(self, store: Store, place: Place) -> None:
         self._store = store
         self.place = place
         self._data = b""
         self._start = 0
+        self._asked = READ_BYTES
+        self._filled = (0, 0)
+        self.paced = self.thirsty = False
 
     def _wanted(self, slot: int) -> bool:
         """Is the whole of a record of this slot needed, or its head only."""
@@ -240,17 +251,28 @@ class Records:
         at = offset - self._start
         if self._data and at >= 0 and at + n <= len(self._data):
             return at
+        if self.paced:
+            if self._filled == (self.place.segment, offset) and self._asked >= n:
+                return None  # it was asked for, and the file has no more
+            self._asked = max(n, READ_BYTES)
+            raise _Short
+        self.fill(max(n, READ_BYTES), offset)
+        return 0 if len(self._data) >= n else None
+
+    def fill(self, n: int = 0, offset: int = 0) -> None:
+        """Reads the bytes that come next. Any thread, while nobody else uses this."""
+        offset = offset or self.place.offset
         store, segment = self._store, self.place.segment
         file = store.acquire(segment, known=True)
         if file is None:
             raise self._gone()
         try:
             with store.guard("read the journal"):
-                self._data = read_all(file, max(n, READ_BYTES), offset)
+                self._data = read_all(file, n or self._asked, offset)
         finally:
             store.release(segment)
         self._start = offset
-        return 0 if len(self._data) >= n else None
+        self._filled = segment, offset
 
     def _corrupt(self, offset: int) -> CorruptJournal:
         return CorruptJournal(f"{segment_name(self.place.segment)}: damaged at offset {offset}; {f.ADVICE}")
@@ -278,8 +300,14 @@ class Cursor(Records):
         Raises OffsetExpired | CorruptJournal | JournalDead."""
         found: list[Entry] = []
         looked = nbytes = 0
+        self.thirsty = False
         while self.due < until and looked < LOOK_BYTES and nbytes < budget:
-            if (record := self._next(ahead)) is None:
+            try:
+                record = self._next(ahead)
+            except _Short:
+                self.thirsty = True
+                return found
+            if record is None:
                 if self._follow(ahead):
                     continue
                 break
@@ -292,7 +320,8 @@ class Cursor(Records):
                 if len(found) > before:
                     nbytes += size
             self.place = self.place._replace(offset=self._start + at + size)
-        self._data = b""
+        if not self.paced:
+            self._data = b""
         return found
 
     def _base(self, at: int) -> int:

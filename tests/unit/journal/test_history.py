@@ -35,6 +35,22 @@ def read(journal, slot=1, start=0, budget=1 << 20, until=0):
         before = cursor.place, cursor.due
         found += [told(entry) for entry in cursor.read(reader.ahead(cursor), until, budget) if entry.lsn]
         assert (cursor.place, cursor.due) != before, "no progress"
+    assert found == paced(journal, slot, start, budget, until)
+    return found
+
+
+def paced(journal, slot, start, budget, until):
+    """The same as the read API does it."""
+    reader = journal.history
+    cursor, found = reader.cursor(slot, start or reader.earliest(slot)), []
+    cursor.paced = True
+    while cursor.due < until:
+        before = cursor.place, cursor.due
+        found += [told(entry) for entry in cursor.read(reader.ahead(cursor), until, budget) if entry.lsn]
+        if cursor.thirsty:
+            cursor.fill()
+        else:
+            assert (cursor.place, cursor.due) != before, "no progress"
     return found
 
 
