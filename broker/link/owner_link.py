@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from broker.config.settings import ClusterSettings
 from broker.core.errors import Code, ProtocolViolation
@@ -32,6 +32,9 @@ LAST_RETRY_S = 1.0
 STEADY_S = 5.0
 """A stream that broke sooner was no success: the pause before the next dial goes on growing. One that breaks again and
 again costs both ends a replay each time."""
+LEASE_SHARE: Final = 0.6
+"""Of its lease, which is renewed every third of it: an owner may hear that it has ended so soon after an edge stood
+still."""
 TAKEN_MESSAGES = 8
 TAKEN_BYTES = 64 * 1024
 TAKEN_S = 0.02
@@ -104,6 +107,8 @@ class OwnerLink:
         self._dialled = 0.0
         self._answered = False
         self._heard = 0.0
+        self._read = 0.0
+        """When the last message came; standing still is not taken off, as it is from `_heard`."""
         self._ticked = 0.0
         self._quiet = True
         self._said_no = ""
@@ -134,7 +139,7 @@ class OwnerLink:
         if self.closed or self._end is not None:
             return
         self._reset()
-        self._dialled = self._heard = self._ticked = self._clock.monotonic()
+        self._dialled = self._heard = self._read = self._ticked = self._clock.monotonic()
         self._answered = False
         end = self._end = _End(self)
         self._stream = self._dialer.dial(self.address, EDGE_SERVICE, end)
@@ -182,6 +187,8 @@ class OwnerLink:
             return
         now = self._clock.monotonic()
         ping = self._settings.ping_ms / 1000
+        if self._given_up(now - self._ticked - ping):
+            return
         self._heard = min(now, self._heard + stood_still(self._ticked, now, ping))
         self._ticked = now
         borne = self._patience.silence(now) if self._answered else self._patience.answer(now)
@@ -193,6 +200,16 @@ class OwnerLink:
             self._ping()
         self._quiet = True
         self._later(ping, end.tick)
+
+    def _given_up(self, seconds: float) -> bool:
+        """We, or what is sent to us, stood still for so long. Has the owner given us up by now? Then its earlier
+        deliveries are others' since, who have them marked: what waits here to be read is from before that, and goes
+        unread. The next stream begins with all that we have."""
+        bound = min(self._settings.edge_grace_s, self._settings.lease_s * LEASE_SHARE)
+        if not self._answered or seconds <= bound:
+            return False
+        self._abort(f"nothing was read for {seconds:.3g} s: the owner has given this edge up (edge_grace_s)")
+        return True
 
     def _ping(self) -> None:
         if self._taken > self._told:
@@ -317,7 +334,10 @@ class OwnerLink:
     def on_message(self, end: _End, data: bytes) -> None:
         if end is not self._end:
             return
-        self._heard = self._clock.monotonic()
+        now = self._clock.monotonic()
+        if self._given_up(now - self._read):
+            return
+        self._heard = self._read = now
         if not self._answered:
             self._answered = True
             if self._patience.answered(self._heard):

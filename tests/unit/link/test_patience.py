@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from broker.core.address import AckMode, Routing
+from broker.core.commands import Subscribe
+from broker.core.effects import Deliver
+from broker.link.codec import NUMBER_BITS
 from broker.link.owner_link import LAST_RETRY_S, STEADY_S
-from tests.unit.link.world import Edge, Owner, World, make_settings
+from tests.unit.link.world import Edge, Owner, World, make_settings, run_of
 
 
 class Pair:
@@ -118,3 +122,36 @@ def test_a_link_that_breaks_again_and_again_is_dialled_ever_more_seldom_and_neve
     before = len(pair.world.pairs)
     pair.world.pass_time(0.05)
     assert len(pair.world.pairs) == before + 1
+
+
+@pytest.mark.parametrize("first", ["the clock", "the socket"])
+def test_an_edge_that_stood_still_hands_on_nothing_from_before(pair, first):
+    """Its owner has given it up, and what was on the way to it to others, marked: here it would come unmarked."""
+    pair.edge.port.submit([Subscribe(1, 1, 1, 1, "q", Routing.ANYCAST, AckMode.INDIVIDUAL)])
+    pair.world.pass_time(0.1)
+    down = pair.world.pairs[-1][1]
+    down.held = []
+    pair.owner.effects(Deliver(7 << NUMBER_BITS | 1, run_of(b"old", ids=range(5, 6)), 10))
+    pair.world.run()
+    pair.world.now += pair.settings.cluster.edge_grace_s + 1  # nobody's callbacks run
+    if first == "the clock":
+        pair.world.pass_time(0)
+    down.release()
+    pair.world.pass_time(0)
+    pair.world.pass_time(0.5)
+    assert pair.edge.of(Deliver) == []
+    assert len(pair.world.pairs) == 2, "it has opened anew"
+    assert pair.owner.shard.of(Subscribe)[-1].resume.held == []
+
+
+def test_an_edge_that_stood_still_for_a_moment_goes_on(pair):
+    pair.edge.port.submit([Subscribe(1, 1, 1, 1, "q", Routing.ANYCAST, AckMode.INDIVIDUAL)])
+    pair.world.pass_time(0.1)
+    down = pair.world.pairs[-1][1]
+    down.held = []
+    pair.owner.effects(Deliver(7 << NUMBER_BITS | 1, run_of(b"young", ids=range(5, 6)), 10))
+    pair.world.run()
+    pair.world.now += 0.3
+    down.release()
+    pair.world.pass_time(0.2)
+    assert len(pair.edge.of(Deliver)) == 1 and len(pair.world.pairs) == 1
