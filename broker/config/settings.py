@@ -73,6 +73,12 @@ class EdgeSettings:
     max_subscriptions: int = setting(
         10_000, "subscriptions", "of one connection", "a browser has < 100, a bridge thousands"
     )
+    max_wildcard_subscriptions: int = setting(
+        200,
+        "subscriptions",
+        "to wildcards, of one connection; `max_subscriptions` counts them as well",
+        "each has a part in all 256 slots, 400 KB together: 2,000 of one client would hold all others up for seconds",
+    )
     max_transactions: int = setting(100, "transactions", "open at once on one connection", "RabbitMQ allows 16")
     max_transaction_frames: int = setting(
         10_000,

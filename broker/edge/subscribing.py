@@ -74,6 +74,8 @@ class Wish:
         )
         plain = plain_routing(session.edge.match(target.address))
         self.wildcard = check_wildcard(target, session.entrance.dialect, plain)
+        if self.wildcard:
+            _check_wildcards(session, settings.max_wildcard_subscriptions)
         self.ack = ACK_MODES[headers.get("ack", "auto")]
         self.address = target.address
         self.queue, self.routing = target.queue, Routing.MULTICAST if self.wildcard else target.routing
@@ -99,6 +101,16 @@ class Wish:
     def operation(self) -> str:
         """What its user must be allowed to do (config.permissions)."""
         return "browse" if self.browse else "consume"
+
+
+def _check_wildcards(session: Session, most: int) -> None:
+    """Raises RefusedError(SUBSCRIPTION_LIMIT): what a wildcard costs is its parts, and they are many."""
+    if sum([sub.wildcard for sub in session.subscriptions.values()]) >= most:
+        raise RefusedError(
+            Code.SUBSCRIPTION_LIMIT,
+            f"{most} wildcards are subscribed to on this connection (max_wildcard_subscriptions); a wider one, like "
+            "a.# for a.b.* and a.c.*, is one",
+        )
 
 
 EVERYWHERE = tuple(range(SLOTS))

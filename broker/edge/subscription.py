@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from broker.core.address import AckMode
 from broker.core.commands import Grant
 from broker.core.effects import Deliver
+from broker.core.ids import SLOTS
 from broker.core.message import BLOB, ESCAPED, REDELIVERED, TEXT, Run
 from broker.wire.versions import Version
 from broker.wire.writer import rewrite_lines, without_length
@@ -108,6 +109,11 @@ class Subscription:
     def browses(self) -> bool:
         """It looks, and holds nothing that could be settled."""
         return self.operation == "browse"
+
+    @property
+    def wildcard(self) -> bool:
+        """Is it a part of one that is in every slot."""
+        return self.fan is not None and len(self.fan.parts) == SLOTS
 
     @property
     def overhead(self) -> int:
