@@ -16,7 +16,10 @@ from typing import Protocol
 
 from broker.config.settings import Settings
 from broker.core.errors import BrokerError, ConfigError
+from broker.seams.clock import SystemClock
 from broker.seams.files import open_file_limit
+
+from .witness import Witness
 
 log = logging.getLogger("stampede")
 
@@ -49,6 +52,7 @@ async def _serve(make: Callable[[Settings], Process], settings: Settings) -> int
     loop = asyncio.get_running_loop()
     process = make(settings)
     stop = asyncio.Event()
+    witness = Witness(loop, SystemClock.monotonic)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     if not await _started(process, stop):
@@ -61,9 +65,11 @@ async def _serve(make: Callable[[Settings], Process], settings: Settings) -> int
         await process.start_admin()
         gc.freeze()  # the admin port's libraries: a hundred thousand objects that a full collection would walk through
         stopping = loop.create_task(stop.wait())
+        witness.start()
         await asyncio.wait((stopping, process.failed), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
     finally:
+        witness.stop()
         # Also when the admin port cannot be had: clients may be at work by then.
         log.info("stopping")
         await process.stop()

@@ -6,8 +6,10 @@ what it wanted logged cannot be written, the record is a variable there.
 
 from __future__ import annotations
 
+from types import FrameType
 from typing import Final
 
+from broker.core.commands import Command
 from broker.core.records import LogRecord
 from broker.engine.engine import Engine
 
@@ -26,3 +28,17 @@ def culprit(error: BaseException) -> int:
             found = record.slot
         traceback = traceback.tb_next
     return found
+
+
+def at_work(frame: FrameType | None) -> str:
+    """What an engine is at in this stack, in words: its slot, and the command if one is being carried out; "": none."""
+    slot, asked = NOBODY, ""
+    while frame is not None:
+        known = frame.f_locals
+        if slot == NOBODY and isinstance(engine := known.get("self"), Engine):
+            slot = engine.number
+        if not asked and isinstance(command := known.get("command"), Command):
+            address, session = getattr(command, "address", ""), getattr(command, "session", 0)
+            asked = f", {type(command).__name__} of session {session}" + (f" for '{address[:100]}'" if address else "")
+        frame = frame.f_back
+    return f"slot {slot}{asked}" if slot != NOBODY else ""

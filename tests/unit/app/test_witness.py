@@ -1,0 +1,45 @@
+"""A step that does not end is named while it lasts: slot, command and place."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+
+from broker.app.witness import STILL_S, Witness
+from broker.config.settings import EngineSettings
+from broker.core.address import Routing
+from broker.core.commands import Publish
+from broker.core.effects import Turn
+from broker.core.message import Run
+from broker.engine.engine import Engine
+from broker.owner.culprit import at_work
+
+
+async def test_a_standstill_is_told_once_with_what_the_engine_is_at(monkeypatch, caplog):
+    now = 100.0
+    witness = Witness(asyncio.get_running_loop(), lambda: now)
+    engine = Engine(42, EngineSettings())
+
+    def stuck(*_):
+        nonlocal now
+        witness.look()
+        now += STILL_S + 1
+        witness.look()
+        witness.look()
+
+    monkeypatch.setattr("broker.engine.engine.publish", stuck)
+    command = Publish(42, 17, 0, "orders", Routing.ANYCAST, Run((), b"", [b"x"], 1))
+    engine.handle(command, Turn(1, 1))
+    (line,) = [record.getMessage() for record in caplog.records]
+    assert "slot 42, Publish of session 17 for 'orders'" in line
+    assert "stuck" in line, "the stack"
+    assert at_work(sys._getframe()) == ""
+
+
+async def test_a_loop_that_goes_on_is_not_told_of_and_its_thread_ends(monkeypatch, caplog):
+    witness = Witness(asyncio.get_running_loop(), asyncio.get_running_loop().time)
+    witness.start()
+    await asyncio.sleep(0)
+    witness.look()
+    witness.stop()
+    assert caplog.records == []
