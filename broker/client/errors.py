@@ -33,7 +33,9 @@ class ServerError(ClientError):
     """
 
     def __init__(self, code: int | None, message: str, body: str = "", receipt: str | None = None) -> None:
-        super().__init__(f"{message}: {body.strip()}" if body.strip() else message)
+        # A broker of ours says in `message` what the body says; others put the particulars in the body alone.
+        told = not body.strip() or " ".join(body.split()) in message
+        super().__init__(message if told else f"{message}: {body.strip()}")
         self.code = code
         self.message = message
         self.body = body
