@@ -1,11 +1,19 @@
-"""One wake-up at a wall-clock time. Rule: a later call replaces an earlier one; after stop() there is none."""
+"""One wake-up at a wall-clock time. Rule: a later call replaces an earlier one; after stop() there is none.
+
+A wall clock may be set: the time is looked at again at least every LOOK_S, so that a step of an hour delays nobody for
+longer than that.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from broker.seams.clock import Clock
+
+LOOK_S: Final = 1.0
+"""Seconds. A wake-up costs microseconds, and there is none while nothing is due."""
 
 
 class Alarm:
@@ -24,7 +32,11 @@ class Alarm:
         if self._timer is not None:
             self._timer.cancel()
         if not self._stopped:
-            self._timer = self._loop.call_later(max(0.0, (at_ms - self._clock.wall_ms()) / 1000), callback)
+            left = (at_ms - self._clock.wall_ms()) / 1000
+            if left > LOOK_S:
+                self._timer = self._loop.call_later(LOOK_S, self.set, at_ms, callback)
+            else:
+                self._timer = self._loop.call_later(max(0.0, left), callback)
 
     def stop(self) -> None:
         self._stopped = True
