@@ -25,9 +25,13 @@ class Publish:
               within a slot; one that is not above the last one taken has been taken already: it is answered like the
               original (Done when that is durable) and changes nothing.
     atomic    part of a transaction: not even a non-durable message is seen before its commit is durable.
+    ttl, delay   milliseconds from when the owner takes it to run.expires and run.due, by its own clock: that of the
+              edge may be hours off. 0: what the run says counts. Owners of before do not know them.
     """
 
-    __slots__ = ("address", "atomic", "create", "dedup", "queue", "routing", "run", "seq", "session", "slot")
+    __slots__ = (
+        "address", "atomic", "create", "dedup", "delay", "queue", "routing", "run", "seq", "session", "slot", "ttl",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -51,6 +55,14 @@ class Publish:
         self.create = create
         self.dedup = dedup
         self.atomic = False
+        self.ttl = self.delay = 0
+
+    def arrive(self, now: int) -> None:
+        """The owner takes it: its times become those of the owner's clock."""
+        if self.ttl:
+            self.run.expires, self.ttl = now + self.ttl, 0
+        if self.delay:
+            self.run.due, self.delay = now + self.delay, 0
 
 
 class Resume:

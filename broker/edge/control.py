@@ -83,6 +83,7 @@ def commit(session: Session, frame: Frame) -> None:
             session.answer_now([frame.receipt])
         return
     slot = transaction.parts[0].slot
+    transaction.age(session.edge.clock.wall_ms())
     session.intake.batch.append(Transact(slot, session.id, session.answers.ask_one(frame.receipt), transaction.parts))
 
 

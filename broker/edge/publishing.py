@@ -121,19 +121,22 @@ class Publisher:
 
     def _command(self, head: Head, records: list[bytes], nbytes: int, route: Route, slot: int) -> Publish:
         run = Run(NO_IDS, head.lines, records, nbytes, route.flags | head.flags, route.priority)
-        self._times(run, route)
         if route.flags & DURABLE:
             self._session.use(slot)
-        return Publish(slot, self._session.id, 0, route.address, route.routing, run, route.queue, self._create)
+        publish = Publish(slot, self._session.id, 0, route.address, route.routing, run, route.queue, self._create)
+        self._times(publish, route)
+        return publish
 
-    def _times(self, run: Run, route: Route) -> None:
+    def _times(self, publish: Publish, route: Route) -> None:
+        """Lengths of time are the owner's to add to its clock. The same by our clock is for owners that do not know
+        them, and for what a transaction has waited."""
+        run = publish.run
+        run.expires, run.due = route.expires, route.due
         if route.ttl:
+            publish.ttl = route.ttl
             run.expires = self._session.edge.clock.wall_ms() + route.ttl
-        else:
-            run.expires = route.expires
-        if route.due:
-            run.due = route.due
-        elif route.delay:
+        if route.delay and not route.due:
+            publish.delay = route.delay
             run.due = self._session.edge.clock.wall_ms() + route.delay
 
     def _into_transaction(self, event: Sends, route: Route) -> None:
@@ -193,14 +196,13 @@ class Publisher:
             route.priority,
             blob=blob,
         )
-        self._times(run, route)
         if route.flags & DURABLE:
             self._session.use(large.slot)
         session = self._session
         seq = session.answers.ask([large.receipt]) if large.receipt is not None else 0
-        self._intake.batch.append(
-            Publish(large.slot, session.id, seq, route.address, route.routing, run, route.queue, self._create)
-        )
+        publish = Publish(large.slot, session.id, seq, route.address, route.routing, run, route.queue, self._create)
+        self._times(publish, route)
+        self._intake.batch.append(publish)
 
 
 class LargeSend:

@@ -32,6 +32,14 @@ class Transaction:
             if type(part) is Settle
         ]
 
+    def age(self, now: int) -> None:
+        """It is committed: what its messages have waited is part of their time to live, and of their delay. now: by the
+        clock that gave them their times."""
+        for part in self.parts:
+            if type(part) is Publish:
+                part.ttl = part.ttl and max(part.run.expires - now, 1)
+                part.delay = part.delay and max(part.run.due - now, 1)
+
 
 class Transactions:
     """By id. Bounds come from EdgeSettings; all raise RefusedError.

@@ -127,6 +127,9 @@ def prepare(slot: Slot, command: Prepare, turn: Turn) -> None:
         )
     if command.tx not in slot.prepared:
         _check(slot, command.parts)
+        for part in command.parts:
+            if isinstance(part, Publish):
+                part.arrive(turn.now)
         prepared = slot.prepared[command.tx] = Prepared(command.tx, command.coordinator, turn.now)
         group = turn.part()
         _park(slot, prepared, [part for part in command.parts if isinstance(part, Publish)], group)

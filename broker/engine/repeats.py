@@ -28,8 +28,10 @@ def repeat(slot: Slot, command: Publish | Transact, turn: Turn) -> None:
     """`command` was dealt with before this leader; its answer is not the affair of this."""
     parts = command.parts if isinstance(command, Transact) else [command]
     for part in parts:
-        if isinstance(part, Publish) and _tellable(slot, part):
-            _again(slot, part, turn)
+        if isinstance(part, Publish):
+            part.arrive(turn.now)
+            if _tellable(slot, part):
+                _again(slot, part, turn)
 
 
 def _tellable(slot: Slot, command: Publish) -> bool:

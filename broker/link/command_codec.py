@@ -62,6 +62,8 @@ def _fill_publish(command: Publish, out: pb.Publish) -> None:
         out.queue = command.queue
     out.create = command.create
     out.dedup = command.dedup is not None
+    if command.ttl or command.delay:
+        out.ttl, out.delay = command.ttl, command.delay
 
 
 def _fill_settle(command: Settle, out: pb.Settle) -> None:
@@ -214,7 +216,7 @@ def _number(number: int, token: int) -> int:
 
 def _publish(message: pb.Publish, token: int) -> Publish:
     seq = message.seq
-    return Publish(
+    publish = Publish(
         check_slot(message.slot),
         # 0: of no session, but on its way from another address.
         _number(message.session, token) if message.session else 0,
@@ -226,6 +228,8 @@ def _publish(message: pb.Publish, token: int) -> Publish:
         message.create,
         (token, seq >> SLOT_BITS) if message.dedup else None,
     )
+    publish.ttl, publish.delay = message.ttl, message.delay
+    return publish
 
 
 def _settle(message: pb.Settle, token: int) -> Settle:

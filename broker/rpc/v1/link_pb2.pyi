@@ -129,7 +129,7 @@ class Open(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., epoch: _Optional[int] = ..., told: bool = ...) -> None: ...
 
 class Publish(_message.Message):
-    __slots__ = ("slot", "session", "seq", "address", "routing", "run", "queue", "create", "dedup")
+    __slots__ = ("slot", "session", "seq", "address", "routing", "run", "queue", "create", "dedup", "ttl", "delay")
     SLOT_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
@@ -139,6 +139,8 @@ class Publish(_message.Message):
     QUEUE_FIELD_NUMBER: _ClassVar[int]
     CREATE_FIELD_NUMBER: _ClassVar[int]
     DEDUP_FIELD_NUMBER: _ClassVar[int]
+    TTL_FIELD_NUMBER: _ClassVar[int]
+    DELAY_FIELD_NUMBER: _ClassVar[int]
     slot: int
     session: int
     seq: int
@@ -148,7 +150,9 @@ class Publish(_message.Message):
     queue: str
     create: bool
     dedup: bool
-    def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., address: _Optional[str] = ..., routing: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., queue: _Optional[str] = ..., create: bool = ..., dedup: bool = ...) -> None: ...
+    ttl: int
+    delay: int
+    def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., address: _Optional[str] = ..., routing: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., queue: _Optional[str] = ..., create: bool = ..., dedup: bool = ..., ttl: _Optional[int] = ..., delay: _Optional[int] = ...) -> None: ...
 
 class Resume(_message.Message):
     __slots__ = ("held", "taken", "tried", "attempts")

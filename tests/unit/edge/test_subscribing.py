@@ -10,7 +10,7 @@ import pytest
 from broker.config.addressing import AddressSettings
 from broker.config.settings import EngineSettings
 from broker.core.address import Routing
-from broker.core.commands import UNLIMITED, Grant, Subscribe, Unsubscribe
+from broker.core.commands import UNLIMITED, Grant, Publish, Subscribe, Unsubscribe
 from broker.core.effects import Deliver
 from broker.core.errors import Code
 from broker.core.message import Run
@@ -184,3 +184,20 @@ async def test_a_10_client_may_unsubscribe_by_destination_what_it_subscribed_wit
     assert bench.port.last(Unsubscribe).consumer == second and list(session.subscriptions) == ["1"]
     session.receive(b"UNSUBSCRIBE\ndestination:/queue/q2\n\n\0")
     assert b"error-code:1307" in wire.sent
+
+
+async def test_lengths_of_time_go_to_the_owner_as_such():
+    """Its clock makes points of time of them; ours may be hours off."""
+    bench = Bench()
+    session, _ = bench.session()
+    for headers, lengths in (
+        (b"ttl:5000\n", (5000, 0)),
+        (b"AMQ_SCHEDULED_DELAY:700\n", (0, 700)),
+        (b"expires:99\n", (0, 0)),
+        (b"AMQ_SCHEDULED_TIME:99\n", (0, 0)),
+    ):
+        bench.port.commands.clear()
+        session.receive(b"SEND\ndestination:/queue/q\n%b\nx\0" % headers)
+        publish = bench.port.last(Publish)
+        assert (publish.ttl, publish.delay) == lengths
+        assert publish.run.expires or publish.run.due

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from broker.config.settings import EdgeSettings
-from broker.core.commands import Settle
+from broker.core.address import Routing
+from broker.core.commands import Publish, Settle
 from broker.core.errors import Code, RefusedError
-from broker.edge.transactions import Transactions
+from broker.core.message import NO_IDS, Run
+from broker.edge.transactions import Transaction, Transactions
 
 
 def part() -> Settle:
@@ -36,3 +38,20 @@ def test_ended_means_gone() -> None:
     with pytest.raises(RefusedError) as refused:
         open_ones.end("a")
     assert refused.value.code is Code.NO_SUCH_TRANSACTION
+
+
+def test_what_a_transaction_has_waited_counts():
+    """By the clock of the edge alone; what has passed is as good as now."""
+    transaction = Transaction()
+    for ttl, delay in ((10_000, 0), (0, 6_000), (1_000, 500), (0, 0)):
+        run = Run(NO_IDS, b"", [b"x"], 1, expires=50_000 + ttl if ttl else 0, due=50_000 + delay if delay else 0)
+        publish = Publish(1, 1, 0, "a", Routing.ANYCAST, run)
+        publish.ttl, publish.delay = ttl, delay
+        transaction.parts.append(publish)
+    transaction.age(55_000)
+    assert [(p.ttl, p.delay) for p in transaction.parts if isinstance(p, Publish)] == [
+        (5000, 0),
+        (0, 1000),
+        (1, 1),
+        (0, 0),
+    ]

@@ -117,7 +117,11 @@ def test_parts_of_a_transaction_keep_the_edge_they_come_from():
 
 def test_a_large_message_names_its_body():
     run = Run(range(0), b"", [b"\n"], 1 + 1000 + 1, BLOB, blob=Blob(77, 1000))
-    back = there(Publish(3, 9, 5 << 8 | 3, "addr", Routing.ANYCAST, run)).run
+    publish = Publish(3, 9, 5 << 8 | 3, "addr", Routing.ANYCAST, run)
+    publish.ttl, publish.delay = 5_000, 1 << 40
+    again = there(publish)
+    assert (again.ttl, again.delay) == (5_000, 1 << 40)
+    back = again.run
     assert (back.blob.id, back.blob.length, back.nbytes) == (77, 1000, 1002)
 
 
