@@ -23,6 +23,7 @@ from broker.seams.steps import Steps
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from .early import EarlyServer
     from .exposition import Exposition
 
 _log = logging.getLogger("stampede.admin")
@@ -84,6 +85,8 @@ class AdminServer:
         self._exposition: Exposition | None = None
         self._runner: web.AppRunner | None = None
         self.port = -1
+        self.early: EarlyServer | None = None
+        """Who has answered until now: its socket is taken over."""
 
     def add(self, source: MetricSource) -> None:
         """One more, before it starts."""
@@ -120,13 +123,14 @@ class AdminServer:
         await runner.setup()
         host, port = self._settings.host, self._settings.port
         try:
-            await web.TCPSite(runner, host or None, port, backlog=64).start()
+            listening = None if self.early is None else await self.early.hand_over()
+            if listening is not None:
+                await web.SockSite(runner, listening, backlog=64).start()
+            else:
+                await web.TCPSite(runner, host or None, port, backlog=64).start()
         except OSError as error:
             await runner.cleanup()
-            raise ConfigError(
-                f"The admin port cannot listen on {host or '*'}:{port}: {error.strerror or error}. "
-                "Change admin.host or admin.port (-1 turns it off)."
-            ) from None
+            raise cannot_listen(self._settings, error) from None
         self._runner = runner
         self.port = runner.addresses[0][1]
 
@@ -188,6 +192,14 @@ class AdminServer:
             return _answer(400, b"add ?slot= with a number from 0 to 255\n", "text/plain; charset=utf-8")
         found = await self._slot_check(int(slot))
         return _json(200, found) if found is not None else _json(404, {"error": f"slot {slot} is not led here"})
+
+
+def cannot_listen(settings: AdminSettings, error: OSError) -> ConfigError:
+    """What to say of an address that cannot be bound."""
+    return ConfigError(
+        f"The admin port cannot listen on {settings.host or '*'}:{settings.port}: {error.strerror or error}. "
+        "Change admin.host or admin.port (-1 turns it off)."
+    )
 
 
 def _no_fault_of_ours(record: logging.LogRecord) -> bool:

@@ -15,8 +15,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker import __version__
+from broker.admin.early import EarlyServer
 from broker.admin.server import AdminServer, load_libraries
 from broker.app.member import ClusterProcess, advertised, advertised_admin, advertised_reads
+from broker.app.opening import Opening
 from broker.cluster.config import Tables, UserEntry
 from broker.cluster.controller import Controller
 from broker.cluster.shelving import Throw, note
@@ -101,13 +103,19 @@ class OwnerProcess(ClusterProcess):
         """Recovers, joins and serves, or leaves nothing behind. Raises BrokerError."""
         settings = self.settings
         folder = os.path.join(settings.data, "journal")
+        opening = Opening()
+        early = self._early = EarlyServer(
+            settings.admin, lambda: self._readiness() if self._ready else (False, opening.state())
+        )
         try:
+            await early.start()
             if settings.admin.port >= 0:
                 await asyncio.to_thread(load_libraries)
-            self.journal = await asyncio.to_thread(
-                Journal.open, OsFiles(), folder, settings.journal, settings.cluster.tail_bytes
+            self.journal = await opening.open(
+                partial(Journal.open, OsFiles(), folder, settings.journal, settings.cluster.tail_bytes)
             )
         except BaseException:
+            await early.stop()
             await self.leave()
             raise
         self._make()
@@ -153,6 +161,7 @@ class OwnerProcess(ClusterProcess):
         )
         if self.reads is not None:
             self.admin.add(self.reads.service)
+        self.admin.early = early
         self._ready = True
 
     async def _start_reads(self) -> int:
@@ -302,6 +311,7 @@ class OwnerProcess(ClusterProcess):
         await self.leave()
         if hasattr(self, "rpc"):
             await self.rpc.stop()
+        await self._early.stop()
         if hasattr(self, "admin"):
             await self.admin.stop()
         for thread in self._threads:

@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker import __version__
+from broker.admin.early import EarlyServer
 from broker.admin.server import AdminServer
 from broker.config.settings import Settings
 from broker.edge.auth import make_authenticator
@@ -30,6 +31,7 @@ from broker.seams.files import OsFiles
 
 from . import process
 from .alarm import Alarm
+from .opening import Opening
 
 if TYPE_CHECKING:
     from broker.admin.log_reads import LogReads
@@ -59,9 +61,18 @@ class Standalone:
         settings = self.settings
         commit, page_in, bodies, prepare = self._threads
         self.auth = make_authenticator(settings)
-        self.journal = await asyncio.to_thread(
-            partial(Journal.open, alone=True), OsFiles(), os.path.join(settings.data, "journal"), settings.journal
+        opening = Opening()
+        early = self._early = EarlyServer(
+            settings.admin, lambda: self._readiness() if self._ready else (False, opening.state())
         )
+        try:
+            await early.start()
+            folder = os.path.join(settings.data, "journal")
+            self.journal = await opening.open(partial(Journal.open, OsFiles(), folder, settings.journal, alone=True))
+        except BaseException:
+            self.auth.close()
+            await early.stop()
+            raise
         for id in self.journal.blobs.missing:
             log.error("large body %s is missing: its message cannot be delivered", self.journal.blobs.path(id))
         self.shard = Shard(
@@ -75,9 +86,13 @@ class Standalone:
         self.edge = Edge(settings, self.port, self.clock, self.beats, self.auth, token(4), directory)
         self.shard.blame.who = self.edge.who
         try:
-            self.shard.recover()
+            for _ in self.shard.recovering():
+                opening.second(self.journal.recovered.read)
+                await asyncio.sleep(0)
         except BaseException:
             self.journal.close(clean=False)
+            self.auth.close()
+            await early.stop()
             raise
         for engine in self.shard.engines.values():
             names.learn(engine.subscriptions())
@@ -90,6 +105,7 @@ class Standalone:
             self.shard.depths,
             [self.shard.survey],
         )
+        self.admin.early = early
         try:
             await self.listeners.start()
             if settings.log_reads.port >= 0:
@@ -144,6 +160,7 @@ class Standalone:
         if self.reads is not None:
             await self.reads.stop()
         await self.listeners.close()
+        await self._early.stop()
         await self.admin.stop()
         for thread in self._threads:
             await asyncio.to_thread(thread.stop)

@@ -8,7 +8,7 @@ order; prepare in a helper thread; read in any. Must not know queues, engines or
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from broker.config.settings import JournalSettings
 from broker.core.message import Blob, Run
@@ -63,10 +63,12 @@ class Journal:
 
     @classmethod
     def open(
-        cls, files: Files, folder: str, settings: JournalSettings, tail_bytes: int = 0, alone: bool = False
-    ) -> Journal:
+        cls, files: Files, folder: str, settings: JournalSettings, tail_bytes: int = 0, alone: bool = False,
+        watch: Callable[[float], None] | None = None,
+    ) -> Journal:  # fmt: skip
         """Recovers what is there, or begins an empty journal. `tail_bytes`: of items kept for followers, all slots
         together. `alone`: nobody else has what is here, so a large body that is lost is no reason not to start.
+        `watch`: hears how much of the log has been read, and may end it by raising (see Scan).
 
         Raises CorruptJournal (nothing was changed), JournalFull, JournalDead, or JournalError when a running
         broker holds the folder."""
@@ -74,14 +76,14 @@ class Journal:
         try:
             numbers = store.open()
             journal = cls(store, tail_bytes)
-            journal._recover(numbers, alone)
+            journal._recover(numbers, alone, watch)
         except BaseException:
             store.close()
             raise
         return journal
 
-    def _recover(self, numbers: list[int], alone: bool) -> None:
-        scan = Scan(self._store, self._books, self._appender)
+    def _recover(self, numbers: list[int], alone: bool, watch: Callable[[float], None] | None) -> None:
+        scan = Scan(self._store, self._books, self._appender, watch)
         scan.run(numbers)
         self.recovered = scan.recovered
         if self._appender.tail.limit:

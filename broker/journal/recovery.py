@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from broker.core.errors import CorruptJournal
@@ -39,6 +39,8 @@ class Recovered:
 
     def __init__(self, store: Store, books: Books) -> None:
         self.clean = False
+        self.read = 0.0
+        """How far runs() is, 0 to 1."""
         self.metas: list[MetaRecord] = []
         self.slots: set[int] = set()
         self.producers: dict[int, dict[int, int]] = {}
@@ -60,7 +62,8 @@ class Recovered:
             slot: sorted((s for s in found if s[1] >> 32 in books), reverse=True) for slot, found in self.strays.items()
         }
         skip = {position for found in strays.values() for _, position in found}
-        for book in list(books.values()):
+        for at, book in enumerate(list(books.values())):
+            self.read = at / len(books)
             if not book.live:
                 continue
             data = self._store.load(book.number)
@@ -114,8 +117,12 @@ class Scan:
     recent    (segment, start, end) of the last batches, at most RECENT bytes, for the tail.
     """
 
-    def __init__(self, store: Store, books: Books, appender: Appender) -> None:
+    def __init__(
+        self, store: Store, books: Books, appender: Appender, watch: Callable[[float], None] | None = None
+    ) -> None:
+        """`watch` hears after each segment how much has been read (0 to 1); what it raises ends the scan."""
         self.recovered = Recovered(store, books)
+        self._watch = watch
         self.last: SegmentBook | None = None
         self.end = f.SEGMENT_BYTES
         self.torn: tuple[int, int, int] | None = None
@@ -141,7 +148,9 @@ class Scan:
     def run(self, numbers: list[int]) -> None:
         """Reads the segments in order. Raises CorruptJournal."""
         unused: list[int] = []
-        for number in numbers:
+        for at, number in enumerate(numbers):
+            if self._watch is not None:
+                self._watch(at / len(numbers))
             data = self._store.load(number)
             used = f.used_bytes(data)
             if self.torn is not None and used > f.SEGMENT_BYTES:

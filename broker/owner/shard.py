@@ -39,6 +39,9 @@ from .transact import Crossing, move, transact
 
 log = logging.getLogger("stampede.owner")
 
+_PIECE = 512
+"""Records given to engines between two turns of the loop at a start."""
+
 
 class Listener(Protocol):
     """Who hears of what the shard did."""
@@ -128,15 +131,26 @@ class Shard:
 
     def recover(self) -> None:
         """Gives every engine what the journal brought back. Call once, before the first submit."""
+        for _ in self.recovering():
+            pass
+
+    def recovering(self) -> Iterator[None]:
+        """The same in steps of some milliseconds, for a loop that has others to serve. Nothing else may be asked of the
+        shard before its end."""
         recovered = self.journal.recovered
         turn = self._turn()
-        for meta in recovered.metas:
+        for at, meta in enumerate(recovered.metas):
             self.engine(meta.slot).restore_meta(meta)
-        for record, settled in recovered.runs():
+            if not at % _PIECE:
+                yield
+        for at, (record, settled) in enumerate(recovered.runs()):
             self.engine(record.slot).restore_run(record, settled)
+            if not at % _PIECE:
+                yield
         self._declared()
         for engine in list(self.engines.values()):
             engine.restore_end(recovered.clean, turn)
+            yield
         self._finish(turn, dict.fromkeys(self.engines.values()))
 
     def engine(self, slot: int) -> Engine:

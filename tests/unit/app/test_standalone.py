@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +18,7 @@ from broker.app.standalone import Standalone
 from broker.config.settings import AdminSettings, EdgeSettings, JournalSettings, Settings
 from broker.core.errors import ConfigError
 from broker.journal.journal import Journal
+from broker.owner.shard import Shard
 from broker.seams.files import OsFiles
 
 
@@ -55,15 +59,98 @@ async def test_a_broken_users_file_is_refused_before_the_journal_is_touched(tmp_
     assert not (tmp_path / "journal").exists()
 
 
-async def test_an_admin_port_in_use_is_a_config_error_and_the_broker_still_stops_cleanly(
-    tmp_path: Path, taken: int
-) -> None:
-    broker = Standalone(settings(tmp_path, admin_port=taken))
-    await broker.start()
+async def test_an_admin_port_in_use_is_a_config_error_before_the_journal_is_touched(tmp_path: Path, taken: int) -> None:
     with pytest.raises(ConfigError, match="admin port"):
-        await broker.start_admin()
+        await Standalone(settings(tmp_path, admin_port=taken)).start()
+    assert not (tmp_path / "journal").exists()
+
+
+async def get(port: int, path: str) -> tuple[int, str]:
+    """(status, body)"""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+    answer = (await reader.read()).decode()
+    writer.close()
+    await writer.wait_closed()
+    return int(answer.split(" ", 2)[1]), answer.partition("\r\n\r\n")[2]
+
+
+class Slow:
+    """Journal.open that waits half-way until it may go on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reached, self.may = threading.Event(), threading.Event()
+        self._open = Journal.open
+        monkeypatch.setattr(Journal, "open", self)
+
+    def __call__(self, *args: Any, watch: Callable[[float], None], **more: Any) -> Journal:
+        def slowly(share: float) -> None:
+            watch(share)
+            self.reached.set()
+            self.may.wait(30)
+            watch(0.5)
+
+        journal = self._open(*args, **more)
+        try:
+            slowly(0.5)
+        except BaseException:
+            journal.close(clean=True)
+            raise
+        return journal
+
+
+async def test_the_admin_port_answers_while_the_journal_is_read_and_goes_on_without_a_gap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Slow(monkeypatch)
+    broker = Standalone(settings(tmp_path, admin_port=0))
+    starting = asyncio.ensure_future(broker.start())
+    await asyncio.to_thread(slow.reached.wait, 30)
+    port = broker._early.port
+    assert await get(port, "/healthz") == (200, "alive\n")
+    status, text = await get(port, "/readyz")
+    assert status == 503 and json.loads(text) == {"ready": False, "owner": "recovering, 25 %"}
+    assert (await get(port, "/metrics"))[0] == 503
+    slow.may.set()
+    await starting
+    assert (await get(port, "/healthz"))[0] == (await get(port, "/readyz"))[0] == 200
+    await broker.start_admin()
+    assert broker.admin.port == port
+    status, text = await get(port, "/readyz")
+    assert status == 200 and json.loads(text)["ready"]
     await broker.stop()
+
+
+async def test_a_stop_is_obeyed_while_the_journal_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Slow(monkeypatch)
+    starting = asyncio.ensure_future(Standalone(settings(tmp_path, admin_port=0)).start())
+    await asyncio.to_thread(slow.reached.wait, 30)
+    starting.cancel()
+    asyncio.get_running_loop().call_later(0.05, slow.may.set)
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    monkeypatch.undo()
     assert closed_cleanly(tmp_path)
+
+
+async def test_a_stop_is_obeyed_while_engines_are_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = []
+    begun = asyncio.Event()
+
+    def recovering(self: Shard) -> Iterator[None]:
+        for n in range(1000):
+            steps.append(n)
+            begun.set()
+            yield
+
+    monkeypatch.setattr(Shard, "recovering", recovering)
+    starting = asyncio.ensure_future(Standalone(settings(tmp_path, admin_port=0)).start())
+    await begun.wait()
+    starting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert len(steps) < 100
+    assert not closed_cleanly(tmp_path)
 
 
 async def test_a_stopped_owner_is_idle(tmp_path: Path) -> None:

@@ -1,0 +1,103 @@
+"""The admin port while the journal is read: alive, not ready, and how far it is.
+
+A process that recovers for a minute must not be killed by a liveness probe. The real admin port comes later and takes
+the socket over, so nobody is refused in between.
+
+Rule: the standard library only, and two answers. Must not know what is being waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from broker.config.settings import AdminSettings
+
+from .server import cannot_listen
+
+_PATIENCE_S = 5.0
+_LONGEST = 8192
+
+
+class EarlyServer:
+    """`state`: as AdminServer's `ready`. Clients may be served some tenths of a second before the real port is there:
+    then /readyz says so, and other requests are dropped, to be asked again."""
+
+    def __init__(self, settings: AdminSettings, state: Callable[[], tuple[bool, dict[str, Any]]]) -> None:
+        self._settings = settings
+        self._state = state
+        self._socket: socket.socket | None = None
+        self._server: asyncio.Server | None = None
+        self._talks: set[asyncio.Task[None]] = set()
+        self.port = -1
+
+    async def start(self) -> None:
+        """Binds the port; does nothing when it is -1. Raises ConfigError."""
+        if self._settings.port < 0:
+            return
+        host, port = self._settings.host, self._settings.port
+        try:
+            self._server = await asyncio.start_server(self._talk, host or None, port, backlog=64, limit=_LONGEST)
+        except OSError as error:
+            raise cannot_listen(self._settings, error) from None
+        self._socket = socket.socket(fileno=os.dup(self._server.sockets[0].fileno()))
+        self.port = self._socket.getsockname()[1]
+
+    async def hand_over(self) -> socket.socket | None:
+        """The listening socket, for whoever answers from now on; None: there is none, or several addresses have one."""
+        several = self._server is not None and len(self._server.sockets) > 1
+        await self._close()
+        taken, self._socket = self._socket, None
+        if taken is not None and several:
+            taken.close()
+            return None
+        return taken
+
+    async def stop(self) -> None:
+        """May be called twice, and after hand_over()."""
+        await self._close()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    async def _close(self) -> None:
+        server, self._server = self._server, None
+        if server is not None:
+            server.close()
+            for talk in list(self._talks):
+                talk.cancel()
+            await asyncio.gather(*self._talks, return_exceptions=True)
+            await server.wait_closed()
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._talks.add(task)
+        try:
+            with suppress(OSError, TimeoutError, EOFError, asyncio.LimitOverrunError):
+                async with asyncio.timeout(_PATIENCE_S):
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    writer.write(self._answer(head.split(b" ", 2)[1:2]))
+                    await writer.drain()
+        finally:
+            self._talks.discard(task)
+            writer.close()
+
+    def _answer(self, path: list[bytes]) -> bytes:
+        ready, details = self._state()
+        if path == [b"/healthz"]:
+            status, body = b"200 OK", b"alive\n"
+        elif ready and path != [b"/readyz"]:
+            return b""
+        else:
+            status = b"200 OK" if ready else b"503 Service Unavailable"
+            body = json.dumps({"ready": ready, **details}, ensure_ascii=False).encode() + b"\n"
+        return (
+            b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nCache-Control: no-store\r\nConnection: close\r\n"
+            b"Content-Length: %d\r\n\r\n%b" % (status, len(body), body)
+        )
