@@ -32,6 +32,7 @@ from broker.seams.files import OsFiles
 from . import process
 from .alarm import Alarm
 from .opening import Opening
+from .space import LOOK_S, SpaceWatch
 
 if TYPE_CHECKING:
     from broker.admin.log_reads import LogReads
@@ -53,6 +54,7 @@ class Standalone:
         self._threads = [IoThread(self.loop, name) for name in ("journal", "page-in", "bodies", "prepare")]
         self._alarm = Alarm(self.loop, self.clock)
         self._maintain: asyncio.TimerHandle | None = None
+        self._looking: asyncio.TimerHandle | None = None
         self._ready = False
         self.reads: LogReads | None = None
 
@@ -113,8 +115,14 @@ class Standalone:
         except BaseException:
             await self._close()
             raise
+        self.space = SpaceWatch(self.journal, prepare)
+        self._look_at_space()
         self._ready = True
         self._maintain_soon(MAINTAIN_S)
+
+    def _look_at_space(self) -> None:
+        self.space.look()
+        self._looking = self.loop.call_later(LOOK_S, self._look_at_space)
 
     async def _start_reads(self) -> None:
         # Imported here: gRPC takes a while to load, and memory, that a broker without readers need not spend.
@@ -147,8 +155,9 @@ class Standalone:
         """Ends everything but the clients' connections. What is under way is committed first: a journal that was
         closed cleanly calls nothing redelivered."""
         self._alarm.stop()
-        if self._maintain is not None:
-            self._maintain.cancel()
+        for timer in (self._maintain, self._looking):
+            if timer is not None:
+                timer.cancel()
         self.auth.close()
         idle = asyncio.Event()
         self.shard.when_idle(idle.set)
@@ -169,7 +178,9 @@ class Standalone:
     def _readiness(self) -> tuple[bool, dict[str, str]]:
         if self.shard.stopped:
             return False, {"owner": self.shard.stopped}
-        return self._ready, {"owner": "ok" if self._ready else "starting or stopping"}
+        if not self._ready:
+            return False, {"owner": "starting or stopping"}
+        return True, {"owner": "ok", **self.space.details()}
 
     def _maintain_soon(self, after: float) -> None:
         self._maintain = self.loop.call_later(after, self._maintain_step)

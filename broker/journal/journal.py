@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from enum import Enum
+from typing import Final
 
 from broker.config.settings import JournalSettings
 from broker.core.message import Blob, Run
@@ -32,6 +34,17 @@ from .recovery import Recovered, Scan
 from .replica import Replica
 from .seeds import SeedReader, Survey
 from .store import Store, read_all, segment_name, write_all
+
+NEAR_SEGMENTS: Final = 4
+"""The disk is nearly full when so many segments more would fill it."""
+
+
+class Space(Enum):
+    """What is left of the disk: FULL refuses SENDs."""
+
+    ENOUGH = 0
+    NEAR = 1
+    FULL = 2
 
 
 class Journal:
@@ -192,6 +205,33 @@ class Journal:
     def full(self) -> bool:
         """Refuse durable SENDs; settling goes on in the reserve."""
         return self._store.no_space or self._store.low_space
+
+    @property
+    def free_bytes(self) -> int:
+        """Of the volume, when it was last looked at: after each write, and by look_at_space()."""
+        return self._store.free
+
+    @property
+    def refuses_below(self) -> int:
+        """With less than that free, SENDs are refused, or soon will be: the reserve, and segments still to be made."""
+        settings = self._store.settings
+        return settings.min_free_bytes + max(self._store.missing_spares(), 0) * settings.segment_bytes
+
+    @property
+    def space(self) -> Space:
+        """What is left of the disk."""
+        if self.full:
+            return Space.FULL
+        near = self.refuses_below + NEAR_SEGMENTS * self._store.settings.segment_bytes
+        return Space.NEAR if self._store.free < near else Space.ENOUGH
+
+    def look_at_space(self) -> None:
+        """In a helper thread. Raises JournalDead."""
+        self._store.check_space()
+
+    @property
+    def folder(self) -> str:
+        return self._store.folder
 
     @property
     def wants_prepare(self) -> bool:

@@ -51,6 +51,8 @@ class Store:
         self.dead = ""
         self.no_space = False
         self.low_space = False
+        self.free = 0
+        """Bytes of the volume when it was last looked at."""
         self.next_batch = 1
         self.durable = 0
         """Position up to which everything appended is on stable storage."""
@@ -270,7 +272,12 @@ class Store:
         return (self._short_of_spares() or self.no_space or self.low_space) and not self.dead
 
     def _short_of_spares(self) -> bool:
-        return sum(size == self.settings.segment_bytes for _, size in self._spares) < SPARES
+        return self.missing_spares() > 0
+
+    def missing_spares(self) -> int:
+        """Prepared segments that have still to be made."""
+        with self.lock:
+            return SPARES - sum(size == self.settings.segment_bytes for _, size in self._spares)
 
     def prepare(self) -> None:
         """Zero-fills spare segments ahead. No space is not an error here: it is remembered in `no_space`."""
@@ -315,7 +322,8 @@ class Store:
 
     def check_space(self) -> None:
         with self.guard("ask for free space", full=False):
-            self.low_space = self.files.free_bytes(self.folder) < self.settings.min_free_bytes
+            self.free = self.files.free_bytes(self.folder)
+            self.low_space = self.free < self.settings.min_free_bytes
 
     def close(self) -> None:
         with self.lock:

@@ -6,12 +6,13 @@ from collections.abc import Callable
 
 from broker.core.commands import Command
 from broker.core.effects import Effect
+from broker.core.errors import Code
 from broker.core.message import Blob
 from broker.owner.bodies import FileBodyReader, FileBodyWriter
 from broker.owner.io_thread import Io
 from broker.owner.shard import Shard
 
-from .port import BodyReader, BodyWriter, EffectListener, Rotten
+from .port import Away, BodyReader, BodyWriter, EffectListener, Rotten
 
 
 class LocalOwner:
@@ -40,7 +41,12 @@ class LocalOwner:
             self._listener.on_stopped(why)
 
     def write_body(self, slot: int, on_drain: Callable[[], None]) -> BodyWriter:
-        return FileBodyWriter(self._shard.journal.blobs, self._body_io, on_drain)
+        return FileBodyWriter(self._shard.journal.blobs, self._body_io, on_drain, _failed)
 
     def read_body(self, slot: int, blob: Blob) -> BodyReader:
         return FileBodyReader(self._shard.journal.blobs, self._body_io, blob, Rotten)
+
+
+def _failed(why: str) -> Away:
+    """The disk is broken, not full."""
+    return Away(why, Code.OWNER_STOPPED)

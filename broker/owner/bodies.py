@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from broker.core.errors import CorruptJournal, JournalError
+from broker.core.errors import CorruptJournal, JournalDead, JournalError
 from broker.core.message import Blob
 from broker.journal.blobs import BlobStore, BlobWriter
 from broker.journal.bodies import BodyFile
@@ -19,11 +19,15 @@ from .io_thread import Io
 
 
 class FileBodyWriter:
-    """link.port.BodyWriter over a blob file."""
+    """link.port.BodyWriter over a blob file. `broken` makes what is said of a disk that has failed: that is not the
+    same as one that is full."""
 
-    __slots__ = ("_error", "_io", "_on_drain", "_writer", "pending")
+    __slots__ = ("_broken", "_error", "_io", "_on_drain", "_writer", "pending")
 
-    def __init__(self, store: BlobStore, io: Io, on_drain: Callable[[], None]) -> None:
+    def __init__(
+        self, store: BlobStore, io: Io, on_drain: Callable[[], None], broken: Callable[[str], str] = str
+    ) -> None:
+        self._broken = broken
         self._writer: BlobWriter = store.create()
         self._io = io
         self._on_drain = on_drain
@@ -37,14 +41,18 @@ class FileBodyWriter:
     def _written(self, n: int, _: Any, error: BaseException | None) -> None:
         self.pending -= n
         if error is not None and not self._error:
-            self._error = str(error) or type(error).__name__
+            self._error = self._text(error)
         self._on_drain()
+
+    def _text(self, error: BaseException | None) -> str:
+        text = str(error) or type(error).__name__
+        return self._broken(text) if isinstance(error, JournalDead) else text
 
     def finish(self, sync: bool, done: Callable[[Blob | None, str], None]) -> None:
         def finished(blob: Blob | None, error: BaseException | None) -> None:
             if self._error or error is not None:
                 self.abort()
-                done(None, self._error or str(error))
+                done(None, self._error or self._text(error))
             else:
                 done(blob, "")
 

@@ -108,26 +108,25 @@ class ShardStats:
                 "Times producers were paused for the disk.",
                 [({}, float(self.pauses))],
             ),
-            Metric(
-                "stomp_journal_inflight_bytes",
-                "gauge",
-                "Bytes accepted and not yet synced.",
-                [({}, float(journal.inflight_bytes))],
-            ),
-            Metric(
-                "stomp_journal_disk_bytes",
-                "gauge",
-                "Bytes of the journal's segments; large bodies are files beside them.",
-                [({}, float(journal.disk_bytes()))],
-            ),
-            Metric(
-                "stomp_journal_live_bytes",
-                "gauge",
-                "Estimate of the bytes of live messages in the journal's segments; the rest is freed in time.",
-                [({}, float(journal.live_bytes()))],
-            ),
         ]
-        return families
+        return families + _of_journal(journal)
+
+
+def _of_journal(journal: Journal) -> list[Metric]:
+    gauges = {
+        "inflight_bytes": ("Bytes accepted and not yet synced.", journal.inflight_bytes),
+        "free_bytes": (
+            "Bytes free on the journal's volume, as of the last write or look (every few seconds).",
+            journal.free_bytes,
+        ),
+        "space": ("0: enough; 1: nearly full; 2: full, durable messages are refused.", journal.space.value),
+        "disk_bytes": ("Bytes of the journal's segments; large bodies are files beside them.", journal.disk_bytes()),
+        "live_bytes": (
+            "Estimate of the bytes of live messages in the journal's segments; the rest is freed in time.",
+            journal.live_bytes(),
+        ),
+    }
+    return [Metric(f"stomp_journal_{name}", "gauge", text, [({}, float(n))]) for name, (text, n) in gauges.items()]
 
 
 def _largest(totals: Totals, shown: Totals) -> Iterator[None]:

@@ -10,9 +10,10 @@ from broker.core.commands import Publish, Subscribe
 from broker.core.effects import Turn
 from broker.core.message import Run
 from broker.engine.engine import Engine
+from broker.journal.journal import Space
 from broker.owner.stats import SHOWN, SLICE, ShardStats
 
-JOURNAL = SimpleNamespace(inflight_bytes=0, disk_bytes=int, live_bytes=int)
+JOURNAL = SimpleNamespace(inflight_bytes=0, free_bytes=0, space=Space.ENOUGH, disk_bytes=int, live_bytes=int)
 
 
 def families(stats: ShardStats, engine: Engine) -> dict[tuple[str, str, str], float]:
