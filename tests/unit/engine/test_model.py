@@ -122,7 +122,8 @@ class EngineModel(Machine):
         consumer = self.consumers[number]
         named = data.draw(st.sampled_from(list(consumer["held"])))
         taken = list(consumer["held"])
-        taken = taken[: taken.index(named) + 1] if consumer["ack"] is CLIENT else [named]
+        alone = consumer["ack"] is not CLIENT or outcome is Outcome.UNREADABLE  # which is said of one body
+        taken = [named] if alone else taken[: taken.index(named) + 1]
         messages = [consumer["held"].pop(i) for i in taken]
         consumer["credit"] += len(messages)
         if hold and outcome is Outcome.RETURN:
@@ -130,7 +131,7 @@ class EngineModel(Machine):
         if outcome is Outcome.ACK:
             for message in messages:
                 message.settled, message.holder = self.world.open, None
-        elif outcome is Outcome.REJECT:
+        elif outcome in (Outcome.REJECT, Outcome.UNREADABLE):
             for message in messages:
                 message.settled, message.holder = self.world.open, None
             self.dead += len(messages)
