@@ -17,6 +17,7 @@ from broker.app.member import ClusterProcess
 from broker.app.owner import OwnerProcess
 from broker.config.settings import (
     AddressSettings,
+    AdminSettings,
     ClusterSettings,
     EdgeSettings,
     EngineSettings,
@@ -128,6 +129,7 @@ def settings_of(random: Random, diverted: dict[str, str], kept: int) -> Settings
     return Settings(
         data="/data",
         edge=EdgeSettings(drain_timeout_s=1.0),
+        admin=AdminSettings(port=-1),  # a virtual loop has no sockets; the port that comes early is not simulated
         engine=EngineSettings(memory, page, mark, address, {DEAD: {"max_delivery_attempts": -1}}, diverts=diverts),
         journal=JournalSettings(
             segment_bytes=32_768 if tiny else 65_536, min_free_bytes=0,
