@@ -114,19 +114,25 @@ class ShardStats:
 
 def _of_journal(journal: Journal) -> list[Metric]:
     gauges = {
-        "inflight_bytes": ("Bytes accepted and not yet synced.", journal.inflight_bytes),
-        "free_bytes": (
+        "stomp_journal_inflight_bytes": ("Bytes accepted and not yet synced.", journal.inflight_bytes),
+        "stomp_journal_free_bytes": (
             "Bytes free on the journal's volume, as of the last write or look (every few seconds).",
             journal.free_bytes,
         ),
-        "space": ("0: enough; 1: nearly full; 2: full, durable messages are refused.", journal.space.value),
-        "disk_bytes": ("Bytes of the journal's segments; large bodies are files beside them.", journal.disk_bytes()),
-        "live_bytes": (
+        "stomp_journal_space": (
+            "0: enough; 1: nearly full; 2: full, durable messages are refused.",
+            journal.space.value,
+        ),
+        "stomp_journal_disk_bytes": (
+            "Bytes of the journal's segments; large bodies are files beside them.",
+            journal.disk_bytes(),
+        ),
+        "stomp_journal_live_bytes": (
             "Estimate of the bytes of live messages in the journal's segments; the rest is freed in time.",
             journal.live_bytes(),
         ),
     }
-    return [Metric(f"stomp_journal_{name}", "gauge", text, [({}, float(n))]) for name, (text, n) in gauges.items()]
+    return [Metric(name, "gauge", text, [({}, float(n))]) for name, (text, n) in gauges.items()]
 
 
 def _largest(totals: Totals, shown: Totals) -> Iterator[None]:
