@@ -259,7 +259,7 @@ class Shard:
             self._schedule(self._run_turn)
 
     def _turn(self) -> Turn:
-        return Turn(self._clock.wall_ms(), self._commits.open, self._gates.may)
+        return Turn(self._clock.wall_ms(), self._commits.open)
 
     def _run_turn(self) -> None:
         self._scheduled = False

@@ -57,7 +57,7 @@ def transact(shard: Shard, command: Transact, turn: Turn, touched: Touched) -> N
     except RefusedError as refused:
         engine.refuse(command, refused, turn)
         return
-    group = turn.part()
+    group = Turn(turn.now, turn.number)
     for part in command.parts:
         if type(part) is Publish:
             if repeated:
@@ -80,7 +80,7 @@ def move(shard: Shard, item: Move, turn: Turn, touched: Touched) -> None:
         shard.crossing.move(item, slot)
         return
     source, target = shard.engine(item.slot), shard.engine(slot)
-    group = turn.part()
+    group = Turn(turn.now, turn.number)
     publish = Publish(slot, 0, 0, item.address, item.routing, item.run, item.to)
     if _taken(target, publish, item):
         target.handle(publish, group)
