@@ -189,7 +189,8 @@ def test_a_silent_edge_is_cut_off(one):
 
 
 def test_an_edge_that_stood_still_itself_does_not_blame_the_owner(one):
-    one.world.now += 5
+    """For so long the owner has not given it up (test_patience.py)."""
+    one.world.now += 2.5
     one.world.pass_time(0.3)
     assert one.port.stats.lost == 0 and one.owner.server.stats.lost == 0
 
