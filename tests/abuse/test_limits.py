@@ -230,7 +230,7 @@ def test_a_destination_that_is_too_long(join, counted, ends, size):
 
 @pytest.mark.parametrize("odd", ["../../etc/passwd", "..", ".", "a/../b", "C\\c\\\\x", r"a\nb", "%00", "<"])
 def test_odd_destinations_are_names_and_nothing_else(broker, join, name, odd):
-    """They never meet the file system. (`*` and `#` are wildcards: conformance/test_wildcards.py; ActiveMQ's `>` is refused by name.)"""
+    """They never meet the file system. (`*`, `#`: conformance/test_wildcards.py; `>` is refused by name.)"""
     client, reader = join(), join()
     reader.subscribe(f"/queue/{name}.x")
     files = {path for path in broker.folder.rglob("*") if "journal" not in path.parts}
