@@ -17,8 +17,7 @@ from contextlib import suppress
 from typing import Any
 
 from broker.config.settings import AdminSettings
-
-from .server import cannot_listen
+from broker.core.errors import ConfigError
 
 _PATIENCE_S = 5.0
 _LONGEST = 8192
@@ -101,3 +100,11 @@ class EarlyServer:
             b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nCache-Control: no-store\r\nConnection: close\r\n"
             b"Content-Length: %d\r\n\r\n%b" % (status, len(body), body)
         )
+
+
+def cannot_listen(settings: AdminSettings, error: OSError) -> ConfigError:
+    """What to say of an address that cannot be bound."""
+    return ConfigError(
+        f"The admin port cannot listen on {settings.host or '*'}:{settings.port}: {error.strerror or error}. "
+        "Change admin.host or admin.port (-1 turns it off)."
+    )

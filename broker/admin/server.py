@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 from broker import __version__
 from broker.config.settings import AdminSettings
-from broker.core.errors import ConfigError
 from broker.core.ids import SLOTS
 from broker.core.metrics import MetricSource
 from broker.seams.clock import SystemClock
 from broker.seams.steps import Steps
 
+from .early import EarlyServer, cannot_listen
+
 if TYPE_CHECKING:
     from aiohttp import web
 
-    from .early import EarlyServer
     from .exposition import Exposition
 
 _log = logging.getLogger("stampede.admin")
@@ -192,14 +192,6 @@ class AdminServer:
             return _answer(400, b"add ?slot= with a number from 0 to 255\n", "text/plain; charset=utf-8")
         found = await self._slot_check(int(slot))
         return _json(200, found) if found is not None else _json(404, {"error": f"slot {slot} is not led here"})
-
-
-def cannot_listen(settings: AdminSettings, error: OSError) -> ConfigError:
-    """What to say of an address that cannot be bound."""
-    return ConfigError(
-        f"The admin port cannot listen on {settings.host or '*'}:{settings.port}: {error.strerror or error}. "
-        "Change admin.host or admin.port (-1 turns it off)."
-    )
 
 
 def _no_fault_of_ours(record: logging.LogRecord) -> bool:

@@ -131,6 +131,10 @@ def verify(**options: Any) -> None:
     raise SystemExit(0 if report.ok else 1)
 
 
+LOST = 3
+"""Exit status: not everything could be read."""
+
+
 @journal.command("dump")
 @click.option("--bodies", is_flag=True, help="Also print message bodies.")
 @click.option("--live", is_flag=True, help="All that lives, bodies included, for `stampede journal load`.")
@@ -140,13 +144,26 @@ def dump(bodies: bool, live: bool, **options: Any) -> None:
     from broker.journal import inspect
 
     if live:
-        from .salvage_cli import dump_live
-
-        dump_live(folder_of(options))
+        _dump_live(folder_of(options))
         return
     with told():
         for record in inspect.dump(OsFiles(), folder_of(options), bodies=bodies):
             click.echo(json.dumps(record, ensure_ascii=False, default=str))
+
+
+def _dump_live(folder: str) -> None:
+    """Prints all that lives; what is lost goes to stderr."""
+    from broker.journal.salvage import Salvaged, carry, remains
+    from broker.journal.transcript import Transcript
+
+    report = Salvaged()
+    with told(), remains(OsFiles(), folder, report) as (wreck, scan, books):
+        sink = Transcript(lambda row: click.echo(json.dumps(row, ensure_ascii=False, default=str)))
+        carry(scan, wreck, books, OsFiles(), folder, sink, report)
+    for line in report.lost:
+        click.echo(f"LOST: {line}", err=True)
+    if report.lost:
+        raise SystemExit(LOST)
 
 
 @journal.command("repair")

@@ -1,4 +1,4 @@
-"""`stampede journal salvage`, `load` and `dump --live`: from a folder, damaged or not, to a new one.
+"""`stampede journal salvage` and `load`: from a folder, damaged or not, to a new one.
 
 Rule: the old folder is kept. What was lost is printed, and is an exit status of its own: 3.
 """
@@ -15,10 +15,8 @@ import click
 from broker.core.errors import JournalError
 from broker.seams.files import OsFiles
 
-from .data_cli import folder_of, journal, told
+from .data_cli import LOST, folder_of, journal, told
 from .options import Misuse, settings_of, source_options
-
-_LOST = 3
 
 
 @journal.command("salvage")
@@ -51,27 +49,12 @@ def salvage(source: str | None, target: str | None, **options: Any) -> None:
     for line in report.lines():
         click.echo(line)
     click.echo(f"salvaged into {new}")
-    raise SystemExit(_LOST if report.lost else 0)
+    raise SystemExit(LOST if report.lost else 0)
 
 
 def _free(path: str) -> str:
     """The path, with a number when there is such a thing already."""
     return next(p for i in range(1 << 20) if not os.path.lexists(p := f"{path}.{i}" if i else path))
-
-
-def dump_live(folder: str) -> None:
-    """Prints all that lives; what is lost goes to stderr."""
-    from broker.journal.salvage import Salvaged, carry, remains
-    from broker.journal.transcript import Transcript
-
-    report = Salvaged()
-    with told(), remains(OsFiles(), folder, report) as (wreck, scan, books):
-        sink = Transcript(lambda row: click.echo(json.dumps(row, ensure_ascii=False, default=str)))
-        carry(scan, wreck, books, OsFiles(), folder, sink, report)
-    for line in report.lost:
-        click.echo(f"LOST: {line}", err=True)
-    if report.lost:
-        raise SystemExit(_LOST)
 
 
 @journal.command("load")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from broker.seams.files import open_for_writing
 from broker.wire.versions import Version
@@ -16,9 +16,32 @@ from broker.wire.versions import Version
 from .body import BodyStream
 from .errors import ClientError
 
-if TYPE_CHECKING:
-    from .subscription import Subscription
-    from .transaction import Transaction
+
+class Requester(Protocol):
+    """The connection, as far as settling a message needs it."""
+
+    version: Version
+
+    async def request(
+        self, command: str, headers: list[tuple[str, str]], body: bytes = b"", *, receipt: bool = False
+    ) -> None: ...
+
+
+class Origin(Protocol):
+    """The subscription that a message came by."""
+
+    id: str
+
+    @property
+    def ack(self) -> str: ...
+    @property
+    def client(self) -> Requester: ...
+
+
+class Named(Protocol):
+    """A transaction, as far as the frames inside it name it."""
+
+    id: str
 
 
 class Message:
@@ -34,7 +57,7 @@ class Message:
 
     def __init__(
         self,
-        subscription: Subscription,
+        subscription: Origin,
         headers: dict[str, str],
         body: bytes,
         stream: BodyStream | None = None,
@@ -114,7 +137,7 @@ class Message:
         if self._stream is not None and not self._begun:
             self._stream.discard()
 
-    async def ack(self, transaction: Transaction | None = None, receipt: bool = False) -> None:
+    async def ack(self, transaction: Named | None = None, receipt: bool = False) -> None:
         """Consumed. In ack mode `client` it covers all earlier messages of the subscription as well.
 
         receipt: wait until the server has confirmed it."""
@@ -122,7 +145,7 @@ class Message:
 
     async def nack(
         self,
-        transaction: Transaction | None = None,
+        transaction: Named | None = None,
         receipt: bool = False,
         headers: Mapping[str, str] | None = None,
     ) -> None:
@@ -131,7 +154,7 @@ class Message:
         await self._settle("NACK", transaction, receipt, headers)
 
     async def _settle(
-        self, command: str, transaction: Transaction | None, receipt: bool, extra: Mapping[str, str] | None
+        self, command: str, transaction: Named | None, receipt: bool, extra: Mapping[str, str] | None
     ) -> None:
         subscription = self._subscription
         if subscription.ack == "auto":

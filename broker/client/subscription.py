@@ -9,18 +9,24 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Protocol, Self
 
 from .errors import ClientError
-from .message import Message
-
-if TYPE_CHECKING:
-    from .connection import Client
+from .message import Message, Requester
 
 MESSAGE_OVERHEAD = 500
 """Bytes that a waiting message is taken to need beside its body: headers and objects."""
 
 AckMode = Literal["auto", "client", "client-individual"]
+
+
+class Feed(Requester, Protocol):
+    """The connection that feeds a subscription, and is told what memory its waiting messages need."""
+
+    def attach(self, subscription: Subscription) -> None: ...
+    def detach(self, subscription: Subscription) -> None: ...
+    def account(self, nbytes: int) -> None: ...
+    def error(self) -> ClientError: ...
 
 
 class Subscription:
@@ -35,7 +41,7 @@ class Subscription:
 
     def __init__(
         self,
-        client: Client,
+        client: Feed,
         id: str,
         destination: str,
         ack: AckMode,

@@ -8,13 +8,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self
 
 from .errors import ClientError
+from .message import Message, Named, Requester
 
-if TYPE_CHECKING:
-    from .connection import Client
-    from .message import Message
+
+class Sender(Requester, Protocol):
+    """The connection, as far as transactions and pipelines send by it."""
+
+    async def send(
+        self,
+        destination: str,
+        body: bytes | str = b"",
+        headers: Mapping[str, str] | None = None,
+        *,
+        receipt: bool = False,
+        transaction: Named | None = None,
+    ) -> None: ...
+
+    async def send_for_receipt(
+        self, destination: str, body: bytes | str, headers: Mapping[str, str] | None
+    ) -> asyncio.Future[None]: ...
+
+    async def wait_for(self, event: asyncio.Event, what: str) -> None: ...
 
 
 class Transaction:
@@ -22,7 +39,7 @@ class Transaction:
 
     __slots__ = ("_client", "id")
 
-    def __init__(self, client: Client, id: str) -> None:
+    def __init__(self, client: Sender, id: str) -> None:
         self._client = client
         self.id = id
 
@@ -64,7 +81,7 @@ class Pipeline:
 
     __slots__ = ("_client", "_error", "_idle", "_open", "_room", "_window", "confirmed")
 
-    def __init__(self, client: Client, window: int) -> None:
+    def __init__(self, client: Sender, window: int) -> None:
         if window < 1:
             raise ClientError("window must be at least 1")
         self._client = client

@@ -92,6 +92,10 @@ class Books:
         book = self.segments[number] = SegmentBook(number, size)
         return book
 
+    def after(self, number: int) -> SegmentBook | None:
+        """The segment that was begun after this one."""
+        return next((book for book in self.segments.values() if book.number > number), None)
+
     def run(self, book: SegmentBook, slot: int, ids: Sequence[int], queues: Sequence[int], nbytes: int) -> None:
         """A RUN was written into `book`. Ids that lay in another segment lie here from now on."""
         count, first, last = len(ids), ids[0], ids[-1]

@@ -19,7 +19,6 @@ from broker.core.errors import CorruptJournal
 from broker.core.records import RunRecord, SettleRecord
 
 from . import format as f
-from . import history
 from .appender import Appender
 from .blobs import BlobStore
 from .books import Books, SegmentBook, merged
@@ -229,7 +228,8 @@ class Compactor:
             if book.live:
                 raise CorruptJournal(f"{segment_name(book.number)}: messages are missing in it; {f.ADVICE}")
             book.freed = True
-            history.freed(self._appender.logs, self._books, book)
+            if (follower := self._books.after(book.number)) is not None:
+                self._appender.logs.freed(book.number, book.begins, follower.begins)
         yield from self._wait(self._appender.list_segments())
         numbers = [b.number for b in books]
         self._appender.freed += numbers

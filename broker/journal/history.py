@@ -20,12 +20,12 @@ from broker.core.ids import SLOTS
 from broker.core.records import MetaRecord, RunRecord, SettleRecord
 
 from . import format as f
-from .lineage import Lineage, SlotLogs
+from .lineage import Lineage
 from .store import Store, read_all, segment_name
 
 if TYPE_CHECKING:
     from .appender import Appender
-    from .books import Books, SegmentBook
+    from .books import Books
     from .compaction import Compactor
 
 READ_BYTES: Final = 256 * 1024
@@ -61,16 +61,6 @@ class Ahead(NamedTuple):
     durable: int
     floor: int
     earliest: int
-
-
-def freed(logs: SlotLogs, books: Books, book: SegmentBook) -> None:
-    """The segment is about to go: its slots' histories begin behind it."""
-    follower = next((b for b in books.segments.values() if b.number > book.number), None)
-    if follower is None:
-        return
-    for slot, (first, end) in enumerate(zip(book.begins, follower.begins, strict=True)):
-        if first != end and logs.floors.get(slot, 0) >> 32 <= book.number and end > logs.since[slot]:
-            logs.since[slot] = end
 
 
 def epoch_at(lineage: Lineage, lsn: int) -> int:

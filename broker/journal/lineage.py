@@ -6,6 +6,7 @@ nothing. Must not know records, files or books.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from broker.core.ids import SLOTS
@@ -42,6 +43,14 @@ class SlotLogs:
         self.seeding: set[int] = set()
         self.holes: set[int] = set()
         self.since = [0] * SLOTS
+
+    def freed(self, segment: int, begins: Sequence[int], ends: Sequence[int]) -> None:
+        """The segment is about to go: the histories of its slots begin behind it.
+
+        begins, ends: slot → lsn that was due when it began, and when the segment after it did."""
+        for slot, (first, end) in enumerate(zip(begins, ends, strict=True)):
+            if first != end and self.floors.get(slot, 0) >> 32 <= segment and end > self.since[slot]:
+                self.since[slot] = end
 
     def known(self) -> list[int]:
         """Slots with a history: every segment begins with an EPOCH of each."""

@@ -16,7 +16,6 @@ from broker.core.message import TRANSIENT
 from broker.core.records import MetaRecord, RunRecord
 
 from . import format as f
-from . import history
 from .appender import Appender
 from .books import Books, SegmentBook
 from .lineage import FIRST_EPOCH
@@ -406,6 +405,7 @@ class Scan:
             if books[number].live:
                 raise CorruptJournal(f"{segment_name(number)}: was freed but holds live messages; {f.ADVICE}")
             self.surplus.append(number)
-            history.freed(self._logs, self._books, books[number])
+            if (follower := self._books.after(number)) is not None:
+                self._logs.freed(number, books[number].begins, follower.begins)
             del books[number]
         self.surplus += unused

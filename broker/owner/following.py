@@ -7,24 +7,64 @@ Whether a leader counts for a slot is decided in follower.py.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from functools import partial
 from struct import error as StructError
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from google.protobuf.message import DecodeError
 
 from broker.core.errors import BadItem, Code, NewerRelease
 from broker.rpc.v1 import replica_pb2 as pb
+from broker.seams.clock import Clock
 from broker.seams.stream import Stream
 
 from .catchup import bodies_of
-from .checking import QueueState, packed
-from .incoming import Incoming
-
-if TYPE_CHECKING:
-    from .follower import Followers
+from .checking import Found, QueueState, packed
+from .incoming import Incoming, IncomingStore
+from .io_thread import Io
+from .shadow import Change
 
 log = logging.getLogger("stampede.owner")
+
+
+class FollowedLog(Protocol):
+    """The journal, as far as one leader's items go into it."""
+
+    @property
+    def blobs(self) -> IncomingStore: ...
+    def last(self, slot: int) -> tuple[int, int]: ...
+    def lineage(self, slot: int) -> list[tuple[int, int]]: ...
+    def append_item(self, slot: int, data: bytes, algorithm: int) -> list[Any]: ...
+    def append_seed(self, slot: int, data: bytes, algorithm: int) -> list[Any]: ...
+
+
+class Home(Protocol):
+    @property
+    def durable(self) -> Callable[[Callable[[], None]], None]: ...
+
+
+class FollowerSide(Protocol):
+    """All slots followed here (follower.py): decides which leader's items count for which of them."""
+
+    @property
+    def journal(self) -> FollowedLog: ...
+    @property
+    def home(self) -> Home: ...
+
+    clock: Clock
+    body_io: Io
+
+    def hello(self, stream: Following, hello: pb.Hello) -> str: ...
+    def accepts(self, stream: Following, slot: int, epoch: int) -> bool: ...
+    def drop_source(self, slot: int, source: Following) -> None: ...
+    def resigned(self, slot: int, source: Following, epoch: int) -> None: ...
+    def closed(self, stream: Following, why: str) -> None: ...
+    def begin_seed(self, slot: int) -> None: ...
+    def end_seed(self, slot: int, lineage: list[tuple[int, int]], lsn: int) -> None: ...
+    def copying(self, slot: int) -> bool: ...
+    def apply(self, slot: int, changes: list[Change]) -> None: ...
+    def look(self, slot: int, found: Found) -> None: ...
 
 
 class Following:
@@ -33,7 +73,7 @@ class Following:
     slots     slot → epoch it leads it in, as far as its items count.
     heard     monotonic time of its last message.    promised   up to when nothing in `slots` is led here."""
 
-    def __init__(self, user: Followers, stream: Stream) -> None:
+    def __init__(self, user: FollowerSide, stream: Stream) -> None:
         self.stream = stream
         self.owner = ""
         self.boot = ""

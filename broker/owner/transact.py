@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from broker.engine.engine import Engine
 
     from .gates import Touched
-    from .shard import Shard
 
 log = logging.getLogger("stampede.owner")
 
@@ -33,7 +32,25 @@ class Crossing(Protocol):
     def move(self, move: Move, slot: int) -> None: ...
 
 
-def transact(shard: Shard, command: Transact, turn: Turn, touched: Touched) -> None:
+class Room(Protocol):
+    """Where messages are kept: has it room?"""
+
+    @property
+    def full(self) -> bool: ...
+
+
+class Engines(Protocol):
+    """The slots of this owner, as far as several of them are touched at once (shard.py)."""
+
+    @property
+    def crossing(self) -> Crossing | None: ...
+    @property
+    def journal(self) -> Room: ...
+    def engine(self, slot: int) -> Engine: ...
+    def flush(self, engine: Engine, turn: Turn) -> None: ...
+
+
+def transact(shard: Engines, command: Transact, turn: Turn, touched: Touched) -> None:
     """All parts or none: check every part first, then apply them into one log group."""
     if shard.crossing is not None and any(part.slot != command.slot for part in command.parts):
         shard.crossing.transact(command, turn)
@@ -73,7 +90,7 @@ def transact(shard: Shard, command: Transact, turn: Turn, touched: Touched) -> N
         engine.after(Done(command.session, command.seq), turn)
 
 
-def move(shard: Shard, item: Move, turn: Turn, touched: Touched) -> None:
+def move(shard: Engines, item: Move, turn: Turn, touched: Touched) -> None:
     """A dead letter or an expired message: published and settled in one atomic group."""
     slot = slot_of(item.address)
     if shard.crossing is not None and slot != item.slot:
