@@ -26,7 +26,7 @@ from broker.cluster.suspicion import REPEAT_S, Suspicions
 from broker.config.settings import EngineSettings, Settings
 from broker.core.errors import BrokerError
 from broker.core.message import Blob
-from broker.core.records import MetaRecord, RunRecord
+from broker.core.records import MetaRecord
 from broker.core.slots import SlotRecord
 from broker.journal.format import PREFERRED
 from broker.journal.journal import Journal
@@ -41,7 +41,7 @@ from broker.owner.io_thread import IoThread
 from broker.owner.leader import LeaderHome, Leaders
 from broker.owner.node import Node
 from broker.owner.peer import Identity
-from broker.owner.shadow import Settled, Shadow
+from broker.owner.shadow import Shadow
 from broker.owner.shard import Shard
 from broker.owner.standing import Standing
 from broker.rpc.server import GrpcServer
@@ -120,7 +120,11 @@ class OwnerProcess(ClusterProcess):
             raise
         self._make()
         try:
-            self._recover()
+            await self._recover(opening)
+        except asyncio.CancelledError:
+            self.shard.give_up("asked to stop before the journal was read")
+            await self._close()
+            raise
         except BaseException as error:
             self.shard.fail(f"the journal cannot be used: {error}")  # nothing is written any more
             await self._close()
@@ -245,16 +249,11 @@ class OwnerProcess(ClusterProcess):
     def _small_state(self) -> list[MetaRecord]:
         return [*self.node.snapshot(), *self.followers.snapshot()]
 
-    def _recover(self) -> None:
-        recovered = self.journal.recovered
-        metas: dict[int, list[MetaRecord]] = {}
-        runs: dict[int, list[tuple[RunRecord, Settled]]] = {}
-        for meta in recovered.metas:
-            metas.setdefault(meta.slot, []).append(meta)
-        for found in recovered.runs():
-            runs.setdefault(found[0].slot, []).append(found)
-        for slot in sorted(recovered.slots):
-            self.node.recover(slot, metas.get(slot, []), runs.get(slot, []), recovered.producers.get(slot, {}))
+    async def _recover(self, opening: Opening) -> None:
+        """Health is answered, and a stop obeyed, meanwhile."""
+        for _ in self.node.recovering():
+            opening.second(self.journal.recovered.read)
+            await asyncio.sleep(0)
 
     async def start_admin(self) -> None:
         await self.admin.start()

@@ -8,19 +8,20 @@ every in-sync follower has everything. Must not know where records come from, no
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import Any, Protocol
 
-from broker.core.records import MetaRecord, RunRecord
+from broker.core.records import MetaRecord
 from broker.core.slots import SlotRecord
 from broker.journal.journal import Journal
 from broker.seams.clock import Clock
 
 from .io_thread import Io
 from .read_back import ReadBack
-from .shadow import Settled, Shadow
+from .shadow import Shadow
 from .shard import Shard
 
 log = logging.getLogger("stampede.owner")
@@ -36,6 +37,8 @@ GATHER_S = 0.2
 no longer than this: what a slow edge's clients hold would be given to others, as redelivered, and its subscribers
 without a durable name miss what comes before they do."""
 LOOK_S = 0.01
+RECOVER_PIECE = 512
+"""Records given to shadows between two turns of the loop at a start."""
 ROUSE_RUNS = 1000
 """Of a slot that is taken over, given to its engine in one go (some 10 ms); meanwhile others are served."""
 
@@ -159,12 +162,26 @@ class Node:
 
     # ── the outside ────────────────────────────────────────────────────────────────────────────────
 
-    def recover(self, slot: int, metas: Iterable[MetaRecord], runs: Iterable[tuple[RunRecord, Settled]],
-                producers: dict[int, int]) -> None:  # fmt: skip
-        """What the journal brought back of a slot; before the first record."""
-        shadow = Shadow(self._shard.new_engine(slot))
-        shadow.restore(metas, runs, producers)
-        self._recovered[slot] = shadow
+    def recovering(self) -> Iterator[None]:
+        """Takes what the journal brought back of all slots, before the first record: in steps of some milliseconds, for
+        a loop that has others to serve."""
+        recovered = self._journal.recovered
+        shadows = {slot: Shadow(self._shard.new_engine(slot)) for slot in sorted(recovered.slots)}
+        done = count(1)
+        for meta in recovered.metas:
+            if meta.slot in shadows:
+                shadows[meta.slot].restore_meta(meta)
+            if not next(done) % RECOVER_PIECE:
+                yield
+        for slot, producers in recovered.producers.items():
+            if slot in shadows:
+                shadows[slot].restore_producers(producers)
+        for found in recovered.runs():
+            if found[0].slot in shadows:
+                shadows[found[0].slot].found([found])
+            if not next(done) % RECOVER_PIECE:
+                yield
+        self._recovered = shadows
 
     def on_record(self, slot: int, record: SlotRecord | None) -> None:
         """The slot's record is this now. None: it is gone; that is nobody's plan, so nothing is done."""

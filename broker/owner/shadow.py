@@ -70,16 +70,20 @@ class Shadow:
     def size(self) -> int:
         return len(self._runs)
 
-    def restore(
-        self,
-        metas: Iterable[MetaRecord],
-        runs: Iterable[tuple[RunRecord, Settled]],
-        producers: dict[int, int],
-    ) -> None:
-        """Begins with what recovery or a survey of the journal has found. Call it first, once."""
-        for meta in metas:
-            self._engine.restore_meta(meta)
+    def restore_meta(self, meta: MetaRecord) -> None:
+        """Begins with what recovery or a survey of the journal has found: small state in log order, then what is known
+        of producers, then the runs (found)."""
+        self._engine.restore_meta(meta)
+
+    def restore_producers(self, producers: dict[int, int]) -> None:
         self._engine.restore_producers(producers)
+
+    def restore(self, metas: Iterable[MetaRecord], runs: Iterable[tuple[RunRecord, Settled]],
+                producers: dict[int, int]) -> None:  # fmt: skip
+        """All of that at once. Call it first, once."""
+        for meta in metas:
+            self.restore_meta(meta)
+        self.restore_producers(producers)
         self.found(runs)
 
     def found(self, runs: Iterable[tuple[RunRecord, Settled]]) -> None:

@@ -464,6 +464,11 @@ class Shard:
         """What the journal or replication found cannot be lived with."""
         self._stop(why)
 
+    def give_up(self, why: str) -> None:
+        """Asked to end before it knew all that the journal has: nothing more is written, as that would replace it."""
+        self.stopped = why
+        self._commits.stop()
+
     def thrown(self, error: Exception) -> None:
         """Nobody expected that: what an engine knows is worth nothing any more."""
         log.critical("slot owner failed; restart replays the journal", exc_info=error)

@@ -216,8 +216,5 @@ class World:
         return world
 
     def recover(self):
-        recovered = self.journal.recovered
-        runs = list(recovered.runs())
-        for slot in recovered.slots:
-            metas = [meta for meta in recovered.metas if meta.slot == slot]
-            self.node.recover(slot, metas, [r for r in runs if r[0].slot == slot], recovered.producers.get(slot, {}))
+        for _ in self.node.recovering():
+            pass
