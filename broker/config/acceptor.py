@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .fields import KIB, MIB, setting
+from .fields import KIB, setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,9 @@ class AcceptorSettings:
         False, "yes/no", "CONNECTED of STOMP 1.0 has version, heart-beat and server (RabbitMQ, Classic); Artemis: no"
     )
     ws_max_message_bytes: int = setting(
-        1 * MIB, "bytes", "largest WebSocket frame payload [webSocketMaxFramePayloadLength]"
+        0,
+        "bytes",
+        "largest WebSocket frame payload [webSocketMaxFramePayloadLength]; 0: as large as a STOMP frame may be",
     )
     ws_encoder: str = setting(
         "mirror", "mirror|binary|text", "kind of WebSocket frames to the client [webSocketEncoderType]"

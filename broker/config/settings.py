@@ -64,7 +64,10 @@ class EdgeSettings:
         "", "list", "comma list of Origin values that may connect; empty: same host, or loopback"
     )
     ws_max_message_bytes: int = setting(
-        1 * MIB, "bytes", "largest WebSocket frame payload", "larger STOMP frames may span several"
+        0,
+        "bytes",
+        "largest WebSocket frame payload; 0: as large as a STOMP frame may be",
+        "it is streamed, so it costs no memory; @stomp/stompjs sends a body of any size as one",
     )
     max_connections: int = setting(20_000, "connections", "of this process", "about 6 KiB each")
     max_connections_per_ip: int = setting(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from typing import Protocol
 
+from broker.core.errors import Code
 from broker.core.reasons import Reason
 
 from .rounds import Rounds
@@ -29,6 +30,7 @@ class Channel(Protocol):
     transport_name   name of the acceptor it came in by: "tcp", "tls", "ws" or "wss" for the ports of [edge]
                      (metric label).
     framed           STOMP frames must be handed over whole (WebSocket): `write_frames`, not `write`.
+    texts            a large frame that is valid UTF-8 is to be announced as text (`write_part`).
     tls_subject      subject of the verified client certificate ("CN=sensor,O=Acme"), or None.
     reason           why the channel ended by itself (a WebSocket violation …), or None when the peer went or
                      the session closed it. Read it in `lost()`.
@@ -41,6 +43,9 @@ class Channel(Protocol):
     tls_subject: str | None
     reason: Reason | None
 
+    @property
+    def texts(self) -> bool: ...
+
     def write(self, data: bytes) -> None:
         """Any piece of the STOMP byte stream. Ignored after close()."""
         ...
@@ -49,9 +54,9 @@ class Channel(Protocol):
         """Each one whole STOMP frame, or a lone LF. One write to the socket for all of them."""
         ...
 
-    def write_part(self, data: bytes, first: bool, last: bool) -> None:
+    def write_part(self, data: bytes, first: bool, last: bool, text: bool = False) -> None:
         """A piece of one large STOMP frame. Nothing else may be written between `first` and `last`, but a
-        lone LF, which is left out."""
+        lone LF, which is left out. text: with `first`, all of the frame is valid UTF-8."""
         ...
 
     def buffered(self) -> int:
@@ -84,6 +89,7 @@ class _Gone:
     peer = ""
     transport_name = ""
     framed = False
+    texts = False
     tls_subject: str | None = None
     reason: Reason | None = None
 
@@ -93,7 +99,7 @@ class _Gone:
     def write_frames(self, frames: list[bytes]) -> None:
         pass
 
-    def write_part(self, data: bytes, first: bool, last: bool) -> None:
+    def write_part(self, data: bytes, first: bool, last: bool, text: bool = False) -> None:
         pass
 
     def buffered(self) -> int:
@@ -125,6 +131,10 @@ class SessionLike(Protocol):
 
     def heard(self) -> None:
         """The peer has shown that it lives, without a byte of STOMP (a WebSocket ping)."""
+        ...
+
+    def fail(self, code: Code, detail: str) -> None:
+        """What the peer sends cannot be read any further: one ERROR, then the end."""
         ...
 
     def eof(self) -> None:

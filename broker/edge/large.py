@@ -1,5 +1,8 @@
 """A large MESSAGE on its way to a client: headers, then pieces of the file, then NUL.
 
+A client of texts (WebSocket) has to be told at the beginning whether all of it is valid UTF-8: for such clients a body
+is read twice (texts.py).
+
 Rule: one body at a time per connection, at most PIECE bytes in memory; the next piece is read when the
 socket has room. Frames that come meanwhile wait behind it, because STOMP cannot interleave.
 """
@@ -20,6 +23,7 @@ from broker.link.port import Away, BodyReader, Rotten
 from . import framelog
 from .compressing import Inflating, length_of
 from .subscription import Subscription
+from .texts import TextCheck
 from .timers import Handle
 
 if TYPE_CHECKING:
@@ -34,28 +38,48 @@ class LargeDelivery:
     """Streams one blob to one connection. A body that is lost is no message at all: nothing of its frame leaves, it
     goes to the dead letters, and the log names it."""
 
-    __slots__ = ("_begun", "_effect", "_left", "_reader", "_reading", "_seen", "_session", "_sub", "_timer")
+    __slots__ = (
+        "_begun", "_check", "_effect", "_left", "_reader", "_reading", "_seen", "_session", "_sub", "_text", "_timer",
+    )  # fmt: skip
 
     def __init__(self, session: Session, sub: Subscription, effect: Deliver) -> None:
-        blob = effect.run.blob
-        assert blob is not None
         self._session = session
         self._sub = sub
         self._effect = effect
         self._left = length_of(effect.run)
         # Opened now: the message may be settled (and its file unlinked) before we get to read it.
-        self._reader: BodyReader = session.edge.port.read_body(sub.slot, blob)
-        if self._left != blob.length:
-            self._reader = Inflating(self._reader, session.edge.beats)
-        self._reading = self._begun = False
+        self._reader = self._open()
+        self._check: TextCheck | None = None
+        if session.channel.texts:
+            self._check = TextCheck(self._open(), self._left, self._checked)
+        self._reading = self._begun = self._text = False
         self._seen = 0
         """Bytes that had not left when it was last looked."""
         self._timer: Handle | None = None
 
+    def _open(self) -> BodyReader:
+        blob, edge = self._effect.run.blob, self._session.edge
+        assert blob is not None
+        reader = edge.port.read_body(self._sub.slot, blob)
+        return reader if self._left == blob.length else Inflating(reader, edge.beats)
+
     def start(self) -> None:
         """Called when everything before it has been written."""
         self._watch()
-        self.pump()
+        if self._check is not None:
+            self._reading = True
+            self._check.start(self._head())
+        else:
+            self.pump()
+
+    def _checked(self, text: bool) -> None:
+        """The client is one of texts; is this one."""
+        self._reading, self._text = False, text
+        if not self._session.closed:
+            self.pump()
+
+    def _head(self) -> bytes:
+        return self._sub.render(self._effect.run)
 
     def _watch(self) -> None:
         """A client that stops reading in the middle of a body, and promises no heart-beat, would stay for ever."""
@@ -109,10 +133,10 @@ class LargeDelivery:
     def _begin(self) -> None:
         if not self._begun:
             self._begun = True
-            head = self._sub.render(self._effect.run)
+            head = self._head()
             if self._session.edge.log_frames:
                 framelog.sent(self._session.channel, [head])
-            self._session.channel.write_part(head, True, False)
+            self._session.channel.write_part(head, True, False, self._text)
 
     def _skip(self, why: str) -> None:
         """Its receipt is not asked for, and its neighbours on this connection know nothing of it."""
@@ -127,6 +151,8 @@ class LargeDelivery:
 
     def close(self) -> None:
         self._reader.close()
+        if self._check is not None:
+            self._check.close()
         if self._timer is not None:
             self._session.edge.beats.cancel(self._timer)
             self._timer = None

@@ -75,9 +75,13 @@ class EitherStream(WebSocketStream):
         else:
             StreamChannel.write_frames(self, frames)
 
-    def write_part(self, data: bytes, first: bool, last: bool) -> None:
+    @property
+    def texts(self) -> bool:
+        return self.framed and not self._binary
+
+    def write_part(self, data: bytes, first: bool, last: bool, text: bool = False) -> None:
         if self.framed:
-            WebSocketStream.write_part(self, data, first, last)
+            WebSocketStream.write_part(self, data, first, last, text)
         else:
             StreamChannel.write_part(self, data, first, last)
 

@@ -142,7 +142,11 @@ class StreamChannel(asyncio.BaseProtocol):
         if not self.closing:
             self._transport.write(b"".join(frames))
 
-    def write_part(self, data: bytes, first: bool, last: bool) -> None:
+    @property
+    def texts(self) -> bool:
+        return False
+
+    def write_part(self, data: bytes, first: bool, last: bool, text: bool = False) -> None:
         if not self.closing:
             self._transport.write(data)
 

@@ -1,9 +1,10 @@
 """STOMP over WebSocket (RFC 6455): a Channel whose stream comes and goes in WebSocket messages.
 
-In: text and binary alike, cut and joined in any way; fragments are handed on as they come. Out: one message
-per STOMP frame, of the kind the acceptor says (mirror: binary for a client that sends no text), and binary in any case
-where the frame is not valid UTF-8; large bodies as fragments of one binary message. The `websockets` package's sans-IO
-protocol parses and checks; unmasked frames are built here, in one write per batch.
+In: text and binary alike, cut and joined in any way; payloads are handed on as they come, however large a message is
+(ws_frames.py). Out: one message per STOMP frame, all of the kind the acceptor says (mirror: of the kind that the client
+spoke first), large bodies as fragments of one; but binary where a frame is not valid UTF-8, which a text must be. The
+`websockets` package's sans-IO protocol does handshakes and control frames; frames to the client are built here, in one
+write per batch.
 
 Rule: everything of one read is parsed, then received by the session once, then answered in one write.
 Knows no STOMP but the lone LF of a heart-beat.
@@ -17,26 +18,28 @@ import logging
 import struct
 from collections.abc import Callable
 
-from websockets.extensions.permessage_deflate import ServerPerMessageDeflateFactory
-from websockets.frames import BINARY, CLOSE, CONT, DATA_OPCODES, TEXT, CloseCode, Frame, Opcode
+from websockets.exceptions import ProtocolError
+from websockets.extensions.permessage_deflate import PerMessageDeflate, ServerPerMessageDeflateFactory
+from websockets.frames import BINARY, CLOSE, CONT, TEXT, CloseCode, Frame, Opcode
 from websockets.http11 import Request
-from websockets.protocol import OPEN, Event
+from websockets.protocol import OPEN
 from websockets.server import ServerProtocol
 
 from broker.config.acceptor import AcceptorSettings
 from broker.config.settings import EdgeSettings
+from broker.core.errors import Code
 from broker.core.reasons import Reason
 
 from .channel import EdgeLike, SessionLike
 from .tcp import BufferedReads, PlainReads, StreamChannel, discard
 from .upgrade import Refusal, choose_subprotocol, refusal
+from .ws_frames import Frames, TooLarge
 
 log = logging.getLogger("stampede.edge")
 
 MAX_REQUEST_BYTES = 16 * 1024
 """The whole HTTP request; browsers send up to 8 KiB of cookies."""
-STRANGER_BYTES = 64 * 1024
-"""Largest WebSocket payload before the session has said anything (CONNECTED)."""
+END_OF_REQUEST = b"\r\n\r\n"
 COMPRESS_FROM = 1024
 """Smaller frames gain too little for the CPU they cost."""
 INFLATE_STEP = 4096
@@ -90,7 +93,7 @@ class WebSocketStream(StreamChannel):
     """The WebSocket side of a channel. The handshake is part of its life: until it is done nothing can be
     written to the session's peer, and closing means an HTTP answer."""
 
-    __slots__ = ("_binary", "_in_part", "_mirrors", "_protocol", "_requested", "_settings")
+    __slots__ = ("_binary", "_ending", "_frames", "_in_part", "_mirrors", "_protocol", "_requested", "_settings")
 
     framed = True
 
@@ -111,14 +114,16 @@ class WebSocketStream(StreamChannel):
         acceptor = self._acceptor
         self._in_part = False
         self._requested = 0
+        self._ending = b""
+        """Of the request, so far: its last bytes may be those of its end."""
         self._mirrors = acceptor.ws_encoder == "mirror"
         self._binary = acceptor.ws_encoder == "binary"
         self._protocol = ServerProtocol(
             extensions=[_DEFLATE] if acceptor.ws_compression else None,
             select_subprotocol=choose_subprotocol,
-            max_size=(None, min(STRANGER_BYTES, acceptor.ws_max_message_bytes)),
             logger=_mute,
         )
+        self._frames = Frames(acceptor.ws_max_message_bytes, self._control)
 
     # In.
 
@@ -126,15 +131,22 @@ class WebSocketStream(StreamChannel):
         return self._greet
 
     def _greet(self, data: bytes) -> None:
-        """Bytes of the HTTP request."""
+        """Bytes of the HTTP request, and perhaps more: RFC 6455 §4.1 forbids to send before the answer; some do."""
         self._requested += len(data)
+        at = (self._ending + data).find(END_OF_REQUEST)
+        cut = len(data) if at < 0 else at + len(END_OF_REQUEST) - len(self._ending)
+        self._ending = (self._ending + data)[-3:]
         protocol = self._protocol
-        protocol.receive_data(data)
+        protocol.receive_data(data[:cut])
         events = protocol.events_received()
         if events and isinstance(events[0], Request):
             if self._accept(events[0]):
-                self._receive = self._inflate if protocol.extensions else self._frames
-                self._deliver(events[1:])  # RFC 6455 §4.1 forbids to send before the answer; some do
+                deflate = protocol.extensions[0] if protocol.extensions else None
+                window = deflate.remote_max_window_bits if isinstance(deflate, PerMessageDeflate) else 0
+                self._frames = Frames(self._acceptor.ws_max_message_bytes, self._control, window)
+                self._receive = self._inflate if window else self._open
+                if cut < len(data):
+                    self._receive(data[cut:])
         elif protocol.handshake_exc is not None:
             # Answered by the protocol where it was HTTP at all.
             known = bool(protocol.writes and protocol.writes[0])
@@ -178,26 +190,63 @@ class WebSocketStream(StreamChannel):
         for start in range(0, len(data), INFLATE_STEP):
             if self._receive != self._inflate:
                 return
-            self._frames(data[start : start + INFLATE_STEP])
+            self._open(data[start : start + INFLATE_STEP])
 
-    def _frames(self, data: bytes) -> None:
-        """One read of an open WebSocket."""
-        protocol = self._protocol
-        protocol.receive_data(data)
-        self._deliver(protocol.events_received())
-
-    def _deliver(self, events: list[Event]) -> None:
-        """What one read held: payloads to the session at once, then our answers to control frames."""
-        frames = [event for event in events if isinstance(event, Frame) and event.opcode in DATA_OPCODES]
+    def _open(self, data: bytes) -> None:
+        """One read of an open WebSocket: payloads to the session at once, then our answers to control frames."""
+        pieces: list[bytes] = []
+        wrong: Exception | None = None
+        try:
+            self._frames.take(data, pieces)
+        except (ProtocolError, TooLarge) as why:
+            wrong = why
         session = self._session
-        if frames and session is not None:
+        if pieces and session is not None:
             if self._mirrors:
-                self._mirror(frames)
-            session.receive(
-                bytes(frames[0].data) if len(frames) == 1 else b"".join([bytes(frame.data) for frame in frames])
-            )
+                self._mirrors = False
+                self._binary = self._frames.spoken == BINARY
+            session.receive(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         elif session is not None:
-            session.heard()  # a ping, or a piece of a frame
+            session.heard()  # a ping, or a piece of a frame's head
+        if wrong is not None:
+            self._broken(wrong)
+        self._answer()
+
+    def _broken(self, why: Exception) -> None:
+        """Nothing that comes now can be read."""
+        if self.closing:
+            return
+        if isinstance(why, ProtocolError):
+            self._protocol.fail(CloseCode.PROTOCOL_ERROR, str(why))
+            self._protocol.parser_exc = why
+            return
+        self._receive = self._skip
+        if self._session is not None:
+            limit = self._acceptor.ws_max_message_bytes
+            self._session.fail(
+                Code.FRAME_TOO_LARGE,
+                f"a WebSocket frame may have {limit} bytes here (ws_max_message_bytes); send it in several, as "
+                "@stomp/stompjs does with splitLargeFrames",
+            )
+
+    def _skip(self, data: bytes) -> None:
+        """Payload counts no more; control frames do."""
+        try:
+            self._frames.take(data, [])
+        except (ProtocolError, TooLarge) as why:
+            self._broken(why)
+        self._answer()
+
+    def _control(self, frame: bytes) -> bool:
+        """Ping, pong, close. False: it was the last that counts."""
+        protocol = self._protocol
+        protocol.receive_data(frame)
+        if any(isinstance(event, Frame) and event.opcode is CLOSE for event in protocol.events_received()):
+            self._peer_done = True
+        return not protocol.eof_sent
+
+    def _answer(self) -> None:
+        """To control frames of this read."""
         protocol = self._protocol
         if protocol.writes:
             if protocol.eof_sent or self.buffered() < self._acceptor.write_buffer_high_bytes:
@@ -207,14 +256,6 @@ class WebSocketStream(StreamChannel):
                 protocol.data_to_send()
         if protocol.eof_sent and not self.closing:
             self._peer_ended()
-
-    def _mirror(self, frames: list[Frame]) -> None:
-        """A client that sends nothing but binary messages gets nothing else; one that has sent a text reads texts."""
-        opcodes = {frame.opcode for frame in frames}
-        if TEXT in opcodes:
-            self._binary = self._mirrors = False
-        elif BINARY in opcodes:
-            self._binary = True
 
     def _peer_ended(self) -> None:
         """The closing handshake is complete, or the peer broke the protocol and was told so (1002, 1007, 1009)."""
@@ -235,9 +276,10 @@ class WebSocketStream(StreamChannel):
         """After our close frame: everything is dropped but the peer's close frame, which ends the wait."""
         protocol = self._protocol
         for start in range(0, len(data), INFLATE_STEP):
-            protocol.receive_data(data[start : start + INFLATE_STEP])
-            if any(isinstance(event, Frame) and event.opcode is CLOSE for event in protocol.events_received()):
-                self._peer_done = True
+            try:
+                self._frames.take(data[start : start + INFLATE_STEP], [])
+            except (ProtocolError, TooLarge):
+                protocol.fail(CloseCode.PROTOCOL_ERROR)  # there is no telling any more where it will be
             if protocol.eof_sent:
                 self._receive = discard
                 self._shut()
@@ -252,7 +294,8 @@ class WebSocketStream(StreamChannel):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        self._protocol = None  # type: ignore[assignment]  # breaks its reference cycle now, not at the next GC
+        # Their reference cycles are broken now, not at the next GC.
+        self._protocol = self._frames = None  # type: ignore[assignment]
 
     # Out.
 
@@ -265,7 +308,6 @@ class WebSocketStream(StreamChannel):
             return
         if self._in_part:
             return  # Only a heart-beat can come here, and the large frame under way is one.
-        protocol.max_fragment_size = self._acceptor.ws_max_message_bytes
         binary, compresses = self._binary, bool(protocol.extensions)
         heads: dict[tuple[Opcode, int], bytes] = {}  # a run's messages are mostly of one length
         out: list[bytes] = []
@@ -282,11 +324,16 @@ class WebSocketStream(StreamChannel):
             out.append(frame)
         self._transport.write(b"".join(out))
 
-    def write_part(self, data: bytes, first: bool, last: bool) -> None:
+    @property
+    def texts(self) -> bool:
+        return not self._binary
+
+    def write_part(self, data: bytes, first: bool, last: bool, text: bool = False) -> None:
         if self.closing or self._protocol.state is not OPEN:
             return
         self._in_part = not last
-        self._transport.write(header(BINARY if first else CONT, len(data), last) + data)
+        kind = CONT if not first else TEXT if text else BINARY
+        self._transport.write(header(kind, len(data), last) + data)
 
     def _send_pending(self) -> None:
         """What the protocol has to say (handshake, pongs, closing). Its end-of-stream mark is `eof_sent`."""

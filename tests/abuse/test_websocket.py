@@ -115,8 +115,7 @@ VIOLATIONS = {
     "continuation-of-nothing": (frame(CONT, b"x"), 1002),
     "new-message-inside-another": (frame(TEXT, b"S", fin=False) + frame(TEXT, b"S"), 1002),
     "bad-close-code": (frame(CLOSE, struct.pack("!H", 1006)), 1002),
-    "too-large": (frame(BINARY, b"", length=300 * 1024), 1009),
-    "absurdly-large": (frame(BINARY, b"", length=1 << 62), 1009),
+    "absurdly-large": (frame(BINARY, b"", length=1 << 63), 1002),
 }
 
 
@@ -132,9 +131,21 @@ def test_violations_are_named(opened, counted, case):
 
 def test_a_large_payload_before_login(opened, counted):
     ws = opened(login=False)
-    ws.send(frame(BINARY, b"", length=65 * 1024))
-    assert ws.closed()[0] == 1009
-    counted("websocket_protocol")
+    ws.send(frame(BINARY, b"CONNECT\naccept-version:1.2\nhost:" + b"x" * 65 * 1024))
+    code, before = ws.closed()
+    assert b"error-code:" in before[-1]
+    assert code == 1009
+    counted("header_too_large")
+
+
+@pytest.mark.parametrize("length", [300 * 1024, 1 << 62])
+def test_what_is_over_the_limit_is_refused_before_it_comes(opened, counted, length):
+    ws = opened()
+    ws.send(frame(BINARY, b"", length=length))
+    code, before = ws.closed()
+    assert b"error-code:%d" % Code.FRAME_TOO_LARGE.number in before[-1] and b"ws_max_message_bytes" in before[-1]
+    assert code == 1009
+    counted("frame_too_large")
 
 
 def test_a_fragmented_bomb_meets_the_frame_limit_of_stomp(broker, opened, counted):

@@ -62,13 +62,15 @@ class Client:
         passcode: str | None = None,
         ca: str | None = None,
         wait: bool = True,
+        websocket: bool = False,
         client_id: str | None = None,
         **options: object,
     ) -> None:
         self.version = version
         self.box = Box()
         where = [("127.0.0.1", port)]
-        self.stomp = VERSIONS[version](where, reconnect_attempts_max=1, **options)
+        make = stomp.WSStompConnection if websocket else VERSIONS[version]
+        self.stomp = make(where, reconnect_attempts_max=1, **options)
         if ca is not None:
             self.stomp.set_ssl(for_hosts=where, ca_certs=ca)
         self.stomp.set_listener("box", self.box)

@@ -18,7 +18,8 @@ from .control import JS, Control
 
 SCENARIOS = (
     "text", "text_11", "text_10", "text_in_binary_websocket_frames", "subprotocol", "header_escapes", "binary",
-    "split_frames", "large", "many", "acknowledge", "transaction", "topic", "error", "heart_beats", "reconnect",
+    "split_frames", "large", "large_in_default_mode", "many", "acknowledge", "transaction", "topic",
+    "error", "heart_beats", "reconnect",
 )  # fmt: skip
 TIME = 120.0
 

@@ -71,6 +71,17 @@ def test_binary_body_with_every_octet(broker: Broker, name: str, version: str):
         assert client.message().body == body
 
 
+@pytest.mark.parametrize("options", [{}, {"binary_mode": True}], ids=["text", "binary"])
+@pytest.mark.parametrize("size", [10, 1_500_000, 30_000_000])
+def test_any_size_over_websocket(broker: Broker, name: str, options: dict[str, bool], size: int):
+    """One WebSocket message each."""
+    body = "Grüße 1" * (size // 7)
+    with Client(broker.ws_port, websocket=True, **options) as client:
+        client.subscribe(f"/queue/{name}")
+        client.send(f"/queue/{name}", body)
+        assert hash(client.message().body) == hash(body)
+
+
 @every_version
 def test_ack_auto_leaves_nothing_behind(broker: Broker, name: str, version: str):
     with Client(broker.port, version) as client:

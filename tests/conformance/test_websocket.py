@@ -101,6 +101,33 @@ def test_a_large_message_there_and_back(join, web, queue, version):
     assert ws.read().endswith(b"behind\0")
 
 
+@every_version
+@pytest.mark.parametrize("size", [200_000, 30 * MIB], ids=["200k", "30M"])
+def test_a_large_message_of_one_frame_there_and_back_as_text(broker, web, queue, version, size):
+    """As @stomp/stompjs sends it in its default mode, and as clients that know nothing but texts must get it."""
+    ws = web(version)
+    text = "Grüße, 東京 🐘. " * (size // 24)
+    before = broker.rss()
+    ws.ask("SUBSCRIBE", {"id": "1", "destination": queue})
+    ws.socket.send(build("SEND", {"destination": queue}, text.encode()).decode())
+    ws.send("SEND", {"destination": queue}, b"behind")
+    got = ws.socket.recv(timeout=60)
+    assert isinstance(got, str)
+    assert hash(got.partition("\n\n")[2]) == hash(text + "\0")
+    assert ws.read().endswith(b"behind\0")
+    assert broker.rss() - before < 16 * MIB
+
+
+def test_a_large_body_that_is_no_text_comes_as_binary(join, web, queue):
+    """UTF-8 to its last byte but one: a text message that is not valid would end the connection in a browser."""
+    ws, tcp = web(), join()
+    ws.ask("SUBSCRIBE", {"id": "1", "destination": queue})
+    body = b"x" * 999_999 + b"\xc3"
+    tcp.publish(queue, body)
+    got = ws.socket.recv(timeout=30)
+    assert isinstance(got, bytes) and got.endswith(body + b"\0")
+
+
 @pytest.mark.parametrize("version", ["1.1", "1.2"], ids=["v11", "v12"])
 def test_heart_beats_are_messages_of_one_line_feed(web, version):
     ws = web(version, **{"heart-beat": "0,500"})

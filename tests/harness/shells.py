@@ -13,6 +13,7 @@ import pytest
 import uvloop
 
 from broker.config.settings import EdgeSettings, Settings
+from broker.core.errors import Code
 from broker.core.reasons import Reason
 from broker.edge.channel import Channel
 from broker.edge.listener import Listeners
@@ -60,6 +61,11 @@ class Session:
 
     def heard(self) -> None:
         self.signs += 1
+
+    def fail(self, code: Code, detail: str) -> None:
+        self.calls.append(code.name)
+        self.channel.write_frames([b"ERROR\n\n\0"])
+        self.channel.close(code.reason)
 
     def eof(self) -> None:
         self.calls.append("eof")

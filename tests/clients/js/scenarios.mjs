@@ -174,6 +174,22 @@ export const scenarios = {
     await session.close();
   },
 
+  // One WebSocket message each, as it comes without any option.
+  async large_in_default_mode(env, name) {
+    const session = await Session.open(env);
+    const inbox = await session.subscribe(`/queue/${name}`);
+    for (const length of [1_000_000, 30_000_000]) {
+      const text = '0123456789 grüße '.repeat(length / 17);
+      await session.send(`/queue/${name}`, { body: text });
+      check((await inbox.take('MESSAGE')).body === text, 'another text came back');
+    }
+    const binary = bytes(2_000_000);
+    await session.send(`/queue/${name}`, { binaryBody: binary });
+    equalBytes((await inbox.take('MESSAGE')).binaryBody, binary);
+    same(session.closes, 0, 'closes');
+    await session.close();
+  },
+
   async many(env, name) {
     const session = await Session.open(env);
     const inbox = await session.subscribe(`/queue/${name}`);

@@ -93,6 +93,7 @@ class Wire:
     """A Channel that remembers."""
 
     framed = False
+    texts = False
     tls_subject = None
     reason: Reason | None = None
     transport_name = "tcp"
@@ -108,7 +109,7 @@ class Wire:
         assert self.closed is None
         self.sent += data
 
-    def write_part(self, data: bytes, first: bool, last: bool) -> None:
+    def write_part(self, data: bytes, first: bool, last: bool, text: bool = False) -> None:
         self.write(data)
 
     def buffered(self) -> int:
