@@ -418,9 +418,8 @@ class Engine:
         """Dispatches every queue this turn has touched, and goes on with those that had too much for the last one."""
         slot = self._slot
         counters = slot.counters
-        # Of what came in lately, half may still be on its way to the disk.
-        slot.fresh = slot.fresh // 2 + counters.accepted - self._accepted
-        self._accepted = counters.accepted
+        slot.fresh = max(slot.entered + counters.accepted - self._accepted, 0)
+        slot.entered, self._accepted = 0, counters.accepted
         if slot.unfinished:
             unfinished, slot.unfinished = slot.unfinished, {}
             slot.touched.update(unfinished)

@@ -128,7 +128,9 @@ class Slot:
     crashed_at    first id after the last unclean start: `dispatched` runs before it are suspect.
     touched       queues to dispatch at the end of the turn.
     unfinished    queues with more to hand out than a turn may; at the end of the next one they go on.
-    fresh         deliveries beside PIECE, so that no queue gets longer because it is handed out in pieces.
+    fresh         deliveries beside PIECE, so that no queue gets longer because it is handed out in pieces: as many
+                  messages as have entered queues since the dispatch before.
+    entered       of those accepted since then: what enters later (< 0), or was accepted earlier (> 0).
     stop          in the dispatch under way: when the turn has so many effects, it is enough.
     timed         queues that want ticks.    due   when (epoch ms), 0: none does.
     producers     what was taken from whom.
@@ -137,7 +139,7 @@ class Slot:
 
     __slots__ = (
         "addresses", "approved", "booked", "budget", "consumers", "counters", "crashed_at", "decisions",
-        "declarations", "due", "fresh", "hidden", "inherited", "known_ids", "latecomers", "limit", "loose",
+        "declarations", "due", "entered", "fresh", "hidden", "inherited", "known_ids", "latecomers", "limit", "loose",
         "mark_messages", "match", "max_held", "max_held_messages", "next_id", "next_queue", "number", "overran",
         "page_bytes", "patterns", "pending", "prepared", "producers", "queues", "reserved", "rulebook", "sessions",
         "stop", "strangers", "subscriptions", "timed", "touched", "unfinished", "xpath",
@@ -160,7 +162,7 @@ class Slot:
         self.pending: deque[Held] = deque()
         self.touched: dict[Queue, None] = {}
         self.unfinished: dict[Queue, None] = {}
-        self.fresh = self.stop = 0
+        self.entered = self.fresh = self.stop = 0
         self.timed: set[Queue] = set()
         self.due = 0
         self.approved: set[object] = set()
@@ -235,6 +237,8 @@ class Slot:
                 queue.gated_pages += 1
             else:
                 queue.gated_bytes += run.nbytes
+        if entries:
+            self.entered -= len(entries[0][1].records)
         self.pending.append(Held(number, done, entries))
 
     def hold_due(self, queue: Queue, turn: Turn) -> None:
@@ -246,6 +250,8 @@ class Slot:
         pending, touched = self.pending, self.touched
         while pending and pending[0].number <= number:
             held = pending.popleft()
+            if held.entries:
+                self.entered += len(held.entries[0][1].records)
             for queue, run, paged in held.entries:
                 queue.gated -= 1
                 if paged:
