@@ -18,6 +18,7 @@ from . import acking, connecting, control, framelog
 from .publishing import LargeSend, Publisher
 
 if TYPE_CHECKING:
+    from .rates import Rates
     from .session import Session
 
 
@@ -27,7 +28,7 @@ class Intake:
     batch   commands of this read; whoever carries out a frame adds to it.
     publisher   the sending part; made with the first SEND."""
 
-    __slots__ = ("_edge", "_holds", "_parked", "_session", "batch", "publisher")
+    __slots__ = ("_edge", "_holds", "_late", "_parked", "_session", "batch", "publisher")
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -35,6 +36,7 @@ class Intake:
         self.batch: list[Command] = []
         self.publisher: Publisher | None = None
         self._parked: list[Event] | None = None
+        self._late: list[Event] | None = None
         self._holds: set[str] | None = None
 
     def take(self, events: list[Event]) -> None:
@@ -42,7 +44,7 @@ class Intake:
         if self._edge.log_frames:
             framelog.received(self._session, events)
         if self._edge.rates is not None:
-            self._edge.rates.received(self._session, events)
+            events = self._admitted(self._edge.rates, events)
         if self._parked is not None:
             self._parked += events
         elif events:
@@ -133,8 +135,38 @@ class Intake:
 
     @property
     def parked(self) -> bool:
-        """Something is not finished: frames wait behind it."""
-        return self._parked is not None
+        """Something is not finished: frames wait behind it, or for the rate of their user."""
+        return self._parked is not None or self._late is not None
+
+    def _admitted(self, rates: Rates, events: list[Event], again: bool = False) -> list[Event]:
+        """What of these its rates let in now; the rest waits, and everything behind it."""
+        if self._late is not None:
+            self._late += events
+            return []
+        events, late = rates.admit(self._session, events, again)
+        if late:
+            self._late = late
+            self.hold("rate")
+        return events
+
+    def go_on(self) -> None:
+        """The turn of what waits for a rate has come."""
+        late, self._late = self._late, None
+        rates = self._edge.rates
+        if late is None or rates is None or (session := self._session).closed or session.leaving:
+            return
+        try:
+            events = self._admitted(rates, late, True)
+            if self._late is None:
+                self.release("rate")
+            if self._parked is not None:
+                self._parked += events
+            elif events:
+                self._process(events)
+        except Exception:
+            session.fault()
+        if session.ended and not self.parked:
+            session.eof()  # it came while frames waited
 
     def park(self) -> None:
         """Later frames wait until unpark(): something before them is not finished yet."""
@@ -151,11 +183,11 @@ class Intake:
         try:
             held_back = session.wire.receive(b"")
             if self._edge.rates is not None:
-                self._edge.rates.received(session, held_back)
+                held_back = self._admitted(self._edge.rates, held_back)
             self._process([] if session.leaving else (events or []) + held_back)
         except Exception:
             session.fault()
-        if session.ended and self._parked is None:
+        if session.ended and not self.parked:
             session.eof()  # it came while frames waited
 
     def hold(self, why: str) -> None:
@@ -182,7 +214,8 @@ class Intake:
     # ── the end ────────────────────────────────────────────────────────────────────────────────────
 
     def close(self) -> None:
-        """The session has ended: what has come of a large body is nothing."""
+        """The session has ended: what has come of a large body is nothing, nor is what waits for a rate."""
+        self._late = None
         if self.large is not None:
             self.large.abort()
 

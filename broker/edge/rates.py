@@ -1,9 +1,10 @@
 """How fast a user may send and receive, over all of the user's connections, and over all edges where they share.
 
 A Meter is one user's one direction on this edge. It is given tokens in slices (Tokens.lease), one per message, so that
-nobody is asked per message. What has been read from a socket is carried out, and what an owner has handed out is
-delivered: tokens may run into debt. While they are, producers' sockets are not read, and consumers' room is not given
-back, so that their messages stay in the queue. Nothing is dropped or refused.
+nobody is asked per message. Of what has been read from a socket so many SENDs are carried out as there are tokens; the
+rest waits in its connection, whose socket is not read meanwhile, however much one read has brought. What an owner has
+handed out is delivered: there tokens may run into debt, by what is under way to a consumer (`under_way`: little), and
+while they are, no room is given back, so that messages stay in the queue. Nothing is dropped or refused.
 
 An acceptor may have a rate for each of its connections besides (Pace); that is nobody else's affair.
 
@@ -30,6 +31,10 @@ SLICE_S = 0.1
 """Tokens are taken for so long ahead, and asked for again after so long when there were none."""
 BURST_S = 0.5
 """Tokens nobody took for longer than this are lost."""
+UNDER_WAY_S = 0.2
+"""What is under way to a consumer is no more than it may get in that time …"""
+LEAST_COST = 64
+"""… with messages of so many bytes: shorter ones there are none, by what stands in front of each."""
 
 Granted = Callable[[int | None], None]
 
@@ -65,13 +70,14 @@ class LocalTokens:
 class Meter:
     """One user, one direction, this edge."""
 
-    __slots__ = ("_asking", "_left", "_name", "_rate", "_rates", "waiting")
+    __slots__ = ("_asking", "_left", "_name", "_rate", "_rates", "_share", "waiting")
 
     def __init__(self, rates: Rates, name: str, rate: int) -> None:
         self._rates = rates
         self._name = name
         self._rate = rate
         self._left = 0
+        self._share = 1
         self._asking = False
         self.waiting: dict[int, Callable[[], None]] = {}
         """By session or consumer: who goes on when there are tokens again."""
@@ -79,6 +85,26 @@ class Meter:
     @property
     def open(self) -> bool:
         return self._left > 0
+
+    def draw(self, most: int, again: bool) -> int:
+        """Takes up to so many tokens: all there are, if nobody waits; a share of them for one who did (`again`)."""
+        if self.waiting:
+            most = min(most, self._share) if again else 0
+        drawn = 0
+        while drawn < most and self._left > 0:
+            now = min(self._left, most - drawn)
+            drawn += now
+            self.take(now)  # there may be more then
+        return drawn
+
+    def serve(self) -> None:
+        """Whoever waits goes on, in turn, while there are tokens; who wants more waits again, behind the others."""
+        waiting = self.waiting
+        while self._left > 0 and waiting:
+            self._share = max(self._left // len(waiting), 1)
+            for who in list(waiting):
+                if self._left > 0 and (go_on := waiting.pop(who, None)) is not None:
+                    go_on()
 
     def take(self, count: int) -> None:
         """So many messages have gone by."""
@@ -101,10 +127,7 @@ class Meter:
             self._rates.later(SLICE_S, self._again)
         else:
             self._asking = False
-        if self._left > 0 and self.waiting:
-            waiting, self.waiting = self.waiting, {}
-            for go_on in waiting.values():
-                go_on()
+        self.serve()
 
     def _again(self) -> None:
         self._asking = False
@@ -124,9 +147,23 @@ class Pace:
 
     def take(self, count: int, now: float) -> float:
         """So many messages have come. Seconds until the next one may be read; 0: at once."""
-        self._left = min(self._left + (now - self._then) * self._rate, max(self._rate * BURST_S, 1.0)) - count
-        self._then = now
+        self._fill(now)
+        self._left -= count
         return -self._left / self._rate if self._left < 0 else 0.0
+
+    def room(self, now: float) -> int:
+        """So many may come now."""
+        self._fill(now)
+        return max(int(self._left), 0)
+
+    def until(self, count: int) -> float:
+        """Seconds until there is room for so many, or for as many as come in a slice."""
+        wanted = max(min(count, self._rate * SLICE_S), 1.0)
+        return max((wanted - self._left) / self._rate, 0.001) if self._rate else SLICE_S  # never in vain for rounding
+
+    def _fill(self, now: float) -> None:
+        self._left = min(self._left + (now - self._then) * self._rate, max(self._rate * BURST_S, 1.0))
+        self._then = now
 
 
 class Rates:
@@ -145,7 +182,7 @@ class Rates:
         """By session."""
 
     def lease(self, name: str, rate: int, want: int, granted: Callable[[int], None]) -> None:
-        most = max(int(rate * BURST_S), 2)  # with 1, what comes while nobody asks would be lost
+        most = max(int(rate * BURST_S), 1)
 
         def answered(count: int | None) -> None:
             if count is None:
@@ -159,37 +196,36 @@ class Rates:
     def later(self, seconds: float, callback: Callable[[], None]) -> None:
         self._beats.deadline(self._clock.monotonic() + seconds, callback)
 
-    def received(self, session: Session, events: Sequence[Event]) -> None:
-        """These have been read from the session's socket."""
-        if not session.connected or (self._producer_rate < 0 and session.acceptor.max_producer_rate < 0):
-            return
-        count = 0
-        for event in events:
-            if type(event) is Sends:
-                count += len(event.records)
-            elif type(event) is BodyStart:
-                count += 1
+    def admit(self, session: Session, events: list[Event], again: bool = False) -> tuple[list[Event], list[Event]]:
+        """What of that may be carried out now, and the rest: the session's intake is told to go on when its turn has
+        come. again: that has happened."""
+        own, shared = session.acceptor.max_producer_rate, self._producer_rate
+        if not session.connected or (own < 0 and shared < 0):
+            return events, []
+        count = room = sum([_sent(event) for event in events])
         if not count:
-            return
-        if session.acceptor.max_producer_rate >= 0:
-            self._pace(session, count)
-        if self._producer_rate < 0:
-            return
-        meter = self._meter(self._producers, "in", session.principal, self._producer_rate)
-        meter.take(count)
-        if not meter.open:
-            session.intake.hold("rate")
-            meter.waiting[session.id] = lambda: session.intake.release("rate")
-
-    def _pace(self, session: Session, count: int) -> None:
-        now = self._clock.monotonic()
-        pace = self._paces.get(session.id)
-        if pace is None:
-            pace = self._paces[session.id] = Pace(session.acceptor.max_producer_rate, now)
-        wait = pace.take(count, now)
-        if wait:
-            session.intake.hold("pace")
-            self.later(wait, lambda: session.intake.release("pace"))
+            return events, []
+        now, pace, meter = self._clock.monotonic(), None, None
+        if own >= 0:
+            pace = self._paces.get(session.id)
+            if pace is None:
+                pace = self._paces[session.id] = Pace(own, now)
+            room = min(room, pace.room(now))
+        if shared >= 0:
+            meter = self._meter(self._producers, "in", session.principal, shared)
+            room = meter.draw(room, again)
+        if pace is not None:
+            pace.take(room, now)
+        if room == count:
+            return events, []
+        if pace is not None and pace.room(now) < 1:
+            self.later(pace.until(count - room), session.intake.go_on)
+        else:
+            assert meter is not None
+            meter.waiting[session.id] = session.intake.go_on
+            if meter.open:
+                self.later(0, meter.serve)
+        return split(events, room)
 
     def forget(self, session: int) -> None:
         """Its connection is gone."""
@@ -222,12 +258,49 @@ class Rates:
                 meter.waiting[sub.consumer] = sub.give_room
         return now
 
+    def begins(self, sub: Subscription, room: int) -> bool:
+        """May a new subscription have its room now; otherwise its turn comes by itself."""
+        if self._consumer_rate < 0:
+            return True
+        meter = self._meter(self._consumers, "out", sub.session.principal, self._consumer_rate)
+        if not meter.open:
+            sub.owed += room
+            meter.waiting[sub.consumer] = sub.give_room
+        return meter.open
+
     def _meter(self, meters: dict[str, Meter], way: str, user: str, rate: int) -> Meter:
         meter = meters.get(user)
         if meter is None:
             meter = meters[user] = Meter(self, f"{way}:{user}", rate)
             meter.take(0)
         return meter
+
+
+def _sent(event: Event) -> int:
+    """Messages that a client sends with it."""
+    kind = type(event)
+    return len(event.records) if kind is Sends else int(kind is BodyStart)  # type: ignore[union-attr]
+
+
+def split(events: list[Event], room: int) -> tuple[list[Event], list[Event]]:
+    """Everything in front of the message behind that many; and the rest."""
+    for at, event in enumerate(events):
+        count = _sent(event)
+        if count <= room:
+            room -= count
+        elif room:
+            assert isinstance(event, Sends)
+            first, second = event.cut(room)
+            return [*events[:at], first], [second, *events[at + 1 :]]
+        else:
+            return events[:at], events[at:]
+    return events, []
+
+
+def under_way(rate: int, most: int, number: int = 1) -> int:
+    """Bytes that may be under way to a consumer with that rate, of `most`; `number`: of so many on its connection.
+    No more messages than a fifth of a second's, however small they are; but one at a time, however large."""
+    return max(min(int(rate * UNDER_WAY_S) * LEAST_COST // number, most), 1)
 
 
 def make_rates(

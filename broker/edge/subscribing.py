@@ -31,6 +31,7 @@ from .dialect import check_wildcard, durable_name, whole_number, yes
 from .directory import Done, conflict
 from .fan import Fan, order_for, share
 from .foreign import check_subscribe
+from .rates import under_way
 from .subscription import Subscription
 from .tempo import Tempo
 
@@ -178,6 +179,9 @@ def _part(session: Session, frame: Frame, wish: Wish, slot: int, room: int) -> S
 def _ask(
     session: Session, frame: Frame, wish: Wish, sub: Subscription, seq: int, messages: int, nbytes: int, room: int
 ) -> None:
+    rates = session.edge.rates
+    if rates is not None and not rates.begins(sub, room):
+        room = 0
     session.intake.batch.append(
         Subscribe(
             sub.slot, session.id, seq, sub.consumer, wish.address, wish.routing, wish.ack,
@@ -216,11 +220,9 @@ def _selector(session: Session, headers: dict[str, str]) -> str | None:
 def _room(settings: EdgeSettings, number: int) -> int:
     """Bytes under way to a connection's subscription `number`. The later ones get less: the sum of all up to 10,000
     stays below max_outbox_bytes, so that only who does not read is a slow consumer."""
-    most = (
-        settings.consumer_room_bytes
-        if settings.max_consumer_rate < 0
-        else min(settings.consumer_room_bytes, RATED_ROOM)
-    )
+    most = settings.consumer_room_bytes
+    if settings.max_consumer_rate >= 0:
+        most = under_way(settings.max_consumer_rate, min(most, RATED_ROOM), number)
     return max(min(most, settings.max_outbox_bytes // (16 * number)), 1)
 
 

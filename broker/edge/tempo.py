@@ -15,7 +15,7 @@ from broker.core.commands import UNLIMITED
 from broker.core.effects import Deliver
 
 from .fan import Sink
-from .rates import Pace
+from .rates import Pace, under_way
 
 if TYPE_CHECKING:
     from .subscription import Subscription
@@ -61,4 +61,4 @@ def _over(sub: Subscription) -> None:
 
 def room(rate: int, most: int) -> int:
     """Bytes that may be under way to a consumer with that rate, of `most`."""
-    return 1 if rate <= SLOW else min(most, ROOM)
+    return 1 if rate <= SLOW else under_way(rate, min(most, ROOM))

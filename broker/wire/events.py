@@ -52,6 +52,16 @@ class Sends:
         self.receipts = receipts
         self.nbytes = nbytes
 
+    def cut(self, count: int) -> tuple[Sends, Sends]:
+        """The first `count` of them, and the rest. When not all have asked for a receipt nobody knows which ones have:
+        then all are told with the rest, later than need be and never too early."""
+        records, receipts = self.records, self.receipts
+        paired = receipts is not None and len(receipts) == len(records)
+        early, late = (receipts[:count], receipts[count:]) if paired and receipts else (None, receipts)
+        nbytes = sum(map(len, records[:count])) + count * len(self.head.lines)
+        first = Sends(self.head, records[:count], early, nbytes)
+        return first, Sends(self.head, records[count:], late, self.nbytes - nbytes)
+
 
 class Acks:
     """Consecutive plain ACK frames (only id / message-id, subscription, receipt) of one read.
