@@ -62,7 +62,9 @@ def _picture(options: dict[str, Any]) -> Picture:
     from broker.cluster.operate import look
     from broker.cluster.view import Policy
 
-    return _with(options, lambda metadata, keys, settings: look(metadata, keys, Policy.of(settings.cluster)))
+    return _with(
+        options, lambda metadata, keys, settings: look(metadata, keys, Policy.of(settings.cluster), settings.engine)
+    )
 
 
 def _say(value: Any) -> None:
@@ -94,7 +96,7 @@ def status(as_json: bool, **options: Any) -> None:
         _say({
             "controller": picture.controller, "slots": now._asdict(), "left_to_move": left,
             "shelved": _shelved(picture), "owners": owners, "edges": _edge_rows(picture),
-            "not_served": [one._asdict() for one in served.unserved],
+            "not_served": [one._asdict() for one in served.unserved], "unreadable": picture.bad,
         })  # fmt: skip
     else:
         click.echo(_table(owners) or "No owners.")
@@ -108,6 +110,8 @@ def status(as_json: bool, **options: Any) -> None:
             click.echo(text)
         for slot, why in _shelved(picture).items():
             click.echo(f"Slot {slot} is shelved: {why}; `stampede cluster unshelve {slot}` has it tried again")
+        for key, why in picture.bad.items():
+            click.echo(f"{key} cannot be read: {why}")
         click.echo(f"Moving: {now.seeding} replicas being seeded, {now.transfers} leaders handing over")
         ahead = ", ".join(f"{count} × {kind}" for kind, count in sorted(left.items()))
         click.echo(f"Left to do: {ahead or 'nothing'}")
@@ -426,9 +430,10 @@ for _table_of_settings in _TABLES:
 
 async def _tables(metadata: Metadata, prefix: str, name: str) -> dict[str, Any]:
     from broker.cluster.keys import last_part
+    from broker.cluster.operate import table_of
 
     items, _ = await metadata.range(prefix)
-    tables = {last_part(item.key): json.loads(item.value) for item in items}
+    tables = {last_part(item.key): table_of(item) for item in items}
     return tables.get(name, {}) if name else tables
 
 

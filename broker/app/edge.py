@@ -1,6 +1,7 @@
 """`stampede edge`: speaks STOMP, keeps nothing. Owners do the rest, wherever they are.
 
-Rule: only wiring and life cycle. Ready: listening, and the slot table names leaders. SIGTERM: not ready any
+Rule: only wiring and life cycle. Ready: listening, the slot table names leaders, and nothing of the live configuration
+was unreadable from the start. SIGTERM: not ready any
 more, stop accepting, finish what is in flight, tell clients, close within drain_timeout_s.
 """
 
@@ -87,7 +88,8 @@ class EdgeProcess(ClusterProcess):
             self.edge = Edge(self.settings, self.port, self.clock, self.beats, self.auth, token(4), directory, tokens)
             host = listen_host(settings.edge, self.auth.has_users)
             self.listeners = Listeners(self.edge, settings, self.loop, host, self.auth.has_users)
-            self.admin = AdminServer(settings.admin, [self.edge, self.port, self.listeners], self._readiness)
+            told = [self.edge, self.port, self.listeners, self.config]
+            self.admin = AdminServer(settings.admin, told, self._readiness)
             await self.listeners.start()
         except BaseException:
             await self._close()
@@ -104,8 +106,10 @@ class EdgeProcess(ClusterProcess):
         if settings.edge.users_file or fingerprint(path) is not None:
             return FileAuthenticator(path, self.clock)
         users = users_of(self.config.users)
+        # A user that cannot be read is one all the same: what is not open to everybody must not become so.
+        none = not users and not self.config.unreadable("users")
         private = all(is_loopback(host) for host in hosts(settings).values())
-        return TableAuthenticator(users, self.clock, open_when_empty=not users and private, shared=logins)
+        return TableAuthenticator(users, self.clock, open_when_empty=none and private, shared=logins)
 
     async def start_admin(self) -> None:
         await self.admin.start()
@@ -206,7 +210,10 @@ class EdgeProcess(ClusterProcess):
         details = {"edge": "ok" if self._ready else "starting or stopping", "slots with a leader": f"{led} of 256"}
         if not self.membership.up:
             details["cluster"] = "not registered"
-        return self._ready and led > 0, details
+        if bad := self.config.told():
+            details["configuration"] = bad
+        # Edges that have read what is missing here serve with it: clients are theirs until it is mended.
+        return self._ready and led > 0 and not self.config.missing, details
 
     def banner(self) -> list[str]:
         assert self.auth is not None

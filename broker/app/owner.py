@@ -156,7 +156,7 @@ class OwnerProcess(ClusterProcess):
             raise
         self.admin = AdminServer(
             settings.admin,
-            [self.shard, self.server, self.port, self.leaders, self.followers, self.controller],
+            [self.shard, self.server, self.port, self.leaders, self.followers, self.controller, self.config],
             self._readiness,
             self.shard.depths,
             [self.shard.survey],
@@ -452,6 +452,8 @@ class OwnerProcess(ClusterProcess):
         }
         if not self.membership.up:
             details["cluster"] = "not registered"
+        if bad := self.config.told():
+            details["configuration"] = bad
         return self._ready and self.membership.up and not lagging, details
 
     def banner(self) -> list[str]:

@@ -7,14 +7,15 @@
     config/users/<name>         {"hash": "$argon2id$…", "groups": ["admins"]}
 
 Rule: what is wrong is named once and left out; what was there before it stays in use. A permission that cannot be read
-and was not there before is for nobody: what it was to close must not be open. Revisions applied only grow.
+and was not there before is for nobody: what it was to close must not be open. And whoever starts with an entry that it
+cannot read (`missing`) must not pass for one that has the whole configuration. Revisions applied only grow.
 Must not know who uses the values: they go to callbacks, whole, after each batch of changes.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -24,7 +25,8 @@ import msgspec
 from broker.config.load import checked_entry
 from broker.config.settings import EngineSettings
 from broker.core.errors import ConfigError
-from broker.metadata.port import Change, Metadata
+from broker.core.metrics import Metric
+from broker.metadata.port import Change, KeyValue, Metadata
 
 from .keys import Keys, last_part
 from .watched import Watched
@@ -32,6 +34,9 @@ from .watched import Watched
 log = logging.getLogger("stampede.cluster")
 
 Tables = Mapping[str, Mapping[str, Any]]
+
+TOLD = 3
+"""So many unreadable keys are named where a person looks; the log has all."""
 
 
 class UserEntry(NamedTuple):
@@ -65,6 +70,47 @@ def parsed_user(data: bytes, where: str) -> UserEntry:
     if not isinstance(groups, list) or not all(isinstance(group, str) for group in groups):
         raise ConfigError(f"{where}: groups must be a list of texts.")
     return UserEntry(table["hash"], tuple(groups), tuple(previous))
+
+
+ENTRIES: Mapping[str, str] = MappingProxyType({
+    "settings": "engine.addresses", "addresses": "engine.addresses", "queues": "engine.queues",
+    "diverts": "engine.diverts", "permissions": "edge.permissions", "users": "",
+})  # fmt: skip
+"""Part of the configuration → the table of a config file whose entries it has; users are told apart."""
+
+
+def part_of(keys: Keys, key: str) -> str:
+    """Which part of the configuration a key belongs to; "": none that this release knows."""
+    part = key.removeprefix(keys.config).partition("/")[0]
+    return part if key.startswith(keys.config) and part in ENTRIES else ""
+
+
+def read_entry(part: str, name: str, data: bytes, base: EngineSettings) -> Any:
+    """The value of one key, checked. Raises ConfigError, which says what mends it."""
+    try:
+        if part == "users":
+            return parsed_user(data, f"cluster user {name}")
+        table, where = ENTRIES[part], "cluster configuration"
+        values = parsed_table(data, f"{where}, {table} {name}")
+        return checked_entry(table, name, values, where, base.wildcard_delimiter, base.address)
+    except ConfigError as error:
+        gone, given = ("remove", "") if part == "users" else ("delete", " NAME=VALUE")
+        raise ConfigError(
+            f"{error} Mend it with `stampede cluster {part} set {name}{given}`, or take it away with "
+            f"`stampede cluster {part} {gone} {name}`."
+        ) from None
+
+
+def all_bad(keys: Keys, items: Iterable[KeyValue], base: EngineSettings) -> dict[str, str]:
+    """Key → what is wrong with it, of all that cannot be read."""
+    found = {}
+    for item in items:
+        if part := part_of(keys, item.key):
+            try:
+                read_entry(part, last_part(item.key), item.value, base)
+            except ConfigError as error:
+                found[item.key] = str(error)
+    return found
 
 
 class ConfigWatch:
@@ -105,7 +151,10 @@ class ConfigWatch:
         self.permissions: dict[str, dict[str, Any]] = {}
         self.users: dict[str, UserEntry] = {}
         self.bad: dict[str, str] = {}
-        """Key → what is wrong with its present value."""
+        """Key → what is wrong with its present value, and what mends it."""
+        self.missing: set[str] = set()
+        """Those of `bad` that were so when we started: nothing of them is in use, as it may be elsewhere."""
+        self._started = False
         self.revision = 0
 
     async def start(self) -> None:
@@ -113,9 +162,24 @@ class ConfigWatch:
 
         Raises MetadataRefused; waits while the store gives no answer."""
         await self._watched.start()
+        self._started = True
 
     async def stop(self) -> None:
         await self._watched.stop()
+
+    def unreadable(self, part: str) -> bool:
+        """Is there an entry in this part that cannot be read."""
+        return any(part_of(self._keys, key) == part for key in self.bad)
+
+    def told(self) -> str:
+        """For people: what cannot be read, a few keys of it; "": everything can."""
+        some = [f"{key} cannot be read: {why}" for key, why in sorted(self.bad.items())]
+        more = [f"and {len(some) - TOLD} more"] if len(some) > TOLD else []
+        return " ".join((*some[:TOLD], *more))
+
+    def metrics(self) -> Iterable[Metric]:
+        yield Metric("stomp_config_unreadable", "gauge", "Keys of the live configuration in etcd that this process "
+                     "cannot read; `stampede cluster status` names them.", [({}, len(self.bad))])  # fmt: skip
 
     def _apply(self, changes: list[Change]) -> None:
         kinds = {self._one(change) for change in changes}
@@ -132,40 +196,34 @@ class ConfigWatch:
 
     def _one(self, change: Change) -> str:
         """Takes one change into the tables; which of them it was, "" = none (it was bad or foreign)."""
-        key, value, name = change.key, change.value, last_part(change.key)
-        self.bad.pop(key, None)
+        key, name, part = change.key, last_part(change.key), part_of(self._keys, change.key)
+        if not part:
+            return ""
+        table: dict[str, Any] = getattr(self, part)
         try:
-            if key.startswith(self._keys.config_settings):
-                _place(self.settings, name, value, lambda data: self._entry("engine.addresses", name, data))
-                return "settings"
-            if key.startswith(self._keys.config_addresses):
-                _place(self.addresses, name, value, lambda data: self._entry("engine.addresses", name, data))
-                return "addresses"
-            if key.startswith(self._keys.config_queues):
-                _place(self.queues, name, value, lambda data: self._entry("engine.queues", name, data))
-                return "queues"
-            if key.startswith(self._keys.config_diverts):
-                _place(self.diverts, name, value, lambda data: self._entry("engine.diverts", name, data))
-                return "diverts"
-            if key.startswith(self._keys.config_permissions):
-                _place(self.permissions, name, value, lambda data: self._entry("edge.permissions", name, data))
-                return "permissions"
-            if key.startswith(self._keys.config_users):
-                _place(self.users, name, value, lambda data: parsed_user(data, f"cluster user {name}"))
-                return "users"
+            if change.value is None:
+                table.pop(name, None)
+            else:
+                table[name] = read_entry(part, name, change.value, self._base)
         except ConfigError as error:
-            self.bad[key] = str(error)
-            if key.startswith(self._keys.config_permissions) and name not in self.permissions:
-                self.permissions[name] = {}
-                log.error("%s Nobody may do anything there until it is mended.", error)
-                return "permissions"
-            log.error("%s What was in use before it stays.", error)
-        return ""
+            return self._bad(key, part, name, table, str(error))
+        self.bad.pop(key, None)
+        self.missing.discard(key)
+        return part
 
-    def _entry(self, table: str, name: str, value: bytes) -> dict[str, Any]:
-        where, base = "cluster configuration", self._base
-        values = parsed_table(value, f"{where}, {table} {name}")
-        return checked_entry(table, name, values, where, base.wildcard_delimiter, base.address)
+    def _bad(self, key: str, part: str, name: str, table: dict[str, Any], why: str) -> str:
+        self.bad[key] = why
+        if name in table:
+            log.error("%s: %s What was in use before it stays.", key, why)
+            return ""
+        if not self._started:
+            self.missing.add(key)
+        if part == "permissions":
+            table[name] = {}
+            log.error("%s: %s Nobody may do anything there until it is mended.", key, why)
+            return part
+        log.error("%s: %s It is left out until it is mended.", key, why)
+        return ""
 
     def _merged(self) -> EngineSettings:
         """The store wins over the config file, an address over a setting of the same name, a whole queue over one."""
@@ -175,10 +233,3 @@ class ConfigWatch:
                 tables[name] = {**tables.get(name, {}), **table}
         queues, diverts = {**self._base.queues, **self.queues}, {**self._base.diverts, **self.diverts}
         return replace(self._base, addresses=tables, queues=queues, diverts=diverts)
-
-
-def _place(tables: dict[str, Any], name: str, value: bytes | None, parse: Callable[[bytes], Any]) -> None:
-    if value is None:
-        tables.pop(name, None)
-    else:
-        tables[name] = parse(value)

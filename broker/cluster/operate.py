@@ -12,12 +12,14 @@ from typing import Any
 
 import msgspec
 
+from broker.config.settings import EngineSettings
 from broker.core.errors import BrokerError
 from broker.core.ids import SLOTS
 from broker.core.slots import Member, SlotRecord
 from broker.metadata.port import Delete, KeyValue, Metadata, Put
 
 from .applied import Applied
+from .config import all_bad
 from .keys import Keys, last_part
 from .office import holder_of
 from .view import Policy, View
@@ -32,16 +34,19 @@ class Refusal(BrokerError):
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """The cluster at one moment. controller: id of the owner that plans, "" = nobody."""
+    """The cluster at one moment. controller: id of the owner that plans, "" = nobody. bad: key of the live
+    configuration → why it cannot be read, and what mends it."""
 
     view: View
     edges: Mapping[str, Member]
     controller: str
     applied: Mapping[str, int]
+    bad: Mapping[str, str]
 
 
-async def look(metadata: Metadata, keys: Keys, default: Policy) -> Picture:
-    """default: the policy to show plans by while there is no controller. Raises MetadataUnavailable, Refused."""
+async def look(metadata: Metadata, keys: Keys, default: Policy, engine: EngineSettings) -> Picture:
+    """default: the policy to show plans by while there is no controller. engine: what words and delimiters mean.
+    Raises MetadataUnavailable, Refused."""
     owners = {last_part(item.key): Member.decode(item.value) for item in (await metadata.range(keys.owners))[0]}
     edges = {last_part(item.key): Member.decode(item.value) for item in (await metadata.range(keys.edges))[0]}
     records = {}
@@ -55,7 +60,8 @@ async def look(metadata: Metadata, keys: Keys, default: Policy) -> Picture:
     }
     holder = holder_of(await metadata.get(keys.controller))
     view = View(owners, records, holder.policy if holder else default, cordoned)
-    return Picture(view, edges, holder.id if holder else "", applied)
+    bad = all_bad(keys, (await metadata.range(keys.config))[0], engine)
+    return Picture(view, edges, holder.id if holder else "", applied, bad)
 
 
 async def set_cordon(metadata: Metadata, keys: Keys, owner: str, on: bool) -> bool:
@@ -138,12 +144,20 @@ def only_grow(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) ->
         )
 
 
+def table_of(item: KeyValue | None) -> dict[str, Any]:
+    """The JSON object there; {} where there is none that could be read: whoever writes it anew mends it."""
+    try:
+        return msgspec.json.decode(item.value, type=dict[str, Any]) if item is not None else {}
+    except msgspec.DecodeError:
+        return {}
+
+
 async def edit_table(metadata: Metadata, key: str, changes: Mapping[str, Any]) -> dict[str, Any]:
     """Lays `changes` over the JSON object at `key` (a value None takes an entry out; an empty object goes).
     Returns the object as it is now. The values must have been checked."""
     for _ in range(ATTEMPTS):
         item = await metadata.get(key)
-        table: dict[str, Any] = msgspec.json.decode(item.value) if item is not None else {}
+        table = table_of(item)
         table = {name: value for name, value in {**table, **changes}.items() if value is not None}
         action = Put(key, msgspec.json.encode(table)) if table else Delete(key)
         if await metadata.commit([(key, item.revision if item else 0)], [action]):

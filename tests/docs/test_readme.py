@@ -73,7 +73,7 @@ def cluster_families() -> set[str]:
     """Metrics that owners and edges have and one broker alone has not."""
     totals, copies = SimpleNamespace(backlog=0, shrinks=0, grows=0), SimpleNamespace(seeds=0, seed_bytes=0)
     made = [*LinkStats().metrics("edge"), *lag_metrics(totals, [], [], copies)]
-    planned = (ROOT / "broker" / "cluster" / "controller.py").read_text()
+    planned = "".join((ROOT / "broker" / "cluster" / name).read_text() for name in ("controller.py", "config.py"))
     return {metric.name for metric in made} | set(re.findall(r'Metric\("(\w+)"', planned))
 
 

@@ -69,6 +69,21 @@ def test_status_tells_of_trouble_and_fails_when_a_slot_is_offline(store):
     assert "offline 1" in text and "x      dead" in text
 
 
+def test_status_names_what_of_the_configuration_cannot_be_read_and_its_own_words_mend_it(store):
+    key = KEYS.permission("orders")
+    store.commit([], [Put(key, b'{"send": '), Put(KEYS.permission("#"), b'{"send": "*"}')])
+    text = run("status")
+    assert f"{key} cannot be read" in text and "`stampede cluster permissions set orders NAME=VALUE`" in text
+    assert list(json.loads(run("status", "--json"))["unreadable"]) == [key]
+    assert json.loads(run("permissions", "get")) == {"#": {"send": "*"}, "orders": {}}
+    run("permissions", "set", "orders", "send=shop")
+    assert "cannot be read" not in run("status")
+    store.commit([], [Put(KEYS.user("ada"), b"[]")])
+    assert "`stampede cluster users remove ada`" in run("status")
+    run("users", "remove", "ada")
+    assert json.loads(run("status", "--json"))["unreadable"] == {}
+
+
 class Answers(http.server.BaseHTTPRequestHandler):
     """An owner's admin port."""
 

@@ -1,0 +1,74 @@
+"""An edge as a process: what it is ready for, and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from broker.app.edge import EdgeProcess
+from broker.cluster.keys import Keys
+from broker.cluster.slots import SlotTable
+from broker.config.load import from_tree
+from broker.core.slots import SlotRecord
+from broker.metadata.port import Delete, Put
+from tests.harness.metadata import MemoryMetadata, MemoryStore
+from tests.harness.waiting import eventually
+
+KEYS = Keys("/test")
+
+
+@asynccontextmanager
+async def edge(folder: Path, *puts: Put) -> AsyncIterator[tuple[EdgeProcess, MemoryStore]]:
+    """One that runs over a store in memory with these keys, and all slots led by somebody."""
+    store = MemoryStore()
+    records = [Put(KEYS.slot(slot), SlotRecord(slot, 1, "a", ("a",), ("a",)).encode()) for slot in range(100)]
+    store.commit([], [*records, *puts])
+    given = {"cluster.id": "e", "data": str(folder), "edge.port": 0, "edge.ws_port": -1, "admin.port": -1}
+    process = EdgeProcess(from_tree(given, "here"))
+    await process.metadata.close()
+    process.keys, process.metadata = KEYS, MemoryMetadata(store)
+    process.table = SlotTable(process.metadata, KEYS)
+    await process.start()
+    try:
+        yield process, store
+    finally:
+        await process.stop()
+
+
+def ready(process: EdgeProcess) -> bool:
+    return process._readiness()[0]
+
+
+@pytest.mark.parametrize("key", [KEYS.permission("a.b"), KEYS.setting("a.b"), KEYS.address("a.b"), KEYS.user("a.b")])
+async def test_one_that_starts_with_an_entry_it_cannot_read_is_not_ready_and_says_which(tmp_path, key, caplog):
+    """Others may have read it before and serve with it; this one would serve without."""
+    async with edge(tmp_path, Put(key, b'{"sned": "x"')) as (process, store):
+        good, details = process._readiness()
+        assert not good and key in details["configuration"] and key in caplog.text
+        assert f"stampede cluster {key.split('/')[-2]} set a.b" in details["configuration"]
+        store.commit([], [Put(key, b'{"sned": 1}')])  # as bad as before
+        await asyncio.sleep(0.05)
+        assert not ready(process)
+        store.commit([], [Delete(key)])
+        await eventually(lambda: ready(process))
+        assert "configuration" not in process._readiness()[1]
+
+
+async def test_one_that_had_read_it_before_goes_on_and_says_so(tmp_path):
+    """A slip of the hand must not take all edges out of the balancer at once."""
+    key = KEYS.permission("a.b")
+    async with edge(tmp_path, Put(key, b'{"send": "x"}')) as (process, store):
+        assert ready(process)
+        store.commit([], [Put(key, b"{"), Put(KEYS.permission("new"), b"{")])
+        await eventually(lambda: "configuration" in process._readiness()[1])
+        assert ready(process) and process.config.permissions == {"a.b": {"send": "x"}, "new": {}}
+
+
+async def test_users_that_cannot_be_read_leave_nothing_open(tmp_path):
+    """Without any user everybody of this machine may log in; one that is there all the same closes that."""
+    async with edge(tmp_path, Put(KEYS.user("ada"), b"{")) as (process, _):
+        assert process.auth is not None and process.auth.has_users
