@@ -22,6 +22,7 @@ from broker.cluster.redis_shared import RedisShared
 from broker.cluster.subscriptions import SubscriptionDirectory
 from broker.config.ports import hosts
 from broker.config.settings import EngineSettings, Settings
+from broker.core.metrics import MetricSource
 from broker.core.slots import SlotRecord
 from broker.edge.auth import FileAuthenticator, TableAuthenticator, is_loopback
 from broker.edge.directory import AskedNames, Directory, LocalClientIds
@@ -88,7 +89,7 @@ class EdgeProcess(ClusterProcess):
             self.edge = Edge(self.settings, self.port, self.clock, self.beats, self.auth, token(4), directory, tokens)
             host = listen_host(settings.edge, self.auth.has_users)
             self.listeners = Listeners(self.edge, settings, self.loop, host, self.auth.has_users)
-            told = [self.edge, self.port, self.listeners, self.config]
+            told: list[MetricSource] = [self.edge, self.port, self.listeners, self.config]
             self.admin = AdminServer(settings.admin, told, self._readiness)
             await self.listeners.start()
         except BaseException:

@@ -263,14 +263,16 @@ class OwnerProcess(ClusterProcess):
     async def stop(self) -> None:
         self._ready = False
         if not self.shard.stopped and self.membership.up:
-            limit = self.settings.edge.drain_timeout_s
+            limit, told = self.settings.edge.drain_timeout_s, False
             with suppress(TimeoutError):
                 async with asyncio.timeout(limit):
                     self.node.leave()
-                    await self.membership.set_leaving()
-                    while self._others_stay() and (self.node.led() or self.node.needed()):  # noqa: ASYNC110 - many records
-                        await asyncio.sleep(LOOK_S)
-            if (left := len(self.node.led())) and self._others_stay():
+                    told = await self.membership.set_leaving()
+                    while told and self._others_stay() and (self.node.led() or self.node.needed()):  # noqa: ASYNC110
+                        await asyncio.sleep(LOOK_S)  # many records
+            if not told:
+                log.warning("etcd does not answer: nothing can be handed over, what is led here fails over")
+            elif (left := len(self.node.led())) and self._others_stay():
                 log.warning("%d slots could not be handed over within %g s; they fail over", left, limit)
         await self._close()
         if self.shard.stopped:

@@ -33,6 +33,9 @@ POLL_S = 0.25
 """How often a taken name is looked at again."""
 MAX_REFUSED = 5
 """Registrations that the store may refuse in a row before it is taken for a lack of permission."""
+STOP_S = 0.8
+"""Who is told to stop asks the store twice, and waits so long for each answer: with a store that is away a process that
+has nothing else to do ends within two seconds, as its supervisor may expect. An answer takes milliseconds."""
 CALM_S = 30.0
 """A registration that lasted so long makes earlier losses forgotten."""
 
@@ -118,9 +121,18 @@ class Membership:
         for watch in self._watches:
             await watch.refresh()
 
-    async def set_leaving(self) -> None:
-        """Tells everybody that this process will end: it gets nothing new. Waits while the store gives no answer."""
+    async def set_leaving(self) -> bool:
+        """Tells everybody that this process will end: it gets nothing new. False: the store gave no answer in STOP_S,
+        and may be told all the same."""
         self.me = replace(self.me, leaving=True)
+        try:
+            async with asyncio.timeout(STOP_S):
+                await self._tell_leaving()
+        except TimeoutError:
+            return False
+        return True
+
+    async def _tell_leaving(self) -> None:
         while self.up and self._lease is not None:
             try:
                 item = await self._own_key()
@@ -135,11 +147,16 @@ class Membership:
                 return
 
     async def withdraw(self) -> None:
-        """Gives the registration back, so that nobody waits for the lease to run out, and stops watching."""
+        """Gives the registration back, so that nobody waits for the lease to run out, and stops watching; within
+        STOP_S: where the store gives no answer it does run out."""
         await self._tasks.close()
         self.up = False
         if self._lease is not None:
-            await self._give_back(self._lease)
+            try:
+                async with asyncio.timeout(STOP_S):
+                    await self._give_back(self._lease)
+            except TimeoutError:
+                log.warning("%s could not give its lease back in %g s, it will run out", self.me.id, STOP_S)
         for watch in self._watches:
             await watch.stop()
 

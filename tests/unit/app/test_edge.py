@@ -36,7 +36,8 @@ async def edge(folder: Path, *puts: Put) -> AsyncIterator[tuple[EdgeProcess, Mem
     try:
         yield process, store
     finally:
-        await process.stop()
+        if process._ready:
+            await process.stop()
 
 
 def ready(process: EdgeProcess) -> bool:
@@ -72,3 +73,10 @@ async def test_users_that_cannot_be_read_leave_nothing_open(tmp_path):
     """Without any user everybody of this machine may log in; one that is there all the same closes that."""
     async with edge(tmp_path, Put(KEYS.user("ada"), b"{")) as (process, _):
         assert process.auth is not None and process.auth.has_users
+
+
+async def test_a_store_that_gives_no_answer_does_not_hold_up_the_end(tmp_path):
+    async with edge(tmp_path) as (process, store):
+        process.metadata._timeout_s = 600.0
+        store.stop()
+        await asyncio.wait_for(process.stop(), 60)

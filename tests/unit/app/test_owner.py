@@ -6,6 +6,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ from broker.app.edge import EdgeProcess
 from broker.app.opening import Opening
 from broker.app.owner import OwnerProcess
 from broker.app.process import _started
+from broker.cluster.keys import Keys
+from broker.cluster.slots import SlotTable
 from broker.config.settings import (
     AdminSettings,
     ClusterSettings,
@@ -24,9 +27,13 @@ from broker.config.settings import (
 )
 from broker.core.errors import BrokerError
 from broker.core.records import MetaRecord
+from broker.core.slots import Member
 from broker.journal.journal import Journal
+from broker.metadata.port import Put
 from broker.owner.node import RECOVER_PIECE, Node
 from broker.seams.files import OsFiles
+from tests.harness.metadata import MemoryMetadata, MemoryStore
+from tests.harness.waiting import eventually
 
 JOURNAL = JournalSettings(segment_bytes=256 * 1024, min_free_bytes=0)
 
@@ -60,6 +67,25 @@ async def test_what_waits_for_etcd_can_be_stopped(tmp_path: Path, kind: type[Own
     asyncio.get_running_loop().call_later(0.5, stop.set)
     assert not await asyncio.wait_for(_started(process, stop), 30)
     assert await others() == []
+    assert nobody_holds(tmp_path)
+
+
+async def test_a_store_that_gives_no_answer_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    """It leads slots that another owner could take, and has ten minutes for that: nothing can be handed over without
+    the store, so nothing is waited for."""
+    keys, store = Keys("/test"), MemoryStore()
+    other = Put(keys.member("owner", "o2"), Member("o2", "owner", "127.0.0.1:1", "boot").encode())
+    store.commit([], [other])
+    short = settings(tmp_path)
+    cluster = replace(short.cluster, replicas=1, min_in_sync=1)
+    process = OwnerProcess(replace(short, cluster=cluster, edge=replace(short.edge, drain_timeout_s=600.0)))
+    await process.metadata.close()
+    process.keys, process.metadata = keys, MemoryMetadata(store, timeout_s=600.0)
+    process.table = SlotTable(process.metadata, keys)
+    await process.start()
+    await eventually(lambda: len(process.node.led()) == 128)
+    store.stop()
+    await asyncio.wait_for(process.stop(), 60)
     assert nobody_holds(tmp_path)
 
 
