@@ -34,6 +34,16 @@ class SubscriptionDirectory:
         item = self._watched.items.get(self._keys.subscription(name))
         return item.value.decode() if item is not None else None
 
+    async def find(self, name: str) -> str | None:
+        """The address that has the name: what this process knows, else what the store says; it may be new.
+
+        Raises MetadataUnavailable, MetadataRefused."""
+        known = self.address_of(name)
+        if known is not None:
+            return known
+        item = await self._metadata.get(self._keys.subscription(name))
+        return None if item is None else item.value.decode()
+
     async def claim(self, name: str, address: str) -> str | None:
         """None: the name belongs to `address` (now, or already did). Else the address that has it.
 

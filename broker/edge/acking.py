@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from .session import Session
 
 
+NOTHING = frozenset({"", "undefined", "null", "None", "nil"})
+
+
 def acks(session: Session, event: Acks) -> None:
     """Adds one Settle per stretch of ids with the same handle."""
     ids = event.ids
@@ -65,8 +68,9 @@ def _over_parts(session: Session, sub: Subscription, numbers: list[int], receipt
 
 def _check_subscription(session: Session, sub: Subscription, given: str) -> None:
     """C49: a 1.1 ACK names the subscription, and it must be the right one. In 1.0 and 1.2 the id alone says whose the
-    message is: there the header is not looked at, and clients make it up."""
-    if given != sub.id:
+    message is: there the header is not looked at, and clients make it up. So it does in 1.1; what stands for nothing in
+    the language of a client that must send the header and has not been told is taken as that."""
+    if given != sub.id and (given not in NOTHING or given in session.subscriptions):
         raise RefusedError(
             Code.NO_SUCH_DELIVERY, f"subscription:{given[:100]} is not the one this message-id was delivered to"
         )

@@ -16,11 +16,10 @@ from broker.config.ports import prefixes
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
 from broker.engine.matching import is_pattern
+from broker.wire.rules import DURABLE_NAMES
 
 from .foreign import check_address, check_destination
 
-DURABLE_NAMES = ("durable-subscriber-name", "durable-subscription-name", "activemq.subscriptionName")
-"""In order of precedence, as the Artemis chapter has it."""
 MAX_DESTINATION = 1024
 """Characters; keeps one destination from filling a page of the log's snapshot."""
 

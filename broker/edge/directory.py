@@ -18,6 +18,7 @@ from broker.core.errors import Code, RefusedError
 from broker.metadata.port import MetadataRefused, MetadataUnavailable
 
 Done = Callable[[RefusedError | None], None]
+Found = Callable[[str], None]
 
 
 class Holder(Protocol):
@@ -47,6 +48,10 @@ class Names(Protocol):
 
     def claim(self, name: str, address: str, done: Done) -> None:
         """Refused: SUBSCRIPTION_CONFLICT if it belongs to another address, DIRECTORY_UNAVAILABLE if nobody can say."""
+        ...
+
+    def find(self, name: str, found: Found, done: Done) -> None:
+        """found(address) in front of done(None); refused: NO_SUCH_SUBSCRIPTION, DIRECTORY_UNAVAILABLE."""
         ...
 
     def release(self, name: str, address: str, done: Done) -> None:
@@ -105,6 +110,9 @@ class LocalNames:
         owner = self._addresses.setdefault(name, address)
         done(None if owner == address else conflict(name, owner))
 
+    def find(self, name: str, found: Found, done: Done) -> None:
+        done(_tell(self._addresses.get(name), name, found))
+
     def release(self, name: str, address: str, done: Done) -> None:
         if self._addresses.get(name) == address:
             del self._addresses[name]
@@ -112,10 +120,14 @@ class LocalNames:
 
 
 class SharedNames(Protocol):
-    """A registry that has to be waited for. Both may raise MetadataUnavailable or MetadataRefused."""
+    """A registry that has to be waited for. All may raise MetadataUnavailable or MetadataRefused."""
 
     def claim(self, name: str, address: str) -> Awaitable[str | None]:
         """None, or the address that has the name."""
+        ...
+
+    def find(self, name: str) -> Awaitable[str | None]:
+        """The address that has the name."""
         ...
 
     def release(self, name: str, address: str) -> Awaitable[None]: ...
@@ -131,12 +143,18 @@ class AskedNames:
     def claim(self, name: str, address: str, done: Done) -> None:
         self._tasks.spawn(_answer(self._claim(name, address), done), "claim of a durable subscription")
 
+    def find(self, name: str, found: Found, done: Done) -> None:
+        self._tasks.spawn(_answer(self._find(name, found), done), "look for a durable subscription")
+
     def release(self, name: str, address: str, done: Done) -> None:
         self._tasks.spawn(_answer(self._release(name, address), done), "release of a durable subscription")
 
     async def _claim(self, name: str, address: str) -> RefusedError | None:
         owner = await self._shared.claim(name, address)
         return None if owner is None else conflict(name, owner)
+
+    async def _find(self, name: str, found: Found) -> RefusedError | None:
+        return _tell(await self._shared.find(name), name, found)
 
     async def _release(self, name: str, address: str) -> None:
         await self._shared.release(name, address)
@@ -157,6 +175,17 @@ async def _answer(question: Awaitable[RefusedError | None], done: Done) -> None:
     done(answer)
 
 
+def _tell(address: str | None, name: str, found: Found) -> RefusedError | None:
+    if address is None:
+        return RefusedError(
+            Code.NO_SUCH_SUBSCRIPTION,
+            f"there is no durable subscription '{name[:100]}' (client-id.name); with its destination in a header a "
+            "queue of that name is looked for there",
+        )
+    found(address)
+    return None
+
+
 def in_use(client_id: str) -> RefusedError:
     return RefusedError(
         Code.CLIENT_ID_IN_USE,
@@ -167,5 +196,5 @@ def in_use(client_id: str) -> RefusedError:
 def conflict(name: str, owner: str) -> RefusedError:
     return RefusedError(
         Code.SUBSCRIPTION_CONFLICT,
-        f"'{name[:100]}' belongs to '{owner[:100]}'; UNSUBSCRIBE with that destination deletes it",
+        f"'{name[:100]}' belongs to '{owner[:100]}'; UNSUBSCRIBE with its name deletes it",
     )

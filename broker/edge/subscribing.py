@@ -267,23 +267,46 @@ def owned_name(session: Session, durable: str, verb: str) -> str:
 
 
 def unsubscribe(session: Session, frame: Frame) -> None:
-    """UNSUBSCRIBE by id, or (1.0) by destination; with a durable name it deletes the subscription's queue."""
+    """UNSUBSCRIBE by id, or (1.0) by destination. With a durable name it deletes its queue, also one that
+    nobody consumes here: its destination, or the name alone, says where it is."""
     headers = frame.headers
     durable = durable_name(headers)
     key = headers.get("id", headers.get("destination", ""))
     sub = session.subscriptions.get(key)
     if sub is None and durable is None and "id" not in headers:
         key, sub = _by_destination(session, key)
-    if sub is None and durable is None:
-        raise RefusedError(Code.NO_SUCH_SUBSCRIPTION, f"'{key[:100]}' is not subscribed on this connection")
     queue = None if durable is None else owned_name(session, durable, "delete")
-    address, slots = (sub.address, ()) if sub is not None else _named(session, headers, key)
+    if sub is not None:
+        _unsubscribe(session, frame, queue, sub.address, key)
+    elif queue is None:
+        raise RefusedError(Code.NO_SUCH_SUBSCRIPTION, f"'{key[:100]}' is not subscribed on this connection")
+    elif "destination" in headers:
+        target = session.entrance.dialect.resolve(headers["destination"], None, "subscription-type")
+        _unsubscribe(session, frame, queue, target.address)
+    else:
+        _by_name(session, frame, queue)
+
+
+def _by_name(session: Session, frame: Frame, queue: str) -> None:
+    """Of a durable subscription, its name is enough: it belongs to one address."""
+    found: list[str] = []
+
+    def question(done: Done) -> None:
+        session.edge.directory.names.find(queue, found.append, done)
+
+    ask(session, frame.receipt, question, lambda: _unsubscribe(session, frame, queue, found[0]))
+
+
+def _unsubscribe(session: Session, frame: Frame, queue: str | None, address: str, key: str | None = None) -> None:
+    """Ends the subscription `key` of this connection (None: it has none), and deletes the durable one of this queue."""
     if queue is not None:
         authorising.deleting(session, address, queue)
-    if sub is not None:
+    if key is not None:
+        sub = session.subscriptions[key]
         ends = [(part.slot, part.consumer) for part in session.remove_subscription(key, sub)]
     else:
-        ends = [(slot, 0) for slot in slots]
+        wildcard = session.entrance.dialect.is_wildcard(address)
+        ends = [(slot, 0) for slot in (EVERYWHERE if wildcard else session.edge.routes.slots(address))]
     receipts = None if frame.receipt is None else [frame.receipt]
     seqs = (
         session.answers.ask_parts(receipts, len(ends))
@@ -322,16 +345,3 @@ def _deleting(session: Session, queue: str, address: str, receipts: list[bytes] 
 
     session.deletes(seqs, queue, address)
     return seqs
-
-
-def _named(session: Session, headers: dict[str, str], key: str) -> tuple[str, tuple[int, ...]]:
-    """The address of a durable subscription that nobody consumes here, and its slots."""
-    destination = headers.get("destination")
-    if destination is None:
-        raise RefusedError(
-            Code.NO_SUCH_SUBSCRIPTION,
-            f"'{key[:100]}' is not subscribed on this connection; "
-            "name its destination to delete a durable subscription that nobody consumes",
-        )
-    address = session.entrance.dialect.resolve(destination, None, "subscription-type").address
-    return address, EVERYWHERE if session.entrance.dialect.is_wildcard(address) else session.edge.routes.slots(address)

@@ -38,14 +38,14 @@ FROM_CLIENT: Final[Mapping[Version, Needs]] = {
     Version.V11: {
         **_CONTROL,
         "SUBSCRIBE": ("destination", "id"),
-        "UNSUBSCRIBE": ("id",),
+        "UNSUBSCRIBE": (),
         "ACK": ("message-id", "subscription"),
         "NACK": ("message-id", "subscription"),
     },
     Version.V12: {
         **_CONTROL,
         "SUBSCRIBE": ("destination", "id"),
-        "UNSUBSCRIBE": ("id",),
+        "UNSUBSCRIBE": (),
         "ACK": ("id",),
         "NACK": ("id",),
     },
@@ -59,6 +59,9 @@ FROM_SERVER: Final[Mapping[Version, Needs]] = {
 }
 """C57, C60."""
 COMMANDS: Final = {Role.SERVER: FROM_CLIENT, Role.CLIENT: FROM_SERVER}
+
+DURABLE_NAMES: Final = ("durable-subscriber-name", "durable-subscription-name", "activemq.subscriptionName")
+"""Name a durable subscription, in order of precedence; for UNSUBSCRIBE such a name is enough, as in Artemis."""
 
 WITH_BODY: Final = frozenset({"SEND", "MESSAGE", "ERROR"})
 """The commands that may have a body in 1.2 (C13)."""
@@ -101,12 +104,26 @@ def check_headers(command: str, needs: tuple[str, ...], headers: Mapping[str, st
             raise ProtocolViolation(
                 Code.BAD_ACK_MODE, f"ack:{mode[:40]} is no ack mode; use auto, client or client-individual"
             )
-    elif command == "UNSUBSCRIBE" and "id" not in headers and "destination" not in headers:
-        raise ProtocolViolation(
-            Code.MISSING_HEADER, "UNSUBSCRIBE needs an id or a destination header; give what SUBSCRIBE gave"
-        )
+    elif command == "UNSUBSCRIBE":
+        _check_unsubscribe(headers, version)
     elif command in ("CONNECT", "STOMP", "CONNECTED"):
         _check_heart_beat(headers.get("heart-beat", "0,0"))
+
+
+def _check_unsubscribe(headers: Mapping[str, str], version: Version) -> None:
+    if "id" in headers or any(headers.get(name) for name in DURABLE_NAMES):
+        return
+    if version is Version.V10:
+        if "destination" not in headers:
+            raise ProtocolViolation(
+                Code.MISSING_HEADER, "UNSUBSCRIBE needs an id or a destination header; give what SUBSCRIBE gave"
+            )
+        return
+    raise ProtocolViolation(
+        Code.MISSING_HEADER,
+        f"UNSUBSCRIBE needs the header id in STOMP {version.value}; give that of SUBSCRIBE, or the name of a durable "
+        "subscription",
+    )
 
 
 def _check_heart_beat(value: str) -> None:

@@ -161,7 +161,7 @@ def test_C49_v11_the_subscription_must_be_the_right_one(join, queue, command):
 
 
 @pytest.mark.parametrize("extra", [{}, {"transaction": "t"}], ids=["alone", "transaction"])
-@pytest.mark.parametrize("version", ["1.0", "1.2"], ids=["v10", "v12"])
+@every_version
 def test_a_subscription_that_the_client_made_up_does_no_harm(join, queue, left, version, extra):
     """npm's stomp-client sends `undefined`, stomp.py invents a number."""
     client = join(version)
@@ -171,11 +171,21 @@ def test_a_subscription_that_the_client_made_up_does_no_harm(join, queue, left, 
         client.ask("BEGIN", extra)
     for message in client.messages(2):
         name = {"id": message["ack"]} if version == "1.2" else {"message-id": message["message-id"]}
-        client.ask("ACK", {**name, "subscription": "undefined", **extra})
+        made_up = "undefined" if version == "1.1" or message.body == b"0" else "7"
+        client.ask("ACK", {**name, "subscription": made_up, **extra})
     if extra:
         client.ask("COMMIT", extra)
     client.ask("DISCONNECT")
     assert left() == []
+
+
+def test_C49_v11_a_subscription_may_be_called_undefined(join, queue):
+    client = join("1.1")
+    client.subscribe(queue, id="a", ack="client")
+    client.subscribe(queue + ".b", id="undefined", ack="client")
+    load(client, queue, 1)
+    client.send("ACK", {"message-id": client.read()["message-id"], "subscription": "undefined", "receipt": "r"})
+    error(client, Code.NO_SUCH_DELIVERY, "r")
 
 
 def test_C48_v10_knows_no_subscription_header(join, queue, left):

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from broker.core.errors import Code
+from broker.wire.rules import DURABLE_NAMES
 
 from .checks import bodies, error, every_version
 
@@ -199,6 +200,37 @@ def test_unsubscribe_with_the_durable_name_deletes_the_subscription(join, topic,
     writer.publish(topic, b"x", persistent="true")
     client.subscribe(topic, durable_subscription_name="news")
     client.nothing()
+
+
+@every_version
+@pytest.mark.parametrize("header", DURABLE_NAMES)
+@pytest.mark.parametrize("extra", [{}, {"id": "gone"}], ids=["", "id"])
+def test_the_name_is_enough_to_delete_a_durable_subscription(join, topic, name, version, header, extra):
+    """After a reconnect, as Artemis' clients do it: no consumer, no destination."""
+    client, writer = join(version, {"client-id": f"c-{name}"}), join(version)
+    client.ask("SUBSCRIBE", {"id": "1", "destination": topic, header: "news"})
+    client.ask("DISCONNECT")
+    writer.publish(topic, b"x", persistent="true")
+    client = join(version, {"client-id": f"c-{name}"})
+    client.ask("UNSUBSCRIBE", {header: "news", **extra})
+    client.ask("SUBSCRIBE", {"id": "1", "destination": topic + ".elsewhere", header: "news"})
+    writer.publish(topic + ".elsewhere", b"y", persistent="true")
+    assert client.read().body == b"y"
+    client.nothing()
+
+
+@every_version
+def test_the_name_of_somebody_else_deletes_nothing(join, topic, name, version):
+    owner, thief, writer = (join(version, {"client-id": f"{who}-{name}"}) for who in "otw")
+    owner.subscribe(topic, durable_subscription_name="news")
+    owner.ask("DISCONNECT")
+    thief.send("UNSUBSCRIBE", {"durable-subscription-name": "news", "receipt": "r"})
+    error = thief.expect("ERROR")
+    assert (error["error-code"], error["receipt-id"]) == (str(Code.NO_SUCH_SUBSCRIPTION.number), "r")
+    writer.publish(topic, b"x", persistent="true")
+    owner = join(version, {"client-id": f"o-{name}"})
+    owner.subscribe(topic, durable_subscription_name="news")
+    assert owner.read().body == b"x"
 
 
 @every_version

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from tests.harness import Broker, free_ports, listens, until
 from tests.harness.cluster import Cluster
 from tests.harness.servers import running
 from tests.harness.stomp import Client, ClosedByBroker, Frame, Headers
+from tests.harness.waiting import PATIENCE_S
 
 from ..targets import ClusterTarget
 
@@ -111,14 +113,26 @@ class Site:
             rf'stomp_queue_messages\{{address="{re.escape(address)}",queue="([^"]*)",state="[a-z]*"\}} (.*)'
         )
         for port in self._admin:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
-                for name, value in line.findall(page.read().decode()):
-                    found[name] = found.get(name, 0) + float(value)
+            for name, value in line.findall(_metrics(port)):
+                found[name] = found.get(name, 0) + float(value)
         return found
 
     def wait_queues(self, address: str, wanted: dict[str, float]) -> None:
         """Until the queues of the address are these."""
         until(lambda: self.queues(address) == wanted, lambda: f"{address}: {self.queues(address)}, not {wanted}")
+
+
+def _metrics(port: int) -> str:
+    """Of a process that serves clients; its admin port may open after that, and drops what is asked until then."""
+    end = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
+                return str(page.read().decode())
+        except OSError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(0.05)
 
 
 def _acceptors(ports: Mapping[str, int]) -> dict[str, object]:
