@@ -20,6 +20,7 @@ from .difference import difference
 from .kube import Kube
 from .model import Table, version_of
 from .names import APPLIED, Id
+from .surplus import surplus
 
 log = logging.getLogger("stampede.operator")
 
@@ -84,11 +85,12 @@ class Applier:
         if item is not None and controller_of(item) != uid:
             raise Taken(f"{id} is there already and belongs to somebody else; delete it, or rename this resource.")
         different = difference(body, item)
+        _, added = surplus(id.kind, body, item or {})
         last = self._made.get(id, _NOTHING)
         late = item is not None and version_of(item) < last.version
-        if item is not None and last.body == body and (late or different == last.usual):
+        if item is not None and last.body == body and (late or (different == last.usual and not added)):
             return None
-        if item is not None and not different and not late:
+        if item is not None and not different and not late and not added:
             return None
         drift = None
         if item is None and (id, uid) in self._lost:
@@ -98,6 +100,11 @@ class Applier:
             foreign = {path: value for path, value in different.items() if path not in usual or usual[path] != value}
             drift = Drift(id, _described(foreign)) if foreign else None
         made = await self._kube.apply(_counted(body, item))
+        # What is still there now, others have said beside us: what we said ourselves and say no more has just gone.
+        patch, added = surplus(id.kind, body, made)
+        if added:
+            drift = drift or Drift(id, _described(added, "was added:"))
+            made = await self._kube.merge(body["apiVersion"], *id, {**patch, "metadata": _seen(made)})
         self._made[id] = _Made(body, difference(body, made), version_of(made))
         self._lost.discard((id, uid))
         if drift is not None:
@@ -127,9 +134,14 @@ def _counted(body: Table, item: Table | None) -> Table:
     return {**body, "metadata": metadata, "spec": {**body["spec"], "replicas": item["spec"].get("replicas", 1)}}
 
 
-def _described(different: Mapping[str, Any]) -> str:
+def _seen(item: Table) -> Table:
+    """Lets a patch through only while the object is as we saw it."""
+    return {"resourceVersion": item["metadata"]["resourceVersion"]}
+
+
+def _described(different: Mapping[str, Any], verb: str = "was") -> str:
     """Fields that were others, and what stood there."""
-    shown = [f"{path.lstrip('.')} was {_short(value)}" for path, value in sorted(different.items())[:3]]
+    shown = [f"{path.lstrip('.')} {verb} {_short(value)}" for path, value in sorted(different.items())[:3]]
     more = f" and {len(different) - 3} more" if len(different) > 3 else ""
     return ", ".join(shown) + more
 

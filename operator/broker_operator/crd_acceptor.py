@@ -202,7 +202,7 @@ def workload_properties() -> dict[str, Schema]:
     """What a set of pods can be told, whatever runs in it."""
     return {
         "image": text("Image. Default: that of the broker, or of the operator.", most=512),
-        "resources": free("`resources` of the container."),
+        "resources": free("`resources` of the container. Default: requests of 250m CPU and 256Mi memory."),
         "template": free("Merged into the pod template: nodeSelector, tolerations, affinity, annotations, sidecars …"),
     }
 
@@ -276,7 +276,7 @@ COLUMNS = (
     ("Connections", "integer", ".status.connections", 0),
     ("Least", "integer", ".status.connectionsPerPod.least", 1),
     ("Most", "integer", ".status.connectionsPerPod.most", 1),
-    ("TLS-Expiry", "date", ".status.certificatesNotAfter", 1),
+    ("TLS-Expiry", "string", ".status.certificatesNotAfter", 1),
     ("Broker", "string", ".spec.brokerRef.name", 1),
     ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 0),
 )

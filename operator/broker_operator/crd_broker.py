@@ -19,6 +19,10 @@ def _storage() -> Schema:
         text("Size of each owner's claim.", most=32, default="10Gi"),
         Rule("isQuantity(self)", "size is not a quantity; write it like 10Gi."),
         Rule(
+            "!isQuantity(self) || quantity(self).isGreaterThan(quantity('0'))",
+            "size is nothing, so no owner could write; write it like 10Gi.",
+        ),
+        Rule(
             "!isQuantity(self) || !isQuantity(oldSelf) || quantity(self).compareTo(quantity(oldSelf)) >= 0",
             "size may only grow; make a new broker for smaller disks.",
         ),

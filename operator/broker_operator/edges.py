@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from broker.core.errors import ConfigError
+
 from . import names
 from .model import AcceptorSpec, BrokerSpec, Resource, Table, Tls
 from .owners import Versions
@@ -22,6 +24,7 @@ from .pods import (
     etcd_user,
     pod_template,
     probes,
+    resources,
     secret_volume,
     secured,
     spread,
@@ -155,13 +158,12 @@ def _deployment(
         ],
         "volumeMounts": [*mounts, {"name": "data", "mountPath": names.DATA_DIR}, *(mount for _, mount in more)],
         "securityContext": secured(),
+        "resources": _resources(spec),
         **probes(),
     }
     if spec.drain.delay_seconds:
         # The Service needs a moment to stop sending to this pod; meanwhile it still accepts.
         container["lifecycle"] = {"preStop": {"exec": {"command": ["sleep", str(spec.drain.delay_seconds)]}}}
-    if spec.resources:
-        container["resources"] = spec.resources
     pod = {
         "serviceAccountName": broker,
         "terminationGracePeriodSeconds": spec.drain.delay_seconds + spec.drain.timeout_seconds + SPARE_S,
@@ -179,6 +181,17 @@ def _deployment(
     if spec.autoscaling is None:
         deployment["replicas"] = DEFAULT_REPLICAS if spec.replicas is None else spec.replicas
     return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": deployment}
+
+
+def _resources(spec: AcceptorSpec) -> Table:
+    """Raises ConfigError for an autoscaler that would wait for ever."""
+    found = resources(spec.resources)
+    if spec.autoscaling and not any("cpu" in (found.get(one) or {}) for one in ("requests", "limits")):
+        raise ConfigError(
+            "spec.autoscaling counts the CPU in per cent of what pods ask for, and spec.resources asks for none; give "
+            "spec.resources.requests.cpu"
+        )
+    return found
 
 
 def _service(metadata: Table, spec: AcceptorSpec, selector: dict[str, str]) -> Table:

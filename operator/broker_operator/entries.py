@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from broker.cluster.keys import Keys
-from broker.config.load import checked_entry, entry_table
+from broker.config.load import checked_entry
 from broker.metadata.port import Delete, KeyValue, Put
 
 from .conditions import Condition, stands
@@ -43,11 +43,11 @@ def of_address(resource: Resource, keys: Keys) -> dict[str, bytes]:
     settings = checked_entry("engine.addresses", name, entry_settings("engine.addresses", spec.settings), where)
     found = {(keys.address(name) if spec.name else keys.setting(name)): encoded(settings)}
     for queue in spec.queues:
-        table = entry_table("engine.queues", queue["name"], entry_settings("engine.queues", queue), where)
-        found[keys.queue(queue["name"])] = encoded({**table, "address": spec.name})
+        table = {**entry_settings("engine.queues", queue), "address": spec.name}
+        found[keys.queue(queue["name"])] = encoded(checked_entry("engine.queues", queue["name"], table, where))
     for divert in spec.diverts:
-        table = entry_table("engine.diverts", divert["name"], entry_settings("engine.diverts", divert), where)
-        found[keys.divert(divert["name"])] = encoded({**table, "address": spec.name})
+        table = {**entry_settings("engine.diverts", divert), "address": spec.name}
+        found[keys.divert(divert["name"])] = encoded(checked_entry("engine.diverts", divert["name"], table, where))
     if spec.permissions is not None:
         table = entry_settings("edge.permissions", spec.permissions)
         found[keys.permission(name)] = encoded(checked_entry("edge.permissions", name, table, where))

@@ -133,6 +133,8 @@ def turned(resource: Resource, status: Table) -> list[Told]:
             found += _scaling(old, new)
         elif type == "CertificatesValid" and not same and new["status"] == "False":
             found.append(Told(WARNING, f"Certificate{new['reason']}", new["message"]))
+        elif type == "OwnersReady" and not same and new["reason"] == "SecretMissing":
+            found.append(Told(WARNING, "SecretMissing", new["message"]))
         elif type == "EtcdReachable" and (old.get("status"), new["status"]) == ("True", "False"):
             found.append(Told(WARNING, "EtcdUnreachable", new["message"]))
     rotated, last = status.get("lastRotated"), resource.status.get("lastRotated")
@@ -145,7 +147,7 @@ def turned(resource: Resource, status: Table) -> list[Told]:
 
 
 def _accepted(old: Table, new: Table) -> list[Told]:
-    if new["status"] == "False":
+    if new["status"] == "False" or new["reason"] == "ServerFailed":
         return [Told(WARNING, new["reason"], new["message"])]
     if new["status"] == "True" and old.get("status") == "False":
         return [Told(NORMAL, "Accepted", f"accepted; it was refused before ({old['reason']})")]

@@ -59,6 +59,12 @@ class KubeError(BrokerError):
         self.status = status
 
     @property
+    def failed(self) -> bool:
+        """It says that it broke over this request. Some webhooks refuse like that, so people are told; it is tried
+        again as if nothing had been said."""
+        return self.status == 500
+
+    @property
     def refused(self) -> bool:
         """It understood, and will say no again until somebody changes something: rules, rights, a quota."""
         return self.status in (400, 403, 422)

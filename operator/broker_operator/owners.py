@@ -22,6 +22,7 @@ from .pods import (
     etcd_user,
     pod_template,
     probes,
+    resources,
     secured,
     spread,
     volumes,
@@ -166,7 +167,7 @@ def _container(broker: Resource, spec: BrokerSpec, image: str, mounts: list[Tabl
         "securityContext": secured(),
         **probes(),
     }
-    return {**container, "resources": spec.owners.resources} if spec.owners.resources else container
+    return {**container, "resources": resources(spec.owners.resources)}
 
 
 def _stateful_set(

@@ -6,6 +6,7 @@ Rule: restricted pod security, always. The pod template depends on the resource 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 from broker.config.load import from_tree
@@ -164,6 +165,17 @@ def pod_template(labels: dict[str, str], config_hash: str, spec: Table, patch: T
     }
     laid: Table = merged(template, patch)
     return merged(laid, {"metadata": {"labels": labels}})  # type: ignore[no-any-return]  # a table stays one
+
+
+REQUESTS: Mapping[str, str] = {"cpu": "250m", "memory": "256Mi"}
+"""Of a container of which nothing is said: what an idle broker and some hundred clients need. Without requests pods are
+the first to be evicted, and an autoscaler by CPU has nothing that it could count per cent of. No limits: those are a
+decision about one's machines."""
+
+
+def resources(given: Table) -> Table:
+    """`resources` of a container. given: those of the spec; {}: nothing is said."""
+    return given or {"requests": dict(REQUESTS)}
 
 
 def spread(selector: dict[str, str]) -> list[Table]:

@@ -93,6 +93,8 @@ def group_schema(name: str, without: Collection[str] = ()) -> Schema:
 def leaf_schema(leaf: Leaf) -> Schema:
     schema = _typed(leaf)
     help = f"{leaf.help[0].upper()}{leaf.help[1:]}" if leaf.help else ""
+    if schema.get("type") == "array":
+        help = help.replace("Comma list of", "List of")
     said = f" Default: {_shown(leaf.default)}." if leaf.default != "" else ""
     unit = "" if leaf.kind is bool or "|" in leaf.unit or leaf.unit in ("list", "address") else f" ({leaf.unit})"
     schema["description"] = f"{help}{unit}.{said}"

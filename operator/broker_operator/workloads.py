@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from broker.cluster.view import Policy
 from broker.core.certificates import first_certificate, not_after
-from broker.core.errors import ConfigError
+from broker.core.errors import BrokerError, ConfigError
 from broker.metadata.port import Delete, Put
 from broker.seams.clock import Clock
 
@@ -34,6 +34,10 @@ log = logging.getLogger("stampede.operator")
 EXPIRES_SOON_S = 7 * 86400
 LOOK_AGAIN_S = 6 * 3600
 """Certificates end without an event."""
+
+
+class Unmade(BrokerError):
+    """Objects could not be made, which the status says; to be tried again."""
 
 
 class Workloads:
@@ -108,6 +112,8 @@ class Workloads:
         except (Taken, ConfigError, KubeError) as error:
             accepted = _refusal(error)
         await self._say_broker(resource, spec, cluster, step, accepted, image)
+        if accepted.reason == "ServerFailed":
+            raise Unmade(accepted.message)
         if accepted.reason == "Refused":
             return REFUSED_AGAIN_S
         return 5.0 if step.reason == "Unreachable" else None
@@ -141,6 +147,8 @@ class Workloads:
             why = f"this cluster has no {spec.gateway.kind}; install the Gateway API, or take spec.gateway out"
             accepted = Condition("Accepted", False, "NoGatewayAPI", why)
         again = await self._say_acceptor(resource, spec, accepted)
+        if accepted.reason == "ServerFailed":
+            raise Unmade(accepted.message)
         return REFUSED_AGAIN_S if accepted.reason == "Refused" else again
 
     # ── inside ───────────────────────────────────────────────────────────────────────────────────
@@ -229,9 +237,24 @@ class Workloads:
             fields |= {"slots": slots, "edges": len(edge_ids)}
             replicated = _replicated(slots)
         all_up = Condition("OwnersReady", up >= wanted, "Ready" if up >= wanted else "Waiting", f"{up} of {wanted}")
+        if not all_up.status and live and (missing := await self._missing(resource, spec)):
+            all_up = Condition("OwnersReady", False, "SecretMissing", f"{up} of {wanted}; {missing}")
         scaling = Condition("ScalingDown", bool(step.reason), step.reason or "Idle", _progress(step))
         found = (accepted, reachable, all_up, replicated, scaling, ready(accepted, reachable, all_up, replicated))
         await self._statuses.write(resource, new_status(resource, found, fields, self._now()))
+
+    async def _missing(self, resource: Resource, spec: BrokerSpec) -> str:
+        """Why the pods cannot start: a Secret that they mount is not there; "" = all are."""
+        named = {
+            "spec.tls.secretName": spec.tls.secret_name or names.components_secret(resource.id.name),
+            "spec.etcd.tlsSecretName": spec.etcd.tls_secret_name,
+            "spec.etcd.userSecretName": spec.etcd.user_secret_name,
+            "spec.redis.passwordSecretName": spec.redis.password_secret_name if spec.redis else "",
+        }
+        for where, name in named.items():
+            if name and await self._kube.get("v1", "Secret", resource.id.namespace, name) is None:
+                return f"there is no Secret {name} ({where}); create it, or correct the name"
+        return ""
 
     # ── inside: acceptors ────────────────────────────────────────────────────────────────────────
 
@@ -310,6 +333,9 @@ def _refusal(error: Taken | ConfigError | KubeError) -> Condition:
         return Condition("Accepted", False, "NameTaken", str(error))
     if isinstance(error, ConfigError):
         return Condition("Accepted", False, "Invalid", str(error))
+    if error.failed:
+        why = f"the API server failed (HTTP 500), it is tried again: {error}"
+        return Condition("Accepted", None, "ServerFailed", why)
     if not error.refused:
         raise error
     return Condition("Accepted", False, "Refused", str(error))

@@ -18,6 +18,10 @@ Table = dict[str, Any]
 
 def without(live: Any, before: Any, now: Any) -> Any:
     """Server-side apply: what we said before and say no more goes."""
+    if named(live, before):
+        then, present = by_name(before), by_name(now or [])
+        kept_list = [one for one in live if one["name"] not in then or one["name"] in present]
+        return [without(one, then.get(one["name"]), present.get(one["name"])) for one in kept_list]
     if not isinstance(live, dict) or not isinstance(before, dict):
         return live
     kept = {}
@@ -29,10 +33,36 @@ def without(live: Any, before: Any, now: Any) -> Any:
     return kept
 
 
+def named(*lists: Any) -> bool:
+    return all(isinstance(each, list) and each and all("name" in one for one in each) for each in lists)
+
+
+def by_name(items: Any) -> dict[str, Any]:
+    return {one["name"]: one for one in items}
+
+
 def over(live: Any, body: Any) -> Any:
+    if named(live, body):
+        known, said = by_name(live), by_name(body)
+        return [over(known.get(name), one) for name, one in said.items()] + [
+            one for name, one in known.items() if name not in said
+        ]
     if isinstance(live, dict) and isinstance(body, dict):
         return {**live, **{key: over(live.get(key), value) for key, value in body.items()}}
     return body
+
+
+def patched(live: Any, patch: Any) -> Any:
+    """RFC 7396."""
+    if not isinstance(patch, dict):
+        return patch
+    kept = dict(live) if isinstance(live, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            kept.pop(key, None)
+        else:
+            kept[key] = patched(kept.get(key), value)
+    return kept
 
 
 def version(item: Table) -> str:
@@ -67,6 +97,15 @@ class Server:
         item["metadata"]["resourceVersion"] = next(self._versions)
         self.live[id.kind][id] = item
         self._said[id] = deepcopy(body)
+        return item
+
+    async def merge(self, api_version: str, kind: str, namespace: str, name: str, patch: Table) -> Table:
+        id = Id(kind, namespace, name)
+        assert patch["metadata"]["resourceVersion"] == version(self.live[kind][id])
+        self.writes.append(f"~{kind}")
+        item = patched(self.live[kind][id], patch)
+        item["metadata"]["resourceVersion"] = next(self._versions)
+        self.live[kind][id] = item
         return item
 
     async def delete(self, body: Table) -> None:
@@ -203,3 +242,53 @@ async def test_an_object_of_somebody_else_stays_his(server):
     await ensure(server, Applier(server), "u")
     with pytest.raises(Taken):
         await ensure(server, Applier(server), "other")
+
+
+def privileged(pod: Table) -> None:
+    pod["containers"][0]["securityContext"]["privileged"] = True
+
+
+ADDED = {
+    "a key of a selector": ("Service", "edge", lambda spec: spec["selector"].update(tier="gold")),
+    "a port": ("Service", "edge", lambda spec: spec["ports"].append({"name": "ssh", "port": 22})),
+    "a privilege": ("Deployment", "edge-edge", lambda spec: privileged(spec["template"]["spec"])),
+    "a side-car": (
+        "Deployment", "edge-edge", lambda spec: spec["template"]["spec"]["containers"].append({"name": "x"})
+    ),
+    "the host's network": ("Deployment", "edge-edge", lambda spec: spec["template"]["spec"].update(hostNetwork=True)),
+    "a variable": (
+        "Deployment", "edge-edge",
+        lambda spec: spec["template"]["spec"]["containers"][0]["env"].append({"name": "LD_PRELOAD", "value": "/x.so"}),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("same_operator", [True, False])
+@pytest.mark.parametrize("what", ADDED)
+async def test_what_somebody_added_where_every_entry_counts_is_taken_out_and_told(server, what, same_operator):
+    """A key beside those of a Service's selector cuts everybody off; server-side apply would leave it for ever."""
+    kind, name, add = ADDED[what]
+    applier = Applier(server)
+    await ensure(server, applier, "u")
+    id = Id(kind, "shop", name)
+    before = deepcopy(server.live[kind][id]["spec"])
+    add(server.live[kind][id]["spec"])
+    server.live[kind][id]["metadata"]["resourceVersion"] = next(server._versions)
+    bodies = edge_objects()
+    for body in bodies:
+        body["metadata"]["ownerReferences"][0]["uid"] = "u"
+    (drift,) = await drifts(applier if same_operator else Applier(server), "u", bodies, server.live)
+    assert drift.id == id and "was added" in drift.what
+    assert server.live[kind][id]["spec"] == before
+    assert await drifts(Applier(server), "u", bodies, server.live) == []
+
+
+async def test_what_others_may_add_stays(server):
+    applier = Applier(server)
+    await ensure(server, applier, "u")
+    found = deployment(server)
+    found["spec"]["template"]["metadata"]["annotations"]["kubectl.kubernetes.io/restartedAt"] = "now"
+    found["spec"]["template"]["spec"]["containers"][0]["terminationMessagePath"] = "/dev/x"
+    found["spec"]["revisionHistoryLimit"] = 3
+    found["metadata"]["labels"]["team"] = "x"
+    assert await ensure(server, applier, "u") == []

@@ -62,6 +62,20 @@ def test_what_the_broker_would_refuse_is_refused():
         of_address(resource(ADDRESS, settings={"maxSizeBytes": "0.3B"}), KEYS)
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"queues": [{"name": "big", "selector": "a >"}]},
+        {"diverts": [{"name": "copy", "forward": ["x"], "selector": "'a"}]},
+        {"diverts": [{"name": "copy", "forward": ["orders"]}]},
+    ],
+)
+def test_queues_and_diverts_that_brokers_would_refuse_are_refused(spec):
+    """They had been Programmed: owners took the key, and left it out."""
+    with pytest.raises(ConfigError, match="Address orders"):
+        of_address(resource(ADDRESS, **spec), KEYS)
+
+
 def test_nothing_is_written_twice():
     one = resource(ADDRESS)
     wanted = of_address(one, KEYS)

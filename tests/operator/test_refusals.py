@@ -19,7 +19,7 @@ from broker_operator.kube import KubeError
 from broker_operator.model import BrokerSpec, Resource
 from broker_operator.names import ACCEPTOR, ADDRESS, BROKER, USER
 from broker_operator.owners import Versions
-from broker_operator.workloads import Workloads
+from broker_operator.workloads import Unmade, Workloads
 from broker_operator.world import World
 
 from broker.config.settings import EtcdSettings
@@ -132,10 +132,44 @@ async def test_what_kubernetes_refuses_is_said_and_tried_again_later(setting, st
 
 
 async def test_what_may_be_better_in_a_moment_is_nobodys_fault(setting):
-    setting.server.refuses = {"StatefulSet": 500}
+    setting.server.refuses = {"StatefulSet": 503}
     with pytest.raises(KubeError):
         await setting.workloads.broker(setting.put(BROKER))
     assert setting.statuses.said == {}
+
+
+async def test_a_server_that_fails_over_an_object_is_told_of_and_tried_again(setting):
+    """Webhooks that refuse with 500 had left no trace but a line in the operator's log."""
+    setting.server.refuses = {"StatefulSet": 500, "Deployment": 500}
+    for perform, kind in ((setting.workloads.broker, BROKER), (setting.workloads.acceptor, ACCEPTOR)):
+        with pytest.raises(Unmade):
+            await perform(setting.put(kind, **({} if kind == BROKER else {"brokerRef": {"name": "stomp"}})))
+        for type in ("Accepted", "Ready"):
+            status, reason, message = setting.statuses.condition(type)
+            assert (status, reason) == ("Unknown", "ServerFailed") and "exceeded quota" in message
+
+
+async def test_a_secret_that_pods_wait_for_is_named(setting):
+    broker = setting.put(BROKER, etcd={"endpoints": ["etcd:2379"], "tlsSecretName": "etcd-tls"})
+    await setting.workloads.broker(broker)
+    (workload,) = setting.server.live["StatefulSet"].values()
+    workload["status"] = {"replicas": 3, "readyReplicas": 0}
+    for name in ("stomp-components", "etcd-tls"):
+        await setting.workloads.broker(broker)
+        status, reason, message = setting.statuses.condition("OwnersReady")
+        assert (status, reason) == ("False", "SecretMissing") and f"there is no Secret {name} " in message
+        setting.server.secrets[name] = {"data": {}}
+    await setting.workloads.broker(broker)
+    assert setting.statuses.condition("OwnersReady") == ("False", "Waiting", "0 of 3")
+
+
+async def test_an_autoscaler_that_would_count_nothing_is_refused(setting):
+    setting.put(BROKER)
+    for resources, reason in (({}, "Accepted"), ({"limits": {"cpu": "1"}}, "Accepted"), ({"limits": {}}, "Invalid")):
+        spec = {"brokerRef": {"name": "stomp"}, "autoscaling": {}, "resources": resources}
+        await setting.workloads.acceptor(setting.put(ACCEPTOR, **spec))
+        assert setting.statuses.condition("Accepted")[1] == reason
+    assert "spec.resources.requests.cpu" in setting.statuses.condition("Accepted")[2]
 
 
 @pytest.mark.parametrize(

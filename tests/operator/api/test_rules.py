@@ -52,6 +52,7 @@ CREATED: list[tuple[str, Spec, str]] = [
     (BROKER, {"replication": {"factor": 2, "minInSync": 3}}, "minInSync is above factor"),
     (BROKER, {"owners": {"replicas": 2}}, "factor is above spec.owners.replicas"),
     (BROKER, {"owners": {"storage": {"size": "much"}}}, "not a quantity"),
+    (BROKER, {"owners": {"storage": {"size": "0"}}}, "size is nothing"),
     (BROKER, {"etcd": {"endpoints": ["http://etcd:2379"]}}, "is host:port"),
     (BROKER, {"etcd": {**ETCD, "userSecretName": "u"}}, "userSecretName needs tlsSecretName"),
     (BROKER, {"redis": {"url": "redis://:secret@redis"}}, "put it into passwordSecretName"),
