@@ -86,10 +86,12 @@ class EdgeProcess(ClusterProcess):
             self._on_members()
             self.auth = self._authenticator()
             tokens = self.shared.tokens if self.shared is not None else None
-            self.edge = Edge(self.settings, self.port, self.clock, self.beats, self.auth, token(4), directory, tokens)
+            self.edge = Edge(
+                self.settings, self.port, self.clock, self.beats, self.auth, token(4), directory, tokens, self.memory
+            )
             host = listen_host(settings.edge, self.auth.has_users)
             self.listeners = Listeners(self.edge, settings, self.loop, host, self.auth.has_users)
-            told: list[MetricSource] = [self.edge, self.port, self.listeners, self.config]
+            told: list[MetricSource] = [self.edge, self.port, self.listeners, self.config, self.memory]
             self.admin = AdminServer(settings.admin, told, self._readiness)
             await self.listeners.start()
         except BaseException:
@@ -209,6 +211,7 @@ class EdgeProcess(ClusterProcess):
     def _readiness(self) -> tuple[bool, dict[str, str]]:
         led = sum([bool(record.leader) for record in self.table.records.values()])
         details = {"edge": "ok" if self._ready else "starting or stopping", "slots with a leader": f"{led} of 256"}
+        details |= self.memory.details()
         if not self.membership.up:
             details["cluster"] = "not registered"
         if bad := self.config.told():

@@ -26,6 +26,8 @@ from broker.rpc.dialer import GrpcDialer
 from broker.seams.clock import SystemClock
 from broker.seams.entropy import token
 
+from .bounds import fitted, memory_of
+
 log = logging.getLogger("stampede.cluster")
 
 
@@ -39,6 +41,8 @@ class ClusterProcess:
     def __init__(self, settings: Settings) -> None:
         """Raises ConfigError."""
         name = settings.cluster.id or socket.gethostname()
+        self.memory = memory_of(settings)
+        settings = fitted(settings, self.memory.limit)
         self.settings = replace(settings, cluster=replace(settings.cluster, id=name))
         self.id = name
         self.boot = token(8)

@@ -31,6 +31,7 @@ from broker.seams.files import OsFiles
 
 from . import process
 from .alarm import Alarm
+from .bounds import fitted, memory_of
 from .opening import Opening
 from .space import LOOK_S, SpaceWatch
 
@@ -47,7 +48,8 @@ class Standalone:
     """One broker in this process and loop. Usable as a library: start(), ports, stop()."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+        self.memory = memory_of(settings)
+        settings = self.settings = fitted(settings, self.memory.limit)
         self.loop = asyncio.get_running_loop()
         self.clock = SystemClock()
         self.failed: asyncio.Future[str] = self.loop.create_future()
@@ -85,7 +87,9 @@ class Standalone:
         self.port = LocalOwner(self.shard, bodies)
         names = LocalNames()
         directory = Directory(LocalClientIds(settings.edge.client_id_in_use), names)
-        self.edge = Edge(settings, self.port, self.clock, self.beats, self.auth, token(4), directory)
+        self.edge = Edge(
+            settings, self.port, self.clock, self.beats, self.auth, token(4), directory, memory=self.memory
+        )
         self.shard.blame.who = self.edge.who
         try:
             for _ in self.shard.recovering():
@@ -102,7 +106,7 @@ class Standalone:
         self.listeners = Listeners(self.edge, settings, self.loop, host, self.auth.has_users)
         self.admin = AdminServer(
             settings.admin,
-            [self.edge, self.shard, self.listeners],
+            [self.edge, self.shard, self.listeners, self.memory],
             self._readiness,
             self.shard.depths,
             [self.shard.survey],
@@ -180,7 +184,7 @@ class Standalone:
             return False, {"owner": self.shard.stopped}
         if not self._ready:
             return False, {"owner": "starting or stopping"}
-        return True, {"owner": "ok", **self.space.details()}
+        return True, {"owner": "ok", **self.space.details(), **self.memory.details()}
 
     def _maintain_soon(self, after: float) -> None:
         self._maintain = self.loop.call_later(after, self._maintain_step)

@@ -258,6 +258,20 @@ class EngineSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class MemorySettings:
+    """What messages may take of this process, in queues and connections together."""
+
+    limit_bytes: int = setting(
+        0,
+        "bytes",
+        "of messages in memory; 0: half of what the container (control group) or the machine has; -1: no bound",
+        "near it queues go to disk; at it producers wait, a quarter above they are refused; the other half is for the "
+        "interpreter, what is on its way to disk, and fragmentation",
+        least=-1,
+    )
+
+
+@dataclass(frozen=True, slots=True)
 class JournalSettings:
     """The log on disk."""
 
@@ -450,6 +464,7 @@ class Settings:
     wire: WireSettings = group(WireSettings)
     edge: EdgeSettings = group(EdgeSettings)
     engine: EngineSettings = group(EngineSettings)
+    memory: MemorySettings = group(MemorySettings)
     journal: JournalSettings = group(JournalSettings)
     admin: AdminSettings = group(AdminSettings)
     log: LogSettings = group(LogSettings)

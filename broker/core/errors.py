@@ -77,6 +77,7 @@ class Code(Enum):
     OWNER_MOVED = (1607, "Another owner serves this destination", Reason.OWNER_STOPPED)
     REPARTITIONED = (1608, "The address has been split anew", Reason.REFUSED)
     SLOT_SHELVED = (1609, "This destination is out of service", Reason.OWNER_STOPPED)
+    MEMORY_FULL = (1610, "The broker's memory is full", Reason.MEMORY_FULL)
     INTERNAL = (1699, "Internal error", Reason.INTERNAL)
 
     BAD_COMPONENT_MESSAGE = (1701, "Not a message of this component protocol", Reason.PROTOCOL_ERROR)

@@ -41,6 +41,8 @@ class Reason(Enum):
     """Too many open transactions, or one too large."""
     SLOW_CONSUMER = "slow_consumer"
     """The client does not read: max_outbox_bytes are waiting for its socket."""
+    MEMORY_FULL = "memory_full"
+    """Memory was full: it sent a message all the same, or held more than any other connection."""
     SELECTOR_COST = "selector_cost"
     """The selector of a subscription would cost too much for a message."""
     HEARTBEAT_FLOOD = "heartbeat_flood"

@@ -63,6 +63,10 @@ class Channel(Protocol):
         """Bytes waiting for the socket."""
         ...
 
+    def held(self) -> int:
+        """Bytes in memory: those, and what has come and is not received yet."""
+        ...
+
     def pause_reading(self) -> None:
         """Idempotent. What has been read already may still arrive."""
         ...
@@ -103,6 +107,9 @@ class _Gone:
         pass
 
     def buffered(self) -> int:
+        return 0
+
+    def held(self) -> int:
         return 0
 
     def pause_reading(self) -> None:

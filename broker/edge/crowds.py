@@ -60,10 +60,10 @@ class Waiting:
 class Crowds:
     """See the head of this file. `full`: addresses the session was told of."""
 
-    __slots__ = ("_held", "_paced", "_patience", "_session", "_then", "_timer", "_waiting", "full", "nbytes")
+    __slots__ = ("_held", "_last", "_paced", "_patience", "_then", "_timer", "_waiting", "full", "nbytes", "session")
 
     def __init__(self, session: Session) -> None:
-        self._session = session
+        self.session = session
         self.full: set[Key] = set()
         self.nbytes = 0
         self._waiting: deque[Waiting] = deque()
@@ -71,6 +71,8 @@ class Crowds:
         """Address → how many of those that wait go there."""
         self._paced: dict[Key, int] = {}
         """Address → the last request of its piece that is on its way: the next piece waits for its answer."""
+        self._last: dict[int, list[Key]] = {}
+        """The same the other way round."""
         self._patience: float = session.edge.settings.edge.block_timeout_s
         """Seconds without a step forward; 0: for ever."""
         self._then: Callable[[], None] | None = None
@@ -100,16 +102,16 @@ class Crowds:
     def wait(self, slot: int, address: str, receipt: bytes | None, go: Callable[[], None]) -> None:
         """Calls `go` when it is its turn. Raises RefusedError if the session cannot wait for it: what it sends behind
         it would have to wait as well, also what makes room."""
-        if self._session.subscriptions:
+        if self.session.subscriptions:
             raise RefusedError(
                 Code.ADDRESS_FULL, f'Address "{address}" is full; send large messages over a connection of their own'
             )
-        self._session.intake.submit()  # what came before this in the same read
+        self.session.intake.submit()  # what came before this in the same read
         self._park(Waiting(((slot, address),), [] if receipt is None else [receipt], go=go))
 
     def when_empty(self, then: Callable[[], None], gone: bool = False) -> bool:
         """Calls back when nothing waits any more; False: nothing does now. gone: the client will send no more."""
-        self._session.intake.submit()  # what came before this in the same read
+        self.session.intake.submit()  # what came before this in the same read
         if not self._waiting:
             return False
         self._then = then
@@ -120,11 +122,10 @@ class Crowds:
 
     def answered(self, seq: int) -> None:
         """Request `seq` of the session is carried out."""
-        keys = [key for key, last in self._paced.items() if last == seq]
-        if keys:
-            for key in keys:
+        if seq in self._last:
+            for key in self._last.pop(seq):
                 del self._paced[key]
-            self._advance()
+            self._soon()
 
     def crowd(self, slot: int, address: str, full: bool) -> None:
         """The address has reached its limit, or has room again."""
@@ -132,11 +133,19 @@ class Crowds:
             self.full.add((slot, address))
         else:
             self.full.discard((slot, address))
-            self._advance()
+            self._soon()
+
+    def _soon(self) -> None:
+        """Once for all that the owners tell in one go: they may have a thousand addresses to speak of."""
+        edge = self.session.edge
+        if edge.dispatching:
+            edge.eased[self] = None
+        else:
+            self.advance()
 
     def close(self) -> None:
         """The session has ended."""
-        self._session.edge.parked -= self.nbytes
+        self.session.edge.parked -= self.nbytes
         self.nbytes = 0
         self._waiting.clear()
         self._held.clear()
@@ -150,7 +159,7 @@ class Crowds:
 
     def _take_receipts(self, command: Publish | Transact) -> list[bytes]:
         """Its receipts do not keep back those of later frames: they are asked for when it leaves."""
-        session, seq = self._session, command.seq
+        session, seq = self.session, command.seq
         if not seq:
             return []
         command.seq = 0
@@ -163,12 +172,13 @@ class Crowds:
         for key in waiting.keys:
             self._held[key] = self._held.get(key, 0) + 1
         self.nbytes += waiting.nbytes
-        self._session.edge.parked += waiting.nbytes
+        self.session.edge.parked += waiting.nbytes
+        self.session.edge.holding.note(self.session)
         if self._timer is None:
             self._arm()
 
     def _bound(self) -> None:
-        session, settings = self._session, self._session.edge.settings.edge
+        session, settings = self.session, self.session.edge.settings.edge
         over = self.nbytes > settings.park_bytes
         if not self._waiting or not (over or session.edge.parked > settings.park_total_bytes):
             return
@@ -180,13 +190,13 @@ class Crowds:
     def _fail(self, why: str) -> None:
         first = self._waiting[0]
         receipt = next((r for waiting in self._waiting for r in waiting.receipts), None)
-        self._session.fail(Code.ADDRESS_FULL, f'Address "{first.keys[0][1]}" is full; {why}', receipt)
+        self.session.fail(Code.ADDRESS_FULL, f'Address "{first.keys[0][1]}" is full; {why}', receipt)
 
     # ── leaving ────────────────────────────────────────────────────────────────────────────────────
 
-    def _advance(self) -> None:
+    def advance(self) -> None:
         """What may leave leaves."""
-        session = self._session
+        session = self.session
         if not self._waiting or session.closed or session.leaving:
             return
         stay: deque[Waiting] = deque()
@@ -209,7 +219,7 @@ class Crowds:
             self._eased()
 
     def _leave(self, leaving: list[Waiting]) -> None:
-        session = self._session
+        session = self.session
         batch: list[Command] = []
         for waiting in leaving:
             for key in waiting.keys:
@@ -221,7 +231,8 @@ class Crowds:
             if waiting.command is not None:
                 seq = waiting.command.seq = session.answers.ask(waiting.receipts)
                 # The last of each address is who the next piece waits for; earlier ones are answered before it.
-                self._paced.update(dict.fromkeys(waiting.keys, seq))
+                for key in waiting.keys:
+                    self._pace(key, seq)
                 batch.append(waiting.command)
         if batch and session.edge.port.submit(batch):
             session.edge.pause(session)
@@ -229,8 +240,17 @@ class Crowds:
             if waiting.go is not None:
                 waiting.go()
 
+    def _pace(self, key: Key, seq: int) -> None:
+        before = self._paced.get(key)
+        if before is not None:
+            self._last[before].remove(key)
+            if not self._last[before]:
+                del self._last[before]
+        self._paced[key] = seq
+        self._last.setdefault(seq, []).append(key)
+
     def _eased(self) -> None:
-        session = self._session
+        session = self.session
         self._disarm()
         if self.nbytes <= session.edge.settings.edge.park_bytes // 2:
             session.intake.release("crowd")
@@ -244,13 +264,13 @@ class Crowds:
 
     def _arm(self) -> None:
         self._disarm()
-        edge = self._session.edge
+        edge = self.session.edge
         if self._patience > 0:
             self._timer = edge.beats.deadline(edge.clock.monotonic() + self._patience, self._too_long)
 
     def _disarm(self) -> None:
         if self._timer is not None:
-            self._session.edge.beats.cancel(self._timer)
+            self.session.edge.beats.cancel(self._timer)
             self._timer = None
 
     def _too_long(self) -> None:

@@ -16,6 +16,7 @@ from broker.config.settings import EngineSettings, Settings
 from broker.core.commands import Command
 from broker.core.effects import BrowseEnd, ConsumerClosed, Crowd, Deliver, Done, Effect, Refused
 from broker.core.errors import Code
+from broker.core.memory import Memory
 from broker.core.metrics import Metric
 from broker.core.reasons import Reason
 from broker.engine.limits import LIMITS, refuses
@@ -32,6 +33,7 @@ from .counters import EdgeCounters
 from .crowds import Crowds
 from .directory import Directory, LocalClientIds, LocalNames
 from .entrance import Entrances
+from .holding import Holding
 from .marks import Numbers
 from .outbox import Outbox
 from .permissions import Permissions, Rights
@@ -64,8 +66,10 @@ class Edge:
         boot: str,
         directory: Directory | None = None,
         tokens: Tokens | None = None,
+        memory: Memory | None = None,
     ) -> None:
-        """`directory`, `tokens`: what edges must agree on; None = it is this process's own affair."""
+        """`directory`, `tokens`: what edges must agree on; None = it is this process's own affair. memory: the account
+        of the process; None: it has no bound."""
         self.settings = settings
         self.port = port
         self.clock = clock
@@ -92,6 +96,9 @@ class Edge:
         self.consumers: dict[int, Subscription] = {}
         self.dispatching = False
         self.touched: list[Outbox] = []
+        self.eased: dict[Crowds, None] = {}
+        """What sessions keep waiting, of which some may leave: addresses have room again."""
+        self.holding = Holding(self, memory or Memory())
         self.parked = 0
         """Bytes that wait in all sessions for full addresses to have room."""
         self.log_frames = logging.getLogger("stampede.frames").isEnabledFor(logging.DEBUG)
@@ -170,6 +177,7 @@ class Edge:
         """Its socket is gone."""
         if self.sessions.pop(session.id, None) is None:
             return
+        self.holding.forget(session)
         counters = self.counters
         counters.connections[session.channel.transport_name] -= 1
         session.entrance.open -= 1
@@ -302,6 +310,12 @@ class Edge:
                     self._rare(effect)
             except Exception:
                 self._fault(effect)
+        while self.eased:
+            crowds, _ = self.eased.popitem()
+            try:
+                crowds.advance()
+            except Exception:
+                crowds.session.fault()
         self.dispatching = False
         if self.rates is not None:
             self.rates.delivered(effects, consumers)
@@ -384,7 +398,8 @@ class Edge:
             session.fail(Code.OWNER_STOPPED, "the broker cannot go on and is stopping", at_once=True)
 
     def metrics(self) -> list[Metric]:
-        return [*self.counters.metrics(len(self.consumers)), *self.steps.metrics()]
+        metrics = self.counters.metrics(len(self.consumers))
+        return [*metrics, *self.holding.metrics(), *self.steps.metrics()]
 
     def who(self, session: int) -> str:
         """A session in words for people."""

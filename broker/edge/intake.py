@@ -173,6 +173,7 @@ class Intake:
         if self._parked is None:
             self._parked = []
             self.hold("park")
+            self._edge.holding.note(self._session)
 
     def unpark(self) -> None:
         session = self._session

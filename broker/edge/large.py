@@ -185,6 +185,11 @@ class Line:
             self._nbytes += sum(map(len, out))
         return self._nbytes
 
+    @property
+    def nbytes(self) -> int:
+        """Of frames that wait, and of the piece of a body under way."""
+        return self._nbytes + PIECE
+
     def end(self, then: Callable[[], None]) -> None:
         """`then` is called once everything that waits now has been written."""
         if self._end is None:

@@ -62,6 +62,11 @@ class Outbox:
         """Nothing waits for the socket."""
         return self._line is None and self.writable
 
+    @property
+    def waiting(self) -> int:
+        """Bytes that wait behind a large body, and of it."""
+        return self._line.nbytes if self._line is not None else 0
+
     def write(self, data: bytes) -> None:
         """One frame or more; goes out with the next flush. Framed channels get one frame a call.
 
@@ -133,6 +138,7 @@ class Outbox:
         self.flush()
         if self._line is None:
             self._line = Line(self.session)
+            self._edge.holding.note(self.session)
         self._line.body(LargeDelivery(self.session, sub, effect))
 
     def large_done(self, sub: Subscription, effect: Deliver) -> None:
@@ -151,6 +157,7 @@ class Outbox:
     def pause(self) -> None:
         """The socket's buffer is full: rooms are not granted back until it has drained."""
         self.writable = False
+        self._edge.holding.note(self.session)
 
     def resume(self) -> None:
         self.writable = True

@@ -235,6 +235,11 @@ class LargeSend:
             self._paused = False
             self._session.intake.release("body")
 
+    @property
+    def pending(self) -> int:
+        """Bytes that have not reached the file."""
+        return self._writer.pending
+
     def end(self) -> None:
         self._session.intake.park()
         self._writer.finish(bool(self.route.flags & DURABLE), self._finished)

@@ -98,7 +98,13 @@ class Session:
     def transactions(self) -> Transactions:
         if self._transactions is None:
             self._transactions = Transactions(self.edge.settings.edge)
+        self.edge.holding.note(self)
         return self._transactions
+
+    @property
+    def transacted(self) -> int:
+        """Bytes that wait for COMMIT."""
+        return self._transactions.held if self._transactions is not None else 0
 
     # ── from the socket ────────────────────────────────────────────────────────────────────────────
 

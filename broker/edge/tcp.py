@@ -154,6 +154,9 @@ class StreamChannel(asyncio.BaseProtocol):
         size: int = self._transport.get_write_buffer_size()
         return size
 
+    def held(self) -> int:
+        return self.buffered() + len(self._rest)
+
     def pause_reading(self) -> None:
         if self._reading and not self.closing:
             self._reading = False

@@ -12,6 +12,7 @@ from broker.config.settings import EdgeSettings
 from broker.core.address import Outcome
 from broker.core.commands import Publish, Settle
 from broker.core.errors import Code, RefusedError
+from broker.core.memory import RUN
 
 
 class Transaction:
@@ -99,3 +100,8 @@ class Transactions:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    @property
+    def held(self) -> int:
+        """Bytes in memory, about."""
+        return self._nbytes + RUN * self._frames

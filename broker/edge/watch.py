@@ -94,6 +94,7 @@ class Watch:
                     edge.clock.monotonic() + edge.settings.edge.frame_timeout_s, self._frame_slow
                 )
                 self._frame_from = session.bytes_in
+                edge.holding.note(session)
         elif self._frame is not None:
             self._cancel(self._frame)
             self._frame = None

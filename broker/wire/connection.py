@@ -103,6 +103,11 @@ class Connection:
         """A frame has begun and is not finished. While a login is being decided, nothing counts as begun."""
         return self._stream != NO_STREAM or (len(self._held) > 0 and self._phase is not LOGIN)
 
+    @property
+    def held(self) -> int:
+        """Bytes of frames that have not come to their end."""
+        return len(self._held)
+
     def set_version(self, version: Version) -> None:
         """The versions are agreed on: later frames are read by the rules of `version`."""
         if version is not self.version:

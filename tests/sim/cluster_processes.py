@@ -23,6 +23,7 @@ from broker.config.settings import (
     EngineSettings,
     EtcdSettings,
     JournalSettings,
+    MemorySettings,
     Settings,
 )
 from broker.core.errors import BrokerError
@@ -130,6 +131,7 @@ def settings_of(random: Random, diverted: dict[str, str], kept: int) -> Settings
         data="/data",
         edge=EdgeSettings(drain_timeout_s=1.0),
         admin=AdminSettings(port=-1),  # a virtual loop has no sockets; the port that comes early is not simulated
+        memory=MemorySettings(limit_bytes=-1),  # what this machine has is nobody's affair here
         engine=EngineSettings(memory, page, mark, address, {DEAD: {"max_delivery_attempts": -1}}, diverts=diverts),
         journal=JournalSettings(
             segment_bytes=32_768 if tiny else 65_536, min_free_bytes=0,

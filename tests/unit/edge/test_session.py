@@ -112,6 +112,9 @@ class Wire:
     def write_part(self, data: bytes, first: bool, last: bool, text: bool = False) -> None:
         self.write(data)
 
+    def held(self) -> int:
+        return self.buffered()
+
     def buffered(self) -> int:
         return self.waiting
 
