@@ -20,6 +20,8 @@ _LAZY = {
     "journal": "salvage_cli",
     "docs": "docs",
     "import": "import_cli:import_",
+    "backup": "backup_cli",
+    "restore": "backup_cli:restore",
 }
 
 

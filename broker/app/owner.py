@@ -30,6 +30,7 @@ from broker.core.records import MetaRecord
 from broker.core.slots import SlotRecord
 from broker.journal.format import PREFERRED
 from broker.journal.journal import Journal
+from broker.journal.restore import refuse_restored
 from broker.link.cluster_port import ClusterPort
 from broker.link.link_server import LinkServer
 from broker.owner.bodies import FileBodyReader, FileBodyWriter
@@ -111,9 +112,11 @@ class OwnerProcess(ClusterProcess):
             await early.start()
             if settings.admin.port >= 0:
                 await asyncio.to_thread(load_libraries)
+            refuse_restored(OsFiles(), folder)
             self.journal = await opening.open(
                 partial(Journal.open, OsFiles(), folder, settings.journal, settings.cluster.tail_bytes)
             )
+            self.journal.mind_backups()
         except BaseException:
             await early.stop()
             await self.leave()

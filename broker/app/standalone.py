@@ -77,6 +77,7 @@ class Standalone:
             self.auth.close()
             await early.stop()
             raise
+        self.journal.mind_backups()
         for id in self.journal.blobs.missing:
             log.error("large body %s is missing: its message cannot be delivered", self.journal.blobs.path(id))
         self.shard = Shard(

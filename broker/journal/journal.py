@@ -26,6 +26,7 @@ from .compaction import Compactor
 from .digest import DigestReader
 from .history import History
 from .items import Member, lsns_of
+from .keeping import Keeper
 from .lineage import Lineage
 from .living import Settled, settled_of
 from .marks import Marks
@@ -204,7 +205,7 @@ class Journal:
     @property
     def full(self) -> bool:
         """Refuse durable SENDs; settling goes on in the reserve."""
-        return self._store.no_space or self._store.low_space
+        return self._store.full
 
     @property
     def free_bytes(self) -> int:
@@ -261,6 +262,10 @@ class Journal:
     def live_bytes(self) -> int:
         """Estimate of the bytes of live messages among them."""
         return sum(book.live_bytes() for book in self._books.segments.values())
+
+    def mind_backups(self) -> None:
+        """From now on the folder may be copied while it is in use (backup.py)."""
+        self._store.keeper = Keeper(self._store.files, self._store.folder)
 
     # ── replication ────────────────────────────────────────────────────────────────────────────────
 

@@ -22,6 +22,7 @@ from broker.seams.files import File, Files
 
 from . import format as f
 from .appender import Batch, Part
+from .keeping import Keeper
 
 SEGMENT_NAME: Final = re.compile(r"([0-9a-f]{16})\.log")
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE}
@@ -66,6 +67,9 @@ class Store:
         self._handles: dict[int, File] = {}
         self._pins: dict[int, int] = {}
         self._lock_file: File | None = None
+        self._kept: list[str] = []
+        self.keeper: Keeper | None = None
+        """None: nobody ever copies the folder while it is in use."""
 
     def path(self, name: str) -> str:
         return f"{self.folder}/{name}"
@@ -204,11 +208,8 @@ class Store:
             self._write_part(part)
         for number in batch.freed:
             self.remove(number)
-        for path in batch.removals:
-            with self.lock, self.guard("remove a dead file", full=False):
-                if path in self.doomed:
-                    self.doomed.remove(path)
-                    self._unlink(path)
+        if batch.removals or self._kept:
+            self._remove_files(batch.removals)
         if batch.parts:
             self.next_batch = batch.parts[-1].number + 1
         self.check_space()
@@ -238,6 +239,24 @@ class Store:
             self._unlink(self.path(segment_name(number)))
             self.files.sync_dir(self.folder)
 
+    def _remove_files(self, paths: list[str]) -> None:
+        """These, and what has been kept so far; unless somebody copies the folder, and there is room for it."""
+        self._kept += paths
+        if self.keeper is None or self.full:
+            self._remove_kept()
+            return
+        with self.keeper.removing() as free:
+            if free:
+                self._remove_kept()
+
+    def _remove_kept(self) -> None:
+        kept, self._kept = self._kept, []
+        for path in kept:
+            with self.lock, self.guard("remove a dead file", full=False):
+                if path in self.doomed:
+                    self.doomed.remove(path)
+                    self._unlink(path)
+
     def _unlink(self, path: str) -> None:
         try:
             self.files.remove(path)
@@ -265,6 +284,10 @@ class Store:
             self.files.sync_dir(self.folder)
 
     # ── space (helper thread) ──────────────────────────────────────────────────────────────────────
+
+    @property
+    def full(self) -> bool:
+        return self.no_space or self.low_space
 
     @property
     def wants_prepare(self) -> bool:

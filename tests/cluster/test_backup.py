@@ -6,11 +6,14 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.harness import Broker
 from tests.harness.cluster import Cluster
 from tests.harness.servers import LocalServer, local_etcd, needs_etcdctl
 
@@ -33,8 +36,12 @@ class Backup:
         _etcdctl(f"--endpoints=127.0.0.1:{etcd.port}", "snapshot", "save", str(self.etcd))
 
     def take_volumes(self, cluster: Cluster) -> None:
-        """As a volume snapshot: the folder at one moment, with whatever was not synced yet (or without it)."""
+        """The first as a volume snapshot: the folder at one moment, with whatever was not synced yet (or without it).
+        The others by `stampede backup`, while they work."""
         for owner in cluster.owners:
+            if owner is not cluster.owners[0]:
+                _stampede("backup", str(self.folder / f"{owner.id}.tar"), "--data", str(owner.data))
+                continue
             owner.pause()
             try:
                 shutil.copytree(owner.data, self.folder / owner.id)
@@ -46,7 +53,17 @@ class Backup:
         wanted = ("--name", "--data-dir", "--initial-cluster", "--initial-advertise-peer-urls")
         _etcdctl("snapshot", "restore", str(self.etcd), *(f"{name}={options[name]}" for name in wanted))
         for owner in cluster.owners:
-            shutil.copytree(self.folder / owner.id, owner.data)
+            if owner is cluster.owners[0]:
+                shutil.copytree(self.folder / owner.id, owner.data)
+            else:
+                copy = str(self.folder / f"{owner.id}.tar")
+                _stampede("restore", copy, "--whole-cluster", "--data", str(owner.data))
+
+
+def _stampede(*arguments: str) -> None:
+    line = [sys.executable, "-m", "broker.app.cli", *arguments]
+    done = subprocess.run(line, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def _etcdctl(*arguments: str) -> None:
@@ -93,16 +110,41 @@ def test_a_site_that_was_lost_comes_back(tmp_path):
         lose_everything(cluster, etcd)
         backup.restore(cluster, etcd)
         start_again(cluster, etcd)
-        again = Load(
-            cluster.edges[0].port, "--consume-only", "--producers", "4", "--consumers", "4", "--destinations", "4",
-            "--destination", KEPT, "--count", str(produced["sent"]), "--run-id", produced["run"], "--verify",
-            "--body", "100", "--idle-timeout", "60",
-        )  # fmt: skip
-        assert_nothing_lost(again.result())
+        assert_nothing_lost(consumed(cluster.edges[0].port, produced))
         # And it works as before.
         after = Load(cluster.edges[0].port, *persistent(2, 200, "/queue/after%d"))
         assert_nothing_lost(after.result())
+        an_owner_that_goes_back_in_time_is_refused(cluster, backup)
+        one_copy_alone_can_be_read(tmp_path / "alone", backup, produced)
     finally:
         Load.end_all()
         cluster.close()
         etcd.stop()
+
+
+def an_owner_that_goes_back_in_time_is_refused(cluster: Cluster, backup: Backup) -> None:
+    """The others rely on what its disk had confirmed."""
+    owner = cluster.owners[2]
+    owner.kill()
+    owner.wipe()
+    _stampede("restore", str(backup.folder / f"{owner.id}.tar"), "--data", str(owner.data))
+    owner.start()
+    assert owner.process is not None and owner.process.wait(60) == 1
+    assert "was restored from a backup" in owner.log()
+
+
+def consumed(port: int, produced: dict[str, Any]) -> dict[str, Any]:
+    """All that was sent."""
+    return Load(
+        port, "--consume-only", "--producers", "4", "--consumers", "4", "--destinations", "4",
+        "--destination", KEPT, "--count", str(produced["sent"]), "--run-id", produced["run"], "--verify",
+        "--body", "100", "--idle-timeout", "60",
+    ).result()  # fmt: skip
+
+
+def one_copy_alone_can_be_read(folder: Path, backup: Backup, produced: dict[str, Any]) -> None:
+    """By a standalone broker: there are as many replicas as owners, so it has all slots."""
+    alone = Broker(folder)
+    _stampede("restore", str(backup.folder / "owner-1.tar"), "--data", str(alone.data))
+    with alone as broker:
+        assert_nothing_lost(consumed(broker.port, produced))
