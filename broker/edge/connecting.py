@@ -102,6 +102,7 @@ def _accept(session: Session, frame: Frame, version: Version, principal: Princip
     session.principal, session.login_mark = principal.name, principal.mark
     session.rights = edge.rights(principal.name)
     session.connected = True
+    edge.known(session)
     session.wire.accept_login(version)
     edge.counters.logins += 1
     wanted = headers.get("heart-beat") if version is not Version.V10 else None

@@ -41,6 +41,7 @@ from .rates import Tokens, make_rates
 from .rounds import Rounds
 from .session import Session
 from .shedding import Shedding
+from .strangers import Strangers
 from .subscription import Subscription
 from .timers import Beats
 
@@ -94,6 +95,8 @@ class Edge:
         self.rounds = Rounds(lambda callback: beats.soon(callback), clock.monotonic)
         self.sessions: dict[int, Session] = {}
         self.consumers: dict[int, Subscription] = {}
+        self.digits: dict[int, int] = {}
+        """Slot → of the numbers of its messages, as last seen here (Subscription.overhead)."""
         self.dispatching = False
         self.touched: list[Outbox] = []
         self.eased: dict[Crowds, None] = {}
@@ -107,6 +110,7 @@ class Edge:
         """Most sessions since memory was last handed back."""
         self._boot = boot.encode()
         self._per_ip: dict[str, int] = {}
+        self.strangers = Strangers()
         self._paused: list[Session] = []
         self._grants: list[Subscription] = []
         self.shedding = Shedding(lambda: self.sessions.values(), clock, beats)
@@ -139,20 +143,34 @@ class Edge:
             session.fail(Code.SHUTDOWN, "connect again in a moment, or to another address of the service")
         elif len(self.sessions) > limits.max_connections + OVERFLOW:
             session.abort(Reason.CONNECTION_LIMIT)
-        elif entrance.full:
+        elif full := self._full(session, ip):
             # Told while there is room for it, as above.
-            if entrance.open > entrance.settings.connections_allowed + OVERFLOW:
+            if entrance.full and entrance.open > entrance.settings.connections_allowed + OVERFLOW:
                 session.abort(Reason.CONNECTION_LIMIT)
             else:
-                session.fail(Code.CONNECTION_LIMIT, entrance.full)
-        elif len(self.sessions) > limits.max_connections:
-            session.fail(Code.CONNECTION_LIMIT, f"{limits.max_connections} are open (max_connections)")
-        elif self._per_ip[ip] > limits.max_connections_per_ip:
-            session.fail(
-                Code.CONNECTION_LIMIT,
-                f"{limits.max_connections_per_ip} from this address are open (max_connections_per_ip)",
-            )
+                session.fail(Code.CONNECTION_LIMIT, full)
+        if not (session.closed or session.leaving):
+            self.strangers.come(session)
+            if entrance.strangers is not None:
+                entrance.strangers.come(session)
         return session
+
+    def _full(self, session: Session, ip: str) -> str:
+        """Why the connection that has just come in is one too many, though strangers give way; empty: it is not."""
+        limits, entrance = self.settings.edge, session.entrance
+        if entrance.strangers is not None and entrance.full and not entrance.strangers.give_way():
+            return entrance.full
+        if len(self.sessions) > limits.max_connections and not self.strangers.give_way():
+            return f"{limits.max_connections} are open (max_connections)"
+        if self._per_ip[ip] > limits.max_connections_per_ip and not self.strangers.give_way_of(session.channel.peer):
+            return f"{limits.max_connections_per_ip} from this address are open (max_connections_per_ip)"
+        return ""
+
+    def known(self, session: Session) -> None:
+        """It has logged in, or ended: a stranger no more."""
+        self.strangers.leave(session)
+        if session.entrance.strangers is not None:
+            session.entrance.strangers.leave(session)
 
     def open_from(self, ip: str) -> int:
         """Connections of an address, as peers name it."""
@@ -160,6 +178,7 @@ class Edge:
 
     def closed(self, session: Session, reason: Reason, detail: str) -> None:
         """The session has ended; its socket may still be flushing."""
+        self.known(session)
         counters = self.counters
         counters.closed[reason] = counters.closed.get(reason, 0) + 1
         level = logging.DEBUG if reason in QUIET else logging.INFO

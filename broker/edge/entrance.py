@@ -16,6 +16,7 @@ from broker.wire.memo import Memo
 
 from .dialect import Dialect, Homes
 from .route import Routes
+from .strangers import Strangers
 
 
 class Entrance:
@@ -23,9 +24,10 @@ class Entrance:
 
     name    of the acceptor; the ports of [edge] are tcp, tls, ws and wss.
     wire    bounds of the parser for its connections.
-    open    connections that came in by it."""
+    open    connections that came in by it.
+    strangers   those of them that have not logged in; None: it has no limit of its own."""
 
-    __slots__ = ("dialect", "memo", "name", "open", "routes", "settings", "wire")
+    __slots__ = ("dialect", "memo", "name", "open", "routes", "settings", "strangers", "wire")
 
     def __init__(
         self, name: str, settings: AcceptorSettings, wire: WireSettings, dialect: Dialect, memo: Memo, routes: Routes
@@ -37,6 +39,7 @@ class Entrance:
         self.memo = memo
         self.routes = routes
         self.open = 0
+        self.strangers = Strangers() if settings.connections_allowed >= 0 else None
 
     @property
     def full(self) -> str:

@@ -72,6 +72,10 @@ class Places(Generic[T]):
         holders = self._counts.get(self.top)
         return next(iter(self._holders[next(iter(holders))])) if holders else None
 
+    def oldest(self, who: str) -> T | None:
+        """What one holder has had for longest."""
+        return next(iter(self._holders.get(who, ())), None)
+
     def _recount(self, who: str, before: int, now: int) -> None:
         if before:
             same = self._counts[before]

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from broker.core.errors import Code
-from tests.harness import Client, free_ports
+from tests.harness import Client, free_ports, until
 from tests.harness.stomp import ClosedByBroker
 
 from .test_strangers import HELLO
@@ -83,11 +83,13 @@ def test_the_address_that_the_balancer_names_is_the_one_that_counts(broker, queu
     clients[-1].publish(queue, b"x")
     for client in clients:
         client.close()
-    same = [proxied(f"PROXY TCP4 203.0.113.9 192.0.2.1 {n} {PROXIED}\r\n".encode()) for n in range(1, 62)]
-    for client in same[:60]:
-        client.connect()
+    same = []
+    for n in range(1, 62):
+        same.append(proxied(f"PROXY TCP4 203.0.113.9 192.0.2.1 {n} {PROXIED}\r\n".encode()))
+        if n <= 60:
+            same[-1].connect()
     assert same[60].expect("ERROR")["error-code"] == str(Code.CONNECTION_LIMIT.number)
-    assert "203.0.113.9:61" in broker.log()
+    until(lambda: "203.0.113.9:61" in broker.log(), "its end is not in the log")
     for client in same:
         client.close()
 
@@ -137,13 +139,15 @@ def test_a_flood_of_silent_sockets_at_the_proxied_port_leaves_room_for_others(di
 
 
 def test_a_port_that_is_full_says_so(dial):
-    clients = [Client(FEW) for _ in range(4)]
-    for client in clients[:3]:
+    silent = [Client(FEW) for _ in range(4)]
+    clients = [Client(FEW) for _ in range(3)]
+    for client in clients:
         client.connect()
+    clients.append(Client(FEW))
     frame = clients[3].expect("ERROR")
     assert frame["error-code"] == str(Code.CONNECTION_LIMIT.number)
     assert b"connections_allowed" in frame.body
-    for client in clients:
+    for client in silent + clients:
         client.close()
     dial().connect()
 

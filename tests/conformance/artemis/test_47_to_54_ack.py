@@ -121,6 +121,20 @@ def test_case_52_a_window_of_two_messages(join, queue, mode):
     client.read()
 
 
+def test_case_52_a_window_of_many_messages(join, queue):
+    """Counted as they are; an edge that has delivered nothing of the slot guesses how long their numbers are."""
+    client, scout = join(), join()
+    scout.subscribe(queue, ack="client")
+    scout.publish(queue, b"x" * 40)
+    found = scout.read()
+    scout.ask("ACK", {"id": found["ack"]})
+    scout.ask("UNSUBSCRIBE", {"id": "1"})
+    for _ in range(120):
+        client.publish(queue, b"x" * 40)
+    client.subscribe(queue, ack="client", consumer_window_size=100 * size_of(found))
+    assert 92 <= len(client.sync()) <= 108
+
+
 def test_case_52_a_window_may_be_passed_by_one_message(join, queue):
     """Delivered while anything is left of the window, so that a message larger than it comes through."""
     client = join()
