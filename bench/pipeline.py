@@ -49,6 +49,40 @@ async def fill(port: int, messages: int, size: int) -> None:
             await sends.send(f"/queue/bench.{n % 4}", body, {"persistent": "true"})
 
 
+def seconds(pid: int) -> float:
+    """Processor time of a process and of those it has waited for."""
+    with open(f"/proc/{pid}/stat") as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def descendants(pid: int) -> list[int]:
+    """Of a process, the JVM and its Python workers."""
+    found = [pid]
+    for each in found:
+        try:
+            with open(f"/proc/{each}/task/{each}/children") as file:
+                found += map(int, file.read().split())
+            for task in os.listdir(f"/proc/{each}/task"):
+                with open(f"/proc/{each}/task/{task}/children") as file:
+                    found += [child for child in map(int, file.read().split()) if child not in found]
+        except OSError:
+            continue
+    return found
+
+
+def used(server: int) -> dict[str, float]:
+    """Who → processor time so far: the broker, the driver, the JVM, Python workers."""
+    times = {"broker": seconds(server), "driver": time.process_time(), "JVM": 0.0, "workers": 0.0}
+    for pid in set(descendants(os.getpid())) - {os.getpid(), server}:
+        try:
+            with open(f"/proc/{pid}/comm") as file:
+                times["JVM" if file.read().startswith("java") else "workers"] += seconds(pid)
+        except OSError:
+            continue
+    return times
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=2_000_000)
@@ -69,15 +103,18 @@ def main() -> None:
                 asyncio.run(fill(stomp, given.messages, given.size))
                 print(f"sent {given.messages} in {time.monotonic() - begun:.1f} s", flush=True)
                 spark = session(given.master, "2g")
-                begun = time.monotonic()
+                begun, before = time.monotonic(), used(server.pid)
                 run(spark, Job(f"{folder}/lake", {"broker": f"127.0.0.1:{reads}"}), print)
                 took = time.monotonic() - begun
+                spent = {who: after - before.get(who, 0.0) for who, after in used(server.pid).items()}
                 spark.stop()
                 files = Archive(f"{folder}/lake").load().files.values()
                 rows = sum(file.rows for file in files)
                 messages = sum(file.rows for file in files if file.view == "messages")
                 assert messages == given.messages, messages
                 print(f"{rows} rows ({messages} messages) in {took:.1f} s: {rows / took:,.0f} rows/s", flush=True)
+                parts = ", ".join(f"{who} {value:.1f}" for who, value in spent.items())
+                print(f"processor seconds {sum(spent.values()):.1f}: {parts}; load {os.getloadavg()[0]:.1f}")
             finally:
                 server.terminate()
 

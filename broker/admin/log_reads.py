@@ -36,18 +36,21 @@ from broker.core.records import RunRecord
 from broker.engine.matching import is_pattern
 from broker.journal.history import Cursor, Entry, epoch_at
 from broker.journal.journal import Journal
+from broker.journal.scanning import Part
 from broker.rpc.v1 import log_reads_pb2 as pb
 from broker.seams.clock import Clock
 from broker.seams.files import read_whole
 
 from .log_keeping import Keeper
 from .log_rows import HIDDEN, VIEWS, Names, Queue, Wanted, batch, rows
+from .log_scan import answers
 
 log = logging.getLogger("stampede.reads")
 
 SERVICE: Final = "stampede.v1.LogReads"
 MOST_BATCH_BYTES: Final = 2 << 20
 """A client's gRPC takes 4 MiB unless told otherwise, and one row may be larger than what was asked for."""
+MOST_CUTS: Final = 256
 BODY_PIECE: Final = 256 * 1024
 TURN_BYTES: Final = 16 * 1024
 """Of the log taken apart in one turn of the loop (one record at least)."""
@@ -132,6 +135,7 @@ class LogReads:
         self._server: Any = None
         self._streams = 0
         self._rows = 0
+        self._scanned = 0
         self._refused: dict[str, int] = {}
         self.port = -1
 
@@ -143,6 +147,7 @@ class LogReads:
             "Lookup": unary(self._unary(self.lookup), pb.LookupRequest.FromString, _bytes),
             "Watermark": unary(self._unary(self.watermark), pb.WatermarkRequest.FromString, _bytes),
             "Describe": unary(self._unary(self.describe), pb.DescribeRequest.FromString, _bytes),
+            "Scan": stream(self._stream(self.scan), pb.ScanRequest.FromString, _bytes),
             "Read": stream(self._stream(self.read), pb.ReadRequest.FromString, None),
             "ReadBody": stream(self._stream(self.read_body), pb.ReadBodyRequest.FromString, _bytes),
         }
@@ -181,6 +186,7 @@ class LogReads:
         yield from self._keeper.metrics()
         yield Metric("stomp_log_reads_streams", "gauge", "Reads of the log under way.", [({}, self._streams)])
         yield Metric("stomp_log_reads_rows_total", "counter", "Rows of the log given out.", [({}, self._rows)])
+        yield Metric("stomp_log_scanned_bytes_total", "counter", "Bytes of the log given out.", [({}, self._scanned)])
         yield Metric(
             "stomp_log_reads_refused_total", "counter", "Requests to the read API that were refused, by why.",
             [({"error": name}, count) for name, count in self._refused.items()],
@@ -254,12 +260,16 @@ class LogReads:
 
     async def describe(self, request: pb.DescribeRequest, reader: Reader) -> pb.Description:
         """What can be read, by slots."""
-        _check_view(request.view)
+        _check_view(request.view, also="log")
         self._check_addresses(request.addresses, reader)
         answer = pb.Description(broker_id=self._broker_id, now_ms=self._clock.wall_ms())
         answer.endpoints.extend(self._place.endpoints())
         for slot in self._slots(request.addresses):
             answer.slots.append(self._range(slot))
+        if request.cuts:
+            here = [part.slot for part in answer.slots if not part.endpoint]
+            for offsets in self._history.begins(here, min(request.cuts, MOST_CUTS)):
+                answer.cuts.add(offsets=offsets)
         return answer
 
     def _slots(self, addresses: Iterable[str]) -> list[int]:
@@ -329,6 +339,30 @@ class LogReads:
             await asyncio.sleep(0)
         if getattr(request, "from") >= until:
             yield batch([], start, epoch, start >= (request.until or end))
+
+    async def scan(self, request: pb.ScanRequest, reader: Reader) -> AsyncGenerator[pb.ScanBatch, None]:
+        """Records of many slots: a ScanBatch after the other."""
+        _check_view(request.view, also="log")
+        self._check_addresses(request.addresses, reader)
+        parts: dict[int, Part] = {}
+        for asked in request.parts:
+            self._check_slot(asked.slot)
+            start = getattr(asked, "from")
+            self._history.check(asked.slot, start, asked.epoch)
+            if asked.slot in parts:
+                raise RefusedError(Code.BAD_READ, f"slot {asked.slot} is asked for twice")
+            end = self._place.end(asked.slot)
+            parts[asked.slot] = Part(start, min(asked.until or end, end), asked.epoch)
+        wanted = Wanted(
+            request.view or "messages", request.addresses, reader.may, self._delimiter, request.since_ms,
+            request.before_ms,
+        )  # fmt: skip
+        budget = min(request.max_bytes or self._settings.batch_bytes, MOST_BATCH_BYTES)
+        most = self._settings.turn_rows
+        async with aclosing(answers(self._history, parts, wanted, self._names, self._pool, most, budget)) as batches:
+            async for answer in batches:
+                self._scanned += len(answer.records)
+                yield answer
 
     async def _entries(self, cursor: Cursor, until: int) -> list[Entry]:
         """The next few items: their bytes are read in a thread, and taken apart here."""
@@ -423,8 +457,8 @@ class LogReads:
                 )
 
 
-def _check_view(view: str) -> None:
-    if view and view not in VIEWS:
+def _check_view(view: str, also: str = "") -> None:
+    if view and view not in VIEWS and view != also:
         raise RefusedError(Code.BAD_READ, f"there is no view {view[:40]!r}; there are {', '.join(VIEWS)}")
 
 

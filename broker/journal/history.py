@@ -138,9 +138,34 @@ class History:
 
     def remember(self, cursor: Cursor) -> None:
         """Somebody will probably go on from there."""
+        self.remember_at(cursor.slot, cursor.due, cursor.place)
+
+    def remember_at(self, slot: int, offset: int, place: Place) -> None:
+        """Nothing of the slot from `offset` on lies before `place`."""
         if len(self._places) >= _REMEMBERED:
             del self._places[next(iter(self._places))]
-        self._places[cursor.slot, cursor.due] = (cursor.place, self._logs.floors.get(cursor.slot, 0))
+        self._places[slot, offset] = (place, self._logs.floors.get(slot, 0))
+
+    @property
+    def store(self) -> Store:
+        return self._store
+
+    @property
+    def floors(self) -> Mapping[int, int]:
+        """slot → position before which nothing of its log counts any more."""
+        return self._logs.floors
+
+    def begins(self, slots: Sequence[int], most: int) -> list[list[int]]:
+        """Offsets of these slots where segments begin: places that are cheap to start at. At most so many, evenly."""
+        books = [book for book in self._books.segments.values() if not book.freed]
+        if len(books) > most:
+            books = [books[n * len(books) // most] for n in range(most)]
+        return [[book.begins[slot] for slot in slots] for book in books]
+
+    def ahead_of(self, segment: int) -> Ahead:
+        """What a scan may look at."""
+        numbers = tuple(n for n, book in self._books.segments.items() if n >= segment and not book.freed)
+        return Ahead(numbers, self._store.durable, 0, 0)
 
     # ── what is kept for archives ──────────────────────────────────────────────────────────────────
 

@@ -22,11 +22,11 @@ from broker.seams.clock import SystemClock
 from .errors import PipelineError
 from .manifests import Archive, DataFile, Manifest, State
 from .options import access, lowered
-from .ranges import Offsets, SlotInfo, capped, earliest
+from .ranges import Offsets, SlotInfo, capped_at, earliest
 from .reads import LogReads
 
 VIEWS: Final = ("messages", "events")
-ROUND_ITEMS: Final = 500_000
+ROUND_ITEMS: Final = 2_000_000
 """Log items of one manifest: what is read again when a run is killed."""
 
 Say = Callable[[str], object]
@@ -51,10 +51,15 @@ def run(spark: Any, job: Job, say: Say) -> int:
         archive.clean(state)
         scope = _scope(job)
         with LogReads(access(lowered(job.source))) as reads:
-            broker, _, infos = reads.describe(scope, "messages")
+            plan = reads.plan(scope, "log")
+            broker, infos = plan.broker, plan.infos
             _check(state, broker, scope, job.folder)
             rows = 0
-            while (end := capped(_start(state, infos), infos.values(), job.round_items)) != _start(state, infos):
+            while True:
+                start = _start(state, infos)
+                end = capped_at(start, infos, plan.cuts, job.round_items)
+                if end == start:
+                    break
                 manifest = _round(spark, archive, state, job, broker, infos, end)
                 rows += sum(file.rows for file in manifest.adds)
                 state = archive.load()
@@ -108,51 +113,46 @@ def _round(
     adds: list[DataFile] = []
     moves: dict[str, str] = {}
     os.makedirs(archive.path("bodies"), exist_ok=True)
-    for view in VIEWS:
-        options = job.source | {
-            "view": view, "startingOffsets": json.dumps(start), "endingOffsets": json.dumps(end),
-            "includeBody": str(view == "messages").lower(), "bodies": archive.path("bodies"),
-        }  # fmt: skip
-        rows = spark.read.format("stampede").options(**options).load()
-        for file, staged in stage(spark, archive, rows, view, number, len(adds), now_ms):
-            adds.append(file)
-            moves[staged] = file.path
+    options = job.source | {
+        "view": "log", "startingOffsets": json.dumps(start), "endingOffsets": json.dumps(end),
+        "bodies": archive.path("bodies"),
+    }  # fmt: skip
+    rows = spark.read.format("stampede").options(**options).load()
+    for file, staged in stage(spark, archive, rows, number, now_ms):
+        adds.append(file)
+        moves[staged] = file.path
     ends = dict.fromkeys(VIEWS, end)
     manifest = Manifest(number, broker, now_ms, ends, _scope(job), tuple(adds))
     archive.publish(manifest, moves)
     return manifest
 
 
-def stage(
-    spark: Any, archive: Archive, rows: Any, view: str, number: int, first: int, now_ms: int
-) -> list[tuple[DataFile, str]]:
-    """Writes rows into the staging folder; (what each file will be, where it is)."""
+def stage(spark: Any, archive: Archive, rows: Any, number: int, now_ms: int) -> list[tuple[DataFile, str]]:
+    """Writes rows, which have a column `view`, into the staging folder; (what each file will be, where it is)."""
     from pyspark.sql import functions as f
 
     # An event may have no time: it is filed under the hour in which it was archived, and its time stays null.
     when = f.coalesce(f.col("ts"), f.timestamp_millis(f.lit(now_ms)))
-    folder = f"{archive.staging(number)}/{view}"
+    folder = f"{archive.staging(number)}/data"
     (
-        rows.withColumn("_address", f.hex(f.encode("address", "UTF-8")))
+        rows.withColumnRenamed("view", "_view")
+        .withColumn("_address", f.hex(f.encode("address", "UTF-8")))
         .withColumn("_date", f.date_format(when, "yyyy-MM-dd"))
         .withColumn("_hour", f.date_format(when, "HH"))
-        .write.partitionBy("_address", "_date", "_hour")
+        .write.partitionBy("_view", "_address", "_date", "_hour")
         .option("compression", "zstd")
         .parquet(folder)
     )
-    return [
-        _file(view, staged, f"{number:012d}-{first + n}")
-        for n, staged in enumerate(sorted(Path(folder).rglob("*.parquet")))
-    ]
+    return [_file(staged, f"{number:012d}-{n}") for n, staged in enumerate(sorted(Path(folder).rglob("*.parquet")))]
 
 
-def _file(view: str, staged: Path, name: str) -> tuple[DataFile, str]:
+def _file(staged: Path, name: str) -> tuple[DataFile, str]:
     import pyarrow.parquet as pq
 
     parts = dict(part.partition("=")[::2] for part in staged.parts if part.startswith("_") and "=" in part)
     encoded = parts["_address"]
     address = "" if encoded.startswith("__HIVE") else bytes.fromhex(encoded).decode()
-    date, hour = parts["_date"], parts["_hour"]
+    view, date, hour = parts["_view"], parts["_date"], parts["_hour"]
     folder = f"data/{view}/address={quote(address, safe='') or '_'}/date={date}/hour={hour}"
     rows = pq.read_metadata(staged).num_rows
     file = DataFile(f"{folder}/{name}.parquet", view, address, date, hour, rows, staged.stat().st_size)

@@ -15,7 +15,7 @@ from broker.seams.files import read_whole
 
 from .errors import PipelineError
 
-VIEWS: Final = ("messages", "events", "dlq")
+VIEWS: Final = ("messages", "events", "dlq", "log")
 _KNOWN: Final = frozenset((
     "broker", "addresses", "view", "startingoffsets", "endingoffsets", "since", "before", "includebody", "user",
     "passcode", "passcodefile", "tls", "cafile", "archive", "maxrowspertrigger", "rowspersplit", "patience",
@@ -57,7 +57,7 @@ class ReadOptions:
     include_body: bool = True
     archive: str = ""
     max_rows: int = 0
-    split_rows: int = 50_000
+    split_rows: int = 200_000
     bodies: str = "ref"
     text: bool = False
 
@@ -137,7 +137,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
         _flag(options, "includeBody", True),
         options.get("archive", ""),
         _number(options, "maxRowsPerTrigger", 0),
-        _number(options, "rowsPerSplit", 50_000, 1),
+        _number(options, "rowsPerSplit", 200_000, 1),
         options.get("bodies", "ref"),
         _flag(options, "text", False),
     )

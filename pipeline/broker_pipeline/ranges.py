@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .errors import PipelineError
 
@@ -118,22 +118,60 @@ def between(start: Mapping[str, Mapping[str, int]], end: Mapping[str, Mapping[st
     return found
 
 
-def splits(ranges: Iterable[Range], items: int, infos: Mapping[int, SlotInfo]) -> list[Split]:
-    """Tasks of about `items` items: long ranges are cut, short ones put together."""
+def splits(ranges: Iterable[Range], items: int, cuts: Iterable[Mapping[int, int]], infos: Mapping[int, SlotInfo]
+           ) -> list[Split]:  # fmt: skip
+    """Tasks of about `items` items, cut where the log is cheap to begin at: else each would pass over what is others'.
+
+    The parts of one task are of one broker's log."""
     tasks: list[Split] = []
-    gathered: list[Range] = []
-    size = 0
-    for whole in ranges:
-        start, epoch = whole.start, whole.epoch
-        while start < whole.end:
-            stop = min(whole.end, start + items - size)
-            gathered.append(Range(whole.slot, start, stop, epoch, whole.endpoint))
-            size += stop - start
-            info = infos.get(whole.slot)
-            start, epoch = stop, epoch_before(info, stop) if info else 0
-            if size >= items:
-                tasks.append(Split(tuple(gathered)))
-                gathered, size = [], 0
-    if gathered:
-        tasks.append(Split(tuple(gathered)))
-    return tasks
+    ranges = list(ranges)
+    cuts = list(cuts)
+    for endpoint in sorted({part.endpoint for part in ranges}):
+        left = {part.slot: part for part in ranges if part.endpoint == endpoint}
+        gathered: dict[int, Range] = {}
+        for cut in [cut for cut in cuts if set(cut) & set(left)]:
+            piece = {slot: min(max(cut.get(slot, part.start), part.start), part.end) for slot, part in left.items()}
+            size = sum(stop - left[slot].start for slot, stop in piece.items())
+            if gathered and size and sum(map(len, gathered.values())) + size > items:
+                tasks.append(Split(tuple(gathered.values())))
+                gathered = {}
+            _move(left, gathered, piece, infos)
+        if sum(map(len, gathered.values())) + sum(map(len, left.values())) > items and any(map(len, left.values())):
+            tasks.append(Split(tuple(gathered.values())))
+            gathered = {}
+        _move(left, gathered, {slot: part.end for slot, part in left.items()}, infos)
+        tasks.append(Split(tuple(gathered.values())))
+    return [task for task in tasks if task.ranges]
+
+
+def _move(left: dict[int, Range], gathered: dict[int, Range], stops: Mapping[int, int], infos: Mapping[int, SlotInfo]
+          ) -> None:  # fmt: skip
+    """What is left of each slot up to its stop is gathered."""
+    for slot, stop in stops.items():
+        part = left[slot]
+        if stop > part.start:
+            had = gathered.get(slot)
+            gathered[slot] = replace(had, end=stop) if had is not None else replace(part, end=stop)
+            info = infos.get(slot)
+            left[slot] = replace(part, start=stop, epoch=epoch_before(info, stop) if info else 0)
+
+
+def capped_at(
+    start: Mapping[str, Mapping[str, int]], infos: Mapping[int, SlotInfo], cuts: Iterable[Mapping[int, int]], most: int
+) -> Offsets:
+    """As `capped`, but up to the last cut within `most` items, so that the next batch begins where that is cheap."""
+    if not most or sum(max(info.end - _begin(start, info), 0) for info in infos.values()) <= most:
+        return capped(start, infos.values(), 0)
+    best: dict[int, int] = {}
+    for cut in cuts:
+        stops = best | {slot: min(max(at, _begin(start, infos[slot])), infos[slot].end) for slot, at in cut.items()}
+        if sum(stop - _begin(start, infos[slot]) for slot, stop in stops.items()) <= most:
+            best = stops
+    if not any(stop > _begin(start, infos[slot]) for slot, stop in best.items()):
+        return capped(start, infos.values(), most)
+    ends = {slot: replace(info, end=max(best.get(slot, 0), _begin(start, info))) for slot, info in infos.items()}
+    return capped(start, ends.values(), 0)
+
+
+def _begin(start: Mapping[str, Mapping[str, int]], info: SlotInfo) -> int:
+    return start.get(str(info.slot), {"o": info.earliest})["o"]

@@ -1,7 +1,6 @@
-"""Rows of the read API as columns: the schema, and Arrow batches of it.
+"""Rows as columns: the schema, and Arrow batches of it.
 
-Rule: a value that is not there is null, never a made-up one: an event without a time has no time. Bytes that are not
-UTF-8 stay what they are in `body`; names and values of headers are replaced character by character.
+Rule: a value that is not there is null, never a made-up one: an event without a time has no time.
 """
 
 from __future__ import annotations
@@ -14,9 +13,10 @@ SCHEMA: Final = (
     "group_id string, consumer string, attempt int, reason string, body_ref string"
 )
 TEXT: Final = ", text string"
+VIEW: Final = ", view string"
 
 
-def arrow_schema(text: bool) -> Any:
+def arrow_schema(text: bool, view: bool = False) -> Any:
     """The same for Arrow."""
     import pyarrow as pa
 
@@ -28,39 +28,69 @@ def arrow_schema(text: bool) -> Any:
         ("priority", pa.int32()), ("expires", stamp), ("group_id", pa.string()), ("consumer", pa.string()),
         ("attempt", pa.int32()), ("reason", pa.string()), ("body_ref", pa.string()),
     ]  # fmt: skip
-    return pa.schema([*fields, ("text", pa.string())] if text else fields)
+    if text:
+        fields.append(("text", pa.string()))
+    if view:
+        fields.append(("view", pa.string()))
+    return pa.schema(fields)
 
 
-def _headers(row: Any) -> list[tuple[str, str]]:
-    """The first of a name counts, as in STOMP."""
-    found: dict[str, str] = {}
-    for header in row.headers:
-        found.setdefault(header.name.decode(errors="replace"), header.value.decode(errors="replace"))
-    return list(found.items())
-
-
-def _text(row: Any) -> str | None:
+def _text(body: bytes | None) -> str | None:
     try:
-        return str(row.body.decode()) if not row.body_ref else None
+        return body.decode() if body is not None else None
     except UnicodeDecodeError:
         return None
 
 
-def record_batch(slot: int, rows: list[Any], schema: Any, bodies: bool) -> Any:
-    """An Arrow batch. `bodies`: they were asked for, so an empty one is empty and not absent."""
+def _named(values: list[Any], numbers: Any) -> Any:
+    """Strings by their numbers; a number below 0 is null."""
+    import numpy as np
     import pyarrow as pa
 
-    columns: list[Any] = [
-        [slot] * len(rows), [r.offset for r in rows], [r.index for r in rows], [r.epoch for r in rows],
-        [r.ts_ms * 1000 or None for r in rows], [r.event for r in rows], [r.address for r in rows],
-        [r.queue or None for r in rows], [r.message_id for r in rows], [_headers(r) for r in rows],
-        [r.body if bodies and (r.body or not r.body_ref) else None for r in rows], [r.size for r in rows],
-        [r.priority for r in rows], [r.expires_ms * 1000 or None for r in rows], [r.group_id or None for r in rows],
-        [r.consumer or None for r in rows], [r.attempt for r in rows], [r.reason or None for r in rows],
-        [r.body_ref or None for r in rows],
-    ]  # fmt: skip
-    if "text" in schema.names:
-        columns.append([_text(r) for r in rows])
-    return pa.RecordBatch.from_arrays(
-        [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema
-    )
+    chosen = pa.array(numbers.astype(np.int32), mask=numbers < 0)
+    return pa.array([value if isinstance(value, str) else None for value in values], pa.string()).take(chosen)
+
+
+def _time(milliseconds: Any) -> Any:
+    """0 is none."""
+    import pyarrow as pa
+
+    return pa.array(milliseconds * 1000, pa.timestamp("us", tz="UTC"), mask=milliseconds == 0)
+
+
+def columns(schema: Any, values: list[Any], blocks: list[Any], **given: Any) -> Any:
+    """A batch of NumPy columns: numbers, numbers of `values` and `blocks`; what is not given is null."""
+    import numpy as np
+    import pyarrow as pa
+
+    count = len(given["slot"])
+    made: dict[str, Any] = {name: pa.array(given[name]) for name in ("slot", "offset", "index", "epoch")}
+    for name in ("size", "priority", "attempt"):
+        if name in given:
+            made[name] = pa.array(given[name])
+    for name in ("ts", "expires"):
+        if name in given:
+            made[name] = _time(given[name])
+    for name, source in (("address", "address"), ("queue", "queue"), ("body_ref", "reference"), ("reason", "reason")):
+        if source in given:
+            made[name] = _named(values, given[source])
+    event = given["event"]
+    made["event"] = pa.repeat(event, count) if isinstance(event, str) else _named(values, event)
+    if "view" in schema.names:
+        made["view"] = pa.repeat(given["view"], count)
+    slots, ids = (pa.array(given[name]).cast(pa.string()) for name in ("slot", "id"))
+    made["message_id"] = pa.compute.binary_join_element_wise(slots, ids, "-")
+    if "headers" in given:
+        chosen = pa.array(given["headers"].astype(np.int32))
+        maps = pa.array([list(header.map.items()) for header in blocks], schema.field("headers").type)
+        made["headers"] = maps.take(chosen)
+        made["group_id"] = pa.array([header.group for header in blocks], pa.string()).take(chosen)
+        made["reason"] = pa.array([header.reason for header in blocks], pa.string()).take(chosen)
+    if given.get("body") is not None:
+        made["body"] = given["body"]
+        if "text" in schema.names:
+            made["text"] = pa.array([_text(body) for body in given["body"].to_pylist()], pa.string())
+    arrays = [
+        made[field.name].cast(field.type) if field.name in made else pa.nulls(count, field.type) for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

@@ -25,13 +25,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from .errors import PipelineError
 from .options import ReadOptions, read_options
 from .ranges import Offsets, Range, SlotInfo, Split, at, between, capped, earliest, latest, parse, splits
-from .reads import LogReads
-from .rows import SCHEMA, TEXT, arrow_schema, record_batch
+from .reads import Described, LogReads
+from .records import Decoder
+from .rows import SCHEMA, TEXT, VIEW
 from .sink import StampedeStreamWriter, StampedeWriter, write_options
-
-BATCH_ROWS = 10_000
-"""Rows of one Arrow batch, about: what a task holds in memory."""
-BATCH_BYTES = 16 << 20
 
 
 class Task(InputPartition):
@@ -49,7 +46,8 @@ class StampedeSource(DataSource):
         return "stampede"
 
     def schema(self) -> str:
-        return SCHEMA + (TEXT if self.options.get("text", "false").lower() == "true" else "")
+        text = TEXT if self.options.get("text", "false").lower() == "true" else ""
+        return SCHEMA + text + (VIEW if self.options.get("view") == "log" else "")
 
     def reader(self, schema: Any) -> DataSourceReader:
         return StampedeReader(read_options(self.options))
@@ -83,41 +81,37 @@ def _resolve(reads: LogReads, text: str, infos: Mapping[int, SlotInfo]) -> Offse
 
 def _read(options: ReadOptions, split: Split) -> Iterator[Any]:
     """In a worker. Where there is nothing to read Spark makes a partition of its own, of None: an empty split."""
-    schema = arrow_schema(options.text)
     with LogReads(options.access) as reads:
-        for part in split.ranges:
-            held: list[Any] = []
-            size = 0
-            for rows in reads.rows(
-                part, addresses=options.addresses, view=options.view, since_ms=options.since_ms,
-                before_ms=options.before_ms, include_body=options.include_body,
-            ):  # fmt: skip
-                if options.include_body and options.bodies != "ref":
-                    for row in rows:
-                        if row.body_ref:
-                            _fetch(reads, part, row, options.bodies)
-                held += rows
-                size += sum(len(row.body) for row in rows)
-                if len(held) >= BATCH_ROWS or size >= BATCH_BYTES:
-                    yield record_batch(part.slot, held, schema, options.include_body)
-                    held, size = [], 0
-            if held:
-                yield record_batch(part.slot, held, schema, options.include_body)
+        parts = {part.slot: part for part in split.ranges}
+
+        def large(slot: int, offset: int, reference: str, message: str) -> tuple[bytes | None, str]:
+            return _large(reads, parts[slot], offset, reference, message, options.bodies)
+
+        decoder = Decoder(options.view, options.include_body, options.text, large)
+        for batch in reads.scan(
+            split.ranges, addresses=options.addresses, view=options.view, since_ms=options.since_ms,
+            before_ms=options.before_ms,
+        ):  # fmt: skip
+            decoder.learn(batch.queues)
+            yield from decoder.add(batch.records)
+        yield from decoder.rest()
 
 
-def _fetch(reads: LogReads, part: Range, row: Any, where: str) -> None:
-    """A large body: into the row, or into a file that appears whole or not at all."""
+def _large(
+    reads: LogReads, part: Range, offset: int, reference: str, message: str, where: str
+) -> tuple[bytes | None, str]:
+    """A large body stays where it is, comes into the row, or into a file that appears whole or not at all."""
+    if where == "ref":
+        return None, reference
     if where == "inline":
-        row.body = b"".join(reads.body(part, row.offset, row.body_ref))
-        row.body_ref = ""
-        return
-    name = f"{row.message_id}.body"
+        return b"".join(reads.body(part, offset, reference)), ""
+    name = f"{message}.body"
     path = os.path.join(where, name)
     if not os.path.exists(path):
         from .files import write_pieces
 
-        write_pieces(path, reads.body(part, row.offset, row.body_ref))
-    row.body_ref = f"bodies/{name}"
+        write_pieces(path, reads.body(part, offset, reference))
+    return None, f"bodies/{name}"
 
 
 def _milliseconds(value: Any) -> int:
@@ -151,10 +145,11 @@ class StampedeReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         options = self.options
         with LogReads(options.access) as reads:
-            _, _, infos = reads.describe(self.addresses, options.view)
+            described = reads.plan(self.addresses, options.view)
+            infos = described.infos
             start, end = _resolve(reads, options.start, infos), _resolve(reads, options.end, infos)
         ranges = between(start, {slot: place for slot, place in end.items() if int(slot) in infos}, infos)
-        return [Task(split) for split in splits(ranges, options.split_rows, infos)]
+        return [Task(split) for split in splits(ranges, options.split_rows, described.cuts, infos)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         from dataclasses import replace
@@ -174,10 +169,13 @@ class StampedeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __getstate__(self) -> dict[str, Any]:
         return {"options": self.options, "_reads": None, "_target": None}
 
-    def _describe(self) -> dict[int, SlotInfo]:
+    def _plan(self) -> Described:
         if self._reads is None:
             self._reads = LogReads(self.options.access)
-        return self._reads.describe(self.options.addresses, self.options.view)[2]
+        return self._reads.plan(self.options.addresses, self.options.view)
+
+    def _describe(self) -> dict[int, SlotInfo]:
+        return self._plan().infos
 
     def initialOffset(self) -> Offsets:
         infos = self._describe()
@@ -206,8 +204,9 @@ class StampedeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return latest(self._describe().values())
 
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
-        infos = self._describe()
-        return [Task(split) for split in splits(between(start, end, infos), self.options.split_rows, infos)]
+        described = self._plan()
+        ranges = between(start, end, described.infos)
+        return [Task(split) for split in splits(ranges, self.options.split_rows, described.cuts, described.infos)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return _read(self.options, partition.value or Split())

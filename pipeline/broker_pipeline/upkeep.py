@@ -108,6 +108,6 @@ def _rewrite(spark: Any, archive: Archive, state: State, files: list[DataFile], 
     rows = rows.coalesce(1).sortWithinPartitions("slot", "offset", "index")
     number = state.number + 1
     ms = int(spark.range(1).select(f.unix_millis(filed).alias("ms")).collect()[0]["ms"])
-    staged = stage(spark, archive, rows, first.view, number, 0, ms)
+    staged = stage(spark, archive, rows.withColumn("view", f.lit(first.view)), number, ms)
     manifest = _next(state, kind, [file for file, _ in staged], [file.path for file in files])
     _finish(archive, manifest, {path: file.path for file, path in staged})

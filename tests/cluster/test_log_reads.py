@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import grpc
 import pytest
+from broker_pipeline.options import Access
+from broker_pipeline.ranges import Range
+from broker_pipeline.reads import LogReads
 
+from broker.journal import format as f
 from tests.harness import Client, free_ports, until
 from tests.harness.cluster import Cluster, Process
 from tests.harness.reads import LogReader, error_of, plain
@@ -76,6 +80,7 @@ def test_rows_and_offsets_outlive_their_leader(own_etcd, tmp_path):
             client.publish("/queue/orders", b"after", persistent="true")
         after = rows_of(other, "orders")
         assert after[:-1] == messages and after[-1][7] == b"after" and after[-1][2] > messages[-1][2]
+        assert scanned(other, "orders") == [row[0] for row in after]
         leader = leader_of(cluster, "orders")
         with reader_of(leader) as reader:
             # Who has read up to the end of the first leader's epoch goes on; who has read something else there may not.
@@ -89,3 +94,18 @@ def served(owner: Process, address: str) -> bool:
     with reader_of(owner) as reader:
         (part,) = reader.describe(address).slots
     return part.endpoint != "?"
+
+
+def scanned(owner: Process, address: str) -> list[int]:
+    """Offsets of its messages, as the pipeline reads them: from whoever leads, whoever was asked."""
+    endpoint = f"127.0.0.1:{owner.settings['log_reads.port']}"
+    with LogReads(Access((endpoint,), patience_s=60)) as reads:
+        infos = reads.plan((address,), "messages").infos
+        # It goes on at the leader, even when the plan is of another time.
+        ranges = [Range(slot, info.earliest, info.end, 0, endpoint) for slot, info in infos.items()]
+        found = []
+        for batch in reads.scan(ranges, addresses=(address,), view="messages", since_ms=0, before_ms=0):
+            for at, _, kind, flags, slot, _, lsn in f.records_in(batch.records, 0, len(batch.records)):
+                found += [lsn] * len(f.read_run(batch.records, at, flags, slot).run.ids) if kind == f.RUN else []
+        reads.watermark("lake", {slot: info.end for slot, info in infos.items()})
+        return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any
 
@@ -50,6 +50,17 @@ class LogReader:
         more.setdefault("include_body", True)
         request = pb.ReadRequest(slot=slot, until=until, **{"from": start}, **more)
         yield from call(request, metadata=self.metadata, timeout=60)
+
+    def scan(self, parts: Iterable[Any] = (), view: str = "log", addresses: Iterable[str] = ()) -> list[Any]:
+        """ScanBatches of many slots: all there are, unless `parts` says which."""
+        asked = list(parts) or [
+            pb.ScanPart(slot=part.slot, until=part.end, **{"from": part.earliest})
+            for part in self.describe(*addresses, view=view).slots
+        ]
+        call = self.channel.unary_stream(SERVICE + "Scan", pb.ScanRequest.SerializeToString, pb.ScanBatch.FromString)
+        return list(
+            call(pb.ScanRequest(parts=asked, view=view, addresses=addresses), metadata=self.metadata, timeout=60)
+        )
 
     def read(self, slot: int, start: int = 1, until: int = 0, **more: Any) -> list[Any]:
         """All rows of one read."""

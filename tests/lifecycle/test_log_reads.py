@@ -9,6 +9,7 @@ from pathlib import Path
 import grpc
 import pytest
 
+from broker.rpc.v1 import log_reads_pb2 as pb
 from tests.harness import Broker, Client, free_ports, listens, until
 from tests.harness.reads import LogReader, error_of, plain
 
@@ -97,6 +98,18 @@ def test_what_is_not_to_be_had_is_said_by_name(tmp_path: Path):
                     reader.read(**request)
                 assert (caught.value.code(), error_of(caught.value).code) == (status, number)
             assert error_of(caught.value).earliest == 1
+            for scan, number in [
+                ([pb.ScanPart(slot=256)], 1804),
+                ([pb.ScanPart(slot=part.slot, epoch=7, **{"from": 2})], 1802),
+                ([pb.ScanPart(slot=part.slot, **{"from": 1000})], 1802),
+                ([pb.ScanPart(slot=part.slot)], 1801),
+                ([pb.ScanPart(slot=part.slot, **{"from": 1})] * 2, 1806),
+            ]:
+                with pytest.raises(grpc.RpcError) as caught:
+                    reader.scan(scan)
+                assert error_of(caught.value).code == number
+            (last,) = reader.scan([pb.ScanPart(slot=part.slot, until=99, **{"from": 2})])
+            assert (last.done, [getattr(at, "from") for at in last.next]) == (True, [part.end])
 
 
 def test_events_say_how_and_when_messages_left(tmp_path: Path):
@@ -216,6 +229,13 @@ def test_who_may_not_read_is_told_so_and_sees_only_what_is_his(tmp_path: Path):
         with LogReader(port, "guest", "open-sesame") as reader:
             assert [row.body for row in reader.everything()] == [b"one"]
             assert {row.address for row in reader.everything(view="events")} == {"orders"}
+            scanned = reader.scan()
+            assert b"one" in b"".join(batch.records for batch in scanned)
+            assert b"two" not in b"".join(batch.records for batch in scanned)
+            assert {queue.address for batch in scanned for queue in batch.queues} == {"orders"}
+            with pytest.raises(grpc.RpcError) as caught:
+                reader.scan(addresses=["secret"])
+            assert error_of(caught.value).code == 1203
             for addresses in (["secret"], ["#"], ["orders", "*"]):
                 with pytest.raises(grpc.RpcError) as caught:
                     reader.describe(*addresses)

@@ -1,6 +1,6 @@
-"""A read API that is nastier than a broker: tiny answers, `next` in the middle of an item, streams that break.
+"""A read API that is nastier than a broker: tiny answers, streams that break.
 
-Rule: speaks the messages of proto/broker/rpc/v1/log_reads.proto and nothing else of the product."""
+Rule: speaks the messages of proto/broker/rpc/v1/log_reads.proto and records of the log, nothing else of the product."""
 
 from __future__ import annotations
 
@@ -8,28 +8,36 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 
+from broker.core.message import Blob, Run
+from broker.core.records import RunRecord
+from broker.journal import format as f
 from broker.rpc.v1 import log_reads_pb2 as pb
 
 MINUTE = 60_000
 START_MS = 1_790_000_000_000
+LARGE = 7
+"""The number of the message with a large body."""
 
 
 class FakeReads:
-    """slots: slot → list of rows; an item holds `per_item` rows."""
+    """slots: slot → number of messages; an item holds `per_item` of them, and the large one is alone in its own."""
 
     def __init__(self, slots: dict[int, int], per_item: int = 3, break_every: int = 0, earliest: int = 1) -> None:
         self.per_item, self.break_every, self.earliest = per_item, break_every, earliest
-        self.rows = {slot: [self._row(slot, n) for n in range(count)] for slot, count in slots.items()}
+        self.items: dict[int, list[tuple[int, int]]] = {}
+        """slot → (first message, how many) of its items"""
+        for slot, count in slots.items():
+            self.add(slot, count)
         self.answers = 0
         self.marks: dict[str, dict[int, int]] = {}
-        self.requests: list[pb.ReadRequest] = []
+        self.requests: list[pb.ScanRequest] = []
         self.server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
         one, many = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
         self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("stampede.v1.LogReads", {
             "Describe": one(self.describe, pb.DescribeRequest.FromString, pb.Description.SerializeToString),
             "Lookup": one(self.lookup, pb.LookupRequest.FromString, pb.LookupAnswer.SerializeToString),
             "Watermark": one(self.watermark, pb.WatermarkRequest.FromString, pb.WatermarkAnswer.SerializeToString),
-            "Read": many(self.read, pb.ReadRequest.FromString, pb.ReadBatch.SerializeToString),
+            "Scan": many(self.scan, pb.ScanRequest.FromString, pb.ScanBatch.SerializeToString),
             "ReadBody": many(self.body, pb.ReadBodyRequest.FromString, pb.BodyChunk.SerializeToString),
         }),))  # fmt: skip
         self.port = self.server.add_insecure_port("127.0.0.1:0")
@@ -41,56 +49,73 @@ class FakeReads:
     def __exit__(self, *_: object) -> None:
         self.server.stop(None).wait()
 
-    def _row(self, slot: int, n: int) -> pb.Row:
-        large = n == 7
-        return pb.Row(
-            offset=n // self.per_item + 1, index=n % self.per_item, epoch=1, ts_ms=START_MS + n * MINUTE,
-            event="ENQUEUED", address=f"a{slot}", message_id=f"{slot}-{n}", body=b"" if large else b"body %d" % n,
-            size=300_000 if large else 7, priority=4, body_ref="ff" if large else "",
-            headers=[pb.Header(name=b"color", value=b"red"), pb.Header(name=b"color", value=b"late")],
-        )  # fmt: skip
-
     def add(self, slot: int, count: int) -> None:
-        rows = self.rows.setdefault(slot, [])
-        rows += [self._row(slot, n) for n in range(len(rows), len(rows) + count)]
+        items = self.items.setdefault(slot, [])
+        begin = sum(items[-1]) if items else 0
+        end = begin + count
+        while begin < end:
+            step = 1 if begin == LARGE else min(self.per_item, end - begin)
+            if begin < LARGE < begin + step:
+                step = LARGE - begin
+            items.append((begin, step))
+            begin += step
 
     def end(self, slot: int) -> int:
-        return self.rows[slot][-1].offset + 1 if self.rows[slot] else 1
+        return len(self.items[slot]) + 1
+
+    def time(self, slot: int, offset: int) -> int:
+        return START_MS + self.items[slot][offset - 1][0] * MINUTE
+
+    def record(self, slot: int, offset: int) -> bytes:
+        first, count = self.items[slot][offset - 1]
+        lines, records, blob = (
+            b"color:red\ncolor:late\n",
+            [b"\nbody %d\0" % n for n in range(first, first + count)],
+            None,
+        )
+        if first == LARGE:
+            lines, records, blob = lines + b"\n", [b""], Blob(255, 300_000)
+        run = Run(range(first, first + count), lines, records, 1, 0, 4, 0, self.time(slot, offset), 0, blob=blob)
+        flags, payload = f.run_payload(RunRecord(slot, f"a{slot}", [1], run))
+        return b"".join(f.record(f.RUN, flags, slot, 1, offset, payload, f.CHECKSUMS[f.PREFERRED]))
 
     def describe(self, request, context):
         slots = [
             pb.SlotRange(
                 slot=s, earliest=self.earliest, end=self.end(s), epoch=1, lineage=[pb.Lineage(epoch=1, start=1)]
             )
-            for s in sorted(self.rows)
+            for s in sorted(self.items)
         ]
-        return pb.Description(slots=slots, broker_id="fake", now_ms=START_MS)
+        cuts = [pb.Cut(offsets=[1 + 5 * n] * len(slots)) for n in range(20)] if request.cuts else []
+        return pb.Description(slots=slots, broker_id="fake", now_ms=START_MS, cuts=cuts)
 
     def lookup(self, request, context):
         return pb.LookupAnswer(offsets={
-            s: next((r.offset for r in rows if r.ts_ms >= request.ts_ms), self.end(s)) for s, rows in self.rows.items()
+            s: next((n for n in range(1, self.end(s)) if self.time(s, n) >= request.ts_ms), self.end(s))
+            for s in self.items
         })  # fmt: skip
 
     def watermark(self, request, context):
         self.marks.setdefault(request.name, {}).update(request.offsets)
         return pb.WatermarkAnswer(kept_bytes=1, limit_bytes=2)
 
-    def read(self, request, context):
-        start = getattr(request, "from")
+    def scan(self, request, context):
         self.requests.append(request)
-        if start < self.earliest:
-            context.abort(grpc.StatusCode.OUT_OF_RANGE, "1801 This part of the log is gone: it begins later")
-        wanted = [
-            r for r in self.rows[request.slot]
-            if start <= r.offset < request.until and (not request.addresses or r.address in request.addresses)
-        ]  # fmt: skip
-        for at in range(0, len(wanted), 2):
-            self.answers += 1
-            if self.break_every and self.answers % self.break_every == 0:
-                context.abort(grpc.StatusCode.UNAVAILABLE, "gone away")
-            rows = wanted[at : at + 2]
-            yield pb.ReadBatch(rows=rows, next=rows[-1].offset, epoch=1)  # that item is not done yet, perhaps
-        yield pb.ReadBatch(next=request.until, epoch=1, done=True)
+        queues = [pb.QueueName(slot=part.slot, id=1, name="q", address=f"a{part.slot}") for part in request.parts]
+        for part in request.parts:
+            start = getattr(part, "from")
+            if start < self.earliest:
+                context.abort(grpc.StatusCode.OUT_OF_RANGE, "1801 This part of the log is gone: it begins later")
+            for offset in range(start, part.until):
+                self.answers += 1
+                if self.break_every and self.answers % self.break_every == 0:
+                    context.abort(grpc.StatusCode.UNAVAILABLE, "gone away")
+                address, time = f"a{part.slot}", self.time(part.slot, offset)
+                wanted = (not request.addresses or address in request.addresses) and time >= request.since_ms
+                yield pb.ScanBatch(
+                    records=self.record(part.slot, offset) if wanted else b"", queues=queues,
+                    next=[pb.ScanPart(slot=part.slot, epoch=1, **{"from": offset + 1})],
+                )  # fmt: skip
 
     def body(self, request, context):
         for _ in range(3):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 from broker_pipeline.errors import PipelineError
 from broker_pipeline.options import Access, read_options
-from broker_pipeline.ranges import Range, SlotInfo, between, capped, earliest, latest, parse, splits
+from broker_pipeline.ranges import Range, SlotInfo, between, capped, capped_at, earliest, latest, parse, splits
 from broker_pipeline.reads import LogReads
 from hypothesis import given
 from hypothesis import strategies as st
+
+from broker.journal import format as f
 
 from .fake_reads import FakeReads
 
@@ -19,15 +21,18 @@ INFOS = st.dictionaries(
 ).map(lambda d: {s: SlotInfo(s, "", first, first + n, ((1, 1), (3, first + n // 2))) for s, (first, n) in d.items()})
 
 
-@given(INFOS, st.integers(1, 100), st.integers(0, 60))
-def test_batches_and_tasks_cover_everything_once(infos, items, most):
+@given(INFOS, st.integers(1, 100), st.integers(0, 60), st.lists(st.integers(0, 400), max_size=12), st.booleans())
+def test_batches_and_tasks_cover_everything_once(infos, items, most, cuts, at_cuts):
     place, covered = earliest(infos.values()), {slot: [] for slot in infos}
+    places = [{slot: max(info.earliest, min(cut + slot % 7, info.end)) for slot, info in infos.items()}
+              for cut in sorted(cuts)]  # fmt: skip
     for _ in range(2000):
-        end = capped(place, infos.values(), most)
+        end = capped_at(place, infos, places, most) if at_cuts else capped(place, infos.values(), most)
         if end == place:
             break
-        tasks = splits(between(place, end, infos), items, infos)
-        assert all(sum(map(len, task.ranges)) <= items for task in tasks)
+        tasks = splits(between(place, end, infos), items, places, infos)
+        for task in tasks:
+            assert len({part.slot for part in task.ranges}) == len(task.ranges)
         for part in (part for task in tasks for part in task.ranges):
             covered[part.slot].append((part.start, part.end))
             assert part.epoch == max((e for e, s in infos[part.slot].lineage if s < part.start), default=0)
@@ -39,6 +44,19 @@ def test_batches_and_tasks_cover_everything_once(infos, items, most):
             assert start == at < end
             at = end
         assert at == info.end
+
+
+def test_tasks_end_where_the_log_is_cheap_to_begin_at_and_are_of_one_broker():
+    infos = {n: SlotInfo(n, endpoint, 1, 101) for n, endpoint in ((1, ""), (2, ""), (3, "other:1"))}
+    cuts = [{1: 1 + 10 * n, 2: 1 + 10 * n} for n in range(11)]
+    tasks = splits([Range(n, 1, 101, 0, info.endpoint) for n, info in infos.items()], 60, cuts, infos)
+    ours = [task.ranges for task in tasks if task.ranges[0].endpoint == ""]
+    assert [[(part.slot, part.start, part.end) for part in ranges] for ranges in ours] == [
+        [(1, at, min(at + 30, 101)), (2, at, min(at + 30, 101))] for at in (1, 31, 61, 91)
+    ]
+    (theirs,) = [task.ranges for task in tasks if task.ranges[0].endpoint]
+    assert [(part.start, part.end) for part in theirs] == [(1, 101)]
+    assert {at["o"] for slot, at in capped_at({}, infos, cuts, 50).items() if slot != "3"} == {21}
 
 
 def test_what_is_gone_is_an_error_that_says_what_to_do():
@@ -56,7 +74,7 @@ def test_what_is_gone_is_an_error_that_says_what_to_do():
         ({}, "broker is missing"),
         ({"broker": "here"}, "not host:port"),
         ({"broker": "h:1", "adresses": "a"}, "no option 'adresses'"),
-        ({"broker": "h:1", "view": "all"}, "none of messages, events, dlq"),
+        ({"broker": "h:1", "view": "all"}, "none of messages, events, dlq, log"),
         ({"broker": "h:1", "rowsPerSplit": "0"}, "from 1 on"),
         ({"broker": "h:1", "tls": "yes"}, "neither true nor false"),
         ({"broker": "h:1", "passcodeFile": "/nowhere/x"}, "/nowhere/x"),
@@ -67,21 +85,24 @@ def test_wrong_options_are_refused_by_name(options, text):
         read_options(options)
 
 
-def rows(reads: LogReads, part: Range) -> list[str]:
-    found = reads.rows(part, addresses=(), view="messages", since_ms=0, before_ms=0, include_body=True)
-    return [row.message_id for some in found for row in some]
+def messages(reads: LogReads, part: Range) -> list[str]:
+    found = []
+    for batch in reads.scan([part], addresses=(), view="messages", since_ms=0, before_ms=0):
+        for at, _, _, flags, slot, _, _ in f.records_in(batch.records, 0, len(batch.records)):
+            found += [f"{slot}-{n}" for n in f.read_run(batch.records, at, flags, slot).run.ids]
+    return found
 
 
-def test_streams_that_break_and_end_within_an_item_give_each_row_once():
+def test_streams_that_break_give_each_item_once():
     with FakeReads({5: 40}, break_every=4) as fake, LogReads(Access((f"127.0.0.1:{fake.port}",))) as reads:
-        assert rows(reads, Range(5, 1, fake.end(5), 0)) == [f"5-{n}" for n in range(40)]
-        assert rows(reads, Range(5, 3, 6, 1)) == [f"5-{n}" for n in range(6, 15)]
+        assert messages(reads, Range(5, 1, fake.end(5), 0)) == [f"5-{n}" for n in range(40)]
+        assert messages(reads, Range(5, 3, 6, 1)) == [f"5-{n}" for n in range(6, 11)]
 
 
 def test_errors_say_what_to_do():
     with FakeReads({5: 40}, earliest=4) as fake:
         with LogReads(Access((f"127.0.0.1:{fake.port}",))) as reads, pytest.raises(PipelineError, match="keep_bytes"):
-            rows(reads, Range(5, 1, 9, 0))
+            messages(reads, Range(5, 1, 9, 0))
         gone = Access((f"127.0.0.1:{fake.port}",), patience_s=0)
     with LogReads(gone) as reads, pytest.raises(PipelineError, match=r"log_reads\.port"):
         reads.describe((), "messages")

@@ -32,14 +32,14 @@ def test_batch(spark: Host):
         assert spark.call("ids", options) == expected(3, 40) + expected(9, 20)
         fake.requests.clear()
         where = f"address = 'a9' and ts >= timestamp_millis({START_MS + 10 * MINUTE})"
-        assert spark.call("ids", options, where) == expected(9, 20, 10)
+        assert spark.call("ids", options, where) == expected(9, 20, 11)
         pushed = {(tuple(request.addresses), request.since_ms) for request in fake.requests}
         assert pushed == {(("a9",), START_MS + 10 * MINUTE)}
         bounds = {
-            "startingOffsets": json.dumps({"3": {"o": 2, "e": 1}, "9": {"o": 7, "e": 1}}),
-            "endingOffsets": json.dumps({"3": {"o": 4, "e": 1}, "9": {"o": 8, "e": 1}}),
+            "startingOffsets": json.dumps({"3": {"o": 2, "e": 1}, "9": {"o": 8, "e": 1}}),
+            "endingOffsets": json.dumps({"3": {"o": 4, "e": 1}, "9": {"o": 9, "e": 1}}),
         }
-        assert spark.call("ids", options | bounds) == expected(3, 9, 3) + expected(9, 20, 18)
+        assert spark.call("ids", options | bounds) == expected(3, 7, 3) + expected(9, 20, 17)
         nothing = {"startingOffsets": "latest"}
         assert spark.call("ids", options | nothing) == []
         more = options | {"startingOffsets": f"@{START_MS + 6 * MINUTE}", "text": "true", "bodies": "inline"}

@@ -7,24 +7,34 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class DescribeRequest(_message.Message):
-    __slots__ = ("addresses", "view")
+    __slots__ = ("addresses", "view", "cuts")
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     VIEW_FIELD_NUMBER: _ClassVar[int]
+    CUTS_FIELD_NUMBER: _ClassVar[int]
     addresses: _containers.RepeatedScalarFieldContainer[str]
     view: str
-    def __init__(self, addresses: _Optional[_Iterable[str]] = ..., view: _Optional[str] = ...) -> None: ...
+    cuts: int
+    def __init__(self, addresses: _Optional[_Iterable[str]] = ..., view: _Optional[str] = ..., cuts: _Optional[int] = ...) -> None: ...
 
 class Description(_message.Message):
-    __slots__ = ("slots", "broker_id", "now_ms", "endpoints")
+    __slots__ = ("slots", "broker_id", "now_ms", "endpoints", "cuts")
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
+    CUTS_FIELD_NUMBER: _ClassVar[int]
     slots: _containers.RepeatedCompositeFieldContainer[SlotRange]
     broker_id: str
     now_ms: int
     endpoints: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, slots: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ..., broker_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., endpoints: _Optional[_Iterable[str]] = ...) -> None: ...
+    cuts: _containers.RepeatedCompositeFieldContainer[Cut]
+    def __init__(self, slots: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ..., broker_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., endpoints: _Optional[_Iterable[str]] = ..., cuts: _Optional[_Iterable[_Union[Cut, _Mapping]]] = ...) -> None: ...
+
+class Cut(_message.Message):
+    __slots__ = ("offsets",)
+    OFFSETS_FIELD_NUMBER: _ClassVar[int]
+    offsets: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, offsets: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SlotRange(_message.Message):
     __slots__ = ("slot", "endpoint", "earliest", "end", "epoch", "lineage")
@@ -132,6 +142,57 @@ class Row(_message.Message):
     body_ref: str
     index: int
     def __init__(self, offset: _Optional[int] = ..., epoch: _Optional[int] = ..., ts_ms: _Optional[int] = ..., event: _Optional[str] = ..., address: _Optional[str] = ..., queue: _Optional[str] = ..., message_id: _Optional[str] = ..., headers: _Optional[_Iterable[_Union[Header, _Mapping]]] = ..., body: _Optional[bytes] = ..., size: _Optional[int] = ..., priority: _Optional[int] = ..., expires_ms: _Optional[int] = ..., group_id: _Optional[str] = ..., consumer: _Optional[str] = ..., attempt: _Optional[int] = ..., reason: _Optional[str] = ..., body_ref: _Optional[str] = ..., index: _Optional[int] = ...) -> None: ...
+
+class ScanRequest(_message.Message):
+    __slots__ = ("parts", "addresses", "view", "since_ms", "before_ms", "max_bytes")
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    VIEW_FIELD_NUMBER: _ClassVar[int]
+    SINCE_MS_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
+    MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    parts: _containers.RepeatedCompositeFieldContainer[ScanPart]
+    addresses: _containers.RepeatedScalarFieldContainer[str]
+    view: str
+    since_ms: int
+    before_ms: int
+    max_bytes: int
+    def __init__(self, parts: _Optional[_Iterable[_Union[ScanPart, _Mapping]]] = ..., addresses: _Optional[_Iterable[str]] = ..., view: _Optional[str] = ..., since_ms: _Optional[int] = ..., before_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
+
+class ScanPart(_message.Message):
+    __slots__ = ("slot", "until", "epoch")
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    FROM_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    slot: int
+    until: int
+    epoch: int
+    def __init__(self, slot: _Optional[int] = ..., until: _Optional[int] = ..., epoch: _Optional[int] = ..., **kwargs) -> None: ...
+
+class ScanBatch(_message.Message):
+    __slots__ = ("records", "next", "queues", "done")
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_FIELD_NUMBER: _ClassVar[int]
+    QUEUES_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    records: bytes
+    next: _containers.RepeatedCompositeFieldContainer[ScanPart]
+    queues: _containers.RepeatedCompositeFieldContainer[QueueName]
+    done: bool
+    def __init__(self, records: _Optional[bytes] = ..., next: _Optional[_Iterable[_Union[ScanPart, _Mapping]]] = ..., queues: _Optional[_Iterable[_Union[QueueName, _Mapping]]] = ..., done: bool = ...) -> None: ...
+
+class QueueName(_message.Message):
+    __slots__ = ("slot", "id", "name", "address")
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    slot: int
+    id: int
+    name: str
+    address: str
+    def __init__(self, slot: _Optional[int] = ..., id: _Optional[int] = ..., name: _Optional[str] = ..., address: _Optional[str] = ...) -> None: ...
 
 class ReadBodyRequest(_message.Message):
     __slots__ = ("slot", "offset", "body_ref")
