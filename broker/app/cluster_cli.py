@@ -97,6 +97,7 @@ def status(as_json: bool, **options: Any) -> None:
             "controller": picture.controller, "slots": now._asdict(), "left_to_move": left,
             "shelved": _shelved(picture), "owners": owners, "edges": _edge_rows(picture),
             "not_served": [one._asdict() for one in served.unserved], "unreadable": picture.bad,
+            "unreached": picture.view.unreached(),
         })  # fmt: skip
     else:
         click.echo(_table(owners) or "No owners.")
@@ -108,6 +109,11 @@ def status(as_json: bool, **options: Any) -> None:
         )
         for text in lines(served.unserved):
             click.echo(text)
+        for owner, edges in picture.view.unreached().items():
+            rest = "; its slots go to others" if owner in picture.view.cut_off() else ""
+            click.echo(
+                f"{owner} is not reached by {len(edges)} of {len(picture.edges)} edges: {', '.join(edges)}{rest}"
+            )
         for slot, why in _shelved(picture).items():
             click.echo(f"Slot {slot} is shelved: {why}; `stampede cluster unshelve {slot}` has it tried again")
         for key, why in picture.bad.items():

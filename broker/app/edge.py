@@ -33,6 +33,7 @@ from broker.edge.timers import Beats
 from broker.edge.users import User
 from broker.link.cluster_port import ClusterPort
 from broker.link.kept import Keeper
+from broker.link.reach import LOOK_S
 from broker.owner.io_thread import IoThread
 from broker.seams.entropy import number, token
 from broker.seams.files import fingerprint, temporary_file
@@ -54,6 +55,7 @@ class EdgeProcess(ClusterProcess):
         self._ready = False
         self._addresses: dict[str, str] = {}
         self._balancing: asyncio.Task[None] | None = None
+        self._reporting: asyncio.Task[None] | None = None
         self._loads: Loads
 
     async def start(self) -> None:
@@ -84,6 +86,7 @@ class EdgeProcess(ClusterProcess):
             await self.join("", advertised_admin(settings))
             self.membership.listen(self._on_members)
             self._on_members()
+            self._reporting = self.loop.create_task(self._report())
             self.auth = self._authenticator()
             tokens = self.shared.tokens if self.shared is not None else None
             self.edge = Edge(
@@ -138,6 +141,13 @@ class EdgeProcess(ClusterProcess):
                 log.info("%d connections here, %s at the others: %d are asked to move", count, others, many)
                 self.edge.shedding.shed(many, settings.rebalance_rate, "connect again: other edges have more room")
 
+    async def _report(self) -> None:
+        """Tells the others which owners are not reached from here."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            owners = {owner.id: owner.address for owner in self.membership.owners.values()}
+            await self.membership.tell_unreached(self.port.unreached(owners))
+
     async def stop(self) -> None:
         self._ready = False
         if self._balancing is not None:
@@ -154,6 +164,8 @@ class EdgeProcess(ClusterProcess):
         await self._close()
 
     async def _close(self) -> None:
+        if self._reporting is not None:
+            self._reporting.cancel()
         if self.auth is not None:
             self.auth.close()
         self.beats.stop()
@@ -214,6 +226,8 @@ class EdgeProcess(ClusterProcess):
         details |= self.memory.details()
         if not self.membership.up:
             details["cluster"] = "not registered"
+        if missed := ", ".join(self.membership.me.unreached):
+            details["owners"] = f"cannot be reached from here: {missed}"
         if bad := self.config.told():
             details["configuration"] = bad
         # Edges that have read what is missing here serve with it: clients are theirs until it is mended.

@@ -457,6 +457,8 @@ class OwnerProcess(ClusterProcess):
         }
         if not self.membership.up:
             details["cluster"] = "not registered"
+        if missed := self.controller.view().unreached().get(self.id):
+            details["edges"] = f"cannot reach this owner: {', '.join(missed)}"
         if bad := self.config.told():
             details["configuration"] = bad
         return self._ready and self.membership.up and not lagging, details

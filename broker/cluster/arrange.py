@@ -18,6 +18,9 @@ from broker.core.slots import SlotRecord
 
 from .view import Kind, Step, View, leaders
 
+REACHING = 4
+"""So many times `max_moves` are handed over at a time because edges cannot reach their leader: hardly anybody is served
+there, so nothing is gained by being gentle; all at once would be a storm where the edges' machine is only too slow."""
 EVENING = 4
 """One in so many of the transfers that may be under way is made only to have leaders even."""
 
@@ -31,6 +34,7 @@ class _Desk:
     """One planning: loads and futures, changed as steps are decided."""
 
     __slots__ = (
+        "_cut",
         "_eligible",
         "_future",
         "_homes",
@@ -51,6 +55,7 @@ class _Desk:
         self._view = view
         self._homes = view.homes()
         self._eligible = set(view.eligible())
+        self._cut = view.cut_off()
         self._zone = {one: view.zone(one) for one in {*self._homes, *self._eligible}}
         self._want = min(view.policy.replicas, len(self._homes))
         self._leads = leaders(view)
@@ -73,6 +78,7 @@ class _Desk:
         self._transfers = view.policy.max_moves - sum(map(view.handing_over, view.records.values()))
 
     def steps(self) -> list[Step]:
+        self._reach_leaders()
         self._drain_leaders()
         self._drop()
         self._repair()
@@ -100,6 +106,16 @@ class _Desk:
 
     # -- leaders that must go, replicas that may go ------------------------------------------------------------------
 
+    def _reach_leaders(self) -> None:
+        """Leaders go to where the edges can reach them: to an owner in sync that most of them do reach."""
+        reached = self._eligible - self._cut
+        most = self._view.policy.max_moves
+        self._transfers += (REACHING - 1) * most
+        for slot, record in sorted(self._view.records.items()):
+            if record.leader in self._cut and self._view.led(record):
+                self._hand_over(slot, record, reached)
+        self._transfers -= (REACHING - 1) * most
+
     def _drain_leaders(self) -> None:
         for slot, record in sorted(self._view.records.items()):
             if record.leader in self._view.owners and record.leader not in self._eligible:
@@ -109,7 +125,7 @@ class _Desk:
         """To the one of `to` that is in sync and leads least; nothing when there is none, or no transfer is free."""
         able = [one for one in record.isr if one in to and one in self._eligible and one != record.leader]
         if able and not record.target and self._transfers > 0 and slot not in self._steps:
-            target = min(able, key=lambda o: (self._leads[o], o))
+            target = min(able, key=lambda o: (o in self._cut, self._leads[o], o))
             self._transfers -= 1
             self._leads[record.leader] -= 1
             self._leads[target] += 1
@@ -222,7 +238,7 @@ class _Desk:
         most = self._view.policy.max_moves
         spare = most - max(1, most // EVENING)
         lagging = Counter(one for record in self._view.records.values() for one in _less(record.replicas, *record.isr))
-        self._ready = {one for one in self._eligible if lagging[one] <= most}
+        self._ready = {one for one in self._eligible - self._cut if lagging[one] <= most}
         while self._transfers > spare and (path := self._next_path()) is not None and len(path) <= self._transfers:
             for slot, target in path:
                 self._hand_over(slot, self._view.records[slot], [target])
@@ -230,7 +246,7 @@ class _Desk:
     def _next_path(self) -> list[tuple[int, str]] | None:
         """The transfers that take one slot from who leads most and give one to who leads least, or the next such pair
         that can be connected."""
-        hosts = sorted(self._eligible, key=lambda o: (self._leads[o], o))
+        hosts = sorted(self._eligible - self._cut, key=lambda o: (self._leads[o], o))
         edges: dict[str, dict[str, int]] | None = None
         for empty in hosts:
             for full in reversed(hosts):

@@ -101,11 +101,13 @@ class Controller:
             frozenset(map(last_part, self._cordons.items)),
             frozenset(one for one, since in self._gone.items() if now - since >= self._replace_after_s),
             self._zones,
+            self._membership.edges,
         )
 
     def metrics(self) -> Iterable[Metric]:
         """Of the slot table as seen here; every owner has them, so that they survive the controller."""
-        now = health(self.view())
+        view = self.view()
+        now = health(view)
         yield Metric("stomp_slots_offline", "gauge", "Slots without a live leader.", [({}, now.offline)])
         yield Metric("stomp_slots_shelved", "gauge", "Slots out of service, because their leaders stopped one after "
                      "the other.", [({}, now.shelved)])  # fmt: skip
@@ -115,6 +117,8 @@ class Controller:
                      [({}, now.under_replicated)])  # fmt: skip
         yield Metric("stomp_slots_moving", "gauge", "Replicas being seeded and leaders handing over.",
                      [({}, now.seeding + now.transfers)])  # fmt: skip
+        yield Metric("stomp_owners_unreached", "gauge", "Edges that cannot reach an owner which is up, by owner.",
+                     [({"owner": owner}, len(edges)) for owner, edges in view.unreached().items()])  # fmt: skip
         yield Metric("stomp_controller", "gauge", "1 on the owner that is the controller.", [({}, int(self.held))])
         yield Metric("stomp_controller_steps_total", "counter", "Changes of slot records made by this owner as the "
                      "controller.", [({"kind": kind.value}, self._done[kind]) for kind in Kind])  # fmt: skip

@@ -146,6 +146,20 @@ class Membership:
                 log.debug("%s as leaving: %s", self.me.id, error)
                 return
 
+    async def tell_unreached(self, owners: tuple[str, ...]) -> None:
+        """Tells everybody which owners this edge cannot reach. One attempt, if it is not what stands there already: to
+        be called again as long as it holds."""
+        here = self.edges.get(self.me.id)
+        if here is not None and here.unreached == owners == self.me.unreached:
+            return
+        self.me = replace(self.me, unreached=owners)
+        try:
+            item = await self._own_key() if self.up else None
+            if item is not None and item[0].boot == self.me.boot and self._lease is not None:
+                await self._put(item[1], self._lease)
+        except (MetadataUnavailable, MetadataRefused) as error:
+            log.debug("%s cannot tell which owners it does not reach: %s", self.me.id, error)
+
     async def withdraw(self) -> None:
         """Gives the registration back, so that nobody waits for the lease to run out, and stops watching; within
         STOP_S: where the store gives no answer it does run out."""

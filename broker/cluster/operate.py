@@ -59,7 +59,7 @@ async def look(metadata: Metadata, keys: Keys, default: Policy, engine: EngineSe
         for item in (await metadata.range(keys.applied))[0]
     }
     holder = holder_of(await metadata.get(keys.controller))
-    view = View(owners, records, holder.policy if holder else default, cordoned)
+    view = View(owners, records, holder.policy if holder else default, cordoned, edges=edges)
     bad = all_bad(keys, (await metadata.range(keys.config))[0], engine)
     return Picture(view, edges, holder.id if holder else "", applied, bad)
 

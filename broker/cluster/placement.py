@@ -25,16 +25,16 @@ def plan(view: View) -> list[Step]:
 
 def urgent(view: View) -> list[Step]:
     """Slots without a record, without a live leader, or with a transfer that cannot happen."""
-    led = leaders(view)
+    led, cut = leaders(view), view.cut_off()
     steps = _create(view, led)
     for slot in sorted(view.records):
         record = view.records[slot]
         if not view.led(record):
-            step = _failover(view, record, led)
+            step = _failover(view, record, led, cut)
             if step is not None:
                 led[step.owner] += 1
                 steps.append(step)
-        elif record.target and not _possible(view, record):
+        elif record.target and not _possible(view, record, cut):
             steps.append(Step(Kind.CANCEL, record, replace(record, target=""), record.target))
     return steps
 
@@ -60,8 +60,9 @@ def _create(view: View, led: Counter[str]) -> list[Step]:
     return steps
 
 
-def _failover(view: View, record: SlotRecord, led: Counter[str]) -> Step | None:
-    """The best live member of the isr leads. None: there is none, or the slot is shelved; it is offline.
+def _failover(view: View, record: SlotRecord, led: Counter[str], cut: frozenset[str]) -> Step | None:
+    """The best live member of the isr leads, one that edges reach before all. None: there is none, or the slot is
+    shelved; it is offline.
 
     The dead leave the isr if enough remain. Else they stay: the slot then waits for one of them, or for its leader
     to bring a new replica in sync, because a message that is on fewer than min_in_sync disks may not be confirmed."""
@@ -69,18 +70,19 @@ def _failover(view: View, record: SlotRecord, led: Counter[str]) -> Step | None:
     if not alive or record.shelved:
         return None
     hosts = set(view.eligible())
-    leader = min(alive, key=lambda o: (o not in hosts, o != record.target, led[o], o))
+    leader = min(alive, key=lambda o: (o in cut, o not in hosts, o != record.target, led[o], o))
     isr = tuple(alive) if len(alive) >= view.policy.min_in_sync else record.isr
     new = replace(record, epoch=record.epoch + 1, leader=leader, isr=isr, target="")
     return Step(Kind.FAILOVER, record, new, leader)
 
 
-def _possible(view: View, record: SlotRecord) -> bool:
+def _possible(view: View, record: SlotRecord, cut: frozenset[str]) -> bool:
     return (
         record.target in view.owners
         and record.target in record.isr
         and record.target != record.leader
         and record.target not in view.cordoned
+        and (record.target not in cut or record.leader in cut)
         and not view.owners[record.target].leaving
     )
 

@@ -70,7 +70,8 @@ class Step(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class View:
     """owners: the live ones.   lost: dead for longer than `cluster.replace_after_s`; other dead owners are expected
-    back and keep their replicas.   zones: of owners that are not alive, as far as anybody remembers."""
+    back and keep their replicas.   zones: of owners that are not alive, as far as anybody remembers.   edges: the live
+    ones; each says which owners it cannot reach."""
 
     owners: Mapping[str, Member]
     records: Mapping[int, SlotRecord]
@@ -78,6 +79,7 @@ class View:
     cordoned: frozenset[str] = frozenset()
     lost: frozenset[str] = frozenset()
     zones: Mapping[str, str] = field(default_factory=dict)
+    edges: Mapping[str, Member] = field(default_factory=dict)
 
     def zone(self, owner: str) -> str:
         """An owner that names no zone is one of its own."""
@@ -93,6 +95,19 @@ class View:
         named = set(self.owners).union(*(record.replicas for record in self.records.values()))
         away = self.lost | self.cordoned
         return sorted(one for one in named if one not in away and not is_ghost(one))
+
+    def unreached(self) -> dict[str, list[str]]:
+        """Live owner → the edges that cannot reach it; of those that none misses nothing."""
+        found: dict[str, list[str]] = {}
+        for name, edge in sorted(self.edges.items()):
+            for owner in edge.unreached:
+                if owner in self.owners:
+                    found.setdefault(owner, []).append(name)
+        return found
+
+    def cut_off(self) -> frozenset[str]:
+        """Owners that more than half of the edges cannot reach: what they lead hardly any client has."""
+        return frozenset(owner for owner, edges in self.unreached().items() if 2 * len(edges) > len(self.edges))
 
     def in_sync(self, record: SlotRecord) -> list[str]:
         """Live members of the isr."""

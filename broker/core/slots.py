@@ -81,6 +81,7 @@ class Member:
     boot      random, new at every start.                    disk   journal's disk id (hex), owners only.
     zone      failure domain, "" = unknown.                  leaving  asked to end: gets nothing new.
     lease     id of its lease, so that peers may revoke it.  reads  host:port of its read API, "" = none.
+    unreached owners that an edge has not reached for a while, by id.
     """
 
     id: str
@@ -93,6 +94,7 @@ class Member:
     leaving: bool = False
     lease: int = 0
     reads: str = ""
+    unreached: tuple[str, ...] = ()
 
     def encode(self) -> bytes:
         return msgspec.json.encode(self)

@@ -55,6 +55,9 @@ log = logging.getLogger("stampede.link")
 
 MARK_S = 1.0
 """How often the owner of AUTO consumers is asked whether what they were given is settled for good."""
+UNREACHED = 0.5
+"""Of a lease: so long an owner that others know to live is tried before it is said not to be reached. One that died is
+known to be dead by then, and nobody need be told of it."""
 MAX_ID = (1 << 63) - 1
 SLOT_MASK = (1 << SLOT_BITS) - 1
 
@@ -93,7 +96,11 @@ class ClusterPort:
         self._hello = pb.Hello(cluster=settings.etcd.prefix, version=PROTOCOL, edge=id, boot=boot, token=token)
         self._keeper = keeper
         self._telling = Telling(self._settings.edge_pending_bytes, schedule, self.stats)
-        self._routes = Routes(clock, self._telling, self.stats, self._make_link, self._watch, sparing)
+        self._routes = Routes(
+            clock, self._telling, self.stats, self._make_link, self._watch, sparing,
+            self._settings.lease_s * UNREACHED,
+        )  # fmt: skip
+        self.unreached = self._routes.unreached
         self._uploads = Uploads(
             self._routes, keeper, schedule, later, self.stats, self._watch, self._unavailable, self._refuse
         )
@@ -500,6 +507,9 @@ class ClusterPort:
 
     def on_dialed(self, link: OwnerLink) -> None:
         self._routes.dialed(link)
+
+    def on_answered(self, link: OwnerLink) -> None:
+        self._routes.answered(link)
 
     def on_broken(self, link: OwnerLink) -> None:
         self._routes.broken(link)

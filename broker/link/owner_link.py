@@ -51,6 +51,10 @@ class LinkUser(Protocol):
         """A new stream: tell it everything (it may still fail)."""
         ...
 
+    def on_answered(self, link: OwnerLink) -> None:
+        """The first word on a stream."""
+        ...
+
     def on_broken(self, link: OwnerLink) -> None:
         """The stream is over; what was queued is forgotten. The link dials anew by itself."""
         ...
@@ -343,6 +347,7 @@ class OwnerLink:
             if self._patience.answered(self._heard):
                 borne = self._patience.silence(self._heard)
                 log.info("%s was only slow: it may be silent for %.3g s now", self.owner, borne)
+            self._user.on_answered(self)
         self._stats.batches_in += 1
         self._stats.bytes_in += len(data)
         if data == DOWN_PING:

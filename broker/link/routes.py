@@ -6,7 +6,7 @@ Whenever that changes, the slot's owner hears all it must know first. Must not k
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from broker.core.effects import Crowd, Effect
 from broker.core.ids import SLOTS
@@ -15,6 +15,7 @@ from broker.seams.clock import Clock
 from .codec import MOVED, OPENED, SERVING, SlotState
 from .lane import Lane
 from .owner_link import OwnerLink
+from .reach import Reach
 from .stats import LinkStats
 from .telling import Telling
 
@@ -33,8 +34,9 @@ class Routes:
         make_link: Callable[[str, str], OwnerLink],
         unserved: Callable[[], None],
         sparing: bool,
+        unreached_s: float,
     ) -> None:
-        """`sparing`: of what is never used nothing is opened or dialled."""
+        """`sparing`: of what is never used nothing is opened or dialled. `unreached_s`: as Reach has it."""
         self.lanes: dict[int, Lane] = {}
         self.links: dict[tuple[str, str], OwnerLink] = {}
         self.closed = False
@@ -44,6 +46,7 @@ class Routes:
         self._make_link = make_link
         self._unserved = unserved
         self._sparing = sparing
+        self._reach = Reach(unreached_s)
         self._unused: dict[int, tuple[int, str, str]] = {}
         """Where slots are led that nobody has asked for yet."""
 
@@ -99,11 +102,24 @@ class Routes:
 
     # ── from the links ─────────────────────────────────────────────────────────────────────────────
 
+    def unreached(self, addresses: Mapping[str, str]) -> tuple[str, ...]:
+        """Owners that are not reached, of the live ones with these addresses. To be called every reach.LOOK_S."""
+        found = self._reach.look(self._clock.monotonic(), addresses)
+        for (owner, address), link in list(self.links.items()):
+            if not link.slots and (owner not in found or addresses[owner] != address):
+                self._drop(link)
+        return found
+
     def dialed(self, link: OwnerLink) -> None:
+        self._reach.lost(link.owner, self._clock.monotonic())
         for slot in sorted(link.slots):
             self.open(self.lane(slot))
 
+    def answered(self, link: OwnerLink) -> None:
+        self._reach.heard(link.owner, self._clock.monotonic())
+
     def broken(self, link: OwnerLink) -> None:
+        self._reach.lost(link.owner, self._clock.monotonic())
         for slot in sorted(link.slots):
             self._down(self.lane(slot))
 
@@ -184,6 +200,12 @@ class Routes:
         link.nbytes -= lane.nbytes
         self._telling.eased(link)
         if not link.slots:
-            self.links.pop((link.owner, link.address), None)
-            link.close("no slot that this process uses is led here")
+            if not self._reach.reported(link.owner):
+                self._drop(link)
             self._telling.relieve(link.paused)
+
+    def _drop(self, link: OwnerLink) -> None:
+        """Nothing is led there. (One that is said not to be reached is dialled on: that it is reached must show.)"""
+        self.links.pop((link.owner, link.address), None)
+        self._reach.unused(link.owner)
+        link.close("no slot that this process uses is led here")

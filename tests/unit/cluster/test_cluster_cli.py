@@ -84,6 +84,17 @@ def test_status_names_what_of_the_configuration_cannot_be_read_and_its_own_words
     assert json.loads(run("status", "--json"))["unreadable"] == {}
 
 
+def test_status_says_which_owners_edges_cannot_reach(store):
+    edge = Member("e0", "edge", "", "boot", unreached=("b", "gone"))
+    store.commit([], [Put(KEYS.member("edge", "e0"), edge.encode())])
+    assert "b is not reached by 1 of 1 edges: e0; its slots go to others" in run("status")
+    seen = json.loads(run("status", "--json"))
+    assert seen["unreached"] == {"b": ["e0"]} and seen["left_to_move"] == {"transfer": 85}
+    other = Member("e1", "edge", "", "boot")
+    store.commit([], [Put(KEYS.member("edge", "e1"), other.encode())])
+    assert "b is not reached by 1 of 2 edges: e0\n" in run("status")
+
+
 class Answers(http.server.BaseHTTPRequestHandler):
     """An owner's admin port."""
 

@@ -15,7 +15,7 @@ from broker.core.errors import Code, RefusedError
 from broker.core.slots import SlotRecord
 from broker.metadata.port import Delete, Put
 
-from .world import KEYS, World, simulate
+from .world import KEYS, Owner, World, simulate
 
 
 async def ready(world: World, *names: str) -> None:
@@ -47,6 +47,31 @@ def test_a_cluster_comes_up_even_and_rests(seed):
         assert world.store.revision == revision, "nothing is written while nothing happens"
 
     check_history(simulate(scenario, seed))
+
+
+def test_leaders_go_to_where_the_edges_reach_them_and_come_back():
+    """The edges say it with their registration; what they say survives that their lease is lost."""
+
+    async def scenario(world: World) -> None:
+        await ready(world, "a", "b", "c")
+        edges = [Owner(world, name, kind="edge").begin() for name in ("e0", "e1")]
+        await world.until(lambda: all(edge.name_is_known() for edge in edges))
+        for edge in edges:
+            await edge.call(edge.membership.tell_unreached(("a",)))
+        await world.until(lambda: world.led_by("b", "c"))
+        world.store.revoke(edges[0].membership.lease)
+        await asyncio.sleep(10)
+        assert world.led_by("b", "c") and edges[0].name_is_known()
+        revision = world.store.revision
+        for edge in edges:
+            await edge.call(edge.membership.tell_unreached(("a",)))
+        await asyncio.sleep(60)
+        assert world.store.revision == revision, "nothing is written while nothing changes"
+        for edge in edges:
+            await edge.call(edge.membership.tell_unreached(()))
+        await world.until(lambda: world.led_by("a", "b", "c"))
+
+    check_history(simulate(scenario))
 
 
 def test_a_crowd_of_changes_is_answered_by_few_plans(monkeypatch):

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from broker.cluster.arrange import arrange
+from broker.cluster.arrange import REACHING, arrange
 from broker.cluster.placement import carried_out, foretold, left_to_move, plan, urgent
 from broker.cluster.view import Kind, Policy, View, health
 from broker.core.ids import SLOTS
@@ -70,7 +70,8 @@ def check(view: View, steps) -> None:
             assert new.target in old.isr and new.target in view.owners
     adding = sum(step.kind is Kind.ADD for step in steps)
     handing = sum(step.kind is Kind.TRANSFER for step in steps)
-    assert adding <= view.policy.max_moves and handing <= view.policy.max_moves
+    assert adding <= view.policy.max_moves
+    assert handing <= view.policy.max_moves * (REACHING if view.cut_off() else 1)
 
 
 def balanced(view: View, owners, most: int = 1) -> None:
@@ -111,6 +112,55 @@ def test_fail_over_comes_alone_at_once_and_from_the_isr():
     leads = Counter(record.leader for record in after.records.values())
     assert abs(leads["b"] - leads["c"]) <= 1
     assert plan(after) == [], "a is expected back: nothing is copied"
+
+
+def edges(*unreached: str) -> dict[str, Member]:
+    """One for each text: the owners that it cannot reach, a letter each."""
+    return {f"e{i}": Member(f"e{i}", "edge", "", "boot", unreached=tuple(one)) for i, one in enumerate(unreached)}
+
+
+def leads(view: View) -> Counter[str]:
+    return Counter(record.leader for record in view.records.values())
+
+
+@pytest.mark.parametrize("missed", [("a", "a"), ("a", "a", ""), ("ab", "a", "")])
+def test_leaders_go_to_where_most_edges_reach_them_and_come_back_afterwards(missed):
+    before = settled(members("a", "b", "c"))
+    view, done = run(replace(before, edges=edges(*missed)))
+    assert set(done) == {Kind.TRANSFER}, "the owner is well: nothing is failed over, nothing copied"
+    assert leads(view)["a"] == 0 and abs(leads(view)["b"] - leads(view)["c"]) <= 1
+    assert plan(view) == [], "no evening back as long as it is cut off"
+    after, done = run(replace(view, edges=edges(*("" for _ in missed))))
+    balanced(after, after.owners)
+    assert set(done) == {Kind.TRANSFER}
+
+
+@pytest.mark.parametrize("missed", [("a", ""), ("abc", "abc"), (), ("ghost", "ghost")])
+def test_leaders_stay_where_they_are_as_well_reached_as_anywhere(missed):
+    view = replace(settled(members("a", "b", "c")), edges=edges(*missed))
+    assert plan(view) == []
+
+
+def test_a_slot_whose_other_replicas_are_not_in_sync_stays_with_a_leader_that_is_cut_off():
+    view = settled(members("a", "b", "c"))
+    record = next(record for record in view.records.values() if record.leader == "a")
+    alone = replace(record, isr=("a",))
+    view = replace(view, records={**view.records, record.slot: alone}, edges=edges("a", "a"))
+    assert record.slot not in {step.new.slot for step in plan(view)}
+
+
+def test_fail_over_goes_to_an_owner_that_edges_reach():
+    view = replace(settled(members("a", "b", "c")), edges=edges("b", "b"))
+    steps = urgent(replace(view, owners=members("b", "c")))
+    assert {step.owner for step in steps if step.old.leader == "a"} == {"c"}
+
+
+def test_a_hand_over_to_an_owner_that_was_cut_off_meanwhile_is_taken_back():
+    view = settled(members("a", "b", "c"))
+    record = next(record for record in view.records.values() if record.leader == "a")
+    view = replace(view, records={**view.records, record.slot: replace(record, target="b")}, edges=edges("b", "b"))
+    (step,) = urgent(view)
+    assert step.kind is Kind.CANCEL and step.new.slot == record.slot
 
 
 def test_fail_over_keeps_the_dead_in_the_isr_rather_than_going_below_the_minimum():

@@ -150,6 +150,9 @@ class Owner:
             return replace(record, leader=record.target, epoch=record.epoch + 1, target="")
         return None
 
+    def name_is_known(self) -> bool:
+        return hasattr(self, "membership") and self.membership.up and self.me.id in self.membership.edges
+
     def kill(self) -> None:
         self.place.die()
 
