@@ -401,12 +401,13 @@ class OwnerProcess(ClusterProcess):
         if slot == NOBODY or not hasattr(self, "membership"):
             self.fail(why)
             return
+        led = slot in self.shard.engines
         self.node.end()
-        self._noting = self.loop.create_task(self._note(slot, why))
+        self._noting = self.loop.create_task(self._note(slot, why, led))
 
-    async def _note(self, slot: int, why: str) -> None:
+    async def _note(self, slot: int, why: str, led: bool) -> None:
         try:
-            await note(self.metadata, self.keys, self.table, slot, Throw(self.id, self.boot, why))
+            await note(self.metadata, self.keys, self.table, slot, Throw(self.id, self.boot, why), led)
         finally:
             self.fail(why)
 

@@ -48,22 +48,23 @@ def shelved(record: SlotRecord, before: Throw, now: Throw) -> SlotRecord:
     return replace(record, epoch=record.epoch + 1, leader="", target="", shelved=why)
 
 
-async def note(metadata: Metadata, keys: Keys, table: SlotTable, slot: int, throw: Throw) -> None:
-    """Leaves a note, or shelves the slot; within NOTE_S or not at all. For who stops, and leads nothing any more."""
+async def note(metadata: Metadata, keys: Keys, table: SlotTable, slot: int, throw: Throw, led: bool = False) -> None:
+    """Leaves a note, or shelves the slot; within NOTE_S or not at all. For who stops, and leads nothing any more. led:
+    it has led the slot until now, by what it knows: whoever was made its leader meanwhile is the third."""
     with suppress(TimeoutError, MetadataRefused, msgspec.DecodeError):
         async with asyncio.timeout(NOTE_S):
-            await _note(metadata, keys, table, slot, throw)
+            await _note(metadata, keys, table, slot, throw, led)
             return
     log.error("slot %d: that it has stopped this owner could not be noted", slot)
 
 
-async def _note(metadata: Metadata, keys: Keys, table: SlotTable, slot: int, throw: Throw) -> None:
+async def _note(metadata: Metadata, keys: Keys, table: SlotTable, slot: int, throw: Throw, led: bool) -> None:
     while True:
         try:
             found = await metadata.get(keys.throw(slot))
             before = msgspec.json.decode(found.value, type=Throw) if found is not None else throw
             if before.boot != throw.boot:
-                await _shelve(table, slot, before, throw)
+                await _shelve(table, slot, before, throw, led)
             elif found is None:
                 lease = await metadata.grant(WITHIN_S)
                 await metadata.put(keys.throw(slot), msgspec.json.encode(throw), lease.id)
@@ -73,9 +74,9 @@ async def _note(metadata: Metadata, keys: Keys, table: SlotTable, slot: int, thr
             await asyncio.sleep(RETRY_S)
 
 
-async def _shelve(table: SlotTable, slot: int, before: Throw, now: Throw) -> None:
+async def _shelve(table: SlotTable, slot: int, before: Throw, now: Throw, led: bool) -> None:
     record = await table.reread(slot)
-    while record is not None and record.leader == now.owner:
+    while record is not None and not record.shelved and (led or record.leader == now.owner):
         new = await table.cas(record, shelved(record, before, now))
         if new is not None:
             log.critical("slot %d is shelved: %s", slot, new.shelved)

@@ -16,6 +16,21 @@ from broker.engine.engine import Engine
 NOBODY: Final = -1
 
 
+class NoEnd(Exception):
+    """Thrown into a step of an engine that does not end (app/witness.py): from there on it is one that has thrown."""
+
+
+def step_of(frame: FrameType | None) -> FrameType | None:
+    """The outermost call into an engine in this stack, None: none is at work. As long as it is the same one, the same
+    step goes on."""
+    found = None
+    while frame is not None:
+        if isinstance(frame.f_locals.get("self"), Engine):
+            found = frame
+        frame = frame.f_back
+    return found
+
+
 def culprit(error: BaseException) -> int:
     """The slot whose engine was at work, or whose record was, when it was thrown; NOBODY: none."""
     found = NOBODY

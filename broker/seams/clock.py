@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -16,6 +17,16 @@ class Clock(Protocol):
     def monotonic(self) -> float:
         """Seconds since some start. Never goes back."""
         ...
+
+
+def burnt_by(thread: int) -> Callable[[], float]:
+    """Seconds of CPU that this thread (threading.get_ident) has used, from any thread. Where the system cannot tell
+    (macOS) it stays 0."""
+    clock_of = getattr(time, "pthread_getcpuclockid", None)
+    if clock_of is None:
+        return lambda: 0.0
+    clock = clock_of(thread)
+    return lambda: time.clock_gettime(clock)
 
 
 class SystemClock:

@@ -1,4 +1,5 @@
-"""A message that makes the engine of whoever leads its slot throw: its slot goes out of service, and no other one."""
+"""A message that makes the engine of whoever leads its slot throw, or come to no end: its slot goes out of service, and
+no other one."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from tests.harness.stomp import Client, Frame
 
 from .slots import slot_of
 
-pytestmark = [pytest.mark.timeout(300), pytest.mark.alone]  # owners end: what is slow beside that is told apart badly
+pytestmark = [pytest.mark.timeout(600), pytest.mark.alone]  # owners end: what is slow beside that is told apart badly
 
 PLANT = """
 import os, sys
@@ -24,8 +25,12 @@ from broker.engine.engine import Engine
 flush = Engine.flush
 
 def poisoned(self, turn):
-    if os.path.exists({file!r}) and open({file!r}).read() == str(self.number):
-        raise KeyError("planted")
+    if os.path.exists({file!r}):
+        what, _, slot = open({file!r}).read().rpartition(" ")
+        if slot == str(self.number) and what == "throw":
+            raise KeyError("planted")
+        while slot == str(self.number):
+            pass
     return flush(self, turn)
 
 Engine.flush = poisoned
@@ -60,7 +65,7 @@ class Tended:
 
 @pytest.fixture
 def planted(tmp_path: Path, monkeypatch) -> Path:
-    """The slot whose number stands in this file throws, whoever leads it, as long as it is there."""
+    """`throw 12` in this file: slot 12 throws as long as it stands there; `hang 12`: it has no end."""
     file = tmp_path / "poisoned"
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "sitecustomize.py").write_text(PLANT.format(root=str(ROOT), file=str(file)))
@@ -83,7 +88,7 @@ def test_one_poisoned_slot_stops_two_owners_and_then_itself(cluster_of, planted)
     assert send(cluster, POISON, b"before").command == "RECEIPT"
     with Client(cluster.edges[1].port, timeout=60) as waiting:
         waiting.connect()
-        planted.write_text(str(slot))
+        planted.write_text(f"throw {slot}")
         waiting.send("SEND", {"destination": f"/queue/{POISON}", "persistent": "true", "receipt": "1"}, b"poison")
         tended.until(lambda: tended.record().get("shelved"), "not shelved")
         error = waiting.read()
@@ -119,3 +124,31 @@ def test_one_poisoned_slot_stops_two_owners_and_then_itself(cluster_of, planted)
     assert send(cluster, POISON, b"after").command == "RECEIPT"
     tended.look()
     assert len(tended.ends) == 2 and all("Traceback" not in edge.log() for edge in cluster.edges)
+
+
+def test_one_that_hangs_whoever_leads_it_goes_out_of_service_as_well(cluster_of, planted):
+    """Its owners stand still until it is found out: others lead all else meanwhile, and nothing hangs at the end."""
+    cluster = cluster_of()
+    tended, slot = Tended(cluster), slot_of(POISON)
+    with Client(cluster.edges[0].port, timeout=200) as waiting:
+        waiting.connect()
+        planted.write_text(f"hang {slot}")
+        waiting.send("SEND", {"destination": f"/queue/{POISON}", "persistent": "true", "receipt": "1"}, b"poison")
+        tended.until(lambda: tended.record().get("shelved"), "not shelved", 200)
+        assert "NoEnd" in tended.record()["shelved"]
+        assert waiting.read().command == "ERROR"
+
+    def calm() -> bool:
+        records = {number: one for number, one in cluster.records().items() if number != slot}
+        return all(one["leader"] and len(one["isr"]) == 3 for one in records.values()) and all(
+            owner.ready() for owner in cluster.owners
+        )
+
+    tended.until(calm, "the others are not led again", 200)
+    assert len(tended.ends) <= 4, tended.ends
+    for address in OTHERS:
+        assert send(cluster, address, b"sound").command == "RECEIPT"
+    planted.unlink()
+    cluster.cluster("unshelve", str(slot))
+    cluster.wait_balanced()
+    assert send(cluster, POISON, b"after").command == "RECEIPT"

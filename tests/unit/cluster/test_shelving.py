@@ -91,12 +91,12 @@ class Stopping:
     def notes(self) -> list[str]:
         return [key for key in self.store.keys if key.startswith(KEYS.throws)]
 
-    async def stops(self, owner: str, boot: str = "", stale: SlotRecord | None = None) -> None:
-        """`stale`: what its table had last heard of the slot."""
+    async def stops(self, owner: str, boot: str = "", stale: SlotRecord | None = None, led: bool = False) -> None:
+        """`stale`: what its table had last heard of the slot. `led`: by its own account."""
         table = SlotTable(self.metadata, KEYS)
         if stale is not None:
             table.records[7] = stale
-        await note(self.metadata, KEYS, table, 7, throw(owner, boot))
+        await note(self.metadata, KEYS, table, 7, throw(owner, boot), led)
         await self.metadata.close()  # its process ends: nobody keeps the note alive
         self.metadata = MemoryMetadata(self.store, timeout_s=0.1)
 
@@ -133,6 +133,19 @@ async def test_who_leads_it_no_more_shelves_nothing():
     world.put(replace(NEXT, leader="c"))
     await world.stops("b", stale=NEXT)
     assert world.stands() == replace(NEXT, leader="c")
+
+
+async def test_who_led_it_while_it_hung_spares_the_third_that_leads_it_by_now():
+    """It was declared dead long before it was found out; whoever leads next hangs as well."""
+    world = Stopping(LED)
+    await world.stops("a", led=True)
+    assert world.stands() == LED, "the first of them may have been an accident"
+    world.put(replace(NEXT, leader="c", epoch=6))
+    await world.stops("b", stale=NEXT, led=True)
+    assert world.stands().shelved and world.stands().leader == ""
+    out = world.stands()
+    await world.stops("c", stale=NEXT, led=True)
+    assert world.stands() == out, "once is enough"
 
 
 async def test_one_whose_note_was_written_but_not_answered_counts_once():
