@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from . import faults
-from .run import run
+from .run import Build, run
 
 PART_MINUTES = 5.0
 """One run: a history that is judged in seconds, and a folder that a person can read."""
@@ -23,6 +23,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None, help="of the first run (default: drawn, and printed)")
     parser.add_argument("--owners", type=int, default=3)
     parser.add_argument("--edges", type=int, default=2)
+    parser.add_argument("--etcd", type=int, default=1, help="members of etcd (default 1)")
+    parser.add_argument("--tls", action="store_true", help="mutual TLS among the components")
+    parser.add_argument("--disks", action="store_true", help="a small disk for each owner, which can be full (as root)")
+    parser.add_argument("--release", default="", help="what all processes are at first: a revision of git; see upgrade")
     parser.add_argument("--only", default="", help=f"comma list of {', '.join(faults.ALL)}")
     parser.add_argument("--folder", type=Path, default=Path(".chaos"), help="what is left to look at (default .chaos)")
     given = parser.parse_args()
@@ -30,12 +34,13 @@ def main() -> int:
     if unknown := set(only) - faults.ALL.keys():
         parser.error(f"no such fault: {', '.join(sorted(unknown))}")
     seed = random.SystemRandom().randrange(1 << 30) if given.seed is None else given.seed
+    build = Build(given.owners, given.edges, given.etcd, given.tls, given.disks, given.release)
     end, bad = time.monotonic() + 60 * given.minutes, 0
     while (left := (end - time.monotonic()) / 60) > 0:
         folder = given.folder / f"seed-{seed}"
         shutil.rmtree(folder, ignore_errors=True)
         verdict = asyncio.run(
-            run(folder, seed=seed, minutes=min(PART_MINUTES, left), owners=given.owners, edges=given.edges, only=only)
+            run(folder.absolute(), seed=seed, minutes=min(PART_MINUTES, left), build=build, only=only)
         )
         print(verdict.line(), flush=True)
         for line in verdict.broken[:20]:

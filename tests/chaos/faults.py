@@ -3,19 +3,27 @@
 Rule: what an operator's hands, a kernel or a network can do to real processes (signals, proxies, folders), nothing
 from within. A fault says what it did in words that stand in the verdict's folder.
 
-One copy of three may be destroyed at a time, so `wipe-owner` comes alone; everything else also in pairs.
+One copy of three may be destroyed at a time, so `wipe-owner` comes alone, as does what moves all slots; everything else
+also in pairs.
 """
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from tests.harness.cluster import Cluster, Process
+from tests.harness.proxy import DOWN, UP
 from tests.harness.servers import LocalServer
 
 Undo = Callable[[], None]
+DISK_BYTES = 400 << 20
+"""Of an owner, where one can be made."""
 
 
 @dataclass(frozen=True)
@@ -23,8 +31,14 @@ class Scene:
     """What a fault may touch."""
 
     cluster: Cluster
-    etcd: LocalServer
+    etcd: list[LocalServer]
     random: random.Random
+    disks: dict[str, Path] = field(default_factory=dict)
+    """Owner → where a disk of its own is mounted; empty: none can be made here."""
+
+    def members(self) -> list[LocalServer]:
+        """One of etcd's, or all."""
+        return self.etcd if self.random.random() < 0.5 else [self.random.choice(self.etcd)]
 
     def owner(self) -> Process:
         return self.random.choice([owner for owner in self.cluster.owners if owner.running])
@@ -111,7 +125,8 @@ def cut_edge(scene: Scene) -> tuple[str, Undo]:
 
 def cut_store(scene: Scene) -> tuple[str, Undo]:
     process = scene.random.choice([scene.owner(), scene.edge()])
-    process.to_etcd.cut()
+    for proxy in process.to_etcds:
+        proxy.cut()
     return f"{process.id} cannot reach etcd", scene.cluster.heal
 
 
@@ -128,25 +143,116 @@ def freeze_edge(scene: Scene) -> tuple[str, Undo]:
 
 
 def freeze_store(scene: Scene) -> tuple[str, Undo]:
-    scene.etcd.pause()
-    return "SIGSTOP etcd", scene.etcd.resume
+    members = scene.members()
+    for member in members:
+        member.pause()
+
+    def undo() -> None:
+        for member in members:
+            member.resume()
+
+    return f"SIGSTOP {_those(members, scene)}", undo
 
 
 def kill_store(scene: Scene) -> tuple[str, Undo]:
-    scene.etcd.kill()
-    return "SIGKILL etcd", scene.etcd.start
+    members = scene.members()
+    for member in members:
+        member.kill()
+
+    def undo() -> None:
+        for member in members:
+            member.launch()
+        for member in members:
+            member.wait()
+
+    return f"SIGKILL {_those(members, scene)}", undo
 
 
-ALONE: dict[str, Callable[[Scene], tuple[str, Undo]]] = {"wipe-owner": wipe_owner}
+def _those(members: list[LocalServer], scene: Scene) -> str:
+    return f"{len(members)} of etcd's {len(scene.etcd)} members"
+
+
+def half_cut(scene: Scene) -> tuple[str, Undo]:
+    """One way only: an owner's peers and edges hear it and it does not hear them, or the other way round."""
+    owner, way = scene.owner(), scene.random.choice((UP, DOWN))
+    owner.inbound.blackhole(ways=(way,))
+    return f"{owner.id} {'hears nobody' if way == UP else 'is heard by nobody'} who connects to it", scene.cluster.heal
+
+
+def slow_links(scene: Scene) -> tuple[str, Undo]:
+    """200 ms each way to one owner, or to all of them from everywhere."""
+    owners = scene.cluster.owners if scene.random.random() < 0.3 else [scene.owner()]
+    for owner in owners:
+        owner.inbound.slow(0.2)
+    return f"200 ms each way to {', '.join(owner.id for owner in owners)}", scene.cluster.heal
+
+
+def lossy_links(scene: Scene) -> tuple[str, Undo]:
+    owner = scene.owner()
+    owner.inbound.slow(0.005, loss=0.05)
+    return f"every twentieth packet to and from {owner.id} is lost", scene.cluster.heal
+
+
+def full_disk(scene: Scene) -> tuple[str, Undo]:
+    """Not a byte is left of an owner's disk. It may stop for that, and is started again when there is room."""
+    owner = scene.owner()
+    if owner.id not in scene.disks:
+        return "no disk of its own to fill here", lambda: None
+    filler = scene.disks[owner.id] / "filler"
+    with suppress(OSError), filler.open("wb", buffering=0) as out:
+        while True:
+            out.write(bytes(1 << 20))
+
+    def undo() -> None:
+        filler.unlink()
+        _again(owner)()
+
+    return f"the disk of {owner.id} is full", undo
+
+
+def grow(scene: Scene) -> tuple[str, Undo]:
+    """One more owner, which leaves again for good."""
+    owner = scene.cluster.add_owner()
+    return f"{owner.id} is added", lambda: scene.cluster.remove_owner(owner)
+
+
+def upgrade(scene: Scene) -> tuple[str, Undo]:
+    """Everything that runs another release is restarted with this one, in turn. Nothing where nothing does."""
+    old = [process for process in scene.cluster.processes if process.code is not None]
+    for process in old:
+        process.stop()
+        process.code = None
+        process.start()
+        process.wait_ready(120)
+    return f"{len(old)} processes were upgraded in turn", lambda: None
+
+
+def mount(folder: Path) -> Path | None:
+    """A disk of DISK_BYTES at this folder; None where that takes more rights than we have."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if os.geteuid() != 0:
+        return None
+    line = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "chaos", str(folder)]
+    return folder if subprocess.run(line, capture_output=True).returncode == 0 else None
+
+
+def unmount(folder: Path) -> None:
+    subprocess.run(["umount", "-l", str(folder)], capture_output=True)
+
+
+ALONE: dict[str, Callable[[Scene], tuple[str, Undo]]] = {
+    "wipe-owner": wipe_owner, "grow": grow, "upgrade": upgrade,
+}  # fmt: skip
 """Never beside another one."""
 DEATHS: dict[str, Callable[[Scene], tuple[str, Undo]]] = {
-    "kill-owner": kill_owner, "stop-owner": stop_owner, "freeze-owner": freeze_owner,
+    "kill-owner": kill_owner, "stop-owner": stop_owner, "freeze-owner": freeze_owner, "full-disk": full_disk,
 }  # fmt: skip
 """One of these at a time: three owners bear one that is away."""
 OTHERS: dict[str, Callable[[Scene], tuple[str, Undo]]] = {
     "isolate-owner": isolate_owner, "cut-among-owners": cut_among_owners, "cut-pair": cut_pair, "cut-edges": cut_edges,
     "cut-edge": cut_edge, "cut-store": cut_store, "kill-edge": kill_edge, "freeze-edge": freeze_edge,
-    "freeze-store": freeze_store, "kill-store": kill_store,
+    "freeze-store": freeze_store, "kill-store": kill_store, "half-cut": half_cut, "slow-links": slow_links,
+    "lossy-links": lossy_links,
 }  # fmt: skip
 ALL = {**ALONE, **DEATHS, **OTHERS}
 
@@ -159,6 +265,6 @@ def draw(random: random.Random, among: dict[str, Callable[[Scene], tuple[str, Un
     second = random.choice(sorted(among))
     if second in ALONE or second == first or {first, second} <= DEATHS.keys():
         return [first]
-    if {first, second} & DEATHS.keys() and {first, second} & {"isolate-owner"}:
+    if {first, second} & DEATHS.keys() and {first, second} & {"isolate-owner", "half-cut"}:
         return [first]  # two owners of three away: it waits, rightly, for as long as it lasts
     return [first, second]

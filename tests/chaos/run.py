@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import random
+import subprocess
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.abuse.certificates import authority, issued
+from tests.harness.broker import ROOT
 from tests.harness.cluster import Cluster
-from tests.harness.servers import local_etcd
+from tests.harness.servers import LocalServer, local_etcd
 
 from . import checker, faults, traffic
 from .history import Kind
@@ -59,30 +62,89 @@ class Log:
             out.write(line + "\n")
 
 
+@dataclass(frozen=True)
+class Build:
+    """What is run. etcd: members. tls: mutual, among the components. disks: one of its own for each owner, if we may
+    mount. release: what everything runs at first, a revision of git; "": the present code."""
+
+    owners: int = 3
+    edges: int = 2
+    etcd: int = 1
+    tls: bool = False
+    disks: bool = False
+    release: str = ""
+
+
 async def run(
-    folder: Path, *, seed: int, minutes: float = 0.0, rounds: int = 0, owners: int = 3, edges: int = 2,
-    only: Iterable[str] = (),
-) -> Verdict:  # fmt: skip
+    folder: Path, *, seed: int, minutes: float = 0.0, rounds: int = 0, build: Build = Build(), only: Iterable[str] = ()
+) -> Verdict:
     """`minutes`: faults for so long; or `rounds` of them. `only`: names of faults; none: all. Raises AssertionError
     when the cluster does not come back from a fault."""
     (folder / "etcd").mkdir(parents=True, exist_ok=True)
     draws = random.Random(seed)
     log = Log(folder / "faults.log")
-    (etcd,) = local_etcd(folder / "etcd")
-    await asyncio.to_thread(etcd.start)
+    etcd = local_etcd(folder / "etcd", build.etcd)
+    disks: dict[str, Path] = {}
     try:
-        settings = {**traffic.SETTINGS, "cluster.lease_s": 10}
-        with Cluster(folder, etcd.port, owners, edges, settings) as cluster:
+        await asyncio.to_thread(_launch, etcd)
+        settings = {**traffic.SETTINGS, "cluster.lease_s": 10, **(_tls(folder / "pki") if build.tls else {})}
+        first, *more = [member.port for member in etcd]
+        cluster = Cluster(folder, first, build.owners, build.edges, settings, more)
+        disks = _disks(cluster) if build.disks else {}
+        _older(cluster, build.release)
+        with cluster:
             world = World(lambda: [edge.port for edge in cluster.edges if edge.running], random.Random(seed + 1))
-            scene = faults.Scene(cluster, etcd, draws)
-            await _work(world, scene, log, minutes, rounds, frozenset(only) or frozenset(faults.ALL))
+            scene = faults.Scene(cluster, etcd, draws, disks)
+            among = frozenset(only) or frozenset(faults.ALL) - ({"upgrade"} if not build.release else set())
+            await _work(world, scene, log, minutes, rounds, among)
             broken = checker.check(world.history, traffic.UNORDERED)
             broken += [f"traceback in the log of {each.id}" for each in cluster.processes if "Traceback" in each.log()]
             world.history.save(folder / "history.jsonl")
     finally:
-        etcd.stop()
+        for disk in disks.values():
+            faults.unmount(disk)
+        for member in etcd:
+            member.stop()
     names = [line for line in log.lines if " fault: " in line]
     return Verdict(seed, broken, names, len(world.history.keys(Kind.SENT)), _longest(world, log), world.errors)
+
+
+def _launch(etcd: list[LocalServer]) -> None:
+    for member in etcd:
+        member.launch()
+    for member in etcd:
+        member.wait()
+
+
+def _tls(folder: Path) -> dict[str, object]:
+    """A certificate for all components, of an authority of their own."""
+    folder.mkdir(exist_ok=True)
+    ca = authority(folder, "ca")
+    cert, key = issued(folder, "component", ca)
+    return {"cluster.ca_file": ca[0], "cluster.cert_file": cert, "cluster.key_file": key}
+
+
+def _disks(cluster: Cluster) -> dict[str, Path]:
+    """Puts the data of each owner on a disk of its own, where one can be mounted."""
+    made = {}
+    for owner in cluster.owners:
+        if (disk := faults.mount(owner.folder / "disk")) is not None:
+            made[owner.id] = disk
+            owner.data = disk / "data"
+            owner.settings["journal.min_free_bytes"] = 32 << 20
+    return made
+
+
+def _older(cluster: Cluster, release: str) -> None:
+    """Has everything begin as that release."""
+    if not release:
+        return
+    code = cluster.folder / "release"
+    code.mkdir()
+    archive = subprocess.run(["git", "archive", release, "broker"], cwd=ROOT, capture_output=True, check=True).stdout
+    subprocess.run(["tar", "-x", "-C", str(code)], input=archive, check=True)
+    for process in cluster.processes:
+        process.code = code
 
 
 def _longest(world: World, log: Log) -> float:

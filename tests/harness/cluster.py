@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +40,16 @@ class Process:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.data = self.folder / "data"
         self.log_file = self.folder / "log"
-        self.port, self.ws_port, self.admin_port, self.component_port, advertised, etcd = free_ports(6)
+        members = [cluster.etcd_port, *cluster.more_etcd]
+        self.port, self.ws_port, self.admin_port, self.component_port, advertised, *etcd = free_ports(5 + len(members))
         self.inbound = Proxy(advertised, self.component_port).start()
-        self.to_etcd = Proxy(etcd, cluster.etcd_port).start()
+        self.to_etcds = [Proxy(here, there).start() for here, there in zip(etcd, members, strict=True)]
+        self.to_etcd = self.to_etcds[0]
+        """Of the only member as a rule."""
         self.settings: dict[str, object] = {}
         """Of this process alone: they win over the cluster's."""
+        self.code: Path | None = None
+        """The folder with another release's `broker`; None: the present one."""
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -57,14 +62,15 @@ class Process:
         return self.process is not None and self.process.poll() is None
 
     def start(self) -> None:
-        advertised = {"cluster.advertise": f"{HOST}:{self.inbound.port}"}
+        endpoints = ",".join(f"{HOST}:{proxy.port}" for proxy in self.to_etcds)
+        advertised = {"cluster.advertise": f"{HOST}:{self.inbound.port}", "etcd.endpoints": endpoints}
         line = stampede(
             self.kind, self.id, self.data, self.component_port, self.admin_port, self.to_etcd.port, PREFIX,
             {**advertised, **self.cluster.settings, **self.settings},
             (self.port, self.ws_port) if self.kind == "edge" else None,
         )  # fmt: skip
         with self.log_file.open("ab") as out:
-            self.process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=out, stderr=out)
+            self.process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=self.code)
 
     def wait_ready(self, seconds: float = 60.0) -> None:
         self.cluster.wait(self.ready, seconds, lambda: f"{self.id} is not ready:\n{self.log()[-3000:]}")
@@ -111,26 +117,30 @@ class Process:
         for other in self.cluster.processes:
             if other is not self:
                 (other.inbound.blackhole if blackhole else other.inbound.cut)(self.pid)
-        for proxy in (self.inbound, self.to_etcd):
+        for proxy in (self.inbound, *self.to_etcds):
             (proxy.blackhole if blackhole else proxy.cut)()
 
     def close(self) -> None:
         """Its process must have ended, and those of its peers."""
-        self.inbound.stop()
-        self.to_etcd.stop()
+        for proxy in (self.inbound, *self.to_etcds):
+            proxy.stop()
 
 
 class Cluster:
-    """`etcd_port`: of a running etcd. `settings`: dotted name → value, for all processes."""
+    """`etcd_port`: of a running etcd; `more_etcd`: of its other members. `settings`: dotted name → value, for all
+    processes."""
 
     def __init__(
-        self, folder: Path, etcd_port: int, owners: int = 3, edges: int = 2, settings: Mapping[str, Any] | None = None
-    ) -> None:
+        self, folder: Path, etcd_port: int, owners: int = 3, edges: int = 2, settings: Mapping[str, Any] | None = None,
+        more_etcd: Sequence[int] = (),
+    ) -> None:  # fmt: skip
         self.folder = folder
         self.etcd_port = etcd_port
+        self.more_etcd = tuple(more_etcd)
         # A machine that is busy with other tests must not look like dead owners.
         self.settings = {"cluster.dead_after_ms": 2000, "cluster.lease_s": 10, **SMALL, **(settings or {})}
-        self.etcdctl = ["etcdctl", f"--endpoints={HOST}:{etcd_port}"]
+        self.endpoints = ",".join(f"{HOST}:{port}" for port in (etcd_port, *more_etcd))
+        self.etcdctl = ["etcdctl", f"--endpoints={self.endpoints}"]
         """To be extended where etcd asks for more."""
         self.owners = [Process(self, "owner", f"owner-{n}") for n in range(owners)]
         self.edges = [Process(self, "edge", f"edge-{n}") for n in range(edges)]
@@ -172,10 +182,24 @@ class Cluster:
         owner.wait_ready()
         return owner
 
+    def remove_owner(self, owner: Process, seconds: float = 180.0) -> None:
+        """Drained, stopped, gone with its disk; its name is free."""
+        self.cluster("drain", owner.id)
+
+        def empty() -> bool:
+            return not any(owner.id in record["replicas"] for record in self.records().values())
+
+        self.wait(empty, seconds, lambda: f"{owner.id} is not drained: {self.leaders()}")
+        owner.stop()
+        self.cluster("undrain", owner.id)
+        self.owners.remove(owner)
+        owner.close()
+        shutil.rmtree(owner.folder)
+
     def heal(self) -> None:
         for process in self.processes:
-            process.inbound.heal()
-            process.to_etcd.heal()
+            for proxy in (process.inbound, *process.to_etcds):
+                proxy.heal()
 
     def status(self) -> dict[str, Any]:
         """`stampede cluster status --json`."""
@@ -185,7 +209,7 @@ class Cluster:
     def cluster(self, *arguments: str, stdin: str = "", status: int = 0) -> str:
         """`stampede cluster …`, which must end with this status; its output."""
         line = [sys.executable, "-m", "broker.app.cli", "cluster", *arguments]
-        line += ["--set", f"etcd.endpoints={HOST}:{self.etcd_port}", "--set", f"etcd.prefix={PREFIX}"]
+        line += ["--set", f"etcd.endpoints={self.endpoints}", "--set", f"etcd.prefix={PREFIX}"]
         for name, value in self.settings.items():
             line += ["--set", f"{name}={value}"] if name.startswith("etcd.") else []
         done = subprocess.run(line, input=stdin, capture_output=True, text=True, timeout=60)

@@ -1,18 +1,26 @@
 """A TCP proxy in the test's process that can cut, blackhole and slow down connections, told apart by who made them.
 
 Rule: bytes are passed on unchanged and in order, or not at all. A cut is seen by both ends at once (reset), a blackhole
-by nobody: what is sent is taken and never arrives.
+by nobody: what is sent is taken and never arrives, one way or both. On a slow link everything comes later; on a lossy
+one some of it much later, which is what TCP makes of lost packets.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 HOST = "127.0.0.1"
+UP, DOWN = 0, 1
+"""Towards the target, and back."""
+STALL_S = (0.2, 1.2)
+"""What a lost packet costs: one timeout of TCP, or some."""
+PATIENCE_S = 60.0
+"""For its loop to act: looking up whose connections those are reads tables of the kernel, and the machine is busy."""
 ATTEMPTS = 5
 """The kernel's table of connections is not read at one moment: some are passed over while others come and go."""
 
@@ -55,8 +63,22 @@ class _Link:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.ends = [(reader, writer)]
         self.source = writer.get_extra_info("peername")[1]
-        self.hole = asyncio.Event()
-        self.hole.set()
+        self.holes = asyncio.Event(), asyncio.Event()
+        self.delay_s = 0.0
+        self.loss = 0.0
+        for hole in self.holes:
+            hole.set()
+
+    @property
+    def open(self) -> bool:
+        return all(hole.is_set() for hole in self.holes)
+
+    def swallow(self, ways: tuple[int, ...]) -> None:
+        for way in ways:
+            self.holes[way].clear()
+
+    def slow(self, delay_s: float, loss: float) -> None:
+        self.delay_s, self.loss = delay_s, loss
 
     def abort(self) -> None:
         for _, writer in self.ends:
@@ -73,48 +95,62 @@ class Proxy:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._links: set[_Link] = set()
         self._refuse: list[Callable[[int], bool]] = []
-        self._holes: list[Callable[[int], bool]] = []
+        self._effects: list[tuple[Callable[[int], bool], Callable[[_Link], None]]] = []
+        """Whom it concerns, and what becomes of a new connection of theirs."""
+        self._draws = random.Random(port)
         self._server: asyncio.Server | None = None
 
     def start(self) -> Proxy:
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(PATIENCE_S)
         return self
 
     def stop(self) -> None:
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(PATIENCE_S)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         self._loop.close()
 
     def cut(self, pid: int | None = None) -> None:
         """Resets connections (those that process `pid` made; None: all) and refuses new ones until heal()."""
-        self._block(self._refuse, pid, _Link.abort)
+        matches = self._matching(pid)
+        self._apply(matches, _Link.abort, lambda: self._refuse.append(matches))
 
-    def blackhole(self, pid: int | None = None) -> None:
-        """Lets nothing through any more, in silence, until heal()."""
-        self._block(self._holes, pid, lambda link: link.hole.clear())
+    def blackhole(self, pid: int | None = None, ways: tuple[int, ...] = (UP, DOWN)) -> None:
+        """Lets nothing through any more, in silence, until heal(). `ways`: (UP,) what the target is sent only."""
+        self._affect(pid, lambda link: link.swallow(ways))
+
+    def slow(self, delay_s: float, loss: float = 0.0, pid: int | None = None) -> None:
+        """Everything comes later by `delay_s`, and this share of the pieces as if a packet was lost; until heal()."""
+        self._affect(pid, lambda link: link.slow(delay_s, loss))
 
     def heal(self) -> None:
         """New connections work again; blackholed ones are reset, as a firewall's state is gone by then."""
 
         def act() -> None:
             for link in list(self._links):
-                if not link.hole.is_set():
+                link.slow(0.0, 0.0)
+                if not link.open:
                     link.abort()
             self._refuse.clear()
-            self._holes.clear()
+            self._effects.clear()
 
         self._run(act)
 
     # ── inside ─────────────────────────────────────────────────────────────────────────────────────
 
-    def _block(self, rules: list[Callable[[int], bool]], pid: int | None, act: Callable[[_Link], None]) -> None:
-        def matches(source: int) -> bool:
-            return pid is None or made_by(source, self.port, pid)
+    def _matching(self, pid: int | None) -> Callable[[int], bool]:
+        return lambda source: pid is None or made_by(source, self.port, pid)
 
+    def _affect(self, pid: int | None, act: Callable[[_Link], None]) -> None:
+        matches = self._matching(pid)
+        self._apply(matches, act, lambda: self._effects.append((matches, act)))
+
+    def _apply(
+        self, matches: Callable[[int], bool], act: Callable[[_Link], None], remember: Callable[[], None]
+    ) -> None:
         def run() -> None:
-            rules.append(matches)
+            remember()
             for link in list(self._links):
                 if matches(link.source):
                     act(link)
@@ -125,7 +161,7 @@ class Proxy:
         async def call() -> None:
             act()
 
-        asyncio.run_coroutine_threadsafe(call(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(call(), self._loop).result(PATIENCE_S)
 
     async def _listen(self) -> None:
         self._server = await asyncio.start_server(self._serve, HOST, self.port)
@@ -135,7 +171,8 @@ class Proxy:
         self._server.close()
         for _ in range(3):  # connections that were just being accepted become tasks in the next turns
             for link in list(self._links):
-                link.hole.set()
+                for hole in link.holes:
+                    hole.set()
                 link.abort()
             tasks = [task for task in asyncio.all_tasks(self._loop) if task is not asyncio.current_task(self._loop)]
             for task in tasks:
@@ -148,13 +185,15 @@ class Proxy:
         if any(rule(link.source) for rule in self._refuse):
             link.abort()
             return
-        if any(rule(link.source) for rule in self._holes):
-            link.hole.clear()
+        for matches, act in self._effects:
+            if matches(link.source):
+                act(link)
         self._links.add(link)
         try:
             up, down = await asyncio.open_connection(HOST, self.target)
             link.ends.append((up, down))
-            await asyncio.gather(self._pump(link, reader, down), self._pump(link, up, writer), return_exceptions=True)
+            pumps = self._pump(link, UP, reader, down), self._pump(link, DOWN, up, writer)
+            await asyncio.gather(*pumps, return_exceptions=True)
         except OSError:
             pass
         except asyncio.CancelledError:
@@ -163,10 +202,13 @@ class Proxy:
             self._links.discard(link)
             link.abort()
 
-    async def _pump(self, link: _Link, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(self, link: _Link, way: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             while data := await reader.read(1 << 18):
-                await link.hole.wait()
+                if link.delay_s or link.loss:
+                    lost = self._draws.random() < link.loss
+                    await asyncio.sleep(link.delay_s + (self._draws.uniform(*STALL_S) if lost else 0.0))
+                await link.holes[way].wait()
                 writer.write(data)
                 await writer.drain()
         finally:
