@@ -205,4 +205,9 @@ def status() -> dict[str, Schema]:
         "slots": numbers("Slots.", ("total", "online", "offline", "stalled", "underReplicated")),
         "edges": {**number, "description": "Live edges."},
         "image": {"type": "string", "description": "Image of the owners."},
+        "certificatesNotAfter": {
+            "type": "string",
+            "format": "date-time",
+            "description": "When the first certificate of the components ends.",
+        },
     }

@@ -69,6 +69,13 @@ def exposition(operator: Operator | None, leads: bool) -> str:
     for kind, count in sorted(operator.kube.writes.items()):
         lines.append(f'stampede_operator_api_writes_total{{kind="{kind}"}} {count}')
     drifts = operator.applier.drifts + operator.keyed.drifts
+    expiries = operator.workloads.expiries if operator.workloads is not None else {}
+    if expiries:
+        lines += ["# HELP stampede_operator_certificate_expiry_seconds End of the first certificate, since the epoch.",
+                  "# TYPE stampede_operator_certificate_expiry_seconds gauge"]  # fmt: skip
+    for id, ends in sorted(expiries.items()):
+        labels = f'resource_kind="{id.kind}",resource_namespace="{id.namespace}",resource_name="{id.name}"'
+        lines.append(f"stampede_operator_certificate_expiry_seconds{{{labels}}} {ends:.0f}")
     single = (
         ("workqueue_depth", "gauge", "Resources that wait to be looked at.", operator.queue.depth),
         ("resources", "gauge", "Custom resources that are known.", len(operator.world.resources)),

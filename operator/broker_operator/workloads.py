@@ -32,6 +32,8 @@ from .world import World
 log = logging.getLogger("stampede.operator")
 
 EXPIRES_SOON_S = 7 * 86400
+PARTS_EXPIRE_SOON_S = 30 * 86400
+"""Of the certificates between owners, edges and etcd: when they end, nobody in the cluster speaks with anybody."""
 LOOK_AGAIN_S = 6 * 3600
 """Certificates end without an event."""
 
@@ -41,7 +43,9 @@ class Unmade(BrokerError):
 
 
 class Workloads:
-    """objects: kind → the live objects, as informers have them."""
+    """objects: kind → the live objects, as informers have them.
+
+    expiries: resource → when the first of its certificates ends, seconds since the epoch."""
 
     def __init__(
         self,
@@ -68,10 +72,12 @@ class Workloads:
         self._any_template = any_template
         self._clock = clock
         self._counts = Counts()
+        self.expiries: dict[Id, float] = {}
 
     def gone(self, id: Id) -> None:
-        """A StompAcceptor is not there any more."""
+        """A StompAcceptor or StompBroker is not there any more."""
         self._counts.forget(id)
+        self.expiries.pop(id, None)
 
     async def broker(self, resource: Resource) -> float | None:
         now = self._now()
@@ -116,7 +122,7 @@ class Workloads:
             raise Unmade(accepted.message)
         if accepted.reason == "Refused":
             return REFUSED_AGAIN_S
-        return 5.0 if step.reason == "Unreachable" else None
+        return 5.0 if step.reason == "Unreachable" else LOOK_AGAIN_S
 
     async def acceptor(self, resource: Resource) -> float | None:
         now = self._now()
@@ -240,8 +246,23 @@ class Workloads:
         if not all_up.status and live and (missing := await self._missing(resource, spec)):
             all_up = Condition("OwnersReady", False, "SecretMissing", f"{up} of {wanted}; {missing}")
         scaling = Condition("ScalingDown", bool(step.reason), step.reason or "Idle", _progress(step))
-        found = (accepted, reachable, all_up, replicated, scaling, ready(accepted, reachable, all_up, replicated))
+        # They say nothing of Ready before they end: who is told thirty days ahead has nothing broken.
+        certificates, ends = await self._parts_certificates(resource, spec)
+        fields["certificatesNotAfter"] = rfc3339(ends) if ends is not None else None
+        ended = (certificates,) if certificates.reason == "Expired" else ()
+        needed = (accepted, *ended, reachable, all_up, replicated)
+        found = (accepted, reachable, all_up, replicated, scaling, certificates, ready(*needed))
         await self._statuses.write(resource, new_status(resource, found, fields, self._now()))
+
+    async def _parts_certificates(self, resource: Resource, spec: BrokerSpec) -> tuple[Condition, float | None]:
+        """Of owners and edges among themselves, and towards etcd."""
+        named = [(spec.tls.secret_name or names.components_secret(resource.id.name), "spec.tls.secretName")]
+        etcd = spec.etcd.tls_secret_name
+        if etcd and etcd != named[0][0]:
+            secret = await self._kube.get("v1", "Secret", resource.id.namespace, etcd)
+            if "tls.crt" in ((secret or {}).get("data") or {}):  # else clients of etcd need none
+                named.append((etcd, "spec.etcd.tlsSecretName"))
+        return await self._certificates(resource, named, PARTS_EXPIRE_SOON_S)
 
     async def _missing(self, resource: Resource, spec: BrokerSpec) -> str:
         """Why the pods cannot start: a Secret that they mount is not there; "" = all are."""
@@ -266,7 +287,7 @@ class Workloads:
         up, there = int(live.get("readyReplicas", 0)), int(live.get("replicas", 0))
         wanted = int(workload.get("spec", {}).get("replicas", 0))
         addresses = _addresses(service, spec)
-        certificates, ends = await self._certificates(resource, spec)
+        certificates, ends = await self._listeners_certificates(resource, spec)
         available = Condition("Available", up > 0 or wanted == 0, "Available" if up else "Waiting", f"{up} of {wanted}")
         balanced = _balanced(service, spec)
         fields: Table = {
@@ -292,28 +313,37 @@ class Workloads:
             return {}
         return counts.fields(counts.of_pool(resource.id.name, cluster.connections))
 
-    async def _certificates(self, resource: Resource, spec: AcceptorSpec) -> tuple[Condition, float | None]:
-        """Whether those of the listeners are there and last, and when the first one ends."""
+    async def _listeners_certificates(self, resource: Resource, spec: AcceptorSpec) -> tuple[Condition, float | None]:
+        named = [
+            (tls.secret_name, f"listener {listener['name']}")
+            for listener in spec.listeners
+            if (tls := edges.tls_of(listener)) is not None
+        ]
+        return await self._certificates(resource, named, EXPIRES_SOON_S)
+
+    async def _certificates(
+        self, resource: Resource, named: list[tuple[str, str]], soon_s: float
+    ) -> tuple[Condition, float | None]:
+        """Whether those in the Secrets are there and last, and when the first one ends. named: (Secret, for what)."""
         ends: list[tuple[float, str]] = []
-        for listener in spec.listeners:
-            tls = edges.tls_of(listener)
-            if tls is None:
-                continue
-            secret = await self._kube.get("v1", "Secret", resource.id.namespace, tls.secret_name)
+        for name, wanted_by in named:
+            secret = await self._kube.get("v1", "Secret", resource.id.namespace, name)
             data = (secret or {}).get("data") or {}
             if not data.get("tls.crt") or not data.get("tls.key"):
-                why = f"there is no Secret {tls.secret_name} with tls.crt and tls.key (listener {listener['name']})"
+                why = f"there is no Secret {name} with tls.crt and tls.key ({wanted_by})"
                 return Condition("CertificatesValid", False, "Missing", why), None
             try:
                 end = not_after(first_certificate(b64decode(data["tls.crt"]).decode(errors="replace")))
             except ValueError:
-                why = f"tls.crt of Secret {tls.secret_name} is not a PEM certificate"
+                why = f"tls.crt of Secret {name} is not a PEM certificate"
                 return Condition("CertificatesValid", False, "Unreadable", why), None
-            ends.append((end, tls.secret_name))
+            ends.append((end, name))
         if not ends:
+            self.expiries.pop(resource.id, None)
             return Condition("CertificatesValid", True, "NoTLS"), None
         first, name = min(ends)
-        if first > self._now() + EXPIRES_SOON_S:
+        self.expiries[resource.id] = first
+        if first > self._now() + soon_s:
             return Condition("CertificatesValid", True, "Valid"), first
         over = first <= self._now()
         reason, verb = ("Expired", "ended") if over else ("ExpiresSoon", "ends")

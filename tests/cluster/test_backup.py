@@ -51,7 +51,14 @@ class Backup:
     def restore(self, cluster: Cluster, etcd: LocalServer) -> None:
         options = dict(zip(etcd.line[1::2], etcd.line[2::2], strict=True))
         wanted = ("--name", "--data-dir", "--initial-cluster", "--initial-advertise-peer-urls")
-        _etcdctl("snapshot", "restore", str(self.etcd), *(f"{name}={options[name]}" for name in wanted))
+        # etcd 3.6 took it out of etcdctl.
+        _run(
+            shutil.which("etcdutl") or "etcdctl",
+            "snapshot",
+            "restore",
+            str(self.etcd),
+            *(f"{name}={options[name]}" for name in wanted),
+        )
         for owner in cluster.owners:
             if owner is cluster.owners[0]:
                 shutil.copytree(self.folder / owner.id, owner.data)
@@ -67,9 +74,11 @@ def _stampede(*arguments: str) -> None:
 
 
 def _etcdctl(*arguments: str) -> None:
-    done = subprocess.run(
-        ["etcdctl", *arguments], capture_output=True, text=True, env={**os.environ, "ETCDCTL_API": "3"}, timeout=60
-    )
+    _run("etcdctl", *arguments)
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "ETCDCTL_API": "3"}, timeout=60)
     assert done.returncode == 0, done.stderr
 
 

@@ -12,14 +12,14 @@ import pytest
 from .broker import Broker
 
 
-def self_signed(folder: Path, name: str = "server") -> tuple[Path, Path]:
+def self_signed(folder: Path, name: str = "server", days: int = 30) -> tuple[Path, Path]:
     """(certificate, key) for localhost and 127.0.0.1; the certificate is its own CA. An older pair is replaced."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed: no certificate for this test")
     folder.mkdir(parents=True, exist_ok=True)
     certificate, key = folder / f"{name}.pem", folder / f"{name}.key"
     line = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    line += ["-days", "30", "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    line += ["-days", str(days), "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
     line += ["-keyout", str(key), "-out", str(certificate)]
     subprocess.run(line, check=True, capture_output=True)
     return certificate, key

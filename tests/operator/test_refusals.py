@@ -26,6 +26,7 @@ from broker.config.settings import EtcdSettings
 from broker.seams.clock import SystemClock
 from tests.harness.broker import free_ports
 from tests.harness.metadata import MemoryMetadata, MemoryStore
+from tests.harness.secrets import self_signed
 
 from .builders import raw
 from .test_applying import Server
@@ -78,12 +79,21 @@ class Statuses:
         return found["status"], found["reason"], found["message"]
 
 
+class Later(SystemClock):
+    """A clock that is ahead."""
+
+    by_ms = 0
+
+    def wall_ms(self) -> int:
+        return super().wall_ms() + self.by_ms
+
+
 class Setting:
     def __init__(self) -> None:
         self.server = Refusing()
         self.statuses = Statuses()
         self.world = World(lambda id: None)
-        clock = SystemClock()
+        clock = self.clock = Later()
         self.workloads = Workloads(
             self.world, self.server, self.statuses, None, Applier(self.server), self.server.live, Versions(), "", clock
         )
@@ -278,3 +288,23 @@ async def test_a_prefix_is_the_first_ones_until_it_goes():
     await first.release()
     assert await second._possess() == ""
     assert "b/x" in await again._possess()
+
+
+@pytest.mark.parametrize(
+    ("days", "said", "ready"),
+    [(40, ("True", "Valid"), False), (29, ("False", "ExpiresSoon"), False), (-1, ("False", "Expired"), True)],
+)
+async def test_certificates_of_the_components_end_seen(setting, tmp_path, days, said, ready):
+    """Nobody had looked at them: the day they ended, every owner and edge was alone."""
+    certificate, _ = self_signed(tmp_path, days=100)
+    setting.clock.by_ms = (100 - days) * 86_400_000
+    data = {"tls.crt": b64encode(certificate.read_bytes()).decode(), "tls.key": "eA=="}
+    setting.server.secrets = {"stomp-components": {"data": data}}
+    broker = setting.put(BROKER)
+    again = await setting.workloads.broker(broker)
+    assert setting.statuses.condition("CertificatesValid")[:2] == said
+    assert setting.statuses.said["certificatesNotAfter"]
+    assert (setting.statuses.condition("Ready")[1] == "Expired") is ready
+    assert again and setting.workloads.expiries.keys() == {broker.id}
+    setting.workloads.gone(broker.id)
+    assert not setting.workloads.expiries
