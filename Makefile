@@ -39,7 +39,7 @@ run: $(VENV)/.installed
 
 cluster: $(VENV)/.installed
 	$(PIP) -e '.[redis]'
-	$(BIN)/python deploy/local/cluster.py up
+	$(BIN)/python deploy/local/cluster.py up $(ARGS)
 
 cluster-down:
 	$(BIN)/python deploy/local/cluster.py down $(ARGS)

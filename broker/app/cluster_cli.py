@@ -502,7 +502,7 @@ def users_set(name: str, passcode_stdin: bool, groups: tuple[str, ...], **option
     """Add user NAME, or change the passcode."""
     from broker.cluster.operate import edit_table
     from broker.edge.users import check_name, checked_groups
-    from broker.seams.passcodes import hash_passcode
+    from broker.seams.passcodes import hash_passcode, weakness
 
     try:
         check_name(name)
@@ -515,6 +515,8 @@ def users_set(name: str, passcode_stdin: bool, groups: tuple[str, ...], **option
         passcode = click.prompt(f"Passcode for {name}", hide_input=True, confirmation_prompt="Again", err=True)
     if not passcode:
         raise Misuse("The passcode is empty.")
+    if weak := weakness(passcode):
+        click.echo(weak, err=True)
     hashed = hash_passcode(passcode)
     changes = {"hash": hashed, "previous": None, **({"groups": checked} if groups else {})}
     _with(options, lambda metadata, keys, _: edit_table(metadata, keys.user(name), changes))

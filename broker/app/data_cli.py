@@ -56,9 +56,12 @@ def add(name: str, passcode_stdin: bool, groups: tuple[str, ...], **options: Any
     if not passcode:
         raise Misuse("The passcode is empty.")
     from broker.edge.users import add_user
+    from broker.seams.passcodes import weakness
 
     with told():
         known = add_user(path, name, passcode, groups)
+    if weak := weakness(passcode):
+        click.echo(weak, err=True)
     click.echo(f"{'Changed the passcode of' if known else 'Added'} {name} in {path}.")
 
 

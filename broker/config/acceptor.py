@@ -71,7 +71,9 @@ class AcceptorSettings:
         -1, "bytes", "bodies from this size on are streamed [stompMinLargeMessageSize]; -1: as [wire]", least=-1
     )
     compress_large_bodies: bool = setting(False, "yes/no", "streamed bodies rest compressed on the owner's disk")
-    enable_message_id: bool = setting(False, "yes/no", "messages get amqMessageId:STOMP… [stompEnableMessageId]")
+    enable_message_id: bool = setting(
+        False, "yes/no", "messages get amqMessageId:STOMP…, the same at each delivery [stompEnableMessageId]"
+    )
     server_header: bool = setting(True, "yes/no", "send `server` in CONNECTED [not disableStompServerHeader]")
     server_name: str = setting(
         "",
@@ -92,6 +94,12 @@ class AcceptorSettings:
     ws_compression: bool = setting(False, "yes/no", "offer permessage-deflate [webSocketCompressionSupported]")
     proxy_protocol: bool = setting(
         False, "yes/no", "connections begin with a PROXY protocol header, v1 or v2 [proxyProtocolEnabled]"
+    )
+    proxy_sources: str = setting(
+        "",
+        "list",
+        "addresses and networks (10.0.0.0/8) of the balancers whose PROXY headers are believed; empty: anybody's, who "
+        "may then say that it comes from any address",
     )
     selector_coercion: str = setting(
         "auto", "auto|strict", "auto: `age > 18` compares a header's text as a number; strict: as Artemis does"

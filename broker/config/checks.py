@@ -19,7 +19,7 @@ from .acceptor_url import KEY_STORES
 from .addressing import AddressSettings, DivertSettings, QueueSettings
 from .entry_checks import check_divert, check_queue, check_types
 from .permissions import PermissionSettings, check_permission
-from .ports import OF_EDGE, all_acceptors, is_edge, prefixes
+from .ports import OF_EDGE, all_acceptors, is_edge, networks, prefixes
 from .settings import ClusterSettings, EdgeSettings, RedisSettings, Settings
 
 _ANYWHERE = ("", "0.0.0.0", "::")
@@ -121,6 +121,12 @@ def _acceptor(name: str, acceptor: AcceptorSettings, edge: EdgeSettings) -> None
     for field in ("connection_ttl_ms", "connections_allowed", "max_producer_rate"):
         if getattr(acceptor, field) == 0:
             raise ConfigError(f"{where}.{field} is 0, so nobody could do anything; -1 means no limit.")
+    try:
+        networks(acceptor.proxy_sources)
+    except ValueError as error:
+        raise ConfigError(f"{where}.proxy_sources: {error}; write addresses or networks, like 10.0.0.0/8.") from None
+    if acceptor.proxy_sources and not acceptor.proxy_protocol:
+        raise ConfigError(f"{where}.proxy_sources needs proxy_protocol; without it every source is believed.")
     both = set(prefixes(acceptor.anycast_prefix)) & set(prefixes(acceptor.multicast_prefix))
     if both:
         raise ConfigError(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from math import ceil
 from typing import Any, NamedTuple
 
@@ -66,6 +67,7 @@ def edge_acceptors(edge: EdgeSettings) -> dict[str, AcceptorSettings]:
         full_connected_v10=edge.full_connected_v10,
         ws_max_message_bytes=edge.ws_max_message_bytes,
         ws_compression=True,
+        enable_message_id=edge.enable_message_id,
     )
     return {
         name: replace(
@@ -111,6 +113,11 @@ def hosts(settings: Settings) -> dict[str, str]:
         if acceptor.port >= 0 and not is_edge(name, settings):
             found[f"acceptors.{name}.host"] = acceptor.host
     return {setting: host for setting, host in found.items() if host}
+
+
+def networks(text: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    """`10.0.0.0/8, ::1` as networks. Raises ValueError."""
+    return tuple(ip_network(word, strict=False) for word in prefixes(text))
 
 
 def prefixes(text: str) -> tuple[str, ...]:

@@ -49,6 +49,12 @@ class EdgeSettings:
     tls_port: int = setting(-1, "TCP port", "STOMP over TLS (usual: 61612); needs tls_cert_file and tls_key_file")
     ws_port: int = setting(61614, "TCP port", "STOMP over WebSocket; 0 picks a free one, -1 turns it off")
     wss_port: int = setting(-1, "TCP port", "STOMP over WebSocket over TLS; needs tls_cert_file and tls_key_file")
+    clear_text: str = setting(
+        "warn",
+        "warn|refuse",
+        "with users, and a port without TLS that other machines reach: a WARNING, or no start",
+        "passcodes go over it; refuse makes sure that none is forgotten",
+    )
     tls_cert_file: str = setting("", "path", "PEM certificate chain; re-read when the file changes")
     tls_key_file: str = setting("", "path", "PEM private key")
     tls_client_ca_file: str = setting("", "path", "PEM CAs that client certificates must chain to (mutual TLS)")
@@ -142,6 +148,12 @@ class EdgeSettings:
     )
     full_connected_v10: bool = setting(
         True, "yes/no", "CONNECTED of STOMP 1.0 has version, heart-beat and server", "as of RabbitMQ and ActiveMQ"
+    )
+    enable_message_id: bool = setting(
+        False,
+        "yes/no",
+        "messages get amqMessageId:STOMP…, which stays the same whoever gets them and however often",
+        "message-id names a delivery: another one each time. Costs a header of 30 bytes",
     )
     users_file: str = setting(
         "", "path", "users and argon2 hashes (see `stampede user add`); empty: DATA/users.toml if it exists"

@@ -15,6 +15,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterator
 from functools import partial
+from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import NamedTuple
 
 from broker.core.metrics import Metric
@@ -38,11 +39,13 @@ PATIENCE_S = 60.0
 
 
 class Steps(NamedTuple):
-    """What a socket goes through before it is a connection. `certificates`: None = no TLS."""
+    """What a socket goes through before it is a connection. `certificates`: None = no TLS. `sources`: whose PROXY
+    headers are believed; none: anybody's."""
 
     proxy: bool
     certificates: CertificateWatcher | None
     timeout_s: float
+    sources: tuple[IPv4Network | IPv6Network, ...] = ()
 
     @property
     def last(self) -> Reason:
@@ -82,6 +85,10 @@ class Arrivals:
         if ip and self._open_from(ip) + self._from.get(ip, 0) >= self._most_of_address:
             sock.close()
             self._fail(channel.id, peer, steps.last, "max_connections_per_ip are open or in their handshake")
+            return
+        if steps.sources and not _within(peer_host(peer), steps.sources):
+            sock.close()
+            self._fail(channel.id, peer, Reason.PROXY_FAILED, "not a source whose PROXY headers count (proxy_sources)")
             return
         task = self._loop.create_task(self._arrive(sock, channel, peer, steps))
         self._under_way.add(task)
@@ -228,8 +235,16 @@ def _peer(sock: socket.socket) -> str:
         return "unknown"
 
 
+def _within(host: str, sources: tuple[IPv4Network | IPv6Network, ...]) -> bool:
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    return any(address in network for network in sources)
+
+
 def _explain(error: OSError) -> str:
     reason = getattr(error, "reason", None)
     if reason in ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "UNKNOWN_PROTOCOL"):
-        return f"the client does not speak TLS ({reason})"
+        return f"the client does not speak TLS ({reason}): plain STOMP and ws:// belong to a port without TLS"
     return str(reason or error or type(error).__name__)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from broker.config.acceptor import AcceptorSettings
-from broker.config.ports import OF_EDGE, all_acceptors, is_edge, named
+from broker.config.ports import OF_EDGE, all_acceptors, is_edge, named, networks
 from broker.config.settings import EdgeSettings, Settings
 from broker.core.errors import ConfigError
 from broker.core.metrics import Metric
@@ -75,6 +75,7 @@ class Listeners:
                 if acceptor.tls and self._owner(name) not in self.certificates:
                     self._watch(self._owner(name), acceptor)
             bound = [(name, sock) for name in self._acceptors for sock in await self._bound(name)]
+            self._in_clear_text()
             # All of them at once: who can connect to one port can connect to all.
             for name, sock in bound:
                 self._listen(name, sock)
@@ -86,23 +87,39 @@ class Listeners:
             raise
         for name, port in self.ports.items():
             log.info("listening for %s on %s port %d", self._label(name), self._place(name), port)
-        if self._users:
-            self._warn_of_clear_text()
+        self._warn_of_proxies()
 
-    def _warn_of_clear_text(self) -> None:
-        """Passcodes go over these ports, and others than this machine reach them."""
-        bare = [
-            name for name, acceptor in self._acceptors.items()
-            if not acceptor.tls and not is_loopback(acceptor.host or self._host)
-        ]  # fmt: skip
-        if bare:
-            log.warning(
-                "passcodes and messages travel in clear text on %s: give clients a port with TLS and turn these off "
-                "(%s = -1), or listen on this machine only (%s = 127.0.0.1)",
-                ", ".join(f"{self._label(name)} ({self._place(name)} port {self.ports[name]})" for name in bare),
-                " = -1, ".join(self._setting(name, "port") for name in bare),
-                " = 127.0.0.1, ".join(dict.fromkeys(self._setting(name, "host") for name in bare)),
-            )
+    def _in_clear_text(self) -> None:
+        """Passcodes go over these ports, and others than this machine reach them. Raises ConfigError where they must
+        not (edge.clear_text)."""
+        bare = [name for name, at in self._acceptors.items() if not at.tls and self._far(at)]
+        if not bare or not self._users:
+            return
+        text = (
+            "passcodes and messages travel in clear text on "
+            + ", ".join(f"{self._label(name)} ({self._place(name)} port {self.ports[name]})" for name in bare)
+            + ": give clients a port with TLS and turn these off ("
+            + ", ".join(f"{self._setting(name, 'port')} = -1" for name in bare)
+            + "), or listen on this machine only ("
+            + ", ".join(dict.fromkeys(f"{self._setting(name, 'host')} = 127.0.0.1" for name in bare))
+            + ")"
+        )
+        if self._settings.edge.clear_text == "refuse":
+            raise ConfigError(f"edge.clear_text is refuse, and {text}.")
+        log.warning("%s", text)
+
+    def _far(self, acceptor: AcceptorSettings) -> bool:
+        """Do other machines reach it."""
+        return not is_loopback(acceptor.host or self._host)
+
+    def _warn_of_proxies(self) -> None:
+        """Who reaches such a port says which address it comes from: for limits, penalties and the log."""
+        for name, acceptor in self._acceptors.items():
+            if acceptor.proxy_protocol and not acceptor.proxy_sources and self._far(acceptor):
+                log.warning(
+                    "%s believes PROXY headers of whoever connects: name your balancers in acceptors.%s.proxy_sources",
+                    self._label(name), name,
+                )  # fmt: skip
 
     def _watch(self, owner: str, acceptor: AcceptorSettings) -> None:
         where = "edge" if owner == "[edge]" else f"acceptors.{owner}"
@@ -149,7 +166,8 @@ class Listeners:
         make = self._factory(name, acceptor)
         if acceptor.tls or acceptor.proxy_protocol:
             certificates = self.certificates[self._owner(name)] if acceptor.tls else None
-            steps = Steps(acceptor.proxy_protocol, certificates, acceptor.handshake_timeout_s)
+            sources = networks(acceptor.proxy_sources)
+            steps = Steps(acceptor.proxy_protocol, certificates, acceptor.handshake_timeout_s, sources)
             return AcceptLoop(self._loop, sock, self._arrivals, steps, make)
         return await self._loop.create_server(make, sock=sock, backlog=acceptor.backlog)
 

@@ -26,6 +26,10 @@ INFO = (
 )
 
 
+DEFAULT_PORTS = (80, 443)
+"""What browsers leave out of Host."""
+
+
 class Refusal(NamedTuple):
     """An HTTP answer instead of 101. `polite`: nobody did anything wrong (a browser looked in)."""
 
@@ -73,7 +77,8 @@ def origin_allowed(origin: str, host: str, allowed: str, local: tuple[str, int])
     if is_loopback(origin_host):
         return True
     name, port = _host_port("//" + host)
-    rebound = is_loopback(local[0]) and port == local[1] and not is_loopback(name)
+    ours = local[1] in DEFAULT_PORTS if port is None else port == local[1]
+    rebound = is_loopback(local[0]) and ours and not is_loopback(name)
     return origin_host != "" and origin_host == name and not rebound
 
 

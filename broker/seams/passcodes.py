@@ -10,6 +10,17 @@ TIME_COST, MEMORY_KIB, PARALLELISM = 2, 19 * 1024, 1
 """OWASP's argon2id minimum: about 40 ms and 19 MiB per check, so that guessing is dear and logging in is not."""
 
 
+SHORT = 8
+"""Characters: NIST SP 800-63B §5.1.1.1 wants as many at least."""
+
+
+def weakness(passcode: str) -> str:
+    """What to tell whoever has chosen it; empty: nothing."""
+    if len(passcode) >= SHORT:
+        return ""
+    return f"Warning: {len(passcode)} characters can be guessed; take {SHORT} or more, 20 random ones for programs."
+
+
 def hash_passcode(passcode: str) -> str:
     """A fresh salted hash."""
     from argon2 import PasswordHasher  # 30 ms and 4 MB: only those who need it

@@ -1,5 +1,8 @@
 """A whole cluster on this machine: etcd, Redis, three owners, two edges, a balancer (`make cluster`, `cluster-down`).
 
+Its ports are those of PORTS; where one of them is taken by something else, all of them are free ones in a row, or
+those from `--ports` on. Which ones it has is in .cluster/run/ports.json while it runs.
+
 Rule: only commands that a person could type, each in a session of its own, its output in .cluster/log/. Everything
 listens on 127.0.0.1. `down` ends what `up` started and keeps the data; `down --wipe` removes it.
 """
@@ -7,6 +10,7 @@ listens on 127.0.0.1. `down` ends what `up` started and keeps the data; `down --
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import shutil
 import signal
@@ -14,17 +18,52 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from parts import HOST, answers, etcd, stampede
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(os.environ.get("LOCAL_CLUSTER", ROOT / ".cluster"))
-ETCD, ETCD_PEER, REDIS, BALANCER, BALANCER_WS = 62379, 62380, 62637, 61613, 61614
-OWNERS = [("owner-0", 61700, 61680), ("owner-1", 61701, 61681), ("owner-2", 61702, 61682)]
-"""Name, component port, admin port."""
-EDGES = [("edge-0", 61710, 61690, 61620, 61630), ("edge-1", 61711, 61691, 61621, 61631)]
-"""Name, component port, admin port, STOMP, STOMP over WebSocket."""
+PORTS = {
+    "balancer": [61613], "balancer-ws": [61614], "etcd": [62379, 62380], "redis": [62637],
+    "owner-0": [61700, 61680], "owner-1": [61701, 61681], "owner-2": [61702, 61682],
+    "edge-0": [61710, 61690, 61620, 61630], "edge-1": [61711, 61691, 61621, 61631],
+}  # fmt: skip
+"""By process. Owners: for components, admin; edges: also STOMP and STOMP over WebSocket; etcd: for peers as well."""
+FIRST, LAST, STEP = 62700, 64900, 50
+"""Where a row of free ports is looked for."""
+
+
+def row(first: int) -> dict[str, list[int]]:
+    """The ports from `first` on, in the order of PORTS."""
+    found, at = {}, first
+    for name, ports in PORTS.items():
+        found[name] = list(range(at, at + len(ports)))
+        at += len(ports)
+    return found
+
+
+def choose(asked: int, before: dict[str, list[int]], busy: Callable[[str, int], bool]) -> dict[str, list[int]]:
+    """Ports by process: those it runs with (`before`), those asked for (0: none), its usual ones, or free ones.
+
+    busy(name, port): something else listens there. Raises SystemExit when there are none."""
+
+    def taken(ports: dict[str, list[int]]) -> int:
+        return next((port for name, all in ports.items() for port in all if busy(name, port)), 0)
+
+    if before or asked:
+        ports = before or row(asked)
+        if port := taken(ports):
+            raise SystemExit(f"port {port} is in use by something else: stop it first, or take others (--ports N)")
+        return ports
+    rows = (row(first) for first in range(FIRST, LAST, STEP))
+    ports = next((ports for ports in (PORTS, *rows) if not taken(ports)), {})
+    if not ports:
+        raise SystemExit(
+            f"no {sum(map(len, PORTS.values()))} free ports in a row from {FIRST} on; say where (--ports N)"
+        )
+    return ports
 
 
 def say(text: str) -> None:
@@ -71,51 +110,65 @@ def wait(what: str, ready: object, seconds: float = 120.0) -> None:
         time.sleep(0.05)
 
 
-def member(kind: str, name: str, port: int, admin: int, *stomp: int, redis: str = "") -> list[str]:
+def member(kind: str, name: str, ports: list[int], etcd_port: int, redis: str = "") -> list[str]:
     settings = {"redis.url": redis} if redis else {}
-    ports = (stomp[0], stomp[1]) if stomp else None
-    return stampede(kind, name, HERE / "data" / name, port, admin, ETCD, "/stampede/local", settings, ports)
+    port, admin, *stomp = ports
+    data, pair = HERE / "data" / name, (stomp[0], stomp[1]) if stomp else None
+    return stampede(kind, name, data, port, admin, etcd_port, "/stampede/local", settings, pair)
 
 
-def up() -> None:
-    taken = [
-        p for p in (BALANCER, BALANCER_WS) if listening(p) and not pid_of("balancer") and not pid_of("balancer-ws")
-    ]
-    if taken:
-        raise SystemExit(f"port {taken[0]} is in use by something else: stop it first")
-    start("etcd", *etcd(HERE / "data" / "etcd", ETCD, ETCD_PEER))
+def ports_of_this_time(asked: int) -> dict[str, list[int]]:
+    """Chosen once for as long as something of it runs."""
+    file = HERE / "run" / "ports.json"
+    running = file.exists() and any(pid_of(name) for name in PORTS)
+    before = json.loads(file.read_text()) if running else {}
+    ports = choose(asked, before, lambda name, port: not pid_of(name) and listening(port))
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(ports))
+    return ports
+
+
+def up(asked: int) -> None:
+    at = ports_of_this_time(asked)
+    owners, edges = [name for name in at if name.startswith("owner")], [name for name in at if name.startswith("edge")]
+    store = at["etcd"][0]
+    start("etcd", *etcd(HERE / "data" / "etcd", *at["etcd"]))
     redis = ""
     if binary := shutil.which("redis-server"):
-        start("redis", binary, "--bind", HOST, "--port", str(REDIS), "--save", "", "--appendonly", "no")
-        redis = f"redis://{HOST}:{REDIS}"
+        port = at["redis"][0]
+        start("redis", binary, "--bind", HOST, "--port", str(port), "--save", "", "--appendonly", "no")
+        redis = f"redis://{HOST}:{port}"
     else:
         say("no redis-server here: every edge keeps its own client ids, rates and logins")
-    wait("etcd", lambda: listening(ETCD))
-    for name, port, admin in OWNERS:
-        start(name, *member("owner", name, port, admin))
-    for name, port, admin, stomp, ws in EDGES:
-        start(name, *member("edge", name, port, admin, stomp, ws, redis=redis))
-    for name, *_rest in [*OWNERS, *EDGES]:
-        wait(name, lambda admin=_rest[1]: answers(admin))
+    wait("etcd", lambda: listening(store))
+    for name in owners:
+        start(name, *member("owner", name, at[name], store))
+    for name in edges:
+        start(name, *member("edge", name, at[name], store, redis))
+    for name in (*owners, *edges):
+        wait(name, lambda admin=at[name][1]: answers(admin))
     balancer = str(ROOT / "deploy" / "local" / "balancer.py")
-    for name, port, at in (("balancer", BALANCER, 3), ("balancer-ws", BALANCER_WS, 4)):
-        start(name, sys.executable, balancer, f"{HOST}:{port}", *(f"{HOST}:{edge[at]}" for edge in EDGES))
+    for name, behind in (("balancer", 2), ("balancer-ws", 3)):
+        [port] = at[name]
+        start(name, sys.executable, balancer, f"{HOST}:{port}", *(f"{HOST}:{at[edge][behind]}" for edge in edges))
         wait(name, lambda port=port: listening(port))
-    say(f"STOMP                 {HOST}:{BALANCER}  (balanced over the edges)")
-    say(f"STOMP over WebSocket  {HOST}:{BALANCER_WS}")
-    for name, _, admin, stomp, ws in EDGES:
+    say(f"STOMP                 {HOST}:{at['balancer'][0]}  (balanced over the edges)")
+    say(f"STOMP over WebSocket  {HOST}:{at['balancer-ws'][0]}")
+    for name in edges:
+        _, admin, stomp, ws = at[name]
         say(f"{name}                STOMP {HOST}:{stomp}, WebSocket {HOST}:{ws}, metrics http://{HOST}:{admin}/metrics")
-    for name, port, admin in OWNERS:
+    for name in owners:
+        port, admin = at[name]
         say(f"{name}               gRPC {HOST}:{port}, metrics http://{HOST}:{admin}/metrics")
-    say(f"etcd                  {HOST}:{ETCD}" + (f", Redis {HOST}:{REDIS}" if redis else ""))
+    say(f"etcd                  {HOST}:{store}" + (f", Redis {HOST}:{at['redis'][0]}" if redis else ""))
     say(f"status                {sys.executable} -m broker.app.cli cluster status "
-        f"--set etcd.endpoints={HOST}:{ETCD} --set etcd.prefix=/stampede/local")  # fmt: skip
+        f"--set etcd.endpoints={HOST}:{store} --set etcd.prefix=/stampede/local")  # fmt: skip
     say(f"logs                  {HERE}/log;  `make cluster-down` ends it all")
 
 
 def down(wipe: bool) -> None:
     """Clients first, the store last; whoever does not end within its time is killed."""
-    names = ["balancer", "balancer-ws", *(edge[0] for edge in EDGES), *(owner[0] for owner in OWNERS), "redis", "etcd"]
+    names = ["balancer", "balancer-ws", "edge-0", "edge-1", "owner-0", "owner-1", "owner-2", "redis", "etcd"]
     for group in (names[:2], names[2:4], names[4:7], names[7:]):
         pids = {name: pid for name in group if (pid := pid_of(name))}
         for pid in pids.values():
@@ -129,6 +182,7 @@ def down(wipe: bool) -> None:
                 os.kill(pid, signal.SIGKILL)
         for name in group:
             (HERE / "run" / f"{name}.pid").unlink(missing_ok=True)
+    (HERE / "run" / "ports.json").unlink(missing_ok=True)
     if wipe:
         shutil.rmtree(HERE, ignore_errors=True)
 
@@ -137,9 +191,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("command", choices=["up", "down"])
     parser.add_argument("--wipe", action="store_true", help="down: remove the data as well")
+    parser.add_argument("--ports", type=int, default=0, metavar="N", help="up: take the ports from N on")
     options = parser.parse_args()
     if options.command == "up":
-        up()
+        up(options.ports)
     else:
         down(options.wipe)
 

@@ -53,6 +53,12 @@ def test_passcode_comes_from_stdin_and_is_never_shown(run, tmp_path):
     assert run("user", "list").output == "alice\n"
 
 
+def test_a_short_passcode_is_taken_with_a_warning(run):
+    done = run("user", "add", "alice", "--passcode-stdin", input="s3cret7\n")
+    assert done.exit_code == 0 and "Warning: 7 characters" in done.stderr
+    assert "Warning" not in run("user", "add", "bob", "--passcode-stdin", input="s3cret78\n").output
+
+
 def test_groups_are_given_kept_and_replaced(run, tmp_path):
     def groups():
         return load_users(str(tmp_path / "users.toml"))["ann"].groups

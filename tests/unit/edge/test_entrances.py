@@ -269,6 +269,15 @@ def test_messages_get_ids_of_their_own() -> None:
         assert publish.run.nbytes == sum(map(len, messages(publish)))
 
 
+def test_ports_of_the_edge_may_give_ids_as_well() -> None:
+    """One identity of a message, whoever gets it and however often: message-id names a delivery."""
+    house = House(enable_message_id=True)
+    session, _ = house.session("tcp")
+    send(session, "SEND\ndestination:/queue/a\n\nx|")
+    [message] = messages(house.sent()[0])
+    assert NUMBER.search(message)
+
+
 def test_the_login_is_told_and_cannot_be_forged() -> None:
     house = House({"validated_user": True})
     session, _ = house.session()

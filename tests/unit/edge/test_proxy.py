@@ -14,6 +14,7 @@ import pytest
 
 from broker.config.settings import Settings
 from broker.core.reasons import Reason
+from broker.edge.listener import Listeners
 from broker.edge.proxy import SIGNATURE, BadHeader, parse_block, parse_line, read_header
 from tests.harness.secrets import self_signed
 from tests.harness.shells import OFF, Edge, both_loops, closed, listening, run
@@ -168,6 +169,35 @@ def test_the_client_behind_the_balancer_is_the_peer(kind: str) -> None:
             await closed(writer)
 
     run(kind, main())
+
+
+@both_loops
+@pytest.mark.parametrize(("sources", "believed"), [("10.0.0.0/8, 127.0.0.1", True), ("10.0.0.0/8, ::1", False)])
+def test_only_headers_of_the_balancers_count(kind: str, sources: str, believed: bool) -> None:
+    async def main() -> None:
+        edge = Edge()
+        async with listening(edge, behind(transport="stomp", proxy_sources=sources)) as listeners:
+            reader, writer = await asyncio.open_connection("127.0.0.1", listeners.ports["lb"])
+            writer.write(V1 + b"hello")
+            with contextlib.suppress(ConnectionResetError):  # what it said was not read
+                assert await reader.read(5) == (b"hello" if believed else b"")
+            assert len(edge.opened) == believed
+            assert listeners._arrivals.failed[Reason.PROXY_FAILED] == (not believed)
+            await closed(writer)
+
+    run(kind, main())
+
+
+@pytest.mark.parametrize(("host", "sources", "warned"), [("", "", 1), ("", "10.0.0.0/8", 0), ("127.0.0.1", "", 0)])
+def test_headers_of_anybody_are_warned_of(host: str, sources: str, warned: int, caplog: Any) -> None:
+    async def main() -> None:
+        settings = behind(host=host, proxy_sources=sources)
+        listeners = Listeners(Edge(), settings, asyncio.get_running_loop(), "")
+        await listeners.start()
+        await listeners.close()
+
+    run("stdlib", main())
+    assert caplog.text.count("acceptors.lb.proxy_sources") == warned
 
 
 @both_loops

@@ -324,6 +324,21 @@ def test_clear_text_that_others_reach_is_warned_of(host: str, users: bool, warne
         assert "clear text" in texts[0] and "edge.port = -1" in texts[0] and "edge.host = 127.0.0.1" in texts[0]
 
 
+@pytest.mark.parametrize(("host", "users", "refused"), [("", True, True), ("", False, False), ("::1", True, False)])
+def test_clear_text_that_others_reach_can_be_refused(host: str, users: bool, refused: bool) -> None:
+    async def main() -> None:
+        settings = Settings(edge=replace(TCP, clear_text="refuse"))
+        listeners = Listeners(Edge(), settings, asyncio.get_running_loop(), host, users)
+        if refused:
+            with pytest.raises(ConfigError, match=r"clear_text is refuse.*edge\.port = -1"):
+                await listeners.start()
+        else:
+            await listeners.start()
+        await listeners.close()
+
+    run("stdlib", main())
+
+
 @both_loops
 def test_all_interfaces_are_one_socket_and_ipv4_peers_look_like_ipv4(kind: str) -> None:
     async def main() -> None:

@@ -357,6 +357,8 @@ def test_pages_of_foreign_origins_are_refused(kind: str, origin: str | None, all
         ("https://app.example", "app.example", ("127.0.0.1", 61614), True),  # through a proxy on this machine
         ("http://evil.example", "evil.example:61614", ("127.0.0.1", 61614), False),  # DNS rebinding
         ("http://evil.example", "evil.example:61614", ("::1", 61614), False),
+        ("http://evil.example", "evil.example", ("127.0.0.1", 80), False),  # a port that Host leaves out
+        ("https://evil.example", "evil.example", ("127.0.0.1", 443), False),
         ("http://[::1]:80", "[::1]:61614", ("::1", 61614), True),
         ("http://app.localhost", "whatever", ("10.0.0.5", 61614), True),
         ("http://localhost.evil.example", "app.example", ("10.0.0.5", 61614), False),
