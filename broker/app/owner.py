@@ -18,7 +18,7 @@ from broker import __version__
 from broker.admin.early import EarlyServer
 from broker.admin.server import AdminServer, load_libraries
 from broker.app.member import ClusterProcess, advertised, advertised_admin, advertised_reads
-from broker.app.opening import Opening
+from broker.app.opening import Opening, uncollected
 from broker.cluster.config import Tables, UserEntry
 from broker.cluster.controller import Controller
 from broker.cluster.shelving import Throw, note
@@ -254,9 +254,10 @@ class OwnerProcess(ClusterProcess):
 
     async def _recover(self, opening: Opening) -> None:
         """Health is answered, and a stop obeyed, meanwhile."""
-        for _ in self.node.recovering():
-            opening.second(self.journal.recovered.read)
-            await asyncio.sleep(0)
+        with uncollected():
+            for _ in self.node.recovering():
+                opening.second(self.journal.recovered.read)
+                await asyncio.sleep(0)
 
     async def start_admin(self) -> None:
         await self.admin.start()

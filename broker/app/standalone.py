@@ -32,7 +32,7 @@ from broker.seams.files import OsFiles
 from . import process
 from .alarm import Alarm
 from .bounds import fitted, memory_of
-from .opening import Opening
+from .opening import Opening, uncollected
 from .space import LOOK_S, SpaceWatch
 
 if TYPE_CHECKING:
@@ -93,9 +93,10 @@ class Standalone:
         )
         self.shard.blame.who = self.edge.who
         try:
-            for _ in self.shard.recovering():
-                opening.second(self.journal.recovered.read)
-                await asyncio.sleep(0)
+            with uncollected():
+                for _ in self.shard.recovering():
+                    opening.second(self.journal.recovered.read)
+                    await asyncio.sleep(0)
         except BaseException:
             self.journal.close(clean=False)
             self.auth.close()

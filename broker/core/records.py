@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from .message import Run
 
@@ -39,6 +39,19 @@ class RunRecord:
         self.run = run
         self.dispatched = dispatched
         self.dedup = dedup
+
+
+Row = tuple[int, int, int, int, int, int, int]
+"""Of a run that is read back: position, first id, count, nbytes, expires, time, flags."""
+
+
+class Stretch(NamedTuple):
+    """Runs of one queue that are read back, in order: all their messages live, none is scheduled, large, or was
+    dispatched at once, and their ids are consecutive within each. Nothing else needs to be known of them."""
+
+    slot: int
+    queue: int
+    rows: list[Row]
 
 
 class Left(IntEnum):

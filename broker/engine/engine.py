@@ -32,7 +32,7 @@ from broker.core.commands import (
 from broker.core.effects import Done, Effect, Move, Refused, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.message import Run
-from broker.core.records import MetaRecord, RunRecord
+from broker.core.records import MetaRecord, Row, RunRecord
 
 from . import (
     addresses,
@@ -517,6 +517,10 @@ class Engine:
     def restore_run(self, record: RunRecord, settled: dict[int, list[tuple[int, int]]]) -> None:
         """Then the runs with live messages, by ascending id."""
         self._restoring().run(record, settled)
+
+    def restore_stretch(self, queue: int, rows: list[Row]) -> None:
+        """The same for plain runs of one queue, of which every message lives."""
+        self._restoring().stretch(queue, rows)
 
     def restore_settled(self, queue: int, spans: list[Span]) -> None:
         """A follower only: messages of a queue left it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,17 @@ class PageIndex:
             self._chunks.append(array("Q"))
         self._chunks[-1].append(position)
         self._size += 1
+
+    def extend(self, positions: Sequence[int]) -> None:
+        """append() for each."""
+        done, chunks = 0, self._chunks
+        while done < len(positions):
+            if not chunks or len(chunks[-1]) >= _CHUNK:
+                chunks.append(array("Q"))
+            some = positions[done : done + _CHUNK - len(chunks[-1])]
+            chunks[-1].extend(some)
+            done += len(some)
+        self._size += done
 
     def __iter__(self) -> Iterator[int]:
         first = True
@@ -271,6 +282,11 @@ class Queue:
             self.stale = expires
         self.paged_count += count
         self.paged_bytes += nbytes
+
+    def pages_at(self, positions: Sequence[int], count: int, nbytes: int, expires: int) -> None:
+        """The same for several places."""
+        self.page_at(positions[0], count, nbytes, expires)
+        self.index.extend(positions[1:])
 
     def arrange(self, order: list[int]) -> None:
         """What is in the page index stands there in another order: the places it has now, in the new one."""

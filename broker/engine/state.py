@@ -28,7 +28,7 @@ from broker.core.address import Routing
 from broker.core.effects import Turn
 from broker.core.errors import NewerRelease
 from broker.core.message import GROUPED
-from broker.core.records import MetaRecord, RunRecord
+from broker.core.records import MetaRecord, Row, RunRecord
 from broker.selector import NOTHING
 
 from . import declare, duplicates, limits, retroactive, schedule
@@ -101,6 +101,26 @@ class Restore:
                 _extend(self.dispatched.setdefault(number, []), spans_of(run.ids))
             if queue.counts:
                 _extend(self.counted.setdefault(number, []), spans_of(run.ids))
+
+    def stretch(self, number: int, rows: list[Row]) -> None:
+        """Plain runs of one queue, not scheduled and not dispatched at once, of which every message lives: as run()."""
+        queue = self.slot.queues.get(number)
+        if queue is None:
+            return
+        positions, firsts, counts, sizes, expiries, times, flags = zip(*rows, strict=True)
+        queue.paging = True
+        if queue.agenda is not None:
+            self.times.setdefault(number, array("Q")).extend(times)
+        if not queue.grouped and any([f & GROUPED for f in flags]):
+            queue.grouped = True
+        queue.pages_at(positions, sum(counts), sum(sizes), min(filter(None, expiries), default=0))
+        queue.table = queue.table or Restored()
+        queue.table.extend(firsts, counts)
+        last = firsts[-1] + counts[-1] - 1
+        queue.last = queue.restored = max(queue.last, last)
+        if queue.counts:
+            spans = self.counted.setdefault(number, [])
+            _extend(spans, [(first, first + count - 1) for first, count in zip(firsts, counts, strict=True)])
 
     def end(self, clean: bool, turn: Turn) -> None:
         """Recovery is complete; `clean`: what was not settled was not delivered either."""

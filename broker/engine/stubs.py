@@ -65,6 +65,11 @@ class Restored:
         self._firsts.append(ids[0])
         self._lengths.append(length)
 
+    def extend(self, firsts: Sequence[int], counts: Sequence[int]) -> None:
+        """add() for runs of consecutive ids."""
+        self._firsts.extend(firsts)
+        self._lengths.extend(counts)
+
     def arrange(self, order: Sequence[int]) -> None:
         """The index has them in this order: numbers of runs, counted by ascending id. Call it before any is read."""
         self._places = array("I", bytes(4 * len(order)))

@@ -23,6 +23,22 @@ class Living:
         self._around: dict[tuple[int, int], tuple[int, int]] = {}
         self._around_segment = 0
 
+    def whole(self, slot: int, queue: int, first: int, last: int, segment: int) -> bool:
+        """Do all of these ids live, there, in that queue."""
+        if self._around_segment == segment:
+            low, high = self._around.get((slot, queue), (1, 0))
+            if low <= first and last <= high:
+                return True
+        ranges = self._books.queues.get((slot, queue))
+        piece = None if ranges is None else ranges.range_at(first)
+        if piece is None or last > piece[1] or piece[2] != segment:
+            return False
+        if self._around_segment != segment:
+            self._around.clear()
+            self._around_segment = segment
+        self._around[slot, queue] = piece[:2]
+        return True
+
     def of(
         self, data: bytes, at: int, flags: int, slot: int, position: int, bodies: bool = False
     ) -> tuple[RunRecord, Settled] | None:

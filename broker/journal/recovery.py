@@ -9,11 +9,11 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final
+from typing import Final, cast
 
 from broker.core.errors import CorruptJournal
 from broker.core.message import TRANSIENT
-from broker.core.records import MetaRecord, RunRecord
+from broker.core.records import MetaRecord, Row, RunRecord, Stretch
 
 from . import format as f
 from .appender import Appender
@@ -25,6 +25,50 @@ from .store import Store, read_all, segment_name
 RECENT: Final = 8 << 20
 """Bytes of log read again to fill the tail."""
 _PLAIN: Final = f.DISPATCHED | f.IDS | f.DEDUP
+_BARE: Final = (0, f.DEDUP, f.COPY, f.DEDUP | f.COPY)
+"""Flags of runs that may be gathered."""
+_GATHER: Final = 512
+"""Runs in one go."""
+
+
+class Gathered:
+    """Plain runs of all slots, by queue."""
+
+    __slots__ = ("_rows", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._rows: dict[int, dict[int, list[Row]]] = {}
+
+    def take(self, data: bytes, at: int, flags: int, slot: int, position: int, living: Living) -> bool:
+        """False: it is none."""
+        first, nbytes, expires, time, count, _, queues, _, _, _, run_flags = f.RUN_FIXED.unpack_from(data, at)
+        if queues != 1:
+            return False
+        (queue,) = f.QUEUE.unpack_from(data, at + f.RUN_FIXED.size + (16 if flags & f.DEDUP else 0))
+        if not living.whole(slot, queue, first, first + count - 1, position >> 32):
+            return False
+        row = (position, first, count, nbytes, expires, time, run_flags)
+        by_queue = self._rows.get(slot)
+        if by_queue is None:
+            by_queue = self._rows[slot] = {}
+        rows = by_queue.get(queue)
+        if rows is None:
+            by_queue[queue] = [row]
+        else:
+            rows.append(row)
+        self.count += 1
+        return True
+
+    def of(self, slot: int) -> Iterator[Stretch]:
+        """Those of one slot, and forgets them."""
+        for queue, rows in self._rows.pop(slot, {}).items():
+            self.count -= len(rows)
+            yield Stretch(slot, queue, rows)
+
+    def all(self) -> Iterator[Stretch]:
+        for slot in list(self._rows):
+            yield from self.of(slot)
 
 
 class Recovered:
@@ -55,6 +99,14 @@ class Recovered:
         """Every run with a live message, by ascending first id within each slot; bodies are not loaded.
 
         Use it up before anything is appended. Memory: one segment, and 16 bytes per compacted run."""
+        return cast("Iterator[tuple[RunRecord, Settled]]", self._found(None))  # nothing is gathered
+
+    def stretches(self) -> Iterator[tuple[RunRecord, Settled] | Stretch]:
+        """The same for those who want plain runs together: most are, and a million of them one by one take seconds. By
+        ascending first id within each queue, and within each slot where a run has several queues."""
+        return self._found(Gathered())
+
+    def _found(self, gathered: Gathered | None) -> Iterator[tuple[RunRecord, Settled] | Stretch]:
         books = self._books.segments
         floors = self.floors
         strays = {
@@ -75,6 +127,16 @@ class Recovered:
                     if slot in floors and position < floors[slot]:
                         continue
                     waiting = strays.get(slot)
+                    if gathered is not None:
+                        if (
+                            not waiting
+                            and flags in _BARE
+                            and gathered.take(data, at, flags, slot, position, self._living)
+                        ):
+                            if gathered.count >= _GATHER:
+                                yield from gathered.all()
+                            continue
+                        yield from gathered.of(slot)
                     if waiting:
                         first = f.QUEUE.unpack_from(data, at)[0]
                         while waiting and waiting[-1][0] < first:
@@ -82,6 +144,8 @@ class Recovered:
                                 yield found
                     if found := self._living.of(data, at, flags, slot, position):
                         yield found
+            if gathered is not None:
+                yield from gathered.all()
         for slot, waiting in strays.items():
             while waiting:
                 if found := self._stray(waiting.pop()[1], slot):
@@ -225,12 +289,13 @@ class Scan:
             self._recent_bytes -= last - first
 
     def _take(self, book: SegmentBook, data: bytes, start: int, end: int) -> None:
-        """The records of a good batch. Plain runs that follow one another in a queue are booked as one."""
+        """The records of a good batch. Plain runs that follow one another in a queue are booked as one, also when those
+        of other queues stand between them."""
         following, tops = self._logs.next, self._tops
         unpack, brief, one = f.RECORD.unpack_from, f.RUN_BRIEF.unpack_from, f.QUEUE.unpack_from
         head, fixed = f.RECORD.size, f.RUN_FIXED.size
-        kind = first = count = nbytes = 0
-        where = None
+        kind = 0
+        joined: dict[tuple[int, int], list[int]] = {}
         while start < end:
             _, length, kind, flags, slot, epoch, lsn = unpack(data, start)
             start += head
@@ -247,19 +312,22 @@ class Scan:
                         at += 16
                     if low > tops.get(slot, 0):
                         tops[slot] = low + more - 1
-                        here = (slot, one(data, at)[0])
-                        if low == first + count and here == where:
-                            count += more
-                            nbytes += length
+                        where = (slot, one(data, at)[0])
+                        known = joined.get(where)
+                        if known is None:
+                            joined[where] = [low, low + more, length]
+                        elif known[1] == low:
+                            known[1] = low + more
+                            known[2] += length
                         else:
-                            if where is not None:
-                                self._books.run(book, where[0], range(first, first + count), where[1:], nbytes)
-                            where, first, count, nbytes = here, low, more, length
+                            self._book(book, where, known)
+                            joined[where] = [low, low + more, length]
                         start += length
                         continue
-            if where is not None:
-                self._books.run(book, where[0], range(first, first + count), where[1:], nbytes)
-                where = None
+            if joined:
+                for where, known in joined.items():
+                    self._book(book, where, known)
+                joined.clear()
             if kind == f.RUN:
                 self._take_run(book, data, start, length, flags, slot)
             elif kind == f.GROUP:
@@ -269,9 +337,12 @@ class Scan:
             else:
                 self._take_other(book, data, start, length, kind, flags, slot)
             start += length
-        if where is not None:
-            self._books.run(book, where[0], range(first, first + count), where[1:], nbytes)
+        for where, known in joined.items():
+            self._book(book, where, known)
         self._last_kind = kind
+
+    def _book(self, book: SegmentBook, where: tuple[int, int], known: list[int]) -> None:
+        self._books.run(book, where[0], range(known[0], known[1]), where[1:], known[2])
 
     def _jump(self, book: SegmentBook, offset: int, slot: int, lsn: int) -> None:
         """An item, or the next one by an EPOCH, is not the one that is due. Legitimate only where segments in

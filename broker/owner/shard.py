@@ -19,7 +19,7 @@ from broker.core.effects import Effect, Fetch, Refused, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.message import DURABLE, Blob, Run
 from broker.core.metrics import Metric
-from broker.core.records import MetaRecord
+from broker.core.records import MetaRecord, Stretch
 from broker.engine.declarations import places
 from broker.engine.engine import Engine
 from broker.engine.slot import Budget
@@ -143,9 +143,16 @@ class Shard:
             self.engine(meta.slot).restore_meta(meta)
             if not at % _PIECE:
                 yield
-        for at, (record, settled) in enumerate(recovered.runs()):
-            self.engine(record.slot).restore_run(record, settled)
-            if not at % _PIECE:
+        done = 0
+        for found in recovered.stretches():
+            if isinstance(found, Stretch):
+                self.engine(found.slot).restore_stretch(found.queue, found.rows)
+                done += len(found.rows)
+            else:
+                self.engine(found[0].slot).restore_run(*found)
+                done += 1
+            if done >= _PIECE:
+                done = 0
                 yield
         self._declared()
         for engine in list(self.engines.values()):
