@@ -31,6 +31,7 @@ from broker.core.slots import SlotRecord
 from broker.journal.format import PREFERRED
 from broker.journal.journal import Journal
 from broker.journal.restore import refuse_restored
+from broker.link.bodies import ROTTEN
 from broker.link.cluster_port import ClusterPort
 from broker.link.link_server import LinkServer
 from broker.owner.bodies import FileBodyReader, FileBodyWriter
@@ -197,7 +198,7 @@ class OwnerProcess(ClusterProcess):
             return FileBodyWriter(blobs, bodies, on_drain)
 
         def open_body(slot: int, blob: Blob) -> FileBodyReader:
-            return FileBodyReader(blobs, bodies, blob)
+            return FileBodyReader(blobs, bodies, blob, lambda text: ROTTEN + text)
 
         def published(slot: int, dedup: tuple[int, int]) -> bool:
             engine = self.shard.engines.get(slot)

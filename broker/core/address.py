@@ -41,4 +41,4 @@ class Outcome(IntEnum):
     """NACK with `requeue:false`: to the dead-letter address at once."""
     UNREADABLE = 5
     """Never delivered: its large body cannot be read. To the dead-letter address; from there, and where there is none,
-    it goes for good. Only where edge and owner are one process."""
+    it goes for good. Another owner, who leads before that has happened, hands it out as its own disk has it."""

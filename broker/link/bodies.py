@@ -16,12 +16,15 @@ from broker.core.message import Blob
 from broker.rpc.v1 import link_pb2 as pb
 
 from .kept import Kept
-from .port import Away
+from .port import Away, Rotten
 
 CHUNK: Final = 64 * 1024
 WINDOW: Final = 1024 * 1024
 MOVED: Final = "another owner serves this destination now"
 """What an owner answers that does not lead the slot."""
+ROTTEN: Final = "damaged: "
+"""With that an owner's answer begins when it is the body that is lost, and no affair of anybody else's. An edge of an
+older release takes it for any failure."""
 NOT_KEPT: Final = "its owner changed, and it could not be kept to be sent again"
 
 Soon = Callable[[Callable[[], None]], object]
@@ -428,6 +431,8 @@ class BodyHub:
 
 def _why(text: str) -> str:
     """What the owner said: of its disk, mostly."""
+    if text.startswith(ROTTEN):
+        return Rotten(text.removeprefix(ROTTEN))
     return Away(text) if text == MOVED else text
 
 

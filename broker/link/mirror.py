@@ -179,13 +179,18 @@ class Mirrored:
             return
         covered: list[int] = []
         hold = isinstance(entry.command, Hold)
+        alone = isinstance(entry.command, Settle) and entry.command.outcome is Outcome.UNREADABLE
         for i in ids:
             held = self.holds.get(i)
             if held is not None and not hold:
                 entry.holds.append(held)
                 del self.holds[i]
             elif i in self.ids:
-                self._take(i, covered)
+                if alone:  # it never came to the client: what stands before it did, and is not settled by this
+                    del self.ids[i]
+                    covered.append(i)
+                else:
+                    self._take(i, covered)
                 if hold:
                     self.holds[i] = entry
         if covered:

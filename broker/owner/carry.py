@@ -37,13 +37,15 @@ class Sink(Protocol):
 
 
 class Carry:
-    """One of them under way; begins at once. `sink(on_drain)` makes the other end."""
+    """One of them under way; begins at once. `sink(on_drain)` makes the other end.
+
+    unread   it was our end that failed."""
 
     def __init__(self, source: Source, sink: Callable[[Callable[[], None]], Sink], then: Then) -> None:
         self._source = source
         self._then = then
         self._reading = False
-        self._over = False
+        self._over = self.unread = False
         self._sink = sink(self._go_on)
         self._go_on()
 
@@ -59,7 +61,7 @@ class Carry:
     def _arrived(self, data: bytes | None, why: str) -> None:
         self._reading = False
         if data is None:
-            self._over = True
+            self._over = self.unread = True
             self._source.close()
             self._sink.abort()
             self._then(None, why)

@@ -34,6 +34,8 @@ log = logging.getLogger("stampede.owner")
 
 RETRY_S = 1.0
 """How soon what could not be asked is asked again, and how often prepared transactions are looked at."""
+LAST_RETRY_S = 30.0
+"""The same for a large body that cannot be read here, after some tries: each reads it again."""
 SESSION = 1
 """This process asks under this number at its own port."""
 PASSING = (Code.OWNER_UNAVAILABLE, Code.OWNER_STOPPED, Code.OWNER_MOVED, Code.DISK_FULL)
@@ -205,8 +207,9 @@ class Coordinator:
         """A dead letter for an address in `slot`."""
         self._carry(self._shard.engine(move.slot), move, slot)
 
-    def _carry(self, engine: Engine, move: Move, slot: int) -> None:
-        """Its large body first."""
+    def _carry(self, engine: Engine, move: Move, slot: int, patience: float = RETRY_S) -> None:
+        """Its large body first. One that cannot be read here waits, tried ever more rarely: whoever leads next may have
+        a good copy of it."""
         if not self._leads(engine):
             return  # the next leader finds the message where it was
         blob = move.run.blob
@@ -216,8 +219,10 @@ class Coordinator:
 
         def carried(there: Blob | None, why: str) -> None:
             if there is None:
-                log.info("a large dead letter waits: %s", why)
-                self._later(RETRY_S, partial(self._carry, engine, move, slot))
+                level = logging.WARNING if carry.unread and patience == RETRY_S else logging.INFO
+                log.log(level, "a large dead letter for %s waits: %s", move.address, why)
+                following = min(2 * patience, LAST_RETRY_S) if carry.unread else RETRY_S
+                self._later(patience, partial(self._carry, engine, move, slot, following))
             elif not self._leads(engine):
                 carry.drop()  # nobody will publish it
             else:

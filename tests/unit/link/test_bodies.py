@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.address import Routing
-from broker.core.commands import Prepare, Publish
+from broker.core.address import AckMode, Outcome, Routing
+from broker.core.commands import Prepare, Publish, Settle, Subscribe
 from broker.core.effects import Done, Refused
 from broker.core.errors import Code
 from broker.core.message import BLOB, Blob, Run
-from broker.link.bodies import CHUNK, WINDOW
+from broker.link.bodies import CHUNK, MOVED, WINDOW
 from broker.link.link_server import SWEEP_S
+from broker.link.mirror import Entry, Mirrored
 from broker.link.owner_bodies import OwnerBodies
-from broker.link.port import Away
+from broker.link.port import Away, Rotten
 from broker.rpc.v1 import link_pb2 as pb
 from tests.unit.link.world import Edge, Owner, World, make_settings, run_of
 
@@ -86,6 +87,9 @@ class Reader:
 
     def read(self, n, done):
         self.sizes.append(n)
+        if self.files.fails:
+            self.files.world.schedule(lambda: done(None, self.files.fails))
+            return
         data = self.files.stored[self.blob.id][self.offset : self.offset + n]
         self.offset += len(data)
         self.files.world.schedule(lambda: done(data, ""))
@@ -384,6 +388,28 @@ def test_a_broken_stream_ends_a_reading(place):
     place.world.run()
     assert place.done[0][0] is None and "lost" in place.done[0][1]
     assert isinstance(place.done[0][1], Away)
+
+
+@pytest.mark.parametrize("why, kind", [("damaged: x is missing", Rotten), ("another error", str), (MOVED, Away)])
+def test_a_body_that_is_lost_is_told_from_an_owner_that_has_other_trouble(place, why, kind):
+    place.files.stored[9] = BODY
+    place.files.fails = why
+    reader = place.port.read_body(SLOT, Blob(9, len(BODY)))
+    assert read_all(place, reader) == b""
+    assert place.done == [(None, why.removeprefix("damaged: "))] and type(place.done[0][1]) is kind
+
+
+@pytest.mark.parametrize("mode", [AckMode.CLIENT, AckMode.INDIVIDUAL])
+def test_a_message_whose_body_is_lost_takes_none_of_its_neighbours_along(mode):
+    """Those before it came to the client, and it has said nothing of them."""
+    consumer = Mirrored(Subscribe(SLOT, 1, 1, 7, "q", Routing.ANYCAST, mode))
+    for i in (1, 2, 3):
+        consumer.delivered(run_of(b"x", ids=[i]), 10)
+    entry = Entry(1, Settle(SLOT, 1, 0, 7, [2], Outcome.UNREADABLE), 0, 0)
+    consumer.set_aside(entry, [2])
+    assert list(consumer.ids) == [1, 3] and consumer.aside == {entry: [2]}
+    consumer.let_go()  # another owner: it hands the message out as its own disk has it
+    assert entry.happened and not consumer.aside and list(consumer.ids) == [1, 3]
 
 
 def test_a_reading_opens_the_file_before_the_delivery_is_confirmed(place):

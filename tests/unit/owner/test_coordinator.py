@@ -15,7 +15,7 @@ from broker.core.errors import Code
 from broker.core.message import DURABLE, Blob, Run
 from broker.core.records import GroupRecord, MetaRecord
 from broker.engine.engine import Engine
-from broker.owner.coordinator import AGAIN_MOST, RETRY_S, SESSION, Coordinator
+from broker.owner.coordinator import AGAIN_MOST, LAST_RETRY_S, RETRY_S, SESSION, Coordinator
 from tests.unit.engine.world import run_of
 
 HERE, THERE, ELSEWHERE = 7, 8, 9
@@ -32,7 +32,10 @@ class Body:
         self.left = [b"x" * 100]
 
     def read(self, n, done):
-        self.world.later.append((0, lambda: done(self.left.pop() if self.left else b"", "")))
+        if self.world.damaged:
+            self.world.later.append((0, lambda: done(None, "it is damaged")))
+        else:
+            self.world.later.append((0, lambda: done(self.left.pop() if self.left else b"", "")))
 
     def close(self): ...
 
@@ -58,6 +61,7 @@ class World:
         self.steps, self.watchers, self.sent, self.later = [], [], [], []
         self.effects, self.log, self.number = [], [], 1
         self.body_there = None
+        self.damaged = False
         self.aborted = 0
         self.coordinator = Coordinator(
             self, self._submit, "boot", lambda: self.now, lambda s, then: self.later.append((s, then)),
@@ -353,6 +357,18 @@ def test_a_large_dead_letter_goes_ahead_of_its_message(world):
         world.wait()
     (prepare,) = world.sent
     assert prepare.parts[0].run.blob.id == 33
+
+
+def test_a_large_dead_letter_that_cannot_be_read_is_tried_ever_more_rarely(world):
+    """And stays where it was: whoever leads next may have a good copy of it."""
+    world.damaged = True
+    dead_letter(world, Blob(5, 10))
+    waits = []
+    while len(waits) < 7:
+        waits += [seconds for seconds, _ in world.later if seconds]
+        world.wait()
+    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, LAST_RETRY_S, LAST_RETRY_S]
+    assert world.sent == []
 
 
 def test_a_large_copy_goes_again_when_its_leader_leads_no_more(world):
