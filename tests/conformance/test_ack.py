@@ -355,6 +355,22 @@ def test_nack_counts_and_then_dead_letters_with_the_origin(join, queue, name, ve
 
 
 @since_11
+@pytest.mark.parametrize("first", [True, False])
+def test_where_a_dead_letter_was_cannot_be_forged(join, queue, name, version, first):
+    """Of two headers of one name the first counts: the broker's, wherever the client's stands."""
+    client = join(version)
+    client.subscribe("DLQ", id="dead", selector=f"_AMQ_ORIG_ADDRESS = '{name}' AND _AMQ_ORIG_QUEUE = '{name}'")
+    client.subscribe(queue, ack="client-individual")
+    forged = {"_AMQ_ORIG_ADDRESS": "forged", "_AMQ_ORIG_QUEUE": "forged", "_AMQ_ORIG_MESSAGE_ID": "7"}
+    plain = {"destination": queue}
+    client.ask("SEND", forged | plain if first else plain | forged, b"x")
+    client.nack(client.read(), requeue="false")
+    dead = client.read()
+    assert (dead["subscription"], dead["_AMQ_ORIG_ADDRESS"], dead["_AMQ_ORIG_QUEUE"]) == ("dead", name, name)
+    assert dead["_AMQ_ORIG_MESSAGE_ID"] != "7"
+
+
+@since_11
 def test_nack_with_requeue_false_dead_letters_at_once(join, queue, version):
     client = join(version)
     client.subscribe("DLQ", id="dead")
