@@ -13,7 +13,7 @@ SIM_LOG := $(VENV)/simulations.log
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster cluster-down pipeline-demo pipeline-extra test test-quick test-python test-simulated test-served check fmt bench abuse chaos torture docs crds proto constraints e2e clean
+.PHONY: help run cluster cluster-down pipeline-demo pipeline-extra pipeline-torture test test-quick test-python test-simulated test-served check fmt bench abuse chaos torture docs crds proto constraints e2e clean
 
 help:
 	@echo "make run     start a broker on 127.0.0.1:61613 (STOMP) and :61614 (WebSocket); ARGS='--port 7000' adds flags"
@@ -26,6 +26,7 @@ help:
 	@echo "make docs    renew the generated parts of docs/"
 	@echo "make crds    renew the CustomResourceDefinitions in deploy/ and helm/"
 	@echo "make proto   renew the Python code of proto/ (needs the network once: it installs the compiler elsewhere)"
+	@echo "make pipeline-torture  random kills while messages are archived: each there, once (ARGS=\"--rounds 30\"; goes on in its folder)"
 	@echo "make pipeline-demo  a broker, traffic, its archive by Spark, and an hour of it replayed (needs Java 17)"
 	@echo "make bench   benchmarks (see bench/README.md); ARGS are passed on"
 	@echo "make abuse   a polite client beside clients that want more than their share: how long it waits (docs/reliability.md)"
@@ -59,6 +60,9 @@ pipeline-extra: $(VENV)/.installed-dev
 	@if command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || ls -d /usr/lib/jvm/*17* >/dev/null 2>&1; then \
 	  $(MAKE) --no-print-directory $(VENV)/.installed-pipeline; \
 	else echo "no Java here (Debian: apt install openjdk-17-jre-headless): the tests of the pipeline will skip"; fi
+
+pipeline-torture: pipeline-extra
+	$(BIN)/python -m tests.pipeline.torture $(ARGS)
 
 pipeline-demo: pipeline-extra
 	$(BIN)/python deploy/local/pipeline_demo.py $(ARGS)

@@ -125,7 +125,7 @@ def objects(
         disruption_budget(api.policy, metadata(workload), selector, spec.owners.max_unavailable),
         _stateful_set(metadata(workload), broker, spec, image, replicas, config_hash, live),
     ]
-    return [*made, _network_policy(metadata(workload), name)] if spec.network_policy else made
+    return [*made, _network_policy(metadata(workload), name, reads_port(spec))] if spec.network_policy else made
 
 
 def _headless(metadata: Table, selector: dict[str, str]) -> Table:
@@ -138,12 +138,17 @@ def _headless(metadata: Table, selector: dict[str, str]) -> Table:
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}
 
 
-def _network_policy(metadata: Table, broker: str) -> Table:
-    """The components' port is for pods of this broker only."""
+def reads_port(spec: BrokerSpec) -> int:
+    """Of the read API of the log; 0: there is none."""
+    return max(int(spec.settings.get("logReads", {}).get("port", 0)), 0)
+
+
+def _network_policy(metadata: Table, broker: str, reads: int) -> Table:
+    """The ports of components and of readers of the log are for pods of this broker only."""
     selector = names.selector(broker, "owner")
     friends = {"podSelector": {"matchLabels": {"app.kubernetes.io/instance": broker}}}
     ingress = [
-        {"from": [friends], "ports": [{"port": names.GRPC_PORT, "protocol": "TCP"}]},
+        {"from": [friends], "ports": [{"port": port, "protocol": "TCP"} for port in (names.GRPC_PORT, reads) if port]},
         {"ports": [{"port": names.ADMIN_PORT, "protocol": "TCP"}]},
     ]
     spec = {"podSelector": {"matchLabels": selector}, "policyTypes": ["Ingress"], "ingress": ingress}

@@ -130,6 +130,9 @@ def common_settings(namespace: str, broker: str, spec: BrokerSpec) -> Table:
     for group in ("engine", "journal", "wire"):
         if found := group_settings(group, spec.settings.get(group, {})):
             tree[group] = found
+    if found := group_settings("log_reads", spec.settings.get("logReads", {})):
+        pair = {"cert_file": cluster["cert_file"], "key_file": cluster["key_file"]}
+        tree["log_reads"] = {"host": "0.0.0.0", **pair, **found}
     return tree
 
 

@@ -1,4 +1,4 @@
-"""`stampede-pipeline`: check, archive, report, replay, files, verify, retain, compact, delete.
+"""`stampede-pipeline`: check, archive, report, replay, rebuild, files, verify, retain, compact, delete.
 
 Rule: parse, call, say; no logic of its own. Nothing heavy is imported before a command needs it.
 """
@@ -147,6 +147,38 @@ def replay(
                 click.echo("nothing was sent; --send does")
             else:
                 click.echo(f"{send(spark, folder, _options(**source), url, plan, rate, click.echo)} messages sent")
+        finally:
+            spark.stop()
+
+    _perform(work)
+
+
+@main.command()
+@click.argument("folder")
+@click.option("--id", required=True, help="Of this rebuild: whoever uses it again sends nothing twice.")
+@click.option(
+    "--at", default="", metavar="TIME", help='Such as "2026-11-24 13:00" (UTC). Default: the end of the archive.'
+)
+@click.option("--rate", default=0.0, help="Messages per second; 0: as fast as it goes.")
+@click.option("--url", default="stomp://127.0.0.1:61613", show_default=True, help="Of the new broker.")
+@click.option("--dry-run/--send", default=True, show_default=True)
+@_spark
+def rebuild(folder: str, id: str, at: str, rate: float, url: str, dry_run: bool, master: str, memory: str) -> None:
+    """Put into a new broker what the queues held, from the archive FOLDER alone."""
+
+    def work() -> None:
+        from .rebuild import count
+        from .rebuild import rebuild as send
+        from .session import session
+
+        spark = session(master, memory)
+        try:
+            if dry_run:
+                for row in count(spark, folder, at):
+                    click.echo("{destination}: {messages} messages, {bytes} bytes".format(**row))
+                click.echo("nothing was sent; --send does")
+            else:
+                click.echo(f"{send(spark, folder, url, id, at, rate, click.echo)} messages sent")
         finally:
             spark.stop()
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from datetime import datetime, timedelta
 from html import escape
 from typing import Any, Final
 
@@ -18,6 +19,9 @@ th { border-bottom: 2px solid #c9d2dc; font-weight: 600 } td { border-bottom: 1p
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
 svg { display: block; width: 100%; height: auto } figure { margin: 1rem 0 } figcaption { font-weight: 600 }
 """
+_NONE: Final = '<p class="note">None.</p>'
+_HOUR: Final = "%Y-%m-%d %H:00"
+MOST_BARS: Final = 24 * 14
 _WIDTH, _HEIGHT, _LEFT, _BOTTOM = 900, 180, 70, 24
 
 
@@ -57,7 +61,7 @@ def _bars(points: Sequence[tuple[str, int]]) -> str:
 
 def _table(rows: Sequence[dict[str, Any]]) -> str:
     if not rows:
-        return '<p class="note">None.</p>'
+        return _NONE
     names = list(rows[0])
     numeric = {name for name in names if isinstance(rows[0][name], (int, float))}
 
@@ -73,34 +77,75 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
         )
         return f'<td class="n">{text}</td>' if name in numeric else f"<td>{escape(text)}</td>"
 
-    head = "".join(f'<th class="n">{name}</th>' if name in numeric else f"<th>{name}</th>" for name in names)
+    head = "".join(
+        f'<th class="n">{name.replace("_", " ")}</th>' if name in numeric else f"<th>{name.replace('_', ' ')}</th>"
+        for name in names
+    )
     body = "".join("<tr>" + "".join(cell(name, row[name]) for name in names) + "</tr>" for row in rows[:200])
     more = f'<p class="note">and {len(rows) - 200} more, in the JSON</p>' if len(rows) > 200 else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
 
+def _span(hours: Sequence[str]) -> list[str]:
+    """Every hour from the first to the last, so that plots compare; only those named when they are too many."""
+    if not hours:
+        return []
+    first, last = (datetime.strptime(hour, _HOUR) for hour in (min(hours), max(hours)))
+    count = int((last - first).total_seconds() // 3600) + 1
+    if count > MOST_BARS:
+        return sorted(set(hours))[-MOST_BARS:]
+    return [(first + timedelta(hours=n)).strftime(_HOUR) for n in range(count)]
+
+
+def _level(span: Sequence[str], known: dict[str, int]) -> list[tuple[str, int]]:
+    """What waits stays as it was while nothing happens."""
+    found, value = [], 0
+    for hour in span:
+        value = max(known.get(hour, value), 0)
+        found.append((hour, value))
+    return found
+
+
 def page(report: dict[str, Any]) -> str:
     """`report`: of report.report."""
-    by_address: dict[str, list[tuple[str, int]]] = defaultdict(list)
+    by_address: dict[str, dict[str, int]] = defaultdict(dict)
     for row in report["hours"]:
-        by_address[row["address"]].append((row["hour"], row["messages"]))
-    busiest = sorted(by_address.items(), key=lambda pair: -sum(value for _, value in pair[1]))[:20]
+        by_address[row["address"]][row["hour"]] = row["messages"]
+    span = _span([row["hour"] for row in report["hours"]])
+    busiest = sorted(by_address, key=lambda address: -sum(by_address[address].values()))[:20]
     latencies = [
         {"address": r["address"], "hour": r["hour"], "until": r["event"].lower(), "count": r["count"],
          "p50 ms": r["ms"][0], "p95 ms": r["ms"][1], "p99 ms": r["ms"][2]}
         for r in report["latencies"] if r["ms"]
     ]  # fmt: skip
+    backlog: dict[str, dict[str, int]] = defaultdict(dict)
+    for row in report["backlog"]:
+        backlog[row["address"]][row["hour"]] = row["waiting"]
+    levels = {address: _level(span, backlog[address]) for address in busiest}
+    waited = "".join(
+        f"<figure><figcaption>{escape(address)}</figcaption>{_bars(points)}</figure>"
+        for address, points in levels.items()
+        if any(value for _, value in points)
+    )
     total = sum(row["messages"] for row in report["hours"])
     plots = "".join(
-        f"<figure><figcaption>{escape(address)}</figcaption>{_bars(points)}</figure>" for address, points in busiest
+        f"<figure><figcaption>{escape(address)}</figcaption>"
+        f"{_bars([(hour, by_address[address].get(hour, 0)) for hour in span])}</figure>"
+        for address in busiest
     )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
         f'content="width=device-width"><title>Stampede report</title><style>{_STYLE}</style></head><body>'
         f'<h1>Report of {escape(report["folder"])}</h1><p class="note">{total:,} messages of '
         f"{len(by_address):,} addresses, {report['manifests']:,} runs of the archive. Hours are UTC.</p>"
-        f"<h2>Messages per hour</h2>{plots}<h2>Hours</h2>{_table(report['hours'])}"
-        f"<h2>Time from ENQUEUED</h2>{_table(latencies)}<h2>What happened</h2>{_table(report['events'])}"
+        f"<h2>Messages per hour</h2>{plots}"
+        f"<details><summary>The same as a table</summary>{_table(report['hours'])}</details>"
+        f"<h2>Waiting at the end of each hour</h2>{waited or _NONE}"
+        f"<h2>What became of them</h2>{_table(report['fates'])}"
+        f"<h2>Time from ENQUEUED</h2>{_table(latencies)}"
         f"<h2>Dead letters</h2>{_table(report['dead_letters'])}"
+        f"<h2>Slots: is one busier than others?</h2>{_table(report['slots'])}"
+        f"<h2>Largest groups</h2>{_table(report['groups'])}"
+        f"<h2>The archive and its disk</h2>{_table(report['growth'])}"
         f"<h2>Unlike the same hour of other days</h2>{_table(report['unusual'])}</body></html>"
     )

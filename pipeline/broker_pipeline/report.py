@@ -7,12 +7,14 @@ Rule: only what rows say. A latency is there when both events have a time; an ho
 
 from __future__ import annotations
 
+import shutil
+from collections import defaultdict
 from typing import Any, Final
 
 from broker.seams.clock import SystemClock
 
 from .errors import PipelineError
-from .manifests import Archive
+from .manifests import Archive, State
 
 _HOURS: Final = """
     select address, date_format(ts, 'yyyy-MM-dd HH:00') as hour, count(*) as messages, sum(size) as bytes,
@@ -42,7 +44,44 @@ _UNUSUAL: Final = """
     from hours join known on hours.address = known.address and hour(at) = known.hour
     where days >= 3 and (messages > 3 * usual or messages < usual / 3) order by at
 """
+_FATES: Final = """
+    with put as (select address, count(*) as enqueued from events where event = 'ENQUEUED' group by 1),
+         ends as (select address, count_if(event = 'NACKED') as failed_deliveries,
+                         count_if(event = 'ACKED') as acked, count_if(event = 'EXPIRED') as expired,
+                         count_if(event = 'DEAD_LETTERED') as dead, count_if(event = 'PURGED') as purged
+                  from events where event <> 'ENQUEUED' group by 1)
+    select address, enqueued, acked, expired, dead, purged, failed_deliveries,
+           round(failed_deliveries / enqueued, 4) as failed_per_message,
+           round((expired + dead) / enqueued, 4) as lost_share
+    from put left join ends using (address) order by address
+"""
+_BACKLOG: Final = """
+    with moves as (select address, date_format(ts, 'yyyy-MM-dd HH:00') as hour,
+                          sum(case when event = 'ENQUEUED' then 1 when event = 'NACKED' and reason is null then 0
+                                   when event = 'PURGED' and reason = 'queue deleted' then 0 else -1 end) as change
+                   from events where ts is not null group by 1, 2)
+    select address, hour, sum(change) over (partition by address order by hour) as waiting
+    from moves order by address, hour
+"""
+_SLOTS: Final = """
+    with counted as (select address, slot, count(*) as messages from messages group by 1, 2),
+         summed as (select address, count(*) as slots, max(messages) as busiest, sum(messages) as messages,
+                           max_by(slot, messages) as slot from counted group by 1)
+    select address, slots, messages, slot as busiest_slot, round(busiest / messages, 3) as share,
+           round(busiest * slots / messages, 2) as times_the_average
+    from summed order by times_the_average desc, address
+"""
+_GROUPS: Final = """
+    with counted as (select address, group_id, count(*) as messages from messages where group_id is not null
+                     group by 1, 2)
+    select address, group_id, messages, round(messages / sum(messages) over (partition by address), 3) as share
+    from counted order by messages desc, address, group_id limit 50
+"""
 SECTIONS: Final = {
+    "fates": _FATES,
+    "backlog": _BACKLOG,
+    "slots": _SLOTS,
+    "groups": _GROUPS,
     "hours": _HOURS,
     "latencies": _LATENCIES,
     "events": _EVENTS,
@@ -63,4 +102,21 @@ def report(spark: Any, folder: str) -> dict[str, Any]:
     found: dict[str, Any] = {"folder": folder, "made_ms": SystemClock().wall_ms(), "manifests": state.number}
     for name, sql in SECTIONS.items():
         found[name] = [row.asDict() for row in spark.sql(sql).collect()]
+    found["growth"] = [growth(state, shutil.disk_usage(folder).free)]
     return found
+
+
+def growth(state: State, free: int) -> dict[str, Any]:
+    """Bytes the archive has taken per day, and in how many days its disk is full if it goes on so; null: no telling.
+
+    Of the last seven days that have messages, the newest left out when there are others: it is not over yet."""
+    days: dict[str, int] = defaultdict(int)
+    for file in state.files.values():
+        days[file.date] += file.nbytes
+    counted = [days[day] for day in sorted(days)]
+    counted = (counted[:-1] or counted)[-7:]
+    daily = sum(counted) // len(counted) if counted else 0
+    return {
+        "days": len(days), "bytes": sum(days.values()), "bytes_per_day": daily, "free_bytes": free,
+        "days_until_full": free // daily if daily else None,
+    }  # fmt: skip

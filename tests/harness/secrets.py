@@ -25,9 +25,10 @@ def self_signed(folder: Path, name: str = "server", days: int = 30) -> tuple[Pat
     return certificate, key
 
 
-def add_user(broker: Broker, name: str, passcode: str) -> None:
+def add_user(broker: Broker, name: str, passcode: str, *groups: str) -> None:
     """Into the users file of this broker's data folder; a running broker notices."""
     line = [sys.executable, "-m", "broker.app.cli", "user", "add", name, "--passcode-stdin", "--data", str(broker.data)]
+    line += [part for group in groups for part in ("--group", group)]
     done = subprocess.run(
         line, input=passcode + "\n", text=True, capture_output=True, env=broker.environment(), cwd=broker.folder
     )

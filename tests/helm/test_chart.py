@@ -97,6 +97,19 @@ def test_pods_are_restricted(render, values):
             assert "readinessProbe" in container
 
 
+def test_the_archive_is_restricted_too_and_sees_no_key(render):
+    (job,) = [each for each in documents(render(HERE / "values" / "archive.yaml", True, *NO_CRDS).text)
+              if each["kind"] == "CronJob"]  # fmt: skip
+    pod = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsNonRoot"] is True and pod["automountServiceAccountToken"] is False
+    (container,) = pod["containers"]
+    assert container["securityContext"]["readOnlyRootFilesystem"] and container["resources"]["limits"]["memory"]
+    secrets = [volume["secret"] for volume in pod["volumes"] if "secret" in volume]
+    assert [secret["items"] for secret in secrets] == [[{"key": "ca.crt", "path": "ca.crt"}]]
+    command = " ".join(container["args"])
+    assert "passcode" not in command.lower() and job["spec"]["concurrencyPolicy"] == "Forbid"
+
+
 def test_selectors_hold_nothing_that_an_upgrade_changes(render):
     for each in documents(render(HERE / "values" / "production.yaml", True, *NO_CRDS).text):
         if each["kind"] in ("Deployment", "StatefulSet"):

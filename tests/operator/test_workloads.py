@@ -180,6 +180,17 @@ def test_network_policies_can_be_turned_off():
     assert [port["port"] for rule in policy for port in rule["ports"]] == [61613, names.ADMIN_PORT]
 
 
+def test_readers_of_the_log_get_a_port_with_a_certificate_for_pods_of_the_broker_only(tmp_path):
+    assert settings_of(broker_objects(), tmp_path).log_reads.port == -1
+    objects = broker_objects(settings={"logReads": {"port": 61690, "maxStreams": 3}})
+    reads = settings_of(objects, tmp_path).log_reads
+    assert (reads.port, reads.max_streams, reads.host) == (61690, 3, "0.0.0.0")
+    assert reads.cert_file.startswith(names.COMPONENTS_DIR) and reads.key_file.startswith(names.COMPONENTS_DIR)
+    rules = made("NetworkPolicy", objects)["spec"]["ingress"]
+    (rule,) = [rule for rule in rules if {"port": 61690, "protocol": "TCP"} in rule["ports"]]
+    assert rule["from"] == [{"podSelector": {"matchLabels": {"app.kubernetes.io/instance": "stomp"}}}]
+
+
 def test_the_configuration_file_is_one_that_people_can_read():
     text = made("ConfigMap", edge_objects())["data"][names.CONFIG_FILE]
     assert yaml.safe_load(text)["acceptors"]["stomp"]["port"] == 61613

@@ -56,7 +56,7 @@ class Host:
 
     def __enter__(self) -> Host:
         try:
-            self._answer()
+            self.answer()
         except BaseException:
             self.kill()
             raise
@@ -84,7 +84,7 @@ class Host:
     def begin(self, name: str, *arguments: Any) -> None:
         self._pipe.send((name, arguments))
 
-    def _answer(self) -> Any:
+    def answer(self) -> Any:
         if not self._pipe.poll(LIMIT_S):
             raise AssertionError(f"Spark does not answer:\n{(self.folder / 'spark.log').read_text()[-3000:]}")
         try:
@@ -97,4 +97,4 @@ class Host:
 
     def call(self, name: str, *arguments: Any) -> Any:
         self.begin(name, *arguments)
-        return self._answer()
+        return self.answer()

@@ -83,3 +83,25 @@ def report(spark: Any, folder: str) -> dict[str, Any]:
     from broker_pipeline.report import report as gather
 
     return gather(spark, folder)
+
+
+def rebuild(spark: Any, folder: str, url: str, at: str = "", dry: bool = False) -> Any:
+    from broker_pipeline.rebuild import count
+    from broker_pipeline.rebuild import rebuild as send
+
+    return count(spark, folder, at) if dry else send(spark, folder, url, "one", at, 0, print)
+
+
+def notebook(spark: Any, path: str, env: dict[str, str]) -> list[dict[str, Any]]:
+    """Runs the cells of a notebook, one after the other; what it calls `result`."""
+    import json
+    import os
+    from pathlib import Path
+
+    os.environ.update(env)
+    names: dict[str, Any] = {}
+    for cell in json.loads(Path(path).read_text())["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)
+    found: list[dict[str, Any]] = names["result"].to_dict("records")
+    return found

@@ -14,7 +14,9 @@ def made(address: str, hours: int) -> dict:
     dead = {"address": address, "reason": "<b>", "count": 1, "samples": ["1-1", "1-2"]}
     return {
         "folder": "lake", "manifests": 3, "hours": rows, "latencies": [late, late | {"ms": None}], "events": [],
-        "dead_letters": [dead], "unusual": [],
+        "dead_letters": [dead], "unusual": [], "fates": [], "slots": [], "groups": [],
+        "backlog": [{"address": address, "hour": row["hour"], "waiting": 0} for row in rows],
+        "growth": [{"days": 1, "bytes": 2, "bytes_per_day": 2, "free_bytes": 9, "days_until_full": 4}],
     }  # fmt: skip
 
 
@@ -30,4 +32,4 @@ def test_everything_is_on_the_page_and_escaped():
 
 
 def test_an_archive_without_anything_has_a_page():
-    assert page(made("a", 0)).count("None.") == 3
+    assert page(made("a", 0)).count("None.") == 6

@@ -12,7 +12,9 @@ from broker_pipeline.page import page
 from tests.harness import Broker, Client, free_ports, listens, scratch, until
 
 from .host import Host, SparkError
+from .torture import Alone, Torture
 
+NOTEBOOK = Path(__file__).resolve().parents[2] / "docs/examples/reading.ipynb"
 pytestmark = pytest.mark.timeout(900)  # Spark starts dozens of processes, and other tests run beside it
 
 
@@ -115,24 +117,62 @@ def test_archive_of_a_broker(spark: Host, broker, tmp_path: Path):
         spark.call("archive", str(folder), source)
 
 
-def test_killed_runs_leave_each_message_once(broker, tmp_path: Path):
+def test_the_notebook_runs(spark: Host, broker):
+    server, source = broker
+    send(server, "/queue/notebook", [b"one", b"two"])
+    take(server, "/queue/notebook", 1)
+
+    def known() -> dict[str, int]:
+        found = spark.call("notebook", str(NOTEBOOK), {"STAMPEDE_READS": source["broker"]})
+        return {row["address"]: row["acknowledged"] for row in found}
+
+    until(lambda: known().get("notebook") == 1, "the acknowledgement in the log", 300)
+
+
+def test_queues_are_made_again_in_another_broker_from_the_archive_alone(spark: Host, broker, tmp_path: Path):
     server, source = broker
     folder = tmp_path / "lake"
-    source = source | {"addresses": "killed"}
-    manifests = folder / "manifests"
-    sent: list[bytes] = []
-    for seen in (1, 3):
-        (tmp_path / str(seen)).mkdir()
-        more = [b"%d-%d" % (seen, n) for n in range(60)]
-        send(server, "/queue/killed", more)
-        sent += more
-        with Host(tmp_path / str(seen)) as host:
-            host.begin("archive", str(folder), source, 12)
-            until(lambda seen=seen: len(list(manifests.glob("*.json"))) >= seen, "manifests", 400)
-            host.kill()
-    with Host(tmp_path / "1") as host:
-        host.call("archive", str(folder), source)
-    found = with_duckdb(folder, "messages", "select body from {files} where address = 'killed'")
-    assert sorted(row[0] for row in found) == sorted(sent)
-    events = with_duckdb(folder, "events", "select count(distinct message_id), count(*) from {files}")
-    assert events[0][0] == len(sent) == events[0][1]
+    with Client(server.port) as client:
+        client.connect()
+        for n in range(12):
+            client.publish("/queue/left", b"%d" % n, persistent="true", kind=f"k{n}", priority="7")
+        client.publish("/queue/left", b"late", persistent="true", expires="1")
+        client.publish("/queue/large2", b"L" * 300_000, persistent="true")
+        client.sync()
+    take(server, "/queue/left", 5)
+    source = source | {"addresses": "left,large2,DLQ,ExpiryQueue"}
+    spark.call("archive", str(folder), source)
+    until(lambda: spark.call("archive", str(folder), source) == 0, "an archive with nothing new", 300)
+    counted = {row["destination"]: row["messages"] for row in spark.call("rebuild", str(folder), "", "", True)}
+    assert counted["/queue/left"] == 7 and counted["/queue/large2"] == 1
+    with Broker(tmp_path / "new") as new:
+        url = f"stomp://127.0.0.1:{new.port}"
+        total = sum(counted.values())
+        assert spark.call("rebuild", str(folder), url) == total
+        assert spark.call("rebuild", str(folder), url) == 0
+        (folder / "rebuilds/one.done").unlink()
+        assert spark.call("rebuild", str(folder), url) == total, "as after a kill: the broker knows them"
+        for queue in ("left", "large2"):
+            send(new, f"/queue/{queue}", [b"the end"])
+        for queue, count in (("left", 7), ("large2", 1)):
+            both = []
+            for each, more in ((server, 0), (new, 1)):
+                with Client(each.port) as client:
+                    client.connect()
+                    client.subscribe(f"/queue/{queue}", ack="client-individual")
+                    both.append([(m.body, m.headers.get("kind"), m.headers.get("priority"))
+                                 for m in client.messages(count + more)])  # fmt: skip
+            assert both[0] == both[1][:-1] and both[1][-1][0] == b"the end"
+
+
+def test_who_is_killed_leaves_each_message_once(tmp_path: Path):
+    """The short one of `make pipeline-torture`."""
+    site = Alone(tmp_path / "broker")
+    torture = Torture(tmp_path, site, 1, 120, print)
+    try:
+        for victim in ("worker", "broker", "driver"):
+            torture.round(victim)
+        torture.replay()
+    finally:
+        torture.close()
+        site.close()

@@ -1,0 +1,112 @@
+"""Queues as they were, made again in another broker from the archive alone: what is left when a broker is lost.
+
+What a queue held at a time is what had been put into it by then (ENQUEUED) and had not left it (ACKED, EXPIRED,
+DEAD_LETTERED, PURGED, discarded). One row says of a deleted queue that everything up to that message is gone.
+
+Rule: a message that may have left is not sent: who has consumed it once would get it twice. Ids are `rebuild:<id>/…`,
+and a note says how far receipts have come, so that it may be run again, also after a kill (replay.py has the same two).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any, Final
+
+from broker.seams.files import read_whole
+
+from .archive import Say
+from .errors import PipelineError
+from .files import write_pieces
+from .manifests import Archive
+
+_WAITING: Final = """
+    with put as (
+        select slot, offset, index, message_id, address, queue, priority,
+               cast(substring_index(message_id, '-', -1) as bigint) as number
+        from events where event = 'ENQUEUED' and queue is not null and (ts is null or ts <= {at})
+    ), gone as (
+        select distinct message_id, queue from events
+        where (event in ('ACKED', 'EXPIRED', 'DEAD_LETTERED') or event = 'NACKED' and reason = 'discarded'
+               or event = 'PURGED' and reason <> 'queue deleted') and (ts is null or ts <= {at})
+    ), deleted as (
+        select slot, queue, max(cast(substring_index(message_id, '-', -1) as bigint)) as last from events
+        where event = 'PURGED' and reason = 'queue deleted' and (ts is null or ts <= {at}) group by slot, queue
+    )
+    select put.slot, put.offset, put.index, put.message_id, put.address, put.queue, m.headers, m.body, m.body_ref,
+           m.priority, m.size,
+           if(put.queue = put.address, concat('/queue/', put.address), concat('/queue/', put.address, '::', put.queue))
+               as destination
+    from put join messages m on m.message_id = put.message_id
+    left anti join gone on gone.message_id = put.message_id and gone.queue = put.queue
+    left join deleted on deleted.slot = put.slot and deleted.queue = put.queue
+    where (deleted.last is null or put.number > deleted.last)
+      and (m.expires is null or m.expires > {now})
+"""
+
+
+def waiting(spark: Any, folder: str, at: str = "") -> Any:
+    """One row per message and queue that held it at that time (UTC; "": at the end of the archive)."""
+    archive = Archive(folder)
+    state = archive.load()
+    if state.last is None:
+        raise PipelineError(f"{folder} holds no archive")
+    for view in ("messages", "events"):
+        if not (paths := archive.live(view, state)):
+            raise PipelineError(f"{folder} holds no {view}: there is nothing to rebuild")
+        spark.read.parquet(*paths).createOrReplaceTempView(view)
+    moment = "timestamp '9999-01-01'"
+    if at:
+        if not re.fullmatch(r"\d{4}-\d\d-\d\d( \d\d:\d\d(:\d\d(\.\d+)?)?)?", at):
+            raise PipelineError(f'--at is a time such as "2026-11-24 13:00", not {at!r}')
+        moment = f"timestamp '{at}'"
+    return spark.sql(_WAITING.format(at=moment, now="current_timestamp()"))
+
+
+def count(spark: Any, folder: str, at: str = "") -> list[dict[str, Any]]:
+    """A dry run: queue, messages, bytes."""
+    waiting(spark, folder, at).createOrReplaceTempView("waiting")
+    found = spark.sql(
+        "select destination, count(*) as messages, sum(size) as bytes from waiting group by 1 order by destination"
+    )
+    return [row.asDict() for row in found.collect()]
+
+
+def rebuild(spark: Any, folder: str, url: str, id: str, at: str, rate: float, say: Say) -> int:
+    """Sends them, those of each slot in their order. Returns how many this run still had to send."""
+    from pyspark.sql import functions as f
+
+    if not re.fullmatch(r"[\w.-]{1,100}", id):
+        raise PipelineError("an id of a rebuild has letters, digits, dots, dashes and underscores only")
+    archive = Archive(folder)
+    lock = archive.lock()
+    try:
+        number = archive.load().number
+        path, ledger = archive.path(f"rebuilds/{id}.json"), archive.path(f"rebuilds/{id}.done")
+        wanted = {"at": at, "manifest": number}
+        if os.path.exists(path):
+            known = json.loads(read_whole(path))
+            if known != wanted:
+                raise PipelineError(
+                    f"rebuild {id} was of another time or state of the archive ({path}): use another id"
+                )
+        else:
+            write_pieces(path, [json.dumps(wanted).encode()])
+        order = ("slot", "offset", "index")
+        found = waiting(spark, folder, at)
+        if os.path.exists(ledger):
+            slot, offset, index = map(int, json.loads(read_whole(ledger)))
+            found = found.where(
+                f"slot > {slot} or slot = {slot} and (offset > {offset} or offset = {offset} and index > {index})"
+            )
+        name = f.concat_ws("/", f.lit(f"rebuild:{id}"), *order)
+        sent = found.withColumn("id", name).coalesce(1).sortWithinPartitions(*order)
+        total = sent.count()
+        say(f"{total} messages to send")
+        if total:
+            options = {"url": url, "idColumn": "id", "rate": str(rate), "ledger": ledger, "bodies": archive.path("")}
+            sent.write.format("stampede").mode("append").options(**options).save()
+        return int(total)
+    finally:
+        lock.close()

@@ -1,0 +1,272 @@
+"""Random kills while messages go into the archive: what was acknowledged is there, each once; what is replayed, once.
+
+    make pipeline-torture ARGS="--rounds 30"                    # a broker of its own
+    make pipeline-torture ARGS="--rounds 100 --folder /var/tmp/t"   # again with the same folder: goes on
+
+A round sends a few hundred messages while the archive runs, kills somebody at a random moment, lets everybody come
+back, archives the rest, and compares.
+
+Rule: the sender notes what the broker has acknowledged before it sends more (acked.txt); what it was told nothing about
+may be there or not, once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(ROOT / "pipeline"), str(ROOT / "operator")]
+
+from broker_pipeline.manifests import Archive  # noqa: E402
+
+from broker.client import ClientError, connect  # noqa: E402
+from tests.harness import Broker, Client, free_ports, listens, until  # noqa: E402
+from tests.pipeline.host import Host, SparkError  # noqa: E402
+
+LIMIT_S = 600.0
+
+
+class Site(Protocol):
+    """Who is there to be killed, besides Spark."""
+
+    victims: dict[str, Any]
+    source: dict[str, str]
+
+    def port(self) -> int: ...
+
+    def restart(self, victim: str) -> None: ...
+
+    def ready(self) -> bool: ...
+
+
+class Alone:
+    """A standalone broker; its data stays in the folder."""
+
+    def __init__(self, folder: Path) -> None:
+        (reads,) = free_ports(1)
+        # Small segments: tasks, and records at the ends of files.
+        self.broker = Broker(folder, {"log_reads.port": reads, "journal.segment_bytes": 256 * 1024})
+        self._reads = reads
+        self.broker.start()
+        self.victims = {"broker": self.broker}
+        self.source = {"broker": f"127.0.0.1:{reads}", "addresses": "torture.a,torture.b"}
+
+    def port(self) -> int:
+        return self.broker.port
+
+    def restart(self, victim: str) -> None:
+        self.broker.start()
+
+    def ready(self) -> bool:
+        return listens(self._reads)
+
+    def close(self) -> None:
+        self.broker.stop()
+
+
+def children(pid: int) -> list[int]:
+    """All processes below this one."""
+    found = [pid]
+    for each in found:
+        for task in Path(f"/proc/{each}/task").glob("*/children"):
+            try:
+                found += [int(child) for child in task.read_text().split() if int(child) not in found]
+            except OSError:
+                continue
+    return found[1:]
+
+
+def workers(pid: int) -> list[int]:
+    """Spark's Python processes below its driver."""
+    found = []
+    for each in children(pid):
+        try:
+            command = Path(f"/proc/{each}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"pyspark" in command and b"java" not in command.split(b"\0")[0]:
+            found.append(each)
+    return found
+
+
+class Sender:
+    """Sends numbered messages until it has been told of all of them; connects again however often it must."""
+
+    def __init__(self, site: Site, acked: Path, names: list[str]) -> None:
+        self._site = site
+        self._acked = acked
+        self.names = names
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._all()), daemon=True)
+        self._thread.start()
+
+    async def _all(self) -> None:
+        left = self.names
+        while left:
+            try:
+                async with connect(f"stomp://127.0.0.1:{self._site.port()}", receipt_timeout=20) as client:
+                    while left:
+                        some = left[:20]
+                        for number, name in enumerate(some):
+                            where = "ab"[number % 2]
+                            await client.send(
+                                f"/queue/torture.{where}", name.encode(), {"persistent": "true", "_AMQ_DUPL_ID": name},
+                                receipt=True,
+                            )  # fmt: skip
+                            with self._acked.open("a") as file:
+                                file.write(name + "\n")
+                            left = left[1:]
+            except (ClientError, OSError, TimeoutError):
+                await asyncio.sleep(0.2)
+
+    def join(self, seconds: float) -> None:
+        self._thread.join(seconds)
+        assert not self._thread.is_alive(), "the sender has not been told of all its messages"
+
+
+def archived(folder: Path) -> Counter[str]:
+    import pyarrow.parquet as pq
+
+    found: Counter[str] = Counter()
+    for path in Archive(str(folder)).live("messages"):
+        found.update(
+            body.decode() for body in pq.read_table(path, columns=["body"], partitioning=None)["body"].to_pylist()
+        )
+    return found
+
+
+class Torture:
+    """Rounds in a folder that remembers them."""
+
+    def __init__(self, folder: Path, site: Site, seed: int, messages: int, say: Callable[[str], object]) -> None:
+        self.folder, self.site, self.messages, self._say = folder, site, messages, say
+        self.acked, self.lake, self._state = folder / "acked.txt", folder / "lake", folder / "rounds.json"
+        self.done = json.loads(self._state.read_text()) if self._state.exists() else []
+        self.seed = seed
+        self._host: Host | None = None
+
+    def host(self) -> Host:
+        if self._host is None:
+            place = self.folder / "spark"
+            place.mkdir(exist_ok=True)
+            self._host = Host(place).__enter__()
+        return self._host
+
+    def close(self) -> None:
+        if self._host is not None:
+            self._host.__exit__()
+
+    def round(self, victim: str = "") -> None:
+        """One of them."""
+        number = len(self.done)
+        dice = random.Random(f"{self.seed}/{number}")
+        chosen = dice.choice(["driver", "worker", *self.site.victims])
+        victim, delay = victim or chosen, dice.uniform(0.0, 6.0)
+        begun = time.monotonic()
+        host = self.host()
+        sender = Sender(self.site, self.acked, [f"{number}-{n}" for n in range(self.messages)])
+        until(
+            lambda: self.acked.exists() and f"\n{number}-" in "\n" + self.acked.read_text(), "a first message", LIMIT_S
+        )
+        host.begin("archive", str(self.lake), self.site.source, self.messages // 3)
+        time.sleep(delay)
+        self._kill(victim, host)
+        sender.join(LIMIT_S)
+        self._rest()
+        self._compare()
+        self.done.append({"victim": victim, "delay": round(delay, 2), "seconds": round(time.monotonic() - begun, 1)})
+        self._state.write_text(json.dumps(self.done))
+        self._say(f"round {number + 1}: {victim} killed after {delay:.1f} s; all there, each once")
+
+    def _kill(self, victim: str, host: Host) -> None:
+        if victim == "driver":
+            host.kill()
+            self._host = None
+            return
+        if victim == "worker":
+            for pid in workers(host.process.pid):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+        else:
+            self.site.victims[victim].kill()
+            self.site.restart(victim)
+            until(self.site.ready, f"{victim} to be back", LIMIT_S)
+        try:
+            host.answer()
+        except SparkError as error:
+            self._say(f"  the archive said: {str(error).splitlines()[0][:150]}")
+
+    def _rest(self) -> None:
+        """Until a run finds nothing new. A run may fail while others come back."""
+        end = time.monotonic() + LIMIT_S
+        while True:
+            try:
+                if self.host().call("archive", str(self.lake), self.site.source, 5_000) == 0:
+                    return
+            except SparkError as error:
+                assert time.monotonic() < end, error
+
+    def _compare(self) -> None:
+        acked = set(self.acked.read_text().split())
+        found = archived(self.lake)
+        assert not acked - set(found), f"lost: {sorted(acked - set(found))[:5]}"
+        assert set(found) == acked, f"never sent: {sorted(set(found) - acked)[:5]}"
+        twice = [name for name, count in found.items() if count != 1]
+        assert not twice, f"twice in the archive: {twice[:5]}"
+
+    def replay(self) -> None:
+        """Everything, twice: it arrives once."""
+        name = f"r{len(self.done)}"
+        plan = {"id": name, "into": f"/queue/again.{name}", "addresses": ("torture.a", "torture.b")}
+        url = f"stomp://127.0.0.1:{self.site.port()}"
+        acked = sorted(set(self.acked.read_text().split()))
+        count = len(acked)
+        assert self.host().call("replay", str(self.lake), self.site.source, url, plan) == count
+        (self.lake / f"replays/{name}.done").unlink()
+        self.host().call("replay", str(self.lake), self.site.source, url, plan)
+        with Client(self.site.port()) as client:
+            client.connect()
+            client.publish(f"/queue/again.{name}", b"the end", persistent="true")
+            client.sync()
+            client.subscribe(f"/queue/again.{name}", ack="auto")
+            bodies = [message.body.decode() for message in client.messages(count + 1)]
+        assert sorted(bodies[:-1]) == acked and bodies[-1] == "the end"
+        self._say(f"replayed twice: {count} messages, each once")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=30, help="in all, those of earlier runs in the folder included")
+    parser.add_argument("--messages", type=int, default=400, help="of a round")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", type=Path, default=Path("/tmp/stampede-pipeline-torture"))
+    given = parser.parse_args()
+    given.folder.mkdir(parents=True, exist_ok=True)
+    site = Alone(given.folder / "broker")
+    torture = Torture(given.folder, site, given.seed, given.messages, lambda text: print(text, flush=True))
+    try:
+        until(site.ready, "the read API")
+        while len(torture.done) < given.rounds:
+            torture.round()
+        torture.replay()
+    finally:
+        torture.close()
+        site.close()
+    print(dict(Counter(each["victim"] for each in torture.done)))
+
+
+if __name__ == "__main__":
+    main()
