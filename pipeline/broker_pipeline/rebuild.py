@@ -23,7 +23,7 @@ from .manifests import Archive
 
 _WAITING: Final = """
     with put as (
-        select slot, offset, index, message_id, address, queue, priority,
+        select slot, offset, index, message_id, address, queue,
                cast(substring_index(message_id, '-', -1) as bigint) as number
         from events where event = 'ENQUEUED' and queue is not null and (ts is null or ts <= {at})
     ), gone as (
@@ -35,7 +35,7 @@ _WAITING: Final = """
         where event = 'PURGED' and reason = 'queue deleted' and (ts is null or ts <= {at}) group by slot, queue
     )
     select put.slot, put.offset, put.index, put.message_id, put.address, put.queue, m.headers, m.body, m.body_ref,
-           m.priority, m.size,
+           if(map_contains_key(m.headers, 'priority') or m.priority <> 4, m.priority, null) as priority, m.size,
            if(put.queue = put.address, concat('/queue/', put.address), concat('/queue/', put.address, '::', put.queue))
                as destination
     from put join messages m on m.message_id = put.message_id
