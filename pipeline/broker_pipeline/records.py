@@ -283,7 +283,7 @@ class Decoder:
         index, which = at, np.zeros_like(at)
         if (queues != 1).any():
             which = np.arange(queues.sum()) - np.repeat(np.cumsum(queues) - queues, queues)
-            every = np.repeat(np.arange(len(of)), queues)
+            every: Any = np.repeat(np.arange(len(of)), queues)
             of, ids, index = of[every], ids[every], at[every] * queues[every] + which
             frames = {name: _taken(column, every) for name, column in frames.items()}
         target = np.array([*self._targets, 0])[runs[13][of] + which]
@@ -314,7 +314,7 @@ class Decoder:
 
         spans = np.array(self._spans, dtype=np.int64).T
         counts = spans[11]
-        of = np.repeat(np.arange(len(counts)), counts)
+        of: Any = np.repeat(np.arange(len(counts)), counts)
         at = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
         return columns(
             self._schema, self._values.list, self._headers.list,
