@@ -94,7 +94,7 @@ class EdgeProcess(ClusterProcess):
             )
             host = listen_host(settings.edge, self.auth.has_users)
             self.listeners = Listeners(self.edge, settings, self.loop, host, self.auth.has_users)
-            told: list[MetricSource] = [self.edge, self.port, self.listeners, self.config, self.memory]
+            told: list[MetricSource] = [self.edge, self.port, self.listeners, self.config, self.memory, self]
             self.admin = AdminServer(settings.admin, told, self._readiness)
             await self.listeners.start()
         except BaseException:
@@ -226,6 +226,8 @@ class EdgeProcess(ClusterProcess):
         details |= self.memory.details()
         if not self.membership.up:
             details["cluster"] = "not registered"
+        if lost := self.metadata.rewound:
+            details["etcd"] = lost
         if missed := ", ".join(self.membership.me.unreached):
             details["owners"] = f"cannot be reached from here: {missed}"
         if bad := self.config.told():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from broker.cluster.applied import AppliedNote
@@ -19,6 +19,7 @@ from broker.cluster.membership import Membership
 from broker.cluster.slots import SlotTable
 from broker.config.settings import EngineSettings, Settings
 from broker.core.errors import BrokerError
+from broker.core.metrics import Metric
 from broker.core.slots import Member
 from broker.metadata.etcd import EtcdMetadata
 from broker.metadata.port import Metadata
@@ -81,6 +82,10 @@ class ClusterProcess:
         if not known:
             await self.table.start()
         self._applied.start()
+
+    def metrics(self) -> Iterable[Metric]:
+        yield Metric("stomp_etcd_rewound", "gauge", "1 when etcd has lost data that it had told this process: restart "
+                     "no owner, restore a snapshot.", [({}, int(bool(self.metadata.rewound)))])  # fmt: skip
 
     async def leave(self) -> None:
         """The opposite. What was never begun does not mind."""

@@ -160,7 +160,7 @@ class OwnerProcess(ClusterProcess):
             raise
         self.admin = AdminServer(
             settings.admin,
-            [self.shard, self.server, self.port, self.leaders, self.followers, self.controller, self.config],
+            [self.shard, self.server, self.port, self.leaders, self.followers, self.controller, self.config, self],
             self._readiness,
             self.shard.depths,
             [self.shard.survey],
@@ -464,7 +464,9 @@ class OwnerProcess(ClusterProcess):
             details["edges"] = f"cannot reach this owner: {', '.join(missed)}"
         if bad := self.config.told():
             details["configuration"] = bad
-        return self._ready and self.membership.up and not lagging, details
+        if lost := self.metadata.rewound:
+            details["etcd"] = lost  # not ready: a rolling restart must not go on into an empty store
+        return self._ready and self.membership.up and not lagging and not lost, details
 
     def banner(self) -> list[str]:
         return [

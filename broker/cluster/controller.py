@@ -55,6 +55,7 @@ class Controller:
         slots: SlotTable,
         clock: Clock,
     ) -> None:
+        self._metadata = metadata
         self._policy = Policy.of(settings)
         self._replace_after_s = settings.replace_after_s
         self._membership = membership
@@ -130,6 +131,9 @@ class Controller:
         while True:
             await self._changed(wait)
             self._look()
+            if self._metadata.rewound:
+                wait = None  # nothing is planned from a table that may be of yesterday, or empty
+                continue
             try:
                 if not self.held and not await self._take():
                     wait = None

@@ -37,6 +37,10 @@ class EtcdMetadata:
         self._clock = clock or SystemClock()
         self._leases: list[KeptLease] = []
 
+    @property
+    def rewound(self) -> str:
+        return self._calls.rewound
+
     async def get(self, key: str) -> KeyValue | None:
         answer = await self._range(rpc_pb2.RangeRequest(key=key.encode()))
         return _key_value(answer.kvs[0]) if answer.kvs else None

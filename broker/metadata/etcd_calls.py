@@ -122,6 +122,9 @@ class EtcdCalls:
         self._quiet = False
         self._closed = False
         self._closing: set[asyncio.Task[None]] = set()
+        self._newest = 0
+        """Revision that an answer had; none to a later question may have an earlier one."""
+        self.rewound = ""
         if not self._endpoints:
             raise ConfigError("etcd.endpoints is empty; give host:port of at least one etcd member.")
         if bool(settings.cert_file) != bool(settings.key_file) or (settings.cert_file and not settings.ca_file):
@@ -147,8 +150,9 @@ class EtcdCalls:
                 while True:
                     connection = None
                     connection = await self.connected()
+                    known = self._newest
                     try:
-                        return await connection.ask(method, request, answer, attempt_s)
+                        return self._checked(await connection.ask(method, request, answer, attempt_s), method, known)
                     except Lost as lost:
                         why = str(lost)
                         self.broken(connection)
@@ -158,6 +162,21 @@ class EtcdCalls:
             if connection is not None:
                 self.broken(connection)
         raise MetadataUnavailable(f"etcd at {self._settings.endpoints} gives no answer ({why})")
+
+    def _checked(self, answer: Any, method: str, known: int) -> Any:
+        """`known`: the newest revision when it was asked for. What concerns keys is answered by a majority, so the
+        revision never goes back, but where data were lost."""
+        if not method.startswith("/etcdserverpb.KV/"):
+            return answer
+        revision = int(answer.header.revision)
+        if revision < known and not self.rewound:
+            self.rewound = f"etcd has lost data: it was at revision {known} and is at {revision}"
+            log.critical(
+                "%s. Restart no owner: who finds an empty etcd begins a new cluster. Stop all owners, restore a "
+                "snapshot and start them again (docs/cluster.md)", self.rewound,
+            )  # fmt: skip
+        self._newest = max(self._newest, revision)
+        return answer
 
     async def connected(self) -> Connection:
         """Waits for a connection, without end. Raises MetadataRefused when the login is refused."""

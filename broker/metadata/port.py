@@ -78,6 +78,12 @@ class Lease(Protocol):
 
 
 class Metadata(Protocol):
+    @property
+    def rewound(self) -> str:
+        """What shows that the store has lost what it had told us (an empty disk, an old snapshot), in words;
+        "": nothing does. Watches are silent then, as they wait for a revision that is yet to come."""
+        ...
+
     async def get(self, key: str) -> KeyValue | None: ...
     async def range(self, prefix: str) -> tuple[list[KeyValue], int]:
         """All keys under the prefix and the store's revision they were read at (watch from revision + 1)."""

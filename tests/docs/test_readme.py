@@ -74,6 +74,7 @@ def cluster_families() -> set[str]:
     totals, copies = SimpleNamespace(backlog=0, shrinks=0, grows=0), SimpleNamespace(seeds=0, seed_bytes=0)
     made = [*LinkStats().metrics("edge"), *lag_metrics(totals, [], [], copies)]
     planned = "".join((ROOT / "broker" / "cluster" / name).read_text() for name in ("controller.py", "config.py"))
+    planned += (ROOT / "broker" / "app" / "member.py").read_text()
     return {metric.name for metric in made} | set(re.findall(r'Metric\("(\w+)"', planned))
 
 

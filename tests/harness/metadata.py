@@ -181,6 +181,7 @@ class MemoryMetadata:
         self._timeout_s = timeout_s
         self._cut = False
         self._leases: list[KeptLease] = []
+        self.rewound = ""
 
     # ── faults ───────────────────────────────────────────────────────────────────────────────────
 

@@ -80,3 +80,10 @@ async def test_a_store_that_gives_no_answer_does_not_hold_up_the_end(tmp_path):
         process.metadata._timeout_s = 600.0
         store.stop()
         await asyncio.wait_for(process.stop(), 60)
+
+
+async def test_an_etcd_that_has_lost_its_data_is_told_and_clients_are_still_welcome(tmp_path):
+    async with edge(tmp_path) as (process, _):
+        process.metadata.rewound = "it was at revision 9 and is at 1"
+        assert process._readiness() == (True, process._readiness()[1] | {"etcd": "it was at revision 9 and is at 1"})
+        assert [metric.samples for metric in process.metrics()] == [[({}, 1)]]

@@ -74,6 +74,19 @@ def test_leaders_go_to_where_the_edges_reach_them_and_come_back():
     check_history(simulate(scenario))
 
 
+def test_nothing_is_planned_from_a_store_that_has_lost_its_data():
+    async def scenario(world: World) -> None:
+        await ready(world, "a", "b", "c")
+        for owner in world.owners.values():
+            owner.metadata.rewound = "it was at revision 9 and is at 1"
+        world.owners["a"].kill()
+        before = world.records()
+        await asyncio.sleep(60)
+        assert world.records() == before, "no fail-over"
+
+    simulate(scenario)
+
+
 def test_a_crowd_of_changes_is_answered_by_few_plans(monkeypatch):
     """A plan takes some milliseconds of a loop that receipts wait for; an owner that comes back changes every slot."""
     planned: list[float] = []

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import json
 import logging
+import shutil
 import time
 import urllib.request
 from dataclasses import replace
@@ -40,6 +41,28 @@ def three(tmp_path):
     yield members
     for member in members:
         member.stop()
+
+
+async def test_an_etcd_that_has_lost_its_data_is_noticed_with_the_first_answer(tmp_path, caplog):
+    """Watches of it are silent: they wait for a revision that is yet to come."""
+    (etcd,) = local_etcd(tmp_path)
+    etcd.start()
+    client = EtcdMetadata(to(etcd, timeout_s=20.0))
+    try:
+        for n in range(5):
+            await asyncio.gather(client.put("/a", b"%d" % n), client.get("/a"), client.get("/b"))
+        etcd.kill()
+        etcd.start()
+        assert await client.get("/a") is not None and client.rewound == ""
+        etcd.kill()
+        shutil.rmtree(etcd.line[etcd.line.index("--data-dir") + 1])
+        etcd.start()
+        assert await client.get("/a") is None
+        assert "it was at revision 6 and is at 1" in client.rewound
+        assert caplog.text.count("Restart no owner") == 1
+    finally:
+        await client.close()
+        etcd.stop()
 
 
 @pytest.mark.parametrize("fault", ["kill", "pause"])
