@@ -79,10 +79,11 @@ class GrpcServer:
         assert task is not None
         stream = GrpcStream(loop, _peer(context))
         self._streams.add(stream)
-        why = "lost"
+        why, greeted = "lost", False
         try:
             stream.start(self._acceptor.accept(service, stream), context.write, task.cancel)
             await context.send_initial_metadata(())  # tells the dialer that we are awake
+            greeted = True
             why = await stream.read_all(context.read)
         except (asyncio.CancelledError, grpc.RpcError, grpc.aio.UsageError, grpc.aio.InternalError):
             pass  # the peer or its connection is gone, or abort() was called, whose reason counts
@@ -90,8 +91,9 @@ class GrpcServer:
             self._streams.discard(stream)
             stream.finish(why)
             await stream.written()
-        if self._stopping:
-            # gRPC would send a status behind a message that is still on its way, and log that it cannot.
+        if self._stopping or not greeted:
+            # gRPC would send a status behind a message that is still on its way, or the greeting once more, and log
+            # that it cannot.
             raise asyncio.CancelledError
 
     async def _foreign(self, method: str, context: grpc.aio.ServicerContext) -> None:
