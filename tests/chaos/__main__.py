@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from . import faults
+from . import faults, traffic
 from .run import Build, run
 
 PART_MINUTES = 5.0
@@ -27,6 +27,7 @@ def main() -> int:
     parser.add_argument("--tls", action="store_true", help="mutual TLS among the components")
     parser.add_argument("--disks", action="store_true", help="a small disk for each owner, which can be full (as root)")
     parser.add_argument("--release", default="", help="what all processes are at first: a revision of git; see upgrade")
+    parser.add_argument("--pause", type=float, default=traffic.PAUSE_S, help="seconds between a producer's messages")
     parser.add_argument("--only", default="", help=f"comma list of {', '.join(faults.ALL)}")
     parser.add_argument("--folder", type=Path, default=Path(".chaos"), help="what is left to look at (default .chaos)")
     given = parser.parse_args()
@@ -34,7 +35,7 @@ def main() -> int:
     if unknown := set(only) - faults.ALL.keys():
         parser.error(f"no such fault: {', '.join(sorted(unknown))}")
     seed = random.SystemRandom().randrange(1 << 30) if given.seed is None else given.seed
-    build = Build(given.owners, given.edges, given.etcd, given.tls, given.disks, given.release)
+    build = Build(given.owners, given.edges, given.etcd, given.tls, given.disks, given.release, given.pause)
     end, bad = time.monotonic() + 60 * given.minutes, 0
     while (left := (end - time.monotonic()) / 60) > 0:
         folder = given.folder / f"seed-{seed}"

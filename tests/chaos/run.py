@@ -23,7 +23,7 @@ from . import checker, faults, traffic
 from .history import Kind
 from .traffic import World
 
-SETTLE_S = 120.0
+SETTLE_S = 300.0
 """Until everything must be as before once a fault is over, on a machine that does other things as well."""
 QUIET_S = 90.0
 """Until what was sent must have come once the last fault is over."""
@@ -65,7 +65,8 @@ class Log:
 @dataclass(frozen=True)
 class Build:
     """What is run. etcd: members. tls: mutual, among the components. disks: one of its own for each owner, if we may
-    mount. release: what everything runs at first, a revision of git; "": the present code."""
+    mount. release: what everything runs at first, a revision of git; "": the present code. pause_s: between messages
+    of a producer."""
 
     owners: int = 3
     edges: int = 2
@@ -73,6 +74,7 @@ class Build:
     tls: bool = False
     disks: bool = False
     release: str = ""
+    pause_s: float = traffic.PAUSE_S
 
 
 async def run(
@@ -94,6 +96,7 @@ async def run(
         _older(cluster, build.release)
         with cluster:
             world = World(lambda: [edge.port for edge in cluster.edges if edge.running], random.Random(seed + 1))
+            world.pause_s = build.pause_s
             scene = faults.Scene(cluster, etcd, draws, disks)
             among = frozenset(only) or frozenset(faults.ALL) - ({"upgrade"} if not build.release else set())
             await _work(world, scene, log, minutes, rounds, among)

@@ -62,6 +62,7 @@ class World:
     stopping: bool = False
     names: itertools.count[int] = field(default_factory=itertools.count)
     errors: dict[str, int] = field(default_factory=dict)
+    pause_s: float = PAUSE_S
 
     @contextlib.asynccontextmanager
     async def client(self, name: str, **options: object) -> AsyncIterator[tuple[Client, str]]:
@@ -124,7 +125,7 @@ def producer(world: World, name: str, queue: str, **headers: Callable[[], str]) 
                     client.send(f"/queue/{queue}", body_of(key), {"persistent": "true", **extra}, receipt=True)
                 )
                 world.history.add(Kind.RECEIPTED, key)
-                await asyncio.sleep(PAUSE_S * (20 if queue == "chaos.large" else 1))
+                await asyncio.sleep(world.pause_s * (20 if queue == "chaos.large" else 1))
 
     return session
 
@@ -147,7 +148,7 @@ def publisher(world: World, name: str) -> Callable[[], Awaitable[None]]:
                 )
                 for copy in copies:
                     world.history.add(Kind.RECEIPTED, copy)
-                await asyncio.sleep(PAUSE_S)
+                await asyncio.sleep(world.pause_s)
 
     return session
 
@@ -174,7 +175,7 @@ def writer(world: World, name: str) -> Callable[[], Awaitable[None]]:
                     world.history.add(Kind.COMMIT_SENT, tx)
                     await world.timed(client.request("COMMIT", [("transaction", tx)], receipt=True))
                     world.history.add(Kind.COMMITTED, tx)
-                await asyncio.sleep(PAUSE_S)
+                await asyncio.sleep(world.pause_s)
 
     return session
 

@@ -72,7 +72,7 @@ class Process:
         with self.log_file.open("ab") as out:
             self.process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=self.code)
 
-    def wait_ready(self, seconds: float = 60.0) -> None:
+    def wait_ready(self, seconds: float = 180.0) -> None:
         self.cluster.wait(self.ready, seconds, lambda: f"{self.id} is not ready:\n{self.log()[-3000:]}")
 
     def ready(self) -> bool:
@@ -166,7 +166,7 @@ class Cluster:
         for process in self.processes:
             process.wait_ready()
         self.wait_balanced()
-        self.wait(lambda: len(self.leaders()) == len(self.owners), 60, lambda: f"no slots moved: {self.leaders()}")
+        self.wait(lambda: len(self.leaders()) == len(self.owners), 180, lambda: f"no slots moved: {self.leaders()}")
 
     def close(self) -> None:
         for process in self.processes:
