@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -14,7 +15,10 @@ LOCAL = Path(__file__).resolve().parents[3] / "deploy" / "local"
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(LOCAL))
-    return importlib.import_module("cluster")
+    monkeypatch.delitem(sys.modules, "cluster", raising=False)  # bench has one of that name, and others may come
+    module = importlib.import_module("cluster")
+    del sys.modules["cluster"]
+    return module
 
 
 def flat(ports: dict[str, list[int]]) -> list[int]:
