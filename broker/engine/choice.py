@@ -138,7 +138,7 @@ class Choice:
             self.groups = Groups(queue.settings.group_buckets)
         for at, i in enumerate(run.ids):
             if held.get(i) in alive and (group := self.groups.of(head_of(run, at))) is not None:
-                self.groups.give(group, held[i])
+                self.groups.claim(group, held[i])
 
     def configure(self, queue: Queue) -> None:
         """The queue's settings have changed."""

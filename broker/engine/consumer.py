@@ -124,6 +124,24 @@ class Consumer:
         aside = [group.pop(i) for group in self.held.values() for i in ids if i in group]
         return len(ghosts) + len(aside)
 
+    def named(self, ids: Sequence[int]) -> Ledger:
+        """What take(ids, held=True) would return. Raises RefusedError if that would."""
+        ledger, found = self.ledger or {}, Ledger()
+        rest = [i for i in ids if i not in self.held]
+        for i in self._covered(rest) if rest else ():
+            found[i] = ledger[i]
+        for i in ids:
+            found.update(self.held.get(i, ()))
+        return found
+
+    def embody(self, messages: Ledger) -> None:
+        """Ghosts that it holds become real."""
+        for group in (self.ledger or {}, *self.held.values()):
+            mine = {i: run for i, run in messages.items() if i in group}
+            group.update(mine)
+            if self.sized and group is self.ledger:
+                self.credit_bytes -= self._cost(mine)
+
     def confirmed(self, count: int) -> list[Run]:
         """The first `count` deliveries have arrived: takes them off (fewer if there are not so many)."""
         flight = self.flight

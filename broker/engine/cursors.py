@@ -108,7 +108,7 @@ class Cursors:
         if held and consumer.ledger is not None:
             ledger: Ledger = {}
             for span in held:
-                absent = ghost(span)
+                absent = ghost(span, own=True)
                 ledger.update(dict.fromkeys(absent.ids, absent))
             consumer.adopt(ledger, True)
 

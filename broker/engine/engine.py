@@ -233,18 +233,19 @@ class Engine:
                 Code.CONSUMER_LIMIT, f"'{queue.name}' has {here} consumers, and max_consumers of its settings is {most}"
             )
 
-    def _attached_queue(self, command: Subscribe, turn: Turn) -> tuple[Queue, Ledger]:
-        """The queue of a SUBSCRIBE. One that comes again ends its earlier attachment: what that held comes along."""
+    def _attached_queue(self, command: Subscribe, turn: Turn) -> tuple[Queue, Ledger | None]:
+        """The queue of a SUBSCRIBE. One that comes again ends its earlier attachment: what that held comes along; None:
+        there is none."""
         slot = self._slot
         earlier = slot.consumers.get(command.consumer) if command.resume is not None else None
         if earlier is None:
-            return addresses.subscribed_queue(slot, command, turn), {}
+            return addresses.subscribed_queue(slot, command, turn), None
         source = slot.queues[earlier.queue]
         queue = source if source.tied else addresses.subscribed_queue(slot, command, turn)
         held = settle.detach(slot, earlier)
         if queue is not source:
             redelivery.give_back(slot, source, held, None, turn, failed=False)
-            held = {}
+            return queue, None
         return queue, held
 
     def _unsubscribe(self, command: Unsubscribe, turn: Turn) -> None:

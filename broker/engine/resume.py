@@ -20,18 +20,18 @@ from .queue import Queue
 from .redelivery import give_back
 from .runs import Span, add_span, inside, pick, without
 from .slot import Slot
-from .stubs import Stub, ghost, is_ghost
+from .stubs import Stub, ghost, is_ghost, is_strange
 
 
-def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, before: Ledger, turn: Turn) -> None:
-    """Gives the new attachment what its client holds, settles what it has taken, and gives the rest of what the
-    attachment `before` held back."""
+def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, earlier: Ledger | None, turn: Turn) -> None:
+    """Gives the new attachment what its client holds, settles what it has taken, and gives back the rest of what its
+    earlier attachment to this leader held (None: there was none, or it has ended)."""
     if queue.kind is not None and queue.kind.cursors is not None:
         queue.kind.cursors.attach(consumer, known.held, known.taken)
         queue.delivering += len(consumer.ledger or ())
         return
     # A ghost holds nothing: its message is looked for again, and may be in the queue by now.
-    before = {i: run for i, run in before.items() if not is_ghost(run)}
+    before = {i: run for i, run in (earlier or {}).items() if not is_ghost(run)}
     held = known.held if consumer.ledger is not None else []
     lost = _lost(slot.inherited.get(queue.id, {}), known, before) if held and slot.inherited else []
     named = _ascending([*(part for span in held for part in without(span, lost)), *known.taken])
@@ -46,10 +46,12 @@ def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, before: 
         slot.settle_ids(queue, gone, turn)
     if held:
         ledger: Ledger = {}
+        strange = {i for i, run in (earlier or {}).items() if is_strange(run)}
         for span in held:
-            absent = ghost(span)
+            # Proof that it was its own doing: as long as it stays attached nobody else takes anything from it.
+            absent, own = ghost(span), ghost(span, own=True)
             for i in absent.ids:
-                ledger[i] = mine.get(i, absent)
+                ledger[i] = mine.get(i, absent if earlier is None or i in strange else own)
         reclaim(queue, consumer, ledger)
         consumer.adopt(ledger, any(i not in mine for i in ledger))
         queue.delivering += len(ledger)

@@ -12,7 +12,7 @@ from broker.core.commands import Hold, Settle
 from broker.core.effects import Done, Turn
 from broker.core.errors import Code, RefusedError
 
-from . import kinds
+from . import ghosts, kinds
 from .addresses import delete, forget_consumer
 from .consumer import Consumer, Ledger
 from .declare import abandoned
@@ -40,6 +40,8 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
     elif outcome is Outcome.UNREADABLE:
         taken = consumer.lose(command.ids)
     else:
+        if consumer.haunted and command.ids and command not in slot.approved:
+            ghosts.check(slot, slot.queues[consumer.queue], consumer, command.ids, atomic=False)
         taken = consumer.take(command.ids, command in slot.approved) if command.ids else {}
     queue = slot.queues[consumer.queue]
     count = len(taken)
@@ -75,6 +77,8 @@ def check_settle(slot: Slot, command: Settle) -> None:
         raise _unknown(command.consumer)
     if command.ids:
         consumer.check(command.ids)
+        if consumer.haunted:
+            ghosts.check(slot, slot.queues[consumer.queue], consumer, command.ids, atomic=True)
 
 
 def hold(slot: Slot, command: Hold, turn: Turn) -> None:

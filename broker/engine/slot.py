@@ -126,6 +126,7 @@ class Counters:
 class Slot:
     """released      highest commit number known to be durable.
     crashed_at    first id after the last unclean start: `dispatched` runs before it are suspect.
+    first_id      ids below were given by earlier leaders.
     touched       queues to dispatch at the end of the turn.
     unfinished    queues with more to hand out than a turn may; at the end of the next one they go on.
     fresh         deliveries beside PIECE, so that no queue gets longer because it is handed out in pieces: as many
@@ -139,7 +140,8 @@ class Slot:
 
     __slots__ = (
         "addresses", "approved", "booked", "budget", "consumers", "counters", "crashed_at", "decisions",
-        "declarations", "due", "entered", "fresh", "hidden", "inherited", "known_ids", "latecomers", "limit", "loose",
+        "declarations", "due", "entered", "first_id", "fresh", "hidden", "inherited", "known_ids", "latecomers",
+        "limit", "loose",
         "mark_messages", "match", "max_held", "max_held_messages", "next_id", "next_queue", "number", "overran",
         "page_bytes", "patterns", "pending", "prepared", "producers", "queues", "reserved", "rulebook", "sessions",
         "stop", "strangers", "subscriptions", "timed", "touched", "unfinished", "xpath",
@@ -149,7 +151,7 @@ class Slot:
         self.budget = budget
         self.number = number
         self.configure(settings)
-        self.next_id = max(first_id, 1)
+        self.next_id = self.first_id = max(first_id, 1)
         self.reserved = 0
         self.next_queue = 1
         self.crashed_at = 0

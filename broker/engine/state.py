@@ -126,6 +126,7 @@ class Restore:
         """Recovery is complete; `clean`: what was not settled was not delivered either."""
         slot = self.slot
         slot.next_id = max(slot.next_id, slot.reserved)
+        slot.first_id = slot.next_id
         if not clean and slot.reserved:
             slot.crashed_at = slot.next_id
             turn.appends.append(MetaRecord(slot.number, "crashed", {"id": slot.crashed_at}))

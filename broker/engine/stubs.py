@@ -27,12 +27,14 @@ class Stub(Run):
     """Messages without bytes. `nbytes` is their share of a mean, `position` where the journal has them.
 
     A ghost (not DURABLE, position 0) stands for messages that are not in the queue any more, but which the client
-    may still name: whatever it says of them is accepted and does nothing."""
+    may still name. own: what became of them its consumer has asked for itself, of this very leader: whatever it says
+    of them again is accepted and does nothing. Of others: ghosts.py."""
 
-    __slots__ = ()
+    __slots__ = ("own",)
 
     def __init__(self, ids: range, position: int = 0, nbytes: int = 0) -> None:
         super().__init__(ids, b"", [], nbytes, DURABLE if position else 0, position=position)
+        self.own = False
 
     def size_of(self, index: int) -> int:
         return self.nbytes // len(self.ids)
@@ -113,11 +115,18 @@ def recall(queue: Queue, messages: dict[int, Run], delay: int | None, reject: bo
     return rest
 
 
-def ghost(span: Span) -> Stub:
+def ghost(span: Span, own: bool = False) -> Stub:
     """For messages that are gone."""
-    return Stub(range(span[0], span[1] + 1) if span[1] >= span[0] else NO_IDS)
+    absent = Stub(range(span[0], span[1] + 1) if span[1] >= span[0] else NO_IDS)
+    absent.own = own
+    return absent
 
 
 def is_ghost(run: Run) -> bool:
     """Does it stand for messages that are gone."""
     return type(run) is Stub and not run.position
+
+
+def is_strange(run: Run) -> bool:
+    """The same, and it is not known to be its consumer's own doing."""
+    return type(run) is Stub and not run.position and not run.own

@@ -265,7 +265,7 @@ class Model:
         copy.gone = HERE
         copy.deliveries += 1
         if holder.ack is AckMode.AUTO:
-            copy.gone, copy.asker = ASKED, holder
+            copy.gone, copy.asker, copy.holder = ASKED, holder, None
         else:
             self._take(holder, run.ids[at], copy)
         return copy

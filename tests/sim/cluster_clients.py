@@ -87,6 +87,8 @@ class Clients:
         self.random = work.random
         self.port = port
         self.alive = True
+        self.thrown_out = False
+        """A session was ended because it was refused something."""
         self.sessions: dict[int, Session] = {}
         self.known: dict[int, Session] = {}
         self.holders: dict[int, Holder] = {}
@@ -188,6 +190,7 @@ class Clients:
                     copy.asker = None
         if session.number in self.sessions:
             self.disconnect(session)
+            self.thrown_out = True
 
     def found(self, what: str) -> None:
         """Raises Violation, and sees to it that whoever catches it does not hide it."""

@@ -319,6 +319,8 @@ class History:
             for name, clients in self.clients.items():
                 self.in_place(name, lambda clients=clients: self._accept(clients))
             self.loop.run_for(0.1)
+            if any(clients.thrown_out for clients in self.clients.values()):
+                self._replace_last_session()
             if self._answered() and not self.model.missing() and self.drained():
                 return
             if self.model.deliveries > got:
@@ -366,6 +368,13 @@ class History:
         session = clients.session()
         for queue in (*self.work.taps, *self.work.subs, DEAD):
             clients.subscribe(session, queue, generous=True)
+
+    def _replace_last_session(self) -> None:
+        """A refusal has ended somebody, and nobody may be left for what he consumed."""
+        for clients in self.clients.values():
+            clients.thrown_out = False
+        name, clients = next(iter(self.clients.items()))
+        self.in_place(name, lambda: self._last_session(clients))
 
     @staticmethod
     def _accept(clients: Clients) -> None:

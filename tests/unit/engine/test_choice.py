@@ -10,6 +10,7 @@ from broker.core.effects import Deliver
 from broker.core.errors import Code
 from broker.core.message import DURABLE, GROUPED, NO_IDS, Run
 from broker.engine import lanes
+from broker.engine.groups import Groups
 from broker.selector.heads import head_of, key, raw
 
 from .world import ANYCAST, CLIENT, INDIVIDUAL, MULTICAST, World, browse_ends, got, ids, refused
@@ -299,6 +300,30 @@ def test_a_group_stays_with_its_consumer_until_that_ends():
     gone, left = owner["a"], 3 - owner["a"]
     w.unsubscribe(gone)
     assert len(ids(send(w, *groups("a", "b", "c")), left)) == 3
+
+
+def test_a_group_is_not_taken_from_its_consumer_by_one_that_was_given_up_and_comes_back():
+    w = World()
+    w.subscribe(1, ack=INDIVIDUAL)
+    assert ids(send(w, *groups("a", "a")), 1) == [1, 2]
+    w.subscribe(2, ack=INDIVIDUAL, credit_messages=1)
+    assert ids(w.disconnect(1), 2) == [1]
+    w.attach(1, [(2, 2)], ack=INDIVIDUAL, room=0)
+    w.subscribe(3, ack=INDIVIDUAL)
+    assert ids(w.disconnect(1)) == []
+    assert ids(w.settle(2, 1), 2) == [2]
+
+
+def test_a_group_passes_to_who_else_holds_some_of_it():
+    groups = Groups(-1)
+    for consumer in (1, 2, 3, 2):
+        groups.claim(b"a", consumer)
+    groups.leave(2)
+    assert groups.owner(b"a") == 1
+    groups.leave(1)
+    assert groups.owner(b"a") == 3
+    groups.leave(3)
+    assert groups.owner(b"a") is None
 
 
 def test_a_group_waits_for_its_consumer_and_holds_up_nobody_else():

@@ -6,7 +6,7 @@ import pytest
 
 from broker.core.address import Outcome
 from broker.core.commands import Disconnect, Hold, Resume, Settle, Subscribe
-from broker.core.errors import Code
+from broker.core.errors import Code, RefusedError
 from broker.core.message import TRANSIENT
 from broker.core.records import MetaRecord, SettleRecord
 
@@ -96,7 +96,7 @@ def test_nobody_else_gets_what_a_client_holds(other_first):
         world.subscribe(2)
     world.settle_down()
     assert got(world.effects, 2) == (bodies(4) if other_first else [])
-    assert refused(world.settle(1, *i)) == []
+    assert refused(world.settle(1, *i)) == [Code.NO_SUCH_DELIVERY] * other_first
     world.commit()
     if other_first:
         assert refused(world.settle(2, *i)) == []
@@ -310,7 +310,7 @@ def test_pages_already_served_to_others_are_not_looked_for_again():
     assert got(world.effects) == bodies(4)
     world.attach(1, [(i[0], i[2])], ack=INDIVIDUAL, credit_messages=3)
     world.appended.clear()
-    assert refused(world.settle(1, i[0], i[1], i[2])) == [] and settled(world) == []
+    assert refused(world.settle(1, i[0], i[1], i[2])) == [Code.NO_SUCH_DELIVERY] and settled(world) == []
     world.settle(2, *i[:4])
     world.subscribe(3)
     world.settle_down()
@@ -355,7 +355,7 @@ def test_what_was_given_to_another_edge_is_that_ones_whoever_comes_back_first(fi
         again[-1].resume = Resume(spans(i), [], {i[0]: 1} if consumer == 2 else {})
     world.do(*again)  # a new leader hands out nothing before all edges have come
     world.appended.clear()
-    assert refused(world.settle(1, i[0])) == [] and settled(world) == []
+    assert refused(world.settle(1, i[0])) == [Code.NO_SUCH_DELIVERY] and settled(world) == []
     assert refused(world.settle(2, i[0])) == [] and settled(world) == [(i[0], i[0])]
 
 
@@ -450,3 +450,87 @@ def test_a_repeated_end_of_a_durable_subscription_is_answered_when_the_first_cou
         assert done(effects) == [] and refused(effects) == []
     effects = world.commit()
     assert done(effects) == [4] and refused(effects) == [Code.NO_SUCH_SUBSCRIPTION]
+
+
+def given_up(count=1):
+    """Consumer 1 was given up while it held messages; 2 has got them, then 1 comes back."""
+    world, i = loaded(count)
+    world.disconnect(1)
+    world.attach(2, ack=INDIVIDUAL)
+    world.attach(1, spans(i), ack=INDIVIDUAL, room=0)
+    world.appended.clear()
+    world.effects.clear()
+    return world, i
+
+
+def test_what_another_consumer_has_by_now_is_not_acknowledged_and_nothing_with_it():
+    world, i = given_up(2)
+    world.settle(2, i[0], outcome=Outcome.NACK)  # to 2 again
+    effects = world.settle(1, i[1], seq=4)
+    assert done(effects) == [] and refused(effects) == [Code.NO_SUCH_DELIVERY]
+    assert settled(world) == []
+
+
+def test_what_another_consumer_has_given_back_is_settled_by_who_had_it_first():
+    world, i = given_up()
+    world.disconnect(2)
+    assert world.queue()["ready"] == 1
+    assert done(world.settle(1, i[0], seq=4)) == [4] and settled(world) == [(i[0], i[0])]
+    assert (world.queue()["ready"], world.queue()["delivering"]) == (0, 0)
+
+
+def test_what_another_consumer_has_acknowledged_may_be_acknowledged_again():
+    world, i = given_up()
+    world.settle(2, i[0])
+    assert done(world.settle(1, i[0], seq=4)) == [4] and world.queue()["delivering"] == 0
+
+
+@pytest.mark.parametrize("theirs", ["held", "acknowledged", "given back"])
+def test_a_transaction_holds_only_if_what_it_acknowledges_is_its_clients_own(theirs):
+    world, i = given_up()
+    world.do(Hold(7, 1, 0, 1, i))
+    if theirs == "acknowledged":
+        world.settle(2, i[0])
+    elif theirs == "given back":
+        world.disconnect(2)
+    world.appended.clear()
+    part, turn = Settle(7, 1, 0, 1, i), world.turn()
+    if theirs == "given back":
+        world.engine.check(part, {})
+        world.engine.handle(part, turn)
+        world.finish(turn)
+        assert settled(world) == [(i[0], i[0])]
+    else:
+        with pytest.raises(RefusedError):
+            world.engine.check(part, {})
+
+
+def test_a_transaction_may_name_what_died_with_an_earlier_leader():
+    world, i = loaded(1)
+    world.settle(1, i[0])
+    fail_over(world)
+    world.attach(1, spans(i), ack=INDIVIDUAL)
+    world.do(Hold(7, 1, 0, 1, i))
+    world.engine.check(Settle(7, 1, 0, 1, i), {})
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_what_a_client_has_rejected_itself_is_not_somebody_elses_when_it_is_asked_again(ended):
+    """Its bytes are still being read back, to be a dead letter, when the stream of its edge breaks."""
+    world, i = loaded(3)
+    fail_over(world)
+    world.auto_commit = False
+    world.attach(1, spans(i), ack=INDIVIDUAL, room=0)
+    assert refused(world.settle(1, i[0], i[1], outcome=Outcome.REJECT, seq=4)) == []
+    assert world.engine.queues()[0].recalls
+    if ended:
+        world.disconnect(1)
+    world.attach(1, spans(i[:2] if ended else i), ack=INDIVIDUAL, room=0)
+    world.effects.clear()
+    assert refused(world.settle(1, i[0], i[1], outcome=Outcome.REJECT, seq=4)) == []
+
+
+def test_what_a_stranger_has_by_now_stays_a_strangers_when_its_edge_opens_its_slots_again():
+    world, i = given_up()
+    world.attach(1, spans(i), ack=INDIVIDUAL, room=0)
+    assert refused(world.settle(1, i[0], seq=4)) == [Code.NO_SUCH_DELIVERY]
