@@ -77,6 +77,18 @@ def _perform(what: Callable[[], object]) -> None:
         what()
     except PipelineError as error:
         raise _Said(str(error)) from None
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+            raise
+        raise _Said(cause(str(error))) from None
+
+
+def cause(text: str) -> str:
+    """What went wrong, out of Spark's many lines: our own error in a worker, else the innermost of Java's."""
+    for pattern in (r"PipelineError: (.+)", r"Caused by: (.+)(?![\s\S]*Caused by: )"):
+        if found := re.search(pattern, text):
+            return found[1].strip().rstrip("'\"")
+    return text.strip().splitlines()[0] if text.strip() else "Spark failed and did not say why"
 
 
 @main.command()

@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from broker_pipeline.cli import cause
 
 from .conftest import WHY
 
@@ -33,3 +34,13 @@ def test_neither_the_broker_nor_the_command_line_of_the_pipeline_imports_it():
         cwd=ROOT, env={"PYTHONPATH": f"{ROOT}:{ROOT / 'pipeline'}"}, capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert (done.stdout.strip(), done.returncode) == ("[]", 0), done.stderr
+
+
+def test_what_went_wrong_is_found_in_what_spark_says():
+    worker = "An error occurred while calling o1.parquet.\n: org.apache.spark.SparkException: Job aborted\n" + (
+        "Caused by: x\nbroker_pipeline.errors.PipelineError: h:1: 1801 gone: archive more often\n\n\tat java"
+    )
+    assert cause(worker) == "h:1: 1801 gone: archive more often"
+    java = "An error\nCaused by: a.B: outer\n\tat x\nCaused by: java.io.IOException: No space left on device\n\tat y"
+    assert cause(java) == "java.io.IOException: No space left on device"
+    assert cause("only this\nat x") == "only this" and cause("")
