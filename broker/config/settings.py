@@ -85,8 +85,9 @@ class EdgeSettings:
     max_wildcard_subscriptions: int = setting(
         200,
         "subscriptions",
-        "to wildcards, of one connection; `max_subscriptions` counts them as well",
-        "each has a part in all 256 slots, 400 KB together: 2,000 of one client would hold all others up for seconds",
+        "to wildcards, of one connection: durable and browsing ones, in a cluster all; `max_subscriptions` counts them "
+        "as well",
+        "each has something in all 256 slots, 400 KB together: 2,000 of one client would hold others up for seconds",
     )
     max_transactions: int = setting(100, "transactions", "open at once on one connection", "RabbitMQ allows 16")
     max_transaction_frames: int = setting(

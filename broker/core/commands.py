@@ -7,9 +7,12 @@ is reported all the same).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import copy
+from collections.abc import Iterator, Sequence
+from typing import Final
 
 from .address import AckMode, Outcome, Routing
+from .ids import SLOTS
 from .message import Run
 
 UNLIMITED: int = 1 << 62
@@ -175,6 +178,60 @@ class Unsubscribe:
         self.consumer = consumer
         self.address = address
         self.delete_queue = delete_queue
+
+
+BLOCK: Final = 256
+"""Consumer numbers of a subscription to all slots: one for each, in the order of the slots, from a multiple of it."""
+EVERYWHERE: Final = -1
+"""The slot of what concerns all of them."""
+
+
+class SubscribeAll:
+    """A subscription to a wildcard that needs no queue before its first message: in all slots at once, and in each a
+    consumer only when there is something for it.
+
+    model   what it is in slot 0, with the first number of its block of consumers; `session` and `seq` are its."""
+
+    __slots__ = ("model", "seq", "session")
+    slot = EVERYWHERE
+
+    def __init__(self, model: Subscribe) -> None:
+        self.model = model
+        self.session = model.session
+        self.seq = model.seq
+
+    def parts(self) -> Iterator[Subscribe]:
+        """The same, one by one."""
+        for slot in range(SLOTS):
+            part = copy.copy(self.model)
+            part.slot = slot
+            part.consumer += slot
+            yield part
+
+
+class UnsubscribeAll:
+    """Ends a SubscribeAll, all its consumers with it. consumer: the first of the block."""
+
+    __slots__ = ("address", "consumer", "seq", "session")
+    slot = EVERYWHERE
+
+    def __init__(self, session: int, seq: int, consumer: int, address: str) -> None:
+        self.session = session
+        self.seq = seq
+        self.consumer = consumer
+        self.address = address
+
+
+class DisconnectAll:
+    """The session is gone: whatever its SubscribeAlls have made ends. calm: as in Disconnect."""
+
+    __slots__ = ("calm", "session")
+    slot = EVERYWHERE
+    seq = 0
+
+    def __init__(self, session: int, calm: bool = False) -> None:
+        self.session = session
+        self.calm = calm
 
 
 class Settle:
@@ -347,9 +404,14 @@ class Inquire:
         self.tx = tx
 
 
+Wide = SubscribeAll | UnsubscribeAll | DisconnectAll
+"""What concerns all slots; a port takes each apart as its owners need it."""
 Command = (
     Publish
     | Subscribe
+    | SubscribeAll
+    | UnsubscribeAll
+    | DisconnectAll
     | Unsubscribe
     | Settle
     | Hold

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.core.address import Outcome
-from broker.core.commands import Barrier, Command, Disconnect, Hold, Settle, Transact
+from broker.core.commands import Barrier, Command, Disconnect, DisconnectAll, Hold, Settle, Transact
 from broker.core.reasons import Reason
 from broker.wire.events import Frame
 from broker.wire.versions import Version
@@ -120,7 +120,12 @@ def _disconnect_late(session: Session, frame: Frame) -> None:
 def ends(session: Session, reason: Reason) -> list[Command]:
     """What ends all its consumers."""
     calm = reason in CALM
-    return [Disconnect(slot, session.id, calm) for slot in sorted({sub.slot for sub in session.handles.values()})]
+    subs = session.handles.values()
+    slots = sorted({sub.slot for sub in subs if not sub.wide})
+    found: list[Command] = [Disconnect(slot, session.id, calm) for slot in slots]
+    if any([sub.wide for sub in subs]):
+        found.append(DisconnectAll(session.id, calm))
+    return found
 
 
 CONTROL: dict[str, Callable[[Session, Frame], None]] = {

@@ -13,7 +13,7 @@ from typing import Any
 
 from broker.config.ports import all_acceptors
 from broker.config.settings import EngineSettings, Settings
-from broker.core.commands import Command
+from broker.core.commands import BLOCK, Command
 from broker.core.effects import BrowseEnd, ConsumerClosed, Crowd, Deliver, Done, Effect, Refused
 from broker.core.errors import Code
 from broker.core.memory import Memory
@@ -33,6 +33,7 @@ from .counters import EdgeCounters
 from .crowds import Crowds
 from .directory import Directory, LocalClientIds, LocalNames
 from .entrance import Entrances
+from .everywhere import Everywhere, block
 from .holding import Holding
 from .marks import Numbers
 from .outbox import Outbox
@@ -97,6 +98,8 @@ class Edge:
         self.consumers: dict[int, Subscription] = {}
         self.digits: dict[int, int] = {}
         """Slot → of the numbers of its messages, as last seen here (Subscription.overhead)."""
+        self.wildcards: dict[int, Everywhere] = {}
+        """By their block of consumer numbers; those of their parts that have had a message are in `consumers`."""
         self.dispatching = False
         self.touched: list[Outbox] = []
         self.eased: dict[Crowds, None] = {}
@@ -305,6 +308,12 @@ class Edge:
         self._consumer += 1
         return self._consumer
 
+    def next_block(self) -> int:
+        """The first of as many numbers as there are slots."""
+        first = (block(self._consumer) + 1) * BLOCK
+        self._consumer = first + BLOCK - 1
+        return first
+
     def handle(self, consumer: int) -> bytes:
         """The part of message ids in front of the message's number."""
         return b"%b-%d" % (self._boot, consumer)
@@ -318,7 +327,7 @@ class Edge:
             kind = type(effect)
             try:
                 if kind is Deliver:
-                    sub = consumers.get(effect.consumer)  # type: ignore[union-attr]
+                    sub = consumers.get(effect.consumer) or self._part(effect.consumer)  # type: ignore[union-attr]
                     if sub is not None:
                         sub.sink.deliver(sub, effect)  # type: ignore[arg-type]
                 elif kind is Done:
@@ -341,12 +350,20 @@ class Edge:
         self.flush()
         self.submit_grants()
 
+    def _part(self, consumer: int) -> Subscription | None:
+        """It is in no table: the part of a wildcard that had no message yet, or nobody any more."""
+        fan = self.wildcards.get(block(consumer))
+        return None if fan is None else fan.part(consumer)
+
+    def _consumer_of(self, consumer: int) -> Subscription | None:
+        return self.consumers.get(consumer) or self._part(consumer)
+
     def _fault(self, effect: Effect) -> None:
         """A session could not take an effect. That is its end alone: the owner who calls us must not notice."""
         if isinstance(effect, Done | Refused | Crowd):
             session = self.sessions.get(effect.session)
         else:
-            sub = self.consumers.get(effect.consumer)
+            sub = self._consumer_of(effect.consumer)
             session = sub.session if sub is not None else None
         if session is not None:
             session.fault()
@@ -367,7 +384,7 @@ class Edge:
                 crowds.crowd(effect.slot, effect.address, effect.full)
             return
         assert isinstance(effect, ConsumerClosed | BrowseEnd)
-        sub = self.consumers.get(effect.consumer)
+        sub = self._consumer_of(effect.consumer)
         if sub is None:
             return
         if isinstance(effect, BrowseEnd):

@@ -40,6 +40,11 @@ class Fan:
         self.parts: list[Subscription] = []
         self._browsing = 0
 
+    @property
+    def whole(self) -> bool:
+        """Is it in all slots, also those without a part."""
+        return False
+
     def join(self, part: Subscription) -> None:
         part.fan = self
         self.parts.append(part)

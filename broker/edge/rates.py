@@ -258,6 +258,11 @@ class Rates:
                 meter.waiting[sub.consumer] = sub.give_room
         return now
 
+    @property
+    def paces_consumers(self) -> bool:
+        """Has what goes to users a rate."""
+        return self._consumer_rate >= 0
+
     def begins(self, sub: Subscription, room: int) -> bool:
         """May a new subscription have its room now; otherwise its turn comes by itself."""
         if self._consumer_rate < 0:

@@ -26,6 +26,7 @@ from . import acking, authorising, connecting, control
 from .answers import Answers, Then
 from .channel import GONE, Channel
 from .entrance import Entrance
+from .everywhere import block
 from .intake import Intake
 from .outbox import Outbox
 from .subscription import Subscription
@@ -235,6 +236,10 @@ class Session:
             self.subscriptions = {}
             self.handles = {}
         self.subscriptions[key] = sub
+        self.add_part(sub)
+
+    def add_part(self, sub: Subscription) -> None:
+        """A part has come to a subscription of these tables."""
         self.handles[sub.handle] = sub
         self.edge.consumers[sub.consumer] = sub
         if sub.ack is not AckMode.AUTO:
@@ -243,6 +248,8 @@ class Session:
     def remove_subscription(self, key: str, sub: Subscription) -> list[Subscription]:
         """Returns its parts."""
         del self.subscriptions[key]
+        if sub.wide:
+            self.edge.wildcards.pop(block(sub.consumer))
         parts = [sub] if sub.fan is None else sub.fan.parts
         for part in parts:
             del self.handles[part.handle]
@@ -351,6 +358,8 @@ class Session:
         self.outbox.close()
         for sub in self.handles.values():
             self.edge.consumers.pop(sub.consumer, None)
+            if sub.wide:
+                self.edge.wildcards.pop(block(sub.consumer), None)
             sub.fan = sub.order = None  # they know their parts: no rings of objects
             sub.sink = self.outbox
         self.subscriptions = NO_SUBSCRIPTIONS

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from broker.config.settings import EdgeSettings
 from broker.core.address import AckMode, Routing
-from broker.core.commands import UNLIMITED, Subscribe, Unsubscribe
+from broker.core.commands import UNLIMITED, Subscribe, SubscribeAll, Unsubscribe, UnsubscribeAll
 from broker.core.errors import Code, RefusedError
 from broker.core.ids import SLOTS
 from broker.engine.choice import NO_XPATH
@@ -29,6 +29,7 @@ from . import authorising, tempo
 from .asking import ask
 from .dialect import check_wildcard, durable_name, whole_number, yes
 from .directory import Done, conflict
+from .everywhere import STANDING, Everywhere, block
 from .fan import Fan, order_for, share
 from .foreign import check_subscribe
 from .rates import under_way
@@ -54,7 +55,7 @@ class Wish:
 
     __slots__ = (
         "ack", "address", "browse", "create", "durable", "key", "messages", "nbytes", "no_local", "priority", "queue",
-        "queues", "rate", "room", "routing", "selector", "slots", "wildcard",
+        "queues", "rate", "room", "routing", "selector", "slots", "wide", "wildcard",
     )  # fmt: skip
 
     def __init__(self, session: Session, frame: Frame) -> None:
@@ -75,8 +76,6 @@ class Wish:
         )
         plain = plain_routing(session.edge.match(target.address))
         self.wildcard = check_wildcard(target, session.entrance.dialect, plain)
-        if self.wildcard:
-            _check_wildcards(session, settings.max_wildcard_subscriptions)
         self.ack = ACK_MODES[headers.get("ack", "auto")]
         self.address = target.address
         self.queue, self.routing = target.queue, Routing.MULTICAST if self.wildcard else target.routing
@@ -95,6 +94,11 @@ class Wish:
         self.selector = _selector(session, headers)
         self.no_local = yes(headers, "no-local" if "no-local" in headers else "activemq.noLocal")
         self.browse = yes(headers, "browser")
+        # Who waits for tokens begins without room, and is given it part by part.
+        paced = session.edge.rates is not None and session.edge.rates.paces_consumers
+        self.wide = self.wildcard and not (self.durable or self.browse or paced)
+        if self.wildcard and not (self.wide and session.edge.port.shares_wildcards):
+            _check_wildcards(session, settings.max_wildcard_subscriptions)
         self.priority = _priority(headers)
         self.create = authorising.subscribing(session, self)
 
@@ -105,8 +109,16 @@ class Wish:
 
 
 def _check_wildcards(session: Session, most: int) -> None:
-    """Raises RefusedError(SUBSCRIPTION_LIMIT): what a wildcard costs is its parts, and they are many."""
-    if sum([sub.wildcard for sub in session.subscriptions.values()]) >= most:
+    """Raises RefusedError(SUBSCRIPTION_LIMIT): such a wildcard has a part in every slot."""
+    if (
+        sum(
+            [
+                sub.spread or (sub.wide and not session.edge.port.shares_wildcards)
+                for sub in session.subscriptions.values()
+            ]
+        )
+        >= most
+    ):
         raise RefusedError(
             Code.SUBSCRIPTION_LIMIT,
             f"{most} wildcards are subscribed to on this connection (max_wildcard_subscriptions); a wider one, like "
@@ -143,7 +155,12 @@ def _attach(session: Session, frame: Frame, wish: Wish) -> None:
         if wish.rate > 0:
             Tempo(wish.rate, session.outbox, session.edge.clock.monotonic()).join(sub)
         session.add_subscription(wish.key, sub)
-        _ask(session, frame, wish, sub, session.answers.ask_one(frame.receipt), wish.messages, wish.nbytes, wish.room)
+        seq = session.answers.ask_one(frame.receipt)
+        command = _command(session, wish, sub, sub.consumer, seq, wish.messages, wish.nbytes, wish.room)
+        session.intake.batch.append(command)
+        return
+    if wish.wide:
+        _attach_everywhere(session, frame, wish)
         return
     parts = len(wish.slots)
     room, messages, nbytes = share(wish.room, parts), share(wish.messages, parts), share(wish.nbytes, parts)
@@ -164,32 +181,48 @@ def _attach(session: Session, frame: Frame, wish: Wish) -> None:
         if pace is not None:
             pace.join(sub)
         session.add_subscription(wish.key, sub)
-        _ask(session, frame, wish, sub, seq, messages, nbytes, room)
+        session.intake.batch.append(_command(session, wish, sub, sub.consumer, seq, messages, nbytes, room))
 
 
-def _part(session: Session, frame: Frame, wish: Wish, slot: int, room: int) -> Subscription:
+def _attach_everywhere(session: Session, frame: Frame, wish: Wish) -> None:
+    """A wildcard whose queues are made with their first message, and so are its parts."""
+    # Its queues are its own: what waits here for the client to acknowledge is kept from nobody.
+    room = share(wish.room, BUSY_PARTS)
+    first = session.edge.next_block()
+    sub = _part(session, frame, wish, STANDING, room, first + STANDING)
+    if (order := order_for(session, wish.ack, wish.messages, wish.messages * SLOTS)) is not None:
+        sub.order = sub.sink = order
+    fan = session.edge.wildcards[block(first)] = Everywhere(sub, first)
+    if wish.rate > 0:
+        Tempo(wish.rate, sub.sink, session.edge.clock.monotonic()).join(sub)
+    session.add_subscription(wish.key, sub)
+    seq = session.answers.ask_one(frame.receipt)
+    nbytes = share(wish.nbytes, SLOTS)
+    session.intake.batch.append(SubscribeAll(_command(session, wish, sub, fan.first, seq, wish.messages, nbytes, room)))
+
+
+def _part(session: Session, frame: Frame, wish: Wish, slot: int, room: int, consumer: int = 0) -> Subscription:
     headers = frame.headers
-    consumer = session.edge.next_consumer()
+    consumer = consumer or session.edge.next_consumer()
     return Subscription(
         session, consumer, slot, wish.address, headers.get("id"), session.raw(headers.get("id", "")), wish.ack,
         session.edge.handle(consumer), room, session.raw(headers["destination"]), wish.operation, wish.queues,
     )  # fmt: skip
 
 
-def _ask(
-    session: Session, frame: Frame, wish: Wish, sub: Subscription, seq: int, messages: int, nbytes: int, room: int
-) -> None:
+def _command(
+    session: Session, wish: Wish, sub: Subscription, consumer: int, seq: int, messages: int, nbytes: int, room: int
+) -> Subscribe:
     rates = session.edge.rates
     if rates is not None and not rates.begins(sub, room):
         room = 0
-    session.intake.batch.append(
-        Subscribe(
-            sub.slot, session.id, seq, sub.consumer, wish.address, wish.routing, wish.ack,
-            queue=wish.queue, durable=wish.durable, selector=wish.selector,
-            credit_messages=messages, credit_bytes=nbytes, room=room,
-            overhead=sub.overhead, browse=wish.browse, priority=wish.priority, no_local=wish.no_local,
-            create=wish.create,
-        )
+    slot = 0 if wish.wide else sub.slot
+    return Subscribe(
+        slot, session.id, seq, consumer, wish.address, wish.routing, wish.ack,
+        queue=wish.queue, durable=wish.durable, selector=wish.selector,
+        credit_messages=messages, credit_bytes=nbytes, room=room,
+        overhead=sub.overhead, browse=wish.browse, priority=wish.priority, no_local=wish.no_local,
+        create=wish.create,
     )  # fmt: skip
 
 
@@ -303,6 +336,15 @@ def _unsubscribe(session: Session, frame: Frame, queue: str | None, address: str
         authorising.deleting(session, address, queue)
     if key is not None:
         sub = session.subscriptions[key]
+        if isinstance(sub.fan, Everywhere):
+            first = sub.fan.first
+            session.remove_subscription(key, sub)
+            seq = session.answers.ask_one(frame.receipt if queue is None else None)
+            session.intake.batch.append(UnsubscribeAll(session.id, seq, first, address))
+            if queue is None:
+                return
+            key = None
+    if key is not None:
         ends = [(part.slot, part.consumer) for part in session.remove_subscription(key, sub)]
     else:
         wildcard = session.entrance.dialect.is_wildcard(address)

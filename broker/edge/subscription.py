@@ -10,6 +10,7 @@ Rule: bytes of a run are never decoded on the plain path; only runs with escapes
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -96,7 +97,6 @@ class Subscription:
         self.address = address
         self.id = id
         self.ack = ack
-        self.handle = handle
         self.owed = 0
         self.quarter = room // 4
         self.destination = destination
@@ -105,12 +105,16 @@ class Subscription:
         self._changes = CHANGES[session.version]
         self._acks = ack is not AckMode.AUTO and session.version is Version.V12
         self._head = b"MESSAGE\nsubscription:%b\n" % raw_id if id is not None else b"MESSAGE\n"
-        self._mid = b"message-id:%b-" % handle
-        self._plain = self._head + self._mid
-        self._learns = True
+        self._name(handle)
         digits = session.edge.digits.get(slot, DIGITS)
         self.overhead = len(self._plain) + digits + 1 + (len(handle) + digits + 6 if self._acks else 0)
         """Bytes in front of each message: prefix and number."""
+
+    def _name(self, handle: bytes) -> None:
+        self.handle = handle
+        self._mid = b"message-id:%b-" % handle
+        self._plain = self._head + self._mid
+        self._learns = True
 
     @property
     def browses(self) -> bool:
@@ -118,9 +122,21 @@ class Subscription:
         return self.operation == "browse"
 
     @property
-    def wildcard(self) -> bool:
-        """Is it a part of one that is in every slot."""
-        return self.fan is not None and len(self.fan.parts) == SLOTS
+    def spread(self) -> bool:
+        """Is it a part of one that has a part in every slot."""
+        return self.fan is not None and len(self.fan.parts) == SLOTS and not self.fan.whole
+
+    @property
+    def wide(self) -> bool:
+        """Is it a part of one that is in all slots as one (everywhere.py)."""
+        return self.fan is not None and self.fan.whole
+
+    def sibling(self, consumer: int, slot: int, quarter: int) -> Subscription:
+        """A part like this one for another slot, that nothing was delivered to yet."""
+        other = copy.copy(self)
+        other.consumer, other.slot, other.quarter, other.owed = consumer, slot, quarter, 0
+        other._name(self.session.edge.handle(consumer))
+        return other
 
     def render(self, run: Run) -> bytes:
         """All messages of the run as MESSAGE frames."""
@@ -160,6 +176,8 @@ class Subscription:
 
     def complete(self, slots: Sequence[int]) -> bool:
         """Has the subscription a part in all of these slots."""
+        if self.wide:
+            return True
         parts = [self] if self.fan is None else self.fan.parts
         return {part.slot for part in parts}.issuperset(slots)
 

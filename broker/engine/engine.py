@@ -26,6 +26,7 @@ from broker.core.commands import (
     Publish,
     Settle,
     Subscribe,
+    SubscribeAll,
     Transact,
     Unsubscribe,
 )
@@ -65,6 +66,7 @@ from .queue import Queue
 from .routing import check_publish
 from .runs import Span
 from .slot import SWEEP_MS, WITHHELD, Budget, Held, Slot, grouped, progress
+from .wildcards import Wildcards
 
 
 class Engine:
@@ -72,10 +74,18 @@ class Engine:
 
     __slots__ = ("_accepted", "_handlers", "_restore", "_slot")
 
-    def __init__(self, slot: int, settings: EngineSettings, budget: Budget | None = None, first_id: int = 0) -> None:
+    def __init__(
+        self,
+        slot: int,
+        settings: EngineSettings,
+        budget: Budget | None = None,
+        first_id: int = 0,
+        wildcards: Wildcards | None = None,
+    ) -> None:
         """budget     of queues, shared with the other engines of the process; None: one of its own.
-        first_id   ids begin here, or behind those announced: ids of two leaders never meet."""
-        self._slot = Slot(slot, settings, budget or Budget(settings.max_queues), first_id)
+        first_id   ids begin here, or behind those announced: ids of two leaders never meet.
+        wildcards  shared like the budget."""
+        self._slot = Slot(slot, settings, budget or Budget(settings.max_queues), first_id, wildcards or Wildcards())
         self._restore: state.Restore | None = None
         self._accepted = 0
         """Messages, when it was dispatched last."""
@@ -85,6 +95,7 @@ class Engine:
             Grant: self._grant,
             Confirm: self._confirm,
             Subscribe: self._subscribe,
+            SubscribeAll: self._subscribe_all,
             Unsubscribe: self._unsubscribe,
             Hold: self._hold,
             Barrier: self._barrier,
@@ -220,6 +231,10 @@ class Engine:
             slot.barrier(Done(command.session, command.seq), turn)
         elif command.seq:
             turn.effects.append(Done(command.session, command.seq))
+
+    def _subscribe_all(self, command: SubscribeAll, turn: Turn) -> None:
+        enrol.fall_asleep_everywhere(self._slot, command)
+        self._slot.answer(command.session, command.seq, turn, progress(turn))
 
     def _check_consumers(self, queue: Queue, turn: Turn) -> None:
         """Raises RefusedError(CONSUMER_LIMIT); a queue that was made for the consumer alone goes again."""

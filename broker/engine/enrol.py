@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import insort
 
-from broker.core.commands import Publish, Subscribe
+from broker.core.commands import Publish, Subscribe, SubscribeAll
 from broker.core.effects import Turn
 
 from . import choice, pace
@@ -49,13 +49,21 @@ def fall_asleep(slot: Slot, command: Subscribe) -> None:
 
 def awaken(slot: Slot, command: Publish, turn: Turn) -> list[Queue]:
     """The wildcard queues that get this message; sleeping consumers get theirs now."""
-    patterns = slot.patterns
-    if patterns is None:
-        return []
-    for asleep in patterns.sleepers(command.address):
+    due = slot.patterns.sleepers(command.address) if slot.patterns is not None else []
+    if slot.wildcards.some:
+        due += slot.wildcards.due(slot.number, command.address, slot.match.delimiter)
+    for asleep in due:
         queue = own_queue(slot, asleep, turn)
         enrol(slot, queue, Consumer(asleep, queue.id), turn.now)
-    return patterns.queues(command.address)
+    return slot.patterns.queues(command.address) if slot.patterns is not None else []
+
+
+def fall_asleep_everywhere(slot: Slot, command: SubscribeAll) -> None:
+    """The same in all slots; any of them may say whether it can be had. Raises RefusedError."""
+    choice.check(command.model, slot.xpath)
+    resolve(slot, command.model)
+    check_budget(slot)
+    slot.wildcards.add(command, slot.match.delimiter)
 
 
 def _by_priority(consumer: Consumer) -> int:

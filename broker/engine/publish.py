@@ -32,7 +32,8 @@ def publish(slot: Slot, command: Publish, turn: Turn, checked: bool = False) -> 
         _publish_careful(slot, command, turn, checked)
         return
     queues = _queues(slot, command, address, turn, checked)
-    if slot.patterns is not None and command.queue is None and command.routing is not Routing.ANYCAST:
+    wild = slot.patterns is not None or slot.wildcards.some
+    if wild and command.queue is None and command.routing is not Routing.ANYCAST:
         queues = _with_wildcards(slot, command, queues, turn)
         if slot.patterns is not None and slot.patterns.filtered:
             _publish_sifted(slot, command, queues, turn)
@@ -57,7 +58,8 @@ def _publish_careful(slot: Slot, command: Publish, turn: Turn, checked: bool) ->
     slot.counters.accepted += count
     if left:
         queues = _queues(slot, command, slot.addresses.get(command.address), turn, True)
-        if slot.patterns is not None and command.queue is None and command.routing is not Routing.ANYCAST:
+        wild = slot.patterns is not None or slot.wildcards.some
+        if wild and command.queue is None and command.routing is not Routing.ANYCAST:
             queues = _with_wildcards(slot, command, queues, turn)
         rules = rules_for(slot, command.address)
         if rules is not None and rules.retroactive:

@@ -51,7 +51,7 @@ def _tellable(slot: Slot, command: Publish) -> bool:
 def _again(slot: Slot, command: Publish, turn: Turn) -> None:
     address = slot.addresses.get(command.address)
     queues: list[Queue] = [*address.multicast] if address is not None else []
-    if slot.patterns is not None:
+    if slot.patterns is not None or slot.wildcards.some:
         queues += awaken(slot, command, turn)
     queues = [queue for queue in queues if not queue.durable]
     if not queues:

@@ -28,6 +28,7 @@ from .queue import Queue
 from .rules import Rulebook, Rules
 from .runs import Span, spans_of, spans_of_runs
 from .schedule import opened, postpone
+from .wildcards import Wildcards
 
 if TYPE_CHECKING:
     from .duplicates import Ids
@@ -144,11 +145,14 @@ class Slot:
         "limit", "loose",
         "mark_messages", "match", "max_held", "max_held_messages", "next_id", "next_queue", "number", "overran",
         "page_bytes", "patterns", "pending", "prepared", "producers", "queues", "reserved", "rulebook", "sessions",
-        "stop", "strangers", "subscriptions", "timed", "touched", "unfinished", "xpath",
+        "stop", "strangers", "subscriptions", "timed", "touched", "unfinished", "wildcards", "xpath",
     )  # fmt: skip
 
-    def __init__(self, number: int, settings: EngineSettings, budget: Budget, first_id: int) -> None:
+    def __init__(
+        self, number: int, settings: EngineSettings, budget: Budget, first_id: int, wildcards: Wildcards
+    ) -> None:
         self.budget = budget
+        self.wildcards = wildcards
         self.number = number
         self.configure(settings)
         self.next_id = self.first_id = max(first_id, 1)

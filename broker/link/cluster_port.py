@@ -15,6 +15,7 @@ from typing import Any
 from broker.config.settings import Settings
 from broker.core.address import Outcome
 from broker.core.commands import (
+    EVERYWHERE,
     Barrier,
     Command,
     Disconnect,
@@ -50,6 +51,7 @@ from .routes import Routes
 from .stats import LinkStats
 from .telling import Telling
 from .uploads import Uploads
+from .wide import Together
 
 log = logging.getLogger("stampede.link")
 
@@ -72,6 +74,8 @@ class ClusterPort:
     keeper      of large bodies on their way; without one they fail when their owner changes.
     schedule(callback), later(seconds, callback)   as for owner.Shard.
     """
+
+    shares_wildcards = False
 
     def __init__(
         self,
@@ -107,6 +111,7 @@ class ClusterPort:
         self._lanes = self._routes.lanes
         self._consumers: dict[int, Mirrored] = {}
         self._parking = Parking()
+        self._together = Together()
         self._watching = False
         self._marking: dict[Lane, None] = {}
         self._mark_timer = False
@@ -149,6 +154,9 @@ class ClusterPort:
         """The commands are the port's from now on. True: pause the producer until on_relief."""
         pressed = False
         for command in commands:
+            if command.slot == EVERYWHERE:
+                pressed |= self.submit(list(self._together.parts(command)))  # type: ignore[arg-type]
+                continue
             if self._parking.active and self._parking.park(command):
                 self._closing(command)
                 pressed = True
@@ -286,7 +294,9 @@ class ClusterPort:
         if isinstance(command, Disconnect | Grant):
             return False
         session: int = getattr(command, "session", 0)
-        self._telling.tell(Refused(session, getattr(command, "seq", 0), *self._unavailable(lane)))
+        refused = Refused(session, getattr(command, "seq", 0), *self._unavailable(lane))
+        if (told := self._together.told(refused)) is not None:
+            self._telling.tell(told)
         return True
 
     # ── answers ────────────────────────────────────────────────────────────────────────────────────
@@ -378,9 +388,10 @@ class ClusterPort:
             entry.seq = 0
             self._start_transaction(entry)
 
-    @staticmethod
-    def _tell_answer(entry: Entry, refused: Refused | None, out: list[Effect]) -> None:
+    def _tell_answer(self, entry: Entry, refused: Refused | None, out: list[Effect]) -> None:
         effect = answer(entry, refused)
+        if entry.seq < 0:
+            effect = self._together.told(effect)
         if effect is not None:
             out.append(effect)
 

@@ -18,6 +18,8 @@ from .port import Away, BodyReader, BodyWriter, EffectListener, Rotten
 class LocalOwner:
     """OwnerPort onto a Shard of this process."""
 
+    shares_wildcards = True
+
     def __init__(self, shard: Shard, body_io: Io) -> None:
         self._shard = shard
         self._body_io = body_io

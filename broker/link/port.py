@@ -73,7 +73,11 @@ class BodyReader(Protocol):
 
 
 class OwnerPort(Protocol):
-    """Where an edge's commands go and its effects come from."""
+    """Where an edge's commands go and its effects come from.
+
+    shares_wildcards   a SubscribeAll costs one thing here; else one for each slot."""
+
+    shares_wildcards: bool
 
     def attach(self, listener: EffectListener) -> None: ...
     def submit(self, commands: list[Command]) -> bool:

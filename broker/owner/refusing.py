@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.core.commands import Barrier, Command, Confirm, Disconnect, Grant
+from broker.core.commands import Barrier, Command, Confirm, Disconnect, DisconnectAll, Grant
 from broker.core.effects import Effect, Refused
 from broker.core.errors import Code
 
@@ -32,5 +32,5 @@ def unheard(inbox: list[Command]) -> list[Effect]:
     return [
         Refused(command.session, command.seq, Code.OWNER_STOPPED)
         for command in inbox
-        if not isinstance(command, Grant | Confirm | Disconnect)
+        if not isinstance(command, Grant | Confirm | Disconnect | DisconnectAll)
     ]

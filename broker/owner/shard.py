@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from broker.config.settings import EngineSettings, Settings
-from broker.core.commands import Command, Prepare, Publish, Transact
+from broker.core.commands import EVERYWHERE, Command, Prepare, Publish, Transact
 from broker.core.effects import Effect, Fetch, Refused, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.message import DURABLE, Blob, Run
@@ -23,6 +23,7 @@ from broker.core.records import MetaRecord, Stretch
 from broker.engine.declarations import places
 from broker.engine.engine import Engine
 from broker.engine.slot import Budget
+from broker.engine.wildcards import Wildcards
 from broker.journal.journal import Journal
 from broker.seams.clock import Clock
 from broker.seams.steps import Steps
@@ -36,6 +37,7 @@ from .io_thread import Io
 from .replicas import Alone, Replicas
 from .stats import ShardStats
 from .transact import Crossing, move, transact
+from .wide import carry_out
 
 log = logging.getLogger("stampede.owner")
 
@@ -89,6 +91,7 @@ class Shard:
         """The slot whose engine has thrown, if that is why it stopped."""
         self.engines: dict[int, Engine] = {}
         self._budget = Budget(settings.engine.max_queues)
+        self.wildcards = Wildcards()
         self._clock = clock
         self._read_io = read_io
         self._schedule = schedule
@@ -170,7 +173,7 @@ class Shard:
 
     def new_engine(self, slot: int, first_id: int = 0) -> Engine:
         """An empty engine with the settings and the budget of all."""
-        return Engine(slot, self.settings.engine, self._budget, first_id)
+        return Engine(slot, self.settings.engine, self._budget, first_id, self.wildcards)
 
     # ── slots that come and go ─────────────────────────────────────────────────────────────────────
 
@@ -303,6 +306,8 @@ class Shard:
             self.stats.turns += 1
             self._carry_out(inbox, turn, touched, blobs)
         self._finish(turn, touched)
+        if self.wildcards.tidy():
+            self.wake()
         for blob in blobs:
             self.journal.forget_blob(blob)
         if self._turns.took(began):
@@ -319,6 +324,10 @@ class Shard:
                 engine = engines.get(command.slot)
                 if engine is None:
                     if not self._alone:
+                        continue
+                    if command.slot == EVERYWHERE:
+                        carry_out(self, command, turn, touched)
+                        before = now()
                         continue
                     engine = self.engine(command.slot)
                 kind = type(command)

@@ -67,6 +67,8 @@ class Reader:
 class Port:
     """Keeps what sessions ask for; answers when the test says so."""
 
+    shares_wildcards = True
+
     def __init__(self) -> None:
         self.commands: list[Any] = []
         self.readers: list[Reader] = []

@@ -24,7 +24,8 @@ def subscribe(bench: Bench, headers: str, destination: str = "/queue/a") -> tupl
     session, wire = bench.session()
     bench.port.commands.clear()
     session.receive(f"SUBSCRIBE\nid:1\ndestination:{destination}\nreceipt:r\n{headers}\n\0".encode())
-    commands = [command for command in bench.port.commands if isinstance(command, Subscribe)]
+    asked = [getattr(command, "model", command) for command in bench.port.commands]
+    commands = [command for command in asked if isinstance(command, Subscribe)]
     return (commands[0] if commands else None), wire.take()
 
 

@@ -1,0 +1,139 @@
+"""Wildcards of a standalone owner cost where they match: engines, queues and consumers are counted, not time."""
+
+from __future__ import annotations
+
+from broker.config.settings import Settings
+from broker.core.address import AckMode, Outcome, Routing
+from broker.core.commands import (
+    UNLIMITED,
+    DisconnectAll,
+    Publish,
+    Settle,
+    Subscribe,
+    SubscribeAll,
+    UnsubscribeAll,
+)
+from broker.core.effects import Deliver, Done, Refused
+from broker.core.errors import Code
+from broker.core.ids import slot_of
+from broker.engine.engine import Engine
+from tests.sim.disk import SimDisk
+from tests.sim.shard_machine import HandClock, Machine
+from tests.unit.engine.world import run_of
+
+MANY = 500
+
+
+class Owner:
+    """A shard that is turned until nobody has anything to do."""
+
+    def __init__(self) -> None:
+        self.effects: list = []
+        self.machine = Machine(SimDisk(1), HandClock(), Settings(), self)
+        self.shard = self.machine.shard
+
+    def on_effects(self, effects) -> None:
+        self.effects += effects
+
+    def on_relief(self) -> None: ...
+    def on_stopped(self, why: str) -> None:
+        raise AssertionError(why)
+
+    def ask(self, *commands) -> list:
+        self.effects = []
+        self.shard.submit(list(commands))
+        while self.machine.turn() or self.machine.busy():
+            for io in self.machine.busy():
+                io.run_one()
+        return self.effects
+
+    def consumers(self) -> int:
+        return sum([len(engine._slot.consumers) for engine in self.shard.engines.values()])
+
+
+def subscribe(number: int, address: str, session: int = 1, seq: int = 0, ack: AckMode = AckMode.AUTO) -> SubscribeAll:
+    return SubscribeAll(
+        Subscribe(0, session, seq, number * 256, address, Routing.MULTICAST, ack, room=UNLIMITED, credit_messages=10)
+    )
+
+
+def publish(address: str, seq: int = 0, durable: bool = False) -> Publish:
+    return Publish(slot_of(address), 9, seq, address, Routing.MULTICAST, run_of(b"x", durable=durable))
+
+
+def delivered(effects: list) -> list[int]:
+    return [effect.consumer for effect in effects if isinstance(effect, Deliver)]
+
+
+def test_a_wildcard_without_a_message_costs_no_slot_anything() -> None:
+    owner = Owner()
+    told = owner.ask(*[subscribe(n, f"w{n}.#", seq=n) for n in range(1, MANY + 1)])
+    assert [effect.seq for effect in told] == list(range(1, MANY + 1)) and {type(e) for e in told} == {Done}
+    assert len(owner.shard.engines) == 1 and not owner.consumers()
+    assert delivered(owner.ask(publish("w7.a"))) == [7 * 256 + slot_of("w7.a")]
+    assert delivered(owner.ask(publish("none.a"))) == []
+    assert owner.consumers() == 1
+
+
+def test_no_message_behind_the_answer_is_missed_whatever_its_address() -> None:
+    owner = Owner()
+    addresses = [f"a.{n}" for n in range(300)]
+    told = owner.ask(publish("a.0"), subscribe(1, "a.*", seq=4), *[publish(address) for address in addresses])
+    assert len(delivered(told)) == len(addresses)
+    slots = {slot_of(address) for address in addresses}
+    assert set(delivered(told)) == {256 + slot for slot in slots} and owner.consumers() == len(slots)
+
+
+def test_its_end_reaches_the_slots_where_it_was_awake_and_no_others() -> None:
+    for how in (UnsubscribeAll(1, 5, 256, "a.*"), DisconnectAll(1)):
+        owner = Owner()
+        owner.ask(subscribe(1, "a.*", ack=AckMode.INDIVIDUAL), publish("a.x", durable=True), publish("a.y"))
+        before = len(owner.shard.engines)
+        told = owner.ask(how)
+        assert [effect.seq for effect in told if isinstance(effect, Done)] == ([5] if how.seq else [])
+        assert not owner.consumers() and not owner.shard.wildcards.some
+        assert delivered(owner.ask(publish("a.x"), publish("a.z"))) == []
+        assert len(owner.shard.engines) <= before + 2
+        refused = owner.ask(UnsubscribeAll(1, 6, 256, "a.*"))
+        assert [(effect.seq, effect.code) for effect in refused if isinstance(effect, Refused)] == [
+            (6, Code.NO_SUCH_SUBSCRIPTION)
+        ]
+
+
+def test_what_it_was_given_is_settled_by_its_part() -> None:
+    owner = Owner()
+    [delivery] = [
+        effect
+        for effect in owner.ask(subscribe(1, "a.#", ack=AckMode.INDIVIDUAL), publish("a.x"))
+        if isinstance(effect, Deliver)
+    ]
+    told = owner.ask(Settle(slot_of("a.x"), 1, 8, delivery.consumer, list(delivery.run.ids), Outcome.ACK))
+    assert [effect.seq for effect in told if isinstance(effect, Done)] == [8]
+    told = owner.ask(Settle(slot_of("a.x"), 1, 9, delivery.consumer, list(delivery.run.ids), Outcome.ACK))
+    assert [effect.code for effect in told if isinstance(effect, Refused)] == [Code.NO_SUCH_DELIVERY]
+
+
+def test_one_that_cannot_be_had_is_refused_once_and_is_not_there() -> None:
+    owner = Owner()
+    command = subscribe(1, "a.*", seq=3)
+    command.model.selector = "not a selector ("
+    refused = owner.ask(command)
+    assert [(type(effect), effect.seq) for effect in refused] == [(Refused, 3)]
+    assert not owner.shard.wildcards.some and delivered(owner.ask(publish("a.x"))) == []
+
+
+def test_thousands_of_one_session_go_in_pieces(monkeypatch) -> None:
+    """Counted in engine calls and turns: its end asks two slots, not 256 slots 1,000 times."""
+    owner = Owner()
+    owner.ask(*[subscribe(n, f"w{n}.#") for n in range(1, 1001)], publish("w1.a"), publish("w2.a"))
+    calls: list = []
+    handle = Engine.handle
+
+    def counted(self, command, turn) -> None:
+        calls.append(command)
+        handle(self, command, turn)
+
+    monkeypatch.setattr(Engine, "handle", counted)
+    turns = owner.shard.stats.turns
+    owner.ask(DisconnectAll(1))
+    assert 1 <= len(calls) <= 2 and not owner.shard.wildcards.some and owner.shard.stats.turns <= turns + 1
