@@ -8,6 +8,7 @@ connecting), nor how they are answered.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.core.commands import Command
@@ -191,6 +192,12 @@ class Intake:
         if session.ended and not self.parked:
             session.eof()  # it came while frames waited
 
+    def breathe(self) -> None:
+        """What the frame before has asked for was much: everybody else has a turn before the next one."""
+        if self._parked is None:
+            self.park()
+            self._edge.beats.soon(partial(_go_on, self._session))
+
     def hold(self, why: str) -> None:
         """Stops reading the socket until every holder has released it."""
         if self._holds is None:
@@ -225,6 +232,11 @@ class Intake:
         self.publisher = None
         self._holds = None
         del self._session
+
+
+def _go_on(session: Session) -> None:
+    if not session.closed:
+        session.intake.unpark()
 
 
 def _receipt_of(event: Event) -> bytes | None:

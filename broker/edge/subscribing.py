@@ -54,8 +54,8 @@ class Wish:
     """What a SUBSCRIBE asks for, checked."""
 
     __slots__ = (
-        "ack", "address", "browse", "create", "durable", "key", "messages", "nbytes", "no_local", "priority", "queue",
-        "queues", "rate", "room", "routing", "selector", "slots", "wide", "wildcard",
+        "ack", "address", "browse", "costly", "create", "durable", "key", "messages", "nbytes", "no_local", "priority",
+        "queue", "queues", "rate", "room", "routing", "selector", "slots", "wide", "wildcard",
     )  # fmt: skip
 
     def __init__(self, session: Session, frame: Frame) -> None:
@@ -97,7 +97,8 @@ class Wish:
         # Who waits for tokens begins without room, and is given it part by part.
         paced = session.edge.rates is not None and session.edge.rates.paces_consumers
         self.wide = self.wildcard and not (self.durable or self.browse or paced)
-        if self.wildcard and not (self.wide and session.edge.port.shares_wildcards):
+        self.costly = self.wildcard and not (self.wide and session.edge.port.shares_wildcards)
+        if self.costly:
             _check_wildcards(session, settings.max_wildcard_subscriptions)
         self.priority = _priority(headers)
         self.create = authorising.subscribing(session, self)
@@ -159,6 +160,8 @@ def _attach(session: Session, frame: Frame, wish: Wish) -> None:
         command = _command(session, wish, sub, sub.consumer, seq, wish.messages, wish.nbytes, wish.room)
         session.intake.batch.append(command)
         return
+    if wish.costly:
+        session.intake.breathe()
     if wish.wide:
         _attach_everywhere(session, frame, wish)
         return
@@ -341,6 +344,8 @@ def _unsubscribe(session: Session, frame: Frame, queue: str | None, address: str
             session.remove_subscription(key, sub)
             seq = session.answers.ask_one(frame.receipt if queue is None else None)
             session.intake.batch.append(UnsubscribeAll(session.id, seq, first, address))
+            if not session.edge.port.shares_wildcards:
+                session.intake.breathe()
             if queue is None:
                 return
             key = None
@@ -349,6 +354,8 @@ def _unsubscribe(session: Session, frame: Frame, queue: str | None, address: str
     else:
         wildcard = session.entrance.dialect.is_wildcard(address)
         ends = [(slot, 0) for slot in (EVERYWHERE if wildcard else session.edge.routes.slots(address))]
+    if len(ends) == SLOTS:
+        session.intake.breathe()
     receipts = None if frame.receipt is None else [frame.receipt]
     seqs = (
         session.answers.ask_parts(receipts, len(ends))

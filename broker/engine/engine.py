@@ -206,7 +206,7 @@ class Engine:
             return
         queue, held = self._attached_queue(command, turn)
         if command.resume is None and not command.browse:
-            self._check_consumers(queue, turn)
+            enrol.check_consumers(slot, queue, turn)
         consumer = Consumer(command, queue.id)
         consumer.wish = choice.wish_of(command, queue)
         if command.browse:
@@ -236,18 +236,6 @@ class Engine:
         enrol.fall_asleep_everywhere(self._slot, command)
         self._slot.answer(command.session, command.seq, turn, progress(turn))
 
-    def _check_consumers(self, queue: Queue, turn: Turn) -> None:
-        """Raises RefusedError(CONSUMER_LIMIT); a queue that was made for the consumer alone goes again."""
-        most, here = queue.settings.max_consumers, len(queue.consumers)
-        if 0 <= most <= here:
-            if queue.tied:
-                addresses.delete(self._slot, queue, turn)
-            else:
-                self._slot.watch_idle(queue, turn.now)
-            raise RefusedError(
-                Code.CONSUMER_LIMIT, f"'{queue.name}' has {here} consumers, and max_consumers of its settings is {most}"
-            )
-
     def _attached_queue(self, command: Subscribe, turn: Turn) -> tuple[Queue, Ledger | None]:
         """The queue of a SUBSCRIBE. One that comes again ends its earlier attachment: what that held comes along; None:
         there is none."""
@@ -266,7 +254,7 @@ class Engine:
     def _unsubscribe(self, command: Unsubscribe, turn: Turn) -> None:
         slot = self._slot
         consumer = slot.consumers.get(command.consumer)
-        asleep = slot.patterns is not None and slot.patterns.forget(command.consumer, command.session)
+        asleep = enrol.forget(slot, command.consumer, command.session)
         doomed: Queue | None = None
         if command.delete_queue is not None:
             doomed = slot.subscriptions.get(command.delete_queue)
@@ -296,8 +284,7 @@ class Engine:
 
     def _disconnect(self, command: Disconnect, turn: Turn) -> None:
         slot = self._slot
-        if slot.patterns is not None:
-            slot.patterns.forget_session(command.session)
+        enrol.forget_session(slot, command.session)
         # The end of one may be the end of others: whoever consumes its queue.
         while owned := slot.sessions.get(command.session):
             settle.end_consumer(slot, slot.consumers[owned[0]], turn, not command.calm)

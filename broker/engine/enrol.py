@@ -10,9 +10,10 @@ from bisect import insort
 
 from broker.core.commands import Publish, Subscribe, SubscribeAll
 from broker.core.effects import Turn
+from broker.core.errors import Code, RefusedError
 
 from . import choice, pace
-from .addresses import own_queue
+from .addresses import delete, own_queue
 from .consumer import Consumer
 from .patterns import Patterns
 from .queue import Queue
@@ -38,13 +39,43 @@ def register(slot: Slot, consumer: Consumer) -> None:
         slot.strangers[consumer.session] = slot.strangers.get(consumer.session, 0) + 1
 
 
+def check_consumers(slot: Slot, queue: Queue, turn: Turn) -> None:
+    """Raises RefusedError(CONSUMER_LIMIT); a queue that was made for the consumer alone goes again."""
+    most, here = queue.settings.max_consumers, len(queue.consumers)
+    if 0 <= most <= here:
+        if queue.tied:
+            delete(slot, queue, turn)
+        else:
+            slot.watch_idle(queue, turn.now)
+        raise RefusedError(
+            Code.CONSUMER_LIMIT, f"'{queue.name}' has {here} consumers, and max_consumers of its settings is {most}"
+        )
+
+
 def fall_asleep(slot: Slot, command: Subscribe) -> None:
     """A wildcard consumer that needs no queue yet. Raises RefusedError."""
     resolve(slot, command)
     check_budget(slot)
+    if slot.patterns is not None:
+        slot.patterns.forget(command.consumer, command.session)
+    if slot.wildcards.sleep(slot.number, command, slot.match.delimiter):
+        return
     if slot.patterns is None:
         slot.patterns = Patterns(slot.match.delimiter)
     slot.patterns.sleep(command)
+
+
+def forget(slot: Slot, consumer: int, session: int) -> bool:
+    """A consumer has ended. Returns whether it was asleep."""
+    asleep = slot.patterns is not None and slot.patterns.forget(consumer, session)
+    return slot.wildcards.forget(slot.number, consumer, session) or asleep
+
+
+def forget_session(slot: Slot, session: int) -> None:
+    """All its consumers have ended."""
+    if slot.patterns is not None:
+        slot.patterns.forget_session(session)
+    slot.wildcards.forget_session(slot.number, session)
 
 
 def awaken(slot: Slot, command: Publish, turn: Turn) -> list[Queue]:

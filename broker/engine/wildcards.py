@@ -8,6 +8,8 @@ kept once, in one trie for all slots; a slot makes queue and consumer of it with
   first message to a.x (slot 7)    due(7, "a.x"): the Subscribe of consumer 519, who is awake in slot 7 from now on
   UNSUBSCRIBE                      end(): {7}, where a consumer is to be ended; everywhere else nothing was
 
+In a cluster a slot hears of it from the edge alone, by a Subscribe of its own: sleep() adds the slot to the entry.
+
 Rule: who is awake in a slot is that slot's alone, and never due there again. No step is as long as a session has
 subscriptions: of one that ended nothing is due at once, and its entries go in pieces (tidy). `$…` is ours and matches
 nothing. Must not know queues.
@@ -18,6 +20,7 @@ from __future__ import annotations
 import copy
 from collections import deque
 from collections.abc import Iterator
+from operator import attrgetter
 
 from broker.core.commands import BLOCK, Subscribe, SubscribeAll
 from broker.core.ids import SLOTS
@@ -29,41 +32,39 @@ REMEMBERED = 4096
 """Addresses of a slot nobody is due for; names of reply topics would pile up else."""
 PIECE = 256
 """Entries of ended sessions that go in one step: less than a millisecond."""
+_SAME = attrgetter(
+    "session", "address", "routing", "ack", "queue", "durable", "selector", "credit_messages", "credit_bytes", "room",
+    "overhead", "browse", "priority", "create", "no_local", "confirm",
+)  # fmt: skip
+"""What the parts of one subscription have in common."""
 
 
 class _Session:
-    """Whose entries they are."""
+    """Whose entries they are. All as bits: slots it has entries in, those where it has ended, or the slot has; those
+    where one of them was ever awake."""
 
-    __slots__ = ("awake", "entries", "gone")
+    __slots__ = ("awake", "entries", "gone", "slots")
 
     def __init__(self) -> None:
         self.entries: dict[int, Wildcard] = {}
-        self.gone = False
-        self.awake = 0
-        """Slots, as bits, where one of them was ever awake."""
+        self.slots = self.gone = self.awake = 0
 
 
 class Wildcard:
-    """One subscription. model: as for slot 0; slots where it sleeps, and where it is awake, as bits."""
+    """One subscription.
 
-    __slots__ = ("asleep", "awake", "model", "session", "words")
+    model    as for slot 0.    wide   it is in all slots until it ends; else only where it still sleeps.
+    asleep, awake   slots, as bits."""
 
-    def __init__(self, model: Subscribe, session: _Session, words: list[str], asleep: int) -> None:
+    __slots__ = ("asleep", "awake", "model", "session", "wide", "words")
+
+    def __init__(self, model: Subscribe, session: _Session, words: list[str], asleep: int, wide: bool) -> None:
         self.model = model
         self.session = session
         self.words = words
         self.asleep = asleep
         self.awake = 0
-
-    def wake(self, slot: int) -> Subscribe:
-        """The consumer of this slot; it sleeps there no longer."""
-        self.asleep &= ~(1 << slot)
-        self.awake |= 1 << slot
-        self.session.awake |= 1 << slot
-        command = copy.copy(self.model)
-        command.slot = slot
-        command.consumer += slot
-        return command
+        self.wide = wide
 
 
 class Wildcards:
@@ -81,52 +82,114 @@ class Wildcards:
         self._quiet: dict[int, tuple[int, set[str]]] = {}
         """Slot → (version, addresses nobody was due for then)."""
 
+    # ── subscriptions come ─────────────────────────────────────────────────────────────────────────
+
     def add(self, command: SubscribeAll, delimiter: str) -> None:
         """It sleeps in all slots."""
-        model = command.model
+        self._add(command.model, ALL, delimiter, wide=True)
+        self._version += 1
+
+    def sleep(self, slot: int, command: Subscribe, delimiter: str) -> bool:
+        """The part of this slot sleeps. False: it is no part of a block, or not like the others: it has to be kept by
+        itself."""
+        first, bit = command.consumer - slot, 1 << slot
+        owner = self._sessions.get(command.session)
+        if owner is not None and owner.gone & bit:
+            self._forget_slot(owner, bit)  # what it had here before is over
+        entry = owner.entries.get(first) if owner is not None else None
+        if entry is not None:
+            entry.asleep &= ~bit
+        if first % BLOCK or (entry is not None and _SAME(entry.model) != _SAME(command)):
+            self._drop_if_over(entry)
+            return False
+        if entry is None:
+            model = copy.copy(command)
+            model.slot, model.seq, model.consumer, model.resume = 0, 0, first, None
+            self._add(model, bit, delimiter, wide=False)
+        else:
+            entry.asleep |= bit
+            entry.session.slots |= bit
+        self._quiet.pop(slot, None)
+        return True
+
+    def _add(self, model: Subscribe, asleep: int, delimiter: str, wide: bool) -> None:
         session = self._sessions.get(model.session)
         if session is None:
             session = self._sessions[model.session] = _Session()
-        entry = Wildcard(model, session, model.address.split(delimiter), ALL)
+        session.slots |= asleep
+        entry = Wildcard(model, session, model.address.split(delimiter), asleep, wide)
         session.entries[model.consumer] = entry
         self._trie.add(entry.words, entry)
         self.some += 1
-        self._version += 1
+
+    # ── messages come ──────────────────────────────────────────────────────────────────────────────
 
     def due(self, slot: int, address: str, delimiter: str) -> list[Subscribe]:
         """Those who must be awake in this slot before a message of the address comes; they are from now on."""
-        version, quiet = self._quiet.get(slot, (0, _NOTHING))
+        version, quiet = self._quiet.get(slot, (-1, _NOTHING))
         if version != self._version or len(quiet) >= REMEMBERED:
             quiet = set()
             self._quiet[slot] = (self._version, quiet)
         if address in quiet or address.startswith("$"):
             return []
         bit = 1 << slot
-        found = [e for e in self._trie.find(address.split(delimiter)) if e.asleep & bit and not e.session.gone]
+        matching = self._trie.find(address.split(delimiter))
+        found = [each for each in matching if each.asleep & bit and not each.session.gone & bit]
         quiet.add(address)
         found.sort(key=_by_age)
-        return [entry.wake(slot) for entry in found]
+        return [self._wake(entry, slot) for entry in found]
+
+    def _wake(self, entry: Wildcard, slot: int) -> Subscribe:
+        bit = 1 << slot
+        entry.asleep &= ~bit
+        entry.awake |= bit
+        entry.session.awake |= bit
+        command = copy.copy(entry.model)
+        command.slot = slot
+        command.consumer += slot
+        self._drop_if_over(entry)
+        return command
+
+    # ── and go ─────────────────────────────────────────────────────────────────────────────────────
 
     def end(self, consumer: int, session: int) -> int | None:
         """The subscription with that block of consumers has ended. The slots, as bits, where it was awake; None: the
         session has none of that number."""
         owner = self._sessions.get(session)
-        entry = owner.entries.pop(consumer, None) if owner is not None else None
-        if owner is None or entry is None:
+        entry = owner.entries.get(consumer) if owner is not None else None
+        if entry is None:
             return None
-        if not owner.entries:
-            del self._sessions[session]
-        self._forget(entry)
+        self._drop(entry)
         return entry.awake
+
+    def forget(self, slot: int, consumer: int, session: int) -> bool:
+        """A consumer of this slot has ended. Returns whether it was asleep."""
+        owner, bit = self._sessions.get(session), 1 << slot
+        entry = owner.entries.get(consumer - slot) if owner is not None else None
+        if entry is None or entry.session.gone & bit or not entry.asleep & bit:
+            return False
+        entry.asleep &= ~bit
+        self._drop_if_over(entry)
+        return True
 
     def end_session(self, session: int) -> int:
         """All subscriptions of the session have ended. The slots, as bits, where one was awake."""
-        owner = self._sessions.pop(session, None)
+        owner = self._sessions.get(session)
         if owner is None:
             return 0
-        owner.gone = True
-        self._ended.append(owner)
+        self._gone(session, owner, ALL)
         return owner.awake
+
+    def forget_session(self, slot: int, session: int) -> None:
+        """All its consumers of this slot have ended."""
+        owner = self._sessions.get(session)
+        if owner is not None:
+            self._gone(session, owner, 1 << slot)
+
+    def drop(self, slot: int) -> None:
+        """The slot is not led here any more: it knows nobody."""
+        for session, owner in list(self._sessions.items()):
+            self._gone(session, owner, 1 << slot)
 
     def tidy(self) -> bool:
         """A piece of what ended sessions have left goes. True: there is more."""
@@ -134,13 +197,38 @@ class Wildcards:
         while self._ended and left:
             entries = self._ended[0].entries
             while entries and left:
-                self._forget(entries.popitem()[1])
+                self._remove(entries.popitem()[1])
                 left -= 1
             if not entries:
                 self._ended.popleft()
         return bool(self._ended)
 
-    def _forget(self, entry: Wildcard) -> None:
+    def _gone(self, session: int, owner: _Session, bits: int) -> None:
+        owner.gone |= bits
+        if not owner.slots & ~owner.gone:
+            del self._sessions[session]
+            self._ended.append(owner)
+
+    @staticmethod
+    def _forget_slot(owner: _Session, bit: int) -> None:
+        """It comes back to a slot where it had ended."""
+        for entry in owner.entries.values():
+            entry.asleep &= ~bit
+        owner.gone &= ~bit
+        owner.slots &= ~bit
+
+    def _drop_if_over(self, entry: Wildcard | None) -> None:
+        if entry is not None and not entry.wide and not entry.asleep:
+            self._drop(entry)
+
+    def _drop(self, entry: Wildcard) -> None:
+        owner, model = entry.session, entry.model
+        del owner.entries[model.consumer]
+        if not owner.entries:
+            del self._sessions[model.session]
+        self._remove(entry)
+
+    def _remove(self, entry: Wildcard) -> None:
         self.some -= 1
         self._trie.remove(entry.words, entry)
 

@@ -48,7 +48,7 @@ from .owner_link import Later, OwnerLink, Schedule
 from .parking import Parking
 from .port import BodyReader, BodyWriter, EffectListener
 from .routes import Routes
-from .stats import LinkStats
+from .stats import LinkStats, of_lanes
 from .telling import Telling
 from .uploads import Uploads
 from .wide import Together
@@ -171,20 +171,8 @@ class ClusterPort:
         return self._uploads.read(slot, blob)
 
     def metrics(self) -> list[Metric]:
-        down = sum(not lane.opened for lane in self._lanes.values())
-        return [
-            *self.stats.metrics("edge"),
-            *(self._keeper.metrics() if self._keeper is not None else ()),
-            Metric(
-                "stomp_link_slots_down", "gauge", "Slots in use whose owner cannot be reached.", [({}, float(down))]
-            ),
-            Metric(
-                "stomp_link_pending_bytes",
-                "gauge",
-                "Bytes of requests that no owner has answered yet.",
-                [({}, float(sum(lane.nbytes for lane in self._lanes.values())))],
-            ),
-        ]
+        keeper = self._keeper.metrics() if self._keeper is not None else ()
+        return [*self.stats.metrics("edge"), *keeper, *of_lanes(self._lanes.values())]
 
     # ── commands ───────────────────────────────────────────────────────────────────────────────────
 

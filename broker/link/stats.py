@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 from broker.core.metrics import Metric
+
+if TYPE_CHECKING:
+    from .lane import Lane
 
 
 class LinkStats:
@@ -24,6 +30,21 @@ class LinkStats:
             Metric(f"stomp_link_{name}_total", "counter", text, [(label, float(getattr(self, name)))])
             for name, text in COUNTERS.items()
         ]
+
+
+def of_lanes(lanes: Iterable[Lane]) -> list[Metric]:
+    """What waits at an edge for the owners of its slots."""
+    lanes = list(lanes)
+    down, waiting = sum([not lane.opened for lane in lanes]), sum([lane.nbytes for lane in lanes])
+    return [
+        Metric("stomp_link_slots_down", "gauge", "Slots in use whose owner cannot be reached.", [({}, float(down))]),
+        Metric(
+            "stomp_link_pending_bytes",
+            "gauge",
+            "Bytes of requests that no owner has answered yet.",
+            [({}, float(waiting))],
+        ),
+    ]
 
 
 COUNTERS = {

@@ -190,6 +190,7 @@ class Shard:
     def drop(self, slot: int) -> Engine | None:
         """This process does not lead the slot any more: nothing of it is told, dispatched or released from now on."""
         engine = self.engines.pop(slot, None)
+        self.wildcards.drop(slot)
         self._gates.drop(slot, engine)
         return engine
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from broker.config.settings import EngineSettings
@@ -235,13 +237,46 @@ async def test_wildcards_with_a_part_in_every_slot_are_counted_by_themselves(sha
     for number in range(2):
         session.receive(b"SUBSCRIBE\nid:%d\ndestination:/topic/w%d.#\n%b\n\0" % (number, number, more))
     session.receive(b"UNSUBSCRIBE\nid:0\n\n\0SUBSCRIBE\nid:0\ndestination:/topic/w3.#\n%b\n\0" % more)
-    assert wire.closed is None
+    await taken(session)
+    assert wire.closed is None and len(session.subscriptions) == 7
     bench.port.commands.clear()
     session.receive(b"SUBSCRIBE\nid:3\ndestination:/topic/w4.#\nreceipt:r\n%b\n\0" % more)
     assert not [command for command in bench.port.commands if isinstance(command, Subscribe | SubscribeAll)]
-    for part in range(1, 2000):
-        bench.edge.on_effects([Done(session.id, part)])
-        if wire.closed is not None:
-            break
     said = wire.take()
     assert b"error-code:1502" in said and b"max_wildcard_subscriptions" in said and wire.closed is not None
+
+
+async def taken(session) -> int:
+    """Nothing of the session waits for a turn of the loop any more. How many it took."""
+    turns = 0
+    while session.intake.parked:
+        await asyncio.sleep(0)
+        turns += 1
+    return turns
+
+
+@pytest.mark.parametrize(("shares", "more"), [(True, b"browser:true\n"), (False, b"")])
+async def test_what_reaches_into_every_slot_is_asked_for_once_a_turn_of_the_loop(shares, more):
+    """A read of many such SUBSCRIBEs would hold everybody else up, 256 commands each."""
+    bench = Bench(max_wildcard_subscriptions=100)
+    bench.port.shares_wildcards = shares
+    session, wire = bench.session()
+    frames = b"".join(b"SUBSCRIBE\nid:%d\ndestination:/topic/w%d.#\n%b\n\0" % (n, n, more) for n in range(5))
+    ends = b"".join(b"UNSUBSCRIBE\nid:%d\n\n\0" % n for n in range(5))
+    session.receive(frames + ends + b"SEND\ndestination:/queue/q\n\nx\0")
+    assert len(session.subscriptions) == 1, "one of them, and the rest waits"
+    assert await taken(session) >= 9 and wire.closed is None
+    assert not session.subscriptions and isinstance(bench.port.commands[-1], Publish)
+
+
+@pytest.mark.parametrize("how", ["eof", "abort"])
+async def test_an_end_finds_what_waits_for_its_turn(how):
+    """What a client sent before it hung up counts; of one that was cut off nothing is left."""
+    bench = Bench()
+    bench.port.shares_wildcards = False
+    session, wire = bench.session()
+    session.receive(b"SUBSCRIBE\nid:1\ndestination:/topic/a.#\n\n\0SEND\ndestination:/queue/q\n\nx\0")
+    session.eof() if how == "eof" else session.abort(Reason.CLIENT_GONE)
+    await asyncio.sleep(0.01)
+    assert (Publish in {type(command) for command in bench.port.commands}) == (how == "eof")
+    assert wire.closed is not None and not bench.edge.consumers and not bench.edge.wildcards
