@@ -221,8 +221,7 @@ class Consumer:
         """Everything it holds, for its end."""
         everything: Ledger = {}
         if self.ledger:
-            everything.update(self.ledger)
-            self.ledger.clear()
+            everything, self.ledger = self.ledger, {}
         for group in self.held.values():
             everything.update(group)
         self.held.clear()

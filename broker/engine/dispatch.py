@@ -13,7 +13,7 @@ from . import choosing, kinds, overrun
 from .consumer import Consumer
 from .dealing import deal, deliver, deliver_part, foremost, mark_ahead, may_go
 from .queue import Queue
-from .redelivery import bring_back, expire
+from .redelivery import bring_back, come_back, expire
 from .slot import LEAST, PIECE, SWEEP_MS, Slot
 
 _RECALLED = 1024
@@ -22,6 +22,9 @@ _RECALLED = 1024
 
 def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Everything that can go out goes out; asks for marks and pages in time."""
+    if queue.leaving is not None and not come_back(slot, queue, turn):
+        slot.unfinished[queue] = None
+        return
     if queue.returned:
         bring_back(queue)
     if queue.recalls:

@@ -219,6 +219,8 @@ class Engine:
         else:
             enrol.enrol(slot, queue, consumer, turn.now)
         if command.resume is not None:
+            if queue.leaving is not None:
+                redelivery.come_back(slot, queue, turn, whole=True)  # it may name any of them
             resume.resume(slot, queue, consumer, command.resume, held, turn)
         slot.touched[queue] = None
         # One that comes again may find its queue made by its first try, which may not count yet.

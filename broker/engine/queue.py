@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .kinds import Kind
     from .limits import Book
     from .pace import Pace
+    from .redelivery import Leaving
     from .schedule import Agenda
 
 _CHUNK = 1024
@@ -113,6 +114,7 @@ class Queue:
     agenda                  what is not due yet (schedule.py); None: nothing ever was.
     delayed                 heap of (due, first id, run).
     returned                came back in this turn: at the head before anything is dispatched.
+    leaving                 what ended consumers held, as far as it is not back; None: nothing (redelivery.py).
     settled, suspects       after a restart: spans that are gone; spans that may have been delivered.
     suspect_to              the mark at the last unclean start.
     restored                last id that came back at the restart; newer runs need no look at those spans.
@@ -128,7 +130,7 @@ class Queue:
         "address", "agenda", "announced", "auto_created", "book", "browsers", "choice", "cleared", "consumers", "count",
         "counts", "declared", "delayed", "deleted", "delivering", "due", "durable", "expiry", "far", "fetching",
         "filter", "gated", "gated_bytes", "gated_pages", "grouped", "hidden", "id", "idle_since", "index", "kind",
-        "last", "levels", "mark_asked", "marked", "moving", "name", "nbytes", "owed", "pace", "paged_bytes",
+        "last", "leaving", "levels", "mark_asked", "marked", "moving", "name", "nbytes", "owed", "pace", "paged_bytes",
         "paged_count", "paging", "ready", "recalls", "restored", "returned", "routing", "selector", "sent", "settings",
         "settled", "spilled", "stale", "start", "subscription", "suspect_to", "suspects", "swept", "table", "tied",
     )  # fmt: skip
@@ -179,6 +181,7 @@ class Queue:
         self.due: dict[int, int] = {}
         self.delayed: list[tuple[int, int, Run]] = []
         self.returned: list[Run] = []
+        self.leaving: deque[Leaving] | None = None
         self.settled: list[Span] = []
         self.suspects: list[Span] = []
         self.restored = self.suspect_to = 0
@@ -312,7 +315,7 @@ class Queue:
 
     def takes(self) -> bool:
         """Would a new message be delivered at once."""
-        if self.count or self.paging or self.returned:
+        if self.count or self.paging or self.returned or self.leaving is not None:
             return False
         return any(consumer.ready() for consumer in self.consumers)
 

@@ -17,7 +17,7 @@ from .addresses import delete, forget_consumer
 from .consumer import Consumer, Ledger
 from .declare import abandoned
 from .queue import Queue
-from .redelivery import give_back, nack, reject, unreadable
+from .redelivery import give_back, leave, nack, reject, unreadable
 from .slot import Slot, progress
 from .stubs import is_ghost
 
@@ -126,13 +126,13 @@ def detach(slot: Slot, consumer: Consumer) -> Ledger:
 
 
 def end_consumer(slot: Slot, consumer: Consumer, turn: Turn, failed: bool = True) -> Queue:
-    """The consumer is no more: what it held goes back, a queue tied to it goes with it. failed: see give_back."""
+    """The consumer is no more: what it held goes back, a queue tied to it goes with it. failed: see give_back()."""
     queue = slot.queues[consumer.queue]
     messages = detach(slot, consumer)
     if queue.tied:
         delete(slot, queue, turn)
         return queue
-    give_back(slot, queue, messages, None, turn, failed)
+    leave(slot, queue, messages, turn, failed)
     if not queue.consumers:
         abandoned(slot, queue, turn)
     slot.watch_idle(queue, turn.now)

@@ -70,7 +70,7 @@ class World:
         before = len(self.effects)
         self.engine.flush(turn)
         while self.engine.unfinished and not self.in_pieces:
-            self.engine.flush(turn)
+            self._go_on(turn)
         while turn.moves:
             moves, turn.moves = turn.moves, []
             for move in moves:
@@ -95,6 +95,15 @@ class World:
         if self.auto_commit:
             self.settle_down()
         return self.effects[before:]
+
+    def _go_on(self, turn: Turn) -> None:
+        """The next turn, as if it were a part of this one."""
+        more = Turn(turn.now, turn.number)
+        self.engine.flush(more)
+        turn.appends += more.appends
+        turn.effects += more.effects
+        turn.fetches += more.fetches
+        turn.moves += more.moves
 
     def commit(self) -> list:
         """What was appended is durable now."""
