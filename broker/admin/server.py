@@ -154,12 +154,12 @@ class AdminServer:
 
     async def _in_pieces(self, work: Iterator[None]) -> None:
         asks = self._asks
-        began = asks.now()
+        began = asks.begin()
         for _ in work:
             if asks.took(began):
                 asks.tell("/metrics of the admin port")
             await asyncio.sleep(0)
-            began = asks.now()
+            began = asks.begin()
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return _answer(200, b"alive\n", "text/plain; charset=utf-8")

@@ -114,7 +114,7 @@ class Session:
         if self.closed or self.leaving:
             return
         reads = self.edge.reads
-        began = reads.now()
+        began = reads.begin()
         self.bytes_in += len(data)
         self.edge.counters.bytes_in += len(data)
         was_connected = self.connected

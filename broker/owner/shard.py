@@ -284,7 +284,7 @@ class Shard:
         if self.stopped:
             self._refuse_inbox()
             return
-        began = self._turns.now()
+        began = self._turns.begin()
         turn = self._turn()
         touched: Touched = {}
         blobs: list[Blob] = []
@@ -445,7 +445,7 @@ class Shard:
         """One bounded step of freeing and compaction; True: there is more to do."""
         if self.stopped:
             return False
-        began = self._maintenance.now()
+        began = self._maintenance.begin()
         more = self._commits.maintain()
         if self._maintenance.took(began):
             self._maintenance.tell("freeing and compaction of the journal")
@@ -463,7 +463,7 @@ class Shard:
         self._alarm_at = 0
         if self.stopped:
             return
-        began = self._ticks.now()
+        began = self._ticks.begin()
         turn = self._turn()
         due = dict.fromkeys([e for e in self.engines.values() if 0 < e.next_due() <= turn.now])
         try:

@@ -3,8 +3,13 @@
 Rule: a step is measured as a whole, never a message of it, by two looks at the monotonic clock; whose it was is asked
 only of one that was slow. Says at most one line a second for each kind of step. Must not know what steps do.
 
+Of a slow one is said how much of it was ours: the time of the processor that it took at the least. What is more was
+waited for, a processor that others had or the disk. That clock costs as much as all else here, so it is looked at ten
+times a second: `used` at `marked`, for all kinds together. From then to the beginning of the step no more can have been
+used than time has passed; the rest was the step's.
+
     turns = Steps(clock).kind("turn")
-    began = turns.now()
+    began = turns.begin()
     ...                                  # the step
     if turns.took(began):                # more than SLOW_S
         turns.tell("Publish to 'orders' of slot 3, session 17")
@@ -14,10 +19,11 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left
+from collections.abc import Callable
 
 from broker.core.metrics import Metric
 
-from .clock import Clock
+from .clock import Clock, thread_seconds
 
 log = logging.getLogger("stampede.watchdog")
 
@@ -27,16 +33,32 @@ SLOW_S = 0.05
 """A step of this length is named: everybody on this loop has waited for it."""
 EVERY_S = 1.0
 """So often a kind of step is complained of at most."""
+MARK_S = 0.1
+"""So old a look at the time of the processor may be when a step begins."""
+
+
+class Mark:
+    """When the time of the processor was looked at, and what it was."""
+
+    __slots__ = ("cpu", "marked", "used")
+
+    def __init__(self, cpu: Callable[[], float]) -> None:
+        self.cpu = cpu
+        self.marked = float("-inf")
+        self.used = 0.0
 
 
 class Kind:
     """Steps of one kind. slow: how many took more than SLOW_S; longest: seconds, since the start of the process."""
 
-    __slots__ = ("_counts", "_quick", "_said", "_total", "_unsaid", "longest", "name", "now", "slow", "span")
+    __slots__ = (
+        "_counts", "_mark", "_quick", "_said", "_total", "_unsaid", "longest", "name", "now", "ours", "slow", "span",
+    )  # fmt: skip
 
-    def __init__(self, name: str, clock: Clock) -> None:
+    def __init__(self, name: str, clock: Clock, mark: Mark) -> None:
         self.name = name
         self.now = clock.monotonic
+        self._mark = mark
         self._quick = 0
         self._counts = [0] * (len(BOUNDS_S) + 1)
         self._total = 0.0
@@ -46,6 +68,16 @@ class Kind:
         self.longest = 0.0
         self.span = 0.0
         """Seconds of the last one that was no quick one."""
+        self.ours = 0.0
+        """… of the last slow one, what it has computed at least."""
+
+    def begin(self) -> float:
+        """A step begins: when, for took()."""
+        at = self.now()
+        mark = self._mark
+        if at - mark.marked > MARK_S:
+            mark.marked, mark.used = at, mark.cpu()
+        return at
 
     def took(self, began: float) -> bool:
         """A step that began then has ended. True: it was slow, tell()."""
@@ -60,6 +92,8 @@ class Kind:
         if span <= SLOW_S:
             return False
         self.slow += 1
+        mark = self._mark
+        self.ours = max(mark.cpu() - mark.used - max(began - mark.marked, 0.0), 0.0)
         return True
 
     def tell(self, whose: str) -> None:
@@ -70,7 +104,10 @@ class Kind:
             return
         more = f" ({self._unsaid} more slow ones since the last line)" if self._unsaid else ""
         self._said, self._unsaid = now, 0
-        log.warning("a %s took %.0f ms, everybody else has waited: %s%s", self.name, self.span * 1000, whose, more)
+        ours = f" ({self.ours * 1000:.0f} ms of them computing)" if self.ours >= 0.001 else ""
+        log.warning(
+            "a %s took %.0f ms%s, everybody else has waited: %s%s", self.name, self.span * 1000, ours, whose, more
+        )
 
     def histogram(self) -> tuple[list[float], list[int], float]:
         """As core.metrics wants it."""
@@ -80,15 +117,16 @@ class Kind:
 class Steps:
     """All kinds of one room."""
 
-    __slots__ = ("_clock", "_kinds")
+    __slots__ = ("_clock", "_kinds", "_mark")
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, cpu: Callable[[], float] = thread_seconds) -> None:
         self._clock = clock
+        self._mark = Mark(cpu)
         self._kinds: list[Kind] = []
 
     def kind(self, name: str) -> Kind:
         """A kind of its own, kept for metrics()."""
-        made = Kind(name, self._clock)
+        made = Kind(name, self._clock, self._mark)
         self._kinds.append(made)
         return made
 

@@ -10,6 +10,7 @@ import pytest
 
 from broker.core.errors import Code
 from tests.harness import Broker, Client, Frame, scratch
+from tests.harness.steps import no_long_steps as no_long_steps
 
 from .innocent import Innocent
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.harness import Broker, scratch
+from tests.harness.steps import no_long_steps as no_long_steps
 
 _numbers = itertools.count()
 

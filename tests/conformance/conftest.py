@@ -13,6 +13,7 @@ import pytest
 
 from tests.harness import Broker, Client, scratch
 from tests.harness.servers import needs_etcdctl
+from tests.harness.steps import no_long_steps as no_long_steps
 
 from .targets import Target, cluster_target, meet
 

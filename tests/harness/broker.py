@@ -19,6 +19,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from . import steps
 from .waiting import PATIENCE_S, listens
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -142,7 +143,9 @@ class Broker:
     def wait(self, timeout: float = PATIENCE_S) -> int:
         """The exit status."""
         assert self.process is not None
-        return self.process.wait(timeout)
+        status = self.process.wait(timeout)
+        steps.look(self.log_file)
+        return status
 
     def stop(self, timeout: float = PATIENCE_S) -> int:
         """SIGTERM and the exit status; killed when it does not end in time."""

@@ -20,6 +20,7 @@ from typing import Any
 
 from deploy.local.parts import HOST, answers, stampede
 
+from . import steps
 from .broker import free_ports
 from .proxy import Proxy
 
@@ -94,12 +95,15 @@ class Process:
         assert self.process is not None
         self.process.kill()
         self.process.wait()
+        steps.look(self.log_file)
 
     def stop(self, seconds: float = 60.0) -> int:
         """SIGTERM; its exit status."""
         assert self.process is not None
         self.process.terminate()
-        return self.process.wait(seconds)
+        status = self.process.wait(seconds)
+        steps.look(self.log_file)
+        return status
 
     def pause(self) -> None:
         self.signal(signal.SIGSTOP)

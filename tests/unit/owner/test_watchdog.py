@@ -11,6 +11,7 @@ from broker.core.commands import Publish
 from broker.engine.engine import Engine
 from broker.owner.blame import Blame
 from broker.seams.steps import SLOW_S, Steps
+from tests.harness import steps as harness
 from tests.unit.engine.world import run_of
 from tests.unit.owner.node_world import SLOT, World
 
@@ -27,7 +28,7 @@ class HandClock:
 
 
 def step(clock: HandClock, kind, seconds: float, whose: str = "somebody") -> None:
-    began = kind.now()
+    began = kind.begin()
     clock.at += seconds
     if kind.took(began):
         kind.tell(whose)
@@ -51,7 +52,7 @@ def slow(monkeypatch, world, method, seconds, address=""):
 
 def test_steps_are_counted_by_length_and_slow_ones_named_once_a_second(caplog):
     clock = HandClock()
-    steps = Steps(clock)
+    steps = Steps(clock, lambda: 0.0)
     turns, reads = steps.kind("turn"), steps.kind("read")
     for _ in range(1000):
         step(clock, turns, 0.0005)
@@ -75,6 +76,47 @@ def test_steps_are_counted_by_length_and_slow_ones_named_once_a_second(caplog):
     assert families["stomp_steps_slow_total"].samples == [({"step": "turn"}, 3.0), ({"step": "read"}, 1.0)]
     assert families["stomp_step_longest_seconds"].samples[0][1] == pytest.approx(0.3)
     assert all(metric.help for metric in families.values())
+
+
+def test_what_a_slow_step_has_computed_is_told_apart_from_what_it_waited_for(caplog):
+    """At the least: what was computed before it, since the last look, is not taken for its own."""
+    clock, used = HandClock(), 5.0
+    steps = Steps(clock, lambda: used)
+    turns, reads = steps.kind("turn"), steps.kind("read")
+    began = turns.begin()
+    clock.at, used = clock.at + 0.4, used + 0.3
+    assert turns.took(began)
+    turns.tell("busy")
+    clock.at += 60
+    step(clock, reads, 0.0004)
+    clock.at, used = clock.at + 0.05, used + 0.04
+    began = turns.begin()  # the last look was 50 ms ago: of 290 ms since then at least 240 are its own
+    clock.at, used = clock.at + 0.9, used + 0.25
+    assert turns.took(began) and turns.ours == pytest.approx(0.24, abs=0.001)
+    turns.tell("both")
+    clock.at += 60
+    step(clock, turns, 0.7, "waiting")
+    assert [record.getMessage().partition(",")[0] for record in caplog.records] == [
+        "a turn took 400 ms (300 ms of them computing)", "a turn took 900 ms (240 ms of them computing)",
+        "a turn took 700 ms",
+    ]  # fmt: skip
+
+
+def test_tests_fail_by_what_a_step_has_computed(caplog, tmp_path):
+    clock, used = HandClock(), 0.0
+    turns = Steps(clock, lambda: used).kind("turn")
+    for span, computed in ((5.0, 0.9), (1.5, 1.1), (0.06, 0.06)):
+        began = turns.begin()
+        clock.at, used = clock.at + span, used + computed
+        if turns.took(began):
+            turns.tell(f"{computed} of {span}")
+        clock.at += 2
+    log = tmp_path / "log"
+    log.write_text("".join(record.getMessage() + "\n" for record in caplog.records))
+    harness.found()
+    for _ in range(2):
+        harness.look(log)  # once each
+    assert [line.endswith("1.1 of 1.5") for line in harness.found()] == [True]
 
 
 def test_a_slow_turn_names_the_command_its_address_and_its_client(monkeypatch, caplog):
