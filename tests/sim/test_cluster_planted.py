@@ -241,12 +241,12 @@ def test_a_group_is_everybodys(monkeypatch):
 
 def test_who_goes_in_order_has_failed(monkeypatch):
     """As it was once: prefetched messages became dead letters."""
-    original = settle.give_back
+    original = settle.leave
 
-    def give_back(slot, queue, messages, delay, turn, failed=True):
-        original(slot, queue, messages, delay, turn)
+    def leave(slot, queue, messages, turn, failed):
+        original(slot, queue, messages, turn, True)
 
-    monkeypatch.setattr(settle, "give_back", give_back)
+    monkeypatch.setattr(settle, "leave", leave)
     assert found_by("failures counted", "nobody failed", trait="polite") is not None
 
 
