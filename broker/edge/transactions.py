@@ -3,6 +3,9 @@
 The frames between BEGIN and COMMIT wait here, bounded, and go to the owners as one Transact. What an
 open transaction acknowledges is held by the consumer's engine meanwhile (core.commands.Hold).
 
+Frames for the same place become one part, wherever they stand in the transaction: a COMMIT is one step of an owner, and
+what it costs are its parts. Order is kept where it means anything, among the messages of one destination.
+
 Rule: nothing of a transaction is visible before COMMIT, and nothing of it survives ABORT or the connection.
 """
 
@@ -13,17 +16,35 @@ from broker.core.address import Outcome
 from broker.core.commands import Publish, Settle
 from broker.core.errors import Code, RefusedError
 from broker.core.memory import RUN
+from broker.core.message import DURABLE, TEXT, Run
 
 
 class Transaction:
     """The frames of one, in order."""
 
-    __slots__ = ("frames", "nbytes", "parts")
+    __slots__ = ("_same", "frames", "nbytes", "parts")
 
     def __init__(self) -> None:
         self.parts: list[Publish | Settle] = []
         self.frames = 0
         self.nbytes = 0
+        self._same: dict[tuple[object, ...], Publish | Settle] = {}
+
+    def add(self, part: Publish | Settle) -> None:
+        """One more, or more of one there is. What is in `part` is ours from now on."""
+        key = _place(part)
+        known = None if key is None else self._same.get(key)
+        if type(part) is Publish and type(known) is Publish:
+            _join(known.run, part.run)
+        elif type(part) is Settle and type(known) is Settle:
+            assert isinstance(known.ids, list)
+            known.ids += part.ids
+        else:
+            if type(part) is Settle:
+                part.ids = list(part.ids)  # its Hold names the same ones
+            if key is not None:
+                self._same[key] = part
+            self.parts.append(part)
 
     def returns(self, session: int) -> list[Settle]:
         """What ABORT gives back: everything the transaction had acknowledged."""
@@ -88,7 +109,7 @@ class Transactions:
                 Code.TRANSACTION_LIMIT,
                 f"more than {self._settings.max_transaction_bytes} bytes in transactions (max_transaction_bytes)",
             )
-        transaction.parts.append(part)
+        transaction.add(part)
 
     def end(self, id: str) -> Transaction:
         """Takes it out, for COMMIT or ABORT."""
@@ -105,3 +126,27 @@ class Transactions:
     def held(self) -> int:
         """Bytes in memory, about."""
         return self._nbytes + RUN * self._frames
+
+
+def _place(part: Publish | Settle) -> tuple[object, ...] | None:
+    """Parts with the same one may be one; None: it is one of its own (what lives for a while has its own time)."""
+    if type(part) is Settle:
+        return part.consumer, part.outcome, part.delay
+    assert type(part) is Publish
+    if part.ttl or part.delay:
+        return None
+    run = part.run
+    kind = run.flags & (DURABLE | TEXT), run.priority, run.expires, run.due
+    return part.slot, part.address, part.routing, part.queue, part.create, *kind
+
+
+def _join(run: Run, more: Run) -> None:
+    """Adds messages, whatever their header blocks."""
+    if run.lines != more.lines:
+        for part in (run, more):
+            lines, part.lines = part.lines, b""
+            if lines:
+                part.records = [lines + record for record in part.records]
+    run.records += more.records
+    run.nbytes += more.nbytes
+    run.flags |= more.flags

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from broker.config.settings import EdgeSettings
-from broker.core.address import Routing
+from broker.core.address import Outcome, Routing
 from broker.core.commands import Publish, Settle
 from broker.core.errors import Code, RefusedError
-from broker.core.message import NO_IDS, Run
+from broker.core.message import DURABLE, NO_IDS, TEXT, Run
 from broker.edge.transactions import Transaction, Transactions
 
 
@@ -55,3 +55,50 @@ def test_what_a_transaction_has_waited_counts():
         (1, 1),
         (0, 0),
     ]
+
+
+def sent(n: int, address: str = "a", lines: bytes = b"", ttl: int = 0, expires: int = 0, flags: int = 0) -> Publish:
+    record = b"%d\n\nbody %d\0" % (n, n)
+    run = Run(NO_IDS, lines, [record], len(lines) + len(record), flags, expires=expires)
+    publish = Publish(1, 1, 0, address, Routing.ANYCAST, run)
+    publish.ttl = ttl
+    return publish
+
+
+def texts(part: Publish | Settle) -> list[bytes]:
+    assert isinstance(part, Publish)
+    assert part.run.nbytes == sum(len(part.run.lines + record) for record in part.run.records)
+    return [part.run.lines + record for record in part.run.records]
+
+
+def test_a_commit_costs_its_places_not_its_frames():
+    """10,000 frames were 10,000 parts, and one step of 100 ms; order is kept in each destination."""
+    transaction = Transaction()
+    expected: dict[str, list[bytes]] = {"a": [], "b": [], "c": []}
+    for n in range(10_000):
+        address, lines = "abc"[n % 3], b"n:" if n % 2 else b"other:x\nn:"
+        expected[address].append(lines + b"%d\n\nbody %d\0" % (n, n))
+        transaction.add(sent(n, address, lines))
+    assert {part.address: texts(part) for part in transaction.parts if isinstance(part, Publish)} == expected
+    assert len(transaction.parts) == 3
+
+
+def test_acknowledgements_of_a_consumer_are_one_part_and_their_holds_keep_their_own_ids():
+    transaction = Transaction()
+    ids = [[n] for n in range(10)]
+    for n, named in enumerate(ids):
+        transaction.add(Settle(1, 1, 0, 7 + n % 2, named, Outcome.NACK if n > 7 else Outcome.ACK))
+    assert [(p.consumer, p.ids) for p in transaction.parts if isinstance(p, Settle)] == [
+        (7, [0, 2, 4, 6]), (8, [1, 3, 5, 7]), (7, [8]), (8, [9]),
+    ]  # fmt: skip
+    assert ids == [[n] for n in range(10)]
+    assert [settle.ids for settle in transaction.returns(1)] == [[0, 2, 4, 6], [1, 3, 5, 7], [8], [9]]
+
+
+def test_what_differs_in_more_than_its_headers_stays_apart():
+    transaction = Transaction()
+    parts = [sent(1), sent(2, ttl=5), sent(3, ttl=5), sent(4, expires=9), sent(5, flags=TEXT), sent(6, flags=DURABLE)]
+    for part in [*parts, sent(7), sent(8, flags=TEXT | DURABLE), sent(9, expires=9)]:
+        transaction.add(part)
+    found = [[int(text.split(b"body ")[1][:-1]) for text in texts(part)] for part in transaction.parts]
+    assert found == [[1, 7], [2], [3], [4, 9], [5], [6], [8]]
