@@ -26,6 +26,7 @@ from broker.cluster.suspicion import REPEAT_S, Suspicions
 from broker.config.settings import EngineSettings, Settings
 from broker.core.errors import BrokerError
 from broker.core.message import Blob
+from broker.core.metrics import MetricSource
 from broker.core.records import MetaRecord
 from broker.core.slots import SlotRecord
 from broker.journal.format import PREFERRED
@@ -158,15 +159,14 @@ class OwnerProcess(ClusterProcess):
         except BaseException:
             await self._close()
             raise
+        led: list[MetricSource] = [self.shard, self.server, self.port, self.leaders, self.followers, self.controller]
         self.admin = AdminServer(
-            settings.admin,
-            [self.shard, self.server, self.port, self.leaders, self.followers, self.controller, self.config, self],
-            self._readiness,
+            settings.admin, [*led, self.config, self, self.memory], self._readiness,
             self.shard.depths,
             [self.shard.survey],
             self._check,
             self.standing.told,
-        )
+        )  # fmt: skip
         if self.reads is not None:
             self.admin.add(self.reads.service)
         self.admin.early = early
@@ -189,7 +189,7 @@ class OwnerProcess(ClusterProcess):
         self.leaders = Leaders(identity, settings.cluster, self.journal, self.dialer, self.clock, self._later, seeds)
         self.shard = Shard(
             settings, self.journal, self.clock, commit, page_in, prepare, loop.call_soon, self._alarm.set,
-            self._later, self.leaders,
+            self._later, self.leaders, self.memory,
         )  # fmt: skip
         self.followers = Followers(identity, self.journal, self.clock, self._later, bodies, settings.cluster)
         blobs = self.journal.blobs
@@ -457,6 +457,7 @@ class OwnerProcess(ClusterProcess):
             "owner": "ok" if self._ready else "starting or stopping",
             "slots led": str(self.node.serving()),
             "replicas not in sync": str(lagging),
+            **self.memory.details(),
         }
         if not self.membership.up:
             details["cluster"] = "not registered"

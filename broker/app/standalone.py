@@ -82,7 +82,7 @@ class Standalone:
             log.error("large body %s is missing: its message cannot be delivered", self.journal.blobs.path(id))
         self.shard = Shard(
             settings, self.journal, self.clock, commit, page_in, prepare, self.loop.call_soon, self._alarm.set,
-            self.loop.call_later,
+            self.loop.call_later, memory=self.memory,
         )  # fmt: skip
         self.beats = Beats(self.loop)
         self.port = LocalOwner(self.shard, bodies)

@@ -34,6 +34,8 @@ GROUPED: Final = 128
 """Some message has a JMSXGroupID header."""
 UNIQUE: Final = 256
 """Some message has a _AMQ_DUPL_ID header; looked at when it is published, never stored."""
+PART: Final = 512
+"""Not all messages of the record at `position`: who reads that back gets others too. Never stored."""
 STORED: Final = 255
 """The flags that the journal keeps."""
 
@@ -115,12 +117,13 @@ class Run:
         """The messages at `index` as a run of their own. Bytes are shared, never copied."""
         records = self.records[index]
         blob = self.blob.length + 1 if self.blob and records else 0
+        part = PART if self.position and len(records) < len(self.records) else 0
         return Run(
             self.ids[index],
             self.lines,
             records,
             sum(map(len, records)) + len(records) * len(self.lines) + blob,
-            self.flags,
+            self.flags | part,
             self.priority,
             self.expires,
             self.time,

@@ -198,6 +198,8 @@ def described(queue: Queue) -> dict[str, object]:
 def unbind(slot: Slot, queue: Queue) -> None:
     """The queue is gone; the address goes with its last queue."""
     queue.deleted = True
+    slot.budget.memory.queues -= queue.weight
+    queue.weight = 0
     del slot.queues[queue.id]
     slot.touched.pop(queue, None)
     slot.unfinished.pop(queue, None)

@@ -62,12 +62,16 @@ def deliver(slot: Slot, queue: Queue, consumer: Consumer, run: Run, turn: Turn, 
     if consumer.flight is not None:
         consumer.flight.append(run)
         queue.delivering += count
+        queue.handed += count
+        queue.out += run.nbytes
     elif consumer.ledger is None:
         gone.append(run)
         if queue.pace is not None:
             queue.pace.took(consumer, count)
     else:
         queue.delivering += count
+        queue.handed += count
+        queue.out += run.nbytes
     if run.ids[-1] > queue.sent:
         queue.sent = run.ids[-1]
 

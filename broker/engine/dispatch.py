@@ -9,7 +9,7 @@ from __future__ import annotations
 from broker.core.effects import Turn
 from broker.core.message import Run
 
-from . import choosing, kinds, overrun
+from . import away, choosing, kinds, overrun
 from .consumer import Consumer
 from .dealing import deal, deliver, deliver_part, foremost, mark_ahead, may_go
 from .queue import Queue
@@ -76,6 +76,8 @@ def fetch(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Asks for the next page when memory is half empty, or somebody could take what is not in it."""
     hungry = queue.choice is not None and queue.choice.hungry
     if not len(queue.index) or (queue.nbytes * 2 > slot.limit and not hungry):
+        return
+    if slot.pressed and not away.may_fetch(slot, queue):
         return
     slot.fetch_front(queue, min(slot.page_of(queue), 1 << 15), turn)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator
-from heapq import heappop
+from operator import attrgetter
 from typing import Any
 
 from broker.config.settings import EngineSettings
@@ -38,6 +38,7 @@ from broker.core.records import MetaRecord, Row, RunRecord
 from . import (
     addresses,
     admission,
+    away,
     choice,
     declare,
     duplicates,
@@ -439,6 +440,7 @@ class Engine:
                     _arrived(slot, queue, turn)
                 else:
                     dispatch(slot, queue, turn)
+                slot.weigh(queue)
         if slot.approved:
             slot.approved.clear()
 
@@ -455,12 +457,12 @@ class Engine:
         if slot.loose:
             limits.relieve(slot, turn)
         timed, slot.timed = slot.timed, set()
-        for queue in sorted(timed, key=_by_id):
+        for queue in sorted(timed, key=attrgetter("id")):
             if queue.deleted:
                 continue
             ready: list[Run] = []
             while queue.delayed and queue.delayed[0][0] <= now:
-                ready.append(heappop(queue.delayed)[2])
+                ready.append(redelivery.no_longer_delayed(queue))
             if ready:
                 redelivery.to_head(queue, ready)
                 slot.touched[queue] = None
@@ -545,6 +547,14 @@ class Engine:
         been delivered is marked in it, or in the log (`dispatched`)."""
         return self.snapshot()
 
+    def make_room(self) -> None:
+        """Budget.room has changed."""
+        self._slot.make_room()
+
+    def put_away(self, queue: Queue, most: int, turn: Turn, spill: bool, again: bool) -> int:
+        """Puts the youngest of what the queue has in memory out of it (away.py)."""
+        return away.put_away(self._slot, queue, most, turn, spill, again)
+
     def discard(self) -> None:
         """It is not used any more: its queues do not count."""
         for queue in list(self._slot.queues.values()):
@@ -588,7 +598,3 @@ def _arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
         retroactive.arrived(slot, queue, turn)
     else:
         prepared.arrived(slot, queue, turn)
-
-
-def _by_id(queue: Queue) -> int:
-    return queue.id

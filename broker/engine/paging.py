@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from broker.core.effects import Turn
-from broker.core.message import DURABLE, REDELIVERED, Run
+from broker.core.message import DURABLE, PART, REDELIVERED, Run
 
 from . import choosing, kinds
 from .browser import consumed
@@ -28,6 +28,10 @@ def fetched(slot: Slot, queue_id: int, runs: list[Run], turn: Turn) -> None:
     if queue is None or queue.fetching is None:
         return
     asked, queue.fetching = queue.fetching, None
+    for run, following in pairwise(runs):
+        if run.position == following.position:  # compaction has taken it apart
+            run.flags |= PART
+            following.flags |= PART
     slot.touched[queue] = None
     if asked < 0:
         _recalled(slot, queue, array("Q", list(queue.recalls)[:-asked]), runs, turn)
@@ -97,7 +101,7 @@ def _counted(run: Run, attempts: int | None) -> None:
 def _known(queue: Queue, run: Run) -> list[tuple[Run, int]]:
     """The messages of the run that are still in the queue, grouped by what the log says of them, with the time of
     their redelivery (0: now)."""
-    if run.ids[0] > queue.restored or not run.flags & DURABLE:
+    if (run.ids[0] > queue.restored and not queue.counts) or not run.flags & DURABLE:
         return [(run, 0)]
     counts, due, settled, suspects = queue.counts, queue.due, queue.settled, queue.suspects
     if run.due:  # its id says nothing of when it may have been delivered

@@ -9,7 +9,7 @@ from __future__ import annotations
 from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.core.effects import Done, Turn
-from broker.core.message import BLOB, DURABLE, TRANSIENT, UNIQUE, WAS_DURABLE, Run
+from broker.core.message import BLOB, DURABLE, PART, TRANSIENT, UNIQUE, WAS_DURABLE, Run
 from broker.core.records import GroupRecord, LogRecord, MetaRecord, RunRecord
 
 from . import admission, choice, diverts, letters, limits, retroactive
@@ -181,8 +181,8 @@ def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: T
             return False
     if slot.booked:
         limits.entered(queues, run)
-    if run.flags & TRANSIENT:
-        run.flags &= ~TRANSIENT
+    if run.flags & (TRANSIENT | PART):
+        run.flags &= ~(TRANSIENT | PART)
     if run.due:
         _accept_due(slot, command, run, queues, turn, done)
         return True

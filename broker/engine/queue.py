@@ -64,6 +64,19 @@ class PageIndex:
             done += len(some)
         self._size += done
 
+    def prepend(self, positions: Sequence[int]) -> None:
+        """Puts these before all others, in this order."""
+        left = len(positions)
+        self._size += left
+        while left:
+            if not self._offset:
+                self._chunks.appendleft(array("Q", bytes(8 * _CHUNK)))
+                self._offset = _CHUNK
+            here = min(left, self._offset)
+            self._chunks[0][self._offset - here : self._offset] = array("Q", positions[left - here : left])
+            self._offset -= here
+            left -= here
+
     def __iter__(self) -> Iterator[int]:
         first = True
         for chunk in self._chunks:
@@ -101,7 +114,7 @@ class Queue:
     paged_count, paged_bytes   what lies there (an estimate after a restart).
     stale                   nothing of it expires before that time; 0: nothing does.
     fetching                positions asked of the journal; 0: for a browser; < 0: that many of `recalls`; None: no
-                            fetch under way.
+                            fetch under way. 0 as well while what was put out of memory is on its way to the log.
     recalls                 position → messages of which only the number is known, to be read back before all else.
     table                   which restored messages are still paged; None: nobody will ask, or all are read back.
     cleared                 durable messages up to this id may be delivered: the log says they may have been.
@@ -112,7 +125,9 @@ class Queue:
     expiry                  earliest expiry of a message in memory, 0: none expires.
     counts, due             durable messages that were out before: how often in vain; redelivery time while delayed.
     agenda                  what is not due yet (schedule.py); None: nothing ever was.
-    delayed                 heap of (due, first id, run).
+    delayed                 heap of (due, first id, run).    delayed_bytes   of them.
+    out, handed             bytes, messages that consumers held when it was weighed last, and what they got since.
+    weight                  what the account of the process has of it (slot.weigh).
     returned                came back in this turn: at the head before anything is dispatched.
     leaving                 what ended consumers held, as far as it is not back; None: nothing (redelivery.py).
     settled, suspects       after a restart: spans that are gone; spans that may have been delivered.
@@ -127,12 +142,13 @@ class Queue:
     """
 
     __slots__ = (
-        "address", "agenda", "announced", "auto_created", "book", "browsers", "choice", "cleared", "consumers", "count",
-        "counts", "declared", "delayed", "deleted", "delivering", "due", "durable", "expiry", "far", "fetching",
-        "filter", "gated", "gated_bytes", "gated_pages", "grouped", "hidden", "id", "idle_since", "index", "kind",
-        "last", "leaving", "levels", "mark_asked", "marked", "moving", "name", "nbytes", "owed", "pace", "paged_bytes",
-        "paged_count", "paging", "ready", "recalls", "restored", "returned", "routing", "selector", "sent", "settings",
-        "settled", "spilled", "stale", "start", "subscription", "suspect_to", "suspects", "swept", "table", "tied",
+        "address", "agenda", "announced", "auto_created", "book", "browsers", "choice", "cleared", "consumers",
+        "count", "counts", "declared", "delayed", "delayed_bytes", "deleted", "delivering", "due", "durable",
+        "expiry", "far", "fetching", "filter", "gated", "gated_bytes", "gated_pages", "grouped", "handed", "hidden",
+        "id", "idle_since", "index", "kind", "last", "leaving", "levels", "mark_asked", "marked", "moving", "name",
+        "nbytes", "out", "owed", "pace", "paged_bytes", "paged_count", "paging", "ready", "recalls", "restored",
+        "returned", "routing", "selector", "sent", "settings", "settled", "spilled", "stale", "start",
+        "subscription", "suspect_to", "suspects", "swept", "table", "tied", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -180,6 +196,7 @@ class Queue:
         self.counts: dict[int, int] = {}
         self.due: dict[int, int] = {}
         self.delayed: list[tuple[int, int, Run]] = []
+        self.delayed_bytes = self.out = self.handed = self.weight = 0
         self.returned: list[Run] = []
         self.leaving: deque[Leaving] | None = None
         self.settled: list[Span] = []

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from heapq import heappush
+from heapq import heappop, heappush
 from typing import Any
 from zlib import crc32
 
 from broker.config.addressing import AddressSettings
 from broker.core.address import Routing
 from broker.core.effects import Move, Turn
-from broker.core.message import DURABLE, ESCAPED, REDELIVERED, TRANSIENT, UNIQUE, WAS_DURABLE, Run
+from broker.core.message import DURABLE, ESCAPED, PART, REDELIVERED, TRANSIENT, UNIQUE, WAS_DURABLE, Run
 from broker.core.records import Left, MetaRecord, SettleRecord
 from broker.selector.heads import escaped
 
@@ -144,7 +144,15 @@ def nack(slot: Slot, queue: Queue, messages: dict[int, Run], delay: int, turn: T
 def postpone(slot: Slot, queue: Queue, run: Run, due: int) -> None:
     """Ready again at `due`."""
     heappush(queue.delayed, (due, run.ids[0], run))
+    queue.delayed_bytes += run.nbytes
     slot.wake(queue, due)
+
+
+def no_longer_delayed(queue: Queue) -> Run:
+    """Takes out what is ready again first."""
+    run = heappop(queue.delayed)[2]
+    queue.delayed_bytes -= run.nbytes
+    return run
 
 
 def bring_back(queue: Queue) -> None:
@@ -363,7 +371,7 @@ def _relabelled(queue: Queue, run: Run, header: str) -> Run:
     latest origin counts. Their duplicate ids were unique where they were sent; two of one id may meet in one DLQ."""
     origin = b"_AMQ_ORIG_ADDRESS:%b\n_AMQ_ORIG_QUEUE:%b\n" % (escaped(queue.address), escaped(queue.name))
     front = origin + header.encode()
-    flags = run.flags & ~(TRANSIENT | REDELIVERED | WAS_DURABLE | UNIQUE)
+    flags = run.flags & ~(TRANSIENT | REDELIVERED | WAS_DURABLE | UNIQUE | PART)
     if run.flags & WAS_DURABLE:
         flags |= DURABLE
     if b"\\" in front:

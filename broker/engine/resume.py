@@ -107,6 +107,7 @@ def _from_delayed(queue: Queue, spans: list[Span], found: Ledger) -> None:
     if len(found) != size:
         queue.delayed = delayed
         heapify(queue.delayed)
+        queue.delayed_bytes = sum([run.nbytes for _, _, run in delayed])
 
 
 def _from_pages(queue: Queue, span: Span, found: Ledger) -> None:

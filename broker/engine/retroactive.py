@@ -16,7 +16,7 @@ from typing import Final
 from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.core.effects import Turn
-from broker.core.message import BLOB, DURABLE, REDELIVERED, TRANSIENT, WAS_DURABLE, Run
+from broker.core.message import BLOB, DURABLE, PART, REDELIVERED, TRANSIENT, WAS_DURABLE, Run
 from broker.core.records import Left, MetaRecord, RunRecord
 
 from . import addresses, limits
@@ -138,7 +138,7 @@ def _id(run: Run) -> int:
 
 def _enter(slot: Slot, queue: Queue, run: Run, turn: Turn) -> None:
     run.attempts = run.position = 0
-    run.flags &= ~(REDELIVERED | TRANSIENT)
+    run.flags &= ~(REDELIVERED | TRANSIENT | PART)
     if run.due <= turn.now:
         run.due = 0
     slot.number_run(run, turn.now)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
-from broker.core.message import ESCAPED, NO_IDS, Run
+from broker.core.message import ESCAPED, NO_IDS, PART, Run
 
 Span = tuple[int, int]
 """(first id, last id), inclusive."""
@@ -21,8 +21,9 @@ def pick(run: Run, indices: Sequence[int]) -> Run:
     chosen = [records[i] for i in indices]
     blob = run.blob.length + 1 if run.blob and chosen else 0
     nbytes = sum(map(len, chosen)) + len(chosen) * len(lines) + blob
+    flags = run.flags | PART if run.position and len(chosen) < len(records) else run.flags
     return Run(
-        [ids[i] for i in indices] if ids else NO_IDS, lines, chosen, nbytes, run.flags, run.priority, run.expires,
+        [ids[i] for i in indices] if ids else NO_IDS, lines, chosen, nbytes, flags, run.priority, run.expires,
         run.time, run.attempts, run.position, run.blob, run.due,
     )  # fmt: skip
 

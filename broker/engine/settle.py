@@ -100,6 +100,7 @@ def confirm(slot: Slot, consumer: Consumer, count: int, turn: Turn) -> None:
     queue = slot.queues[consumer.queue]
     settled = sum([len(run.records) for run in runs])
     queue.delivering -= settled
+    slot.weigh(queue)
     if queue.pace is not None:
         queue.pace.took(consumer, settled)
     if queue.choice is not None and queue.choice.paused:

@@ -14,10 +14,11 @@ from broker.config.addressing import DivertSettings
 from broker.config.settings import EngineSettings
 from broker.core.address import Routing
 from broker.core.effects import Done, Effect, Fetch, Turn
+from broker.core.memory import COUNT, HELD, MESSAGE, NEVER, RUN, Memory
 from broker.core.message import DURABLE, TRANSIENT, Run
 from broker.core.records import GroupRecord, Left, LogRecord, MetaRecord, RunRecord, SettleRecord
 
-from . import limits
+from . import away, limits
 from .consumer import Consumer, Ledger
 from .decisions import Decisions
 from .declarations import named
@@ -53,13 +54,17 @@ _HIDDEN_PAGE = 1024
 
 
 class Budget:
-    """How many queues there may be and are; shared by all slots of a process."""
+    """What all slots of a process share: how many queues there may be and are, and the account of its memory.
 
-    __slots__ = ("limit", "used")
+    room   bytes that a queue may keep in memory at present, if that is less than its setting."""
 
-    def __init__(self, limit: int) -> None:
+    __slots__ = ("limit", "memory", "room", "used")
+
+    def __init__(self, limit: int, memory: Memory | None = None) -> None:
         self.limit = limit
         self.used = 0
+        self.memory = memory or Memory()
+        self.room = NEVER
 
 
 class Address:
@@ -88,9 +93,9 @@ WITHHELD: Final = 1 << 63
 
 class Held:
     """What waits for a commit: runs to enter queues (paged: into the index), an effect to tell, a mark, a consumer
-    that may begin."""
+    that may begin. front: the runs are of one queue, have been in it, and enter before all others of its index."""
 
-    __slots__ = ("consumer", "due", "effect", "entries", "mark", "number")
+    __slots__ = ("consumer", "due", "effect", "entries", "front", "mark", "number")
 
     def __init__(
         self,
@@ -100,7 +105,9 @@ class Held:
         mark: tuple[Queue, int] | None = None,
         consumer: Consumer | None = None,
         due: Queue | None = None,
+        front: bool = False,
     ) -> None:
+        self.front = front
         self.number = number
         self.effect = effect
         self.entries = entries
@@ -134,6 +141,7 @@ class Slot:
                   messages as have entered queues since the dispatch before.
     entered       of those accepted since then: what enters later (< 0), or was accepted earlier (> 0).
     stop          in the dispatch under way: when the turn has so many effects, it is enough.
+    most          (bytes of a queue in memory, of a page) by the settings.    pressed   it is less at present.
     timed         queues that want ticks.    due   when (epoch ms), 0: none does.
     producers     what was taken from whom.
     inherited     queue id → `counts` of the queue, where there were some, as an earlier leader left them.
@@ -143,9 +151,10 @@ class Slot:
         "addresses", "approved", "booked", "budget", "consumers", "counters", "crashed_at", "decisions",
         "declarations", "due", "entered", "first_id", "fresh", "hidden", "inherited", "known_ids", "latecomers",
         "limit", "loose",
-        "mark_messages", "match", "max_held", "max_held_messages", "next_id", "next_queue", "number", "overran",
-        "page_bytes", "patterns", "pending", "prepared", "producers", "queues", "reserved", "rulebook", "sessions",
-        "stop", "strangers", "subscriptions", "timed", "touched", "unfinished", "wildcards", "xpath",
+        "mark_messages", "match", "max_held", "max_held_messages", "most", "next_id", "next_queue", "number",
+        "overran", "page_bytes", "patterns", "pending", "prepared", "pressed", "producers", "queues", "reserved",
+        "rulebook", "sessions", "stop", "strangers", "subscriptions", "timed", "touched", "unfinished",
+        "wildcards", "xpath",
     )  # fmt: skip
 
     def __init__(
@@ -195,8 +204,8 @@ class Slot:
 
     def configure(self, settings: EngineSettings) -> None:
         """Bounds, and what addresses do from now on; queues keep what was looked up for them."""
-        self.limit = settings.queue_memory_bytes
-        self.page_bytes = settings.page_bytes
+        self.most = (settings.queue_memory_bytes, settings.page_bytes)
+        self.make_room()
         self.mark_messages = settings.mark_messages
         self.max_held = settings.max_held_bytes
         self.max_held_messages = settings.max_held_messages
@@ -205,6 +214,33 @@ class Slot:
         self.match = known.match
         self.rulebook = Rulebook(self.match, {n: DivertSettings(**table) for n, table in settings.diverts.items()})
         self.declarations = known.declarations(self.number)
+
+    def make_room(self) -> None:
+        """Bounds of queues and pages, by their settings and by what is left for all of the process."""
+        room = self.budget.room
+        self.pressed = room < self.most[0]
+        self.limit = min(self.most[0], room)
+        self.page_bytes = min(self.most[1], max(room // 2, 1))
+
+    def weigh(self, queue: Queue) -> None:
+        """What the queue holds has changed: the account of the process follows."""
+        if queue.deleted:
+            return
+        delivering = queue.delivering
+        if queue.handed != delivering:
+            # Which messages have been settled is not looked up: as large as the mean.
+            if queue.handed > delivering:
+                queue.out = queue.out * delivering // queue.handed
+            queue.handed = delivering
+        plain = queue.levels is None and queue.choice is None
+        runs = (len(queue.ready) if plain else queue.count) + queue.gated + len(queue.delayed)
+        weight = (
+            queue.nbytes + queue.gated_bytes + queue.out + queue.delayed_bytes
+            + RUN * runs + MESSAGE * queue.count + HELD * delivering + COUNT * len(queue.counts) + 8 * len(queue.index)
+        )  # fmt: skip
+        if weight != queue.weight:
+            self.budget.memory.queues += weight - queue.weight
+            queue.weight = weight
 
     # ── numbering ──────────────────────────────────────────────────────────────────────────────────
 
@@ -247,6 +283,12 @@ class Slot:
             self.entered -= len(entries[0][1].records)
         self.pending.append(Held(number, done, entries))
 
+    def hold_front(self, queue: Queue, runs: Sequence[Run], turn: Turn) -> None:
+        """Runs that were in the queue enter the front of its index when what this turn writes is durable."""
+        queue.gated += len(runs)
+        queue.gated_pages += len(runs)
+        self.pending.append(Held(turn.number, entries=[(queue, run, True) for run in runs], front=True))
+
     def hold_due(self, queue: Queue, turn: Turn) -> None:
         """More of the queue is due when what this turn writes is durable."""
         self.pending.append(Held(turn.number, due=queue))
@@ -256,7 +298,7 @@ class Slot:
         pending, touched = self.pending, self.touched
         while pending and pending[0].number <= number:
             held = pending.popleft()
-            if held.entries:
+            if held.entries and not held.front:
                 self.entered += len(held.entries[0][1].records)
             for queue, run, paged in held.entries:
                 queue.gated -= 1
@@ -264,7 +306,7 @@ class Slot:
                     queue.gated_pages -= 1
                 else:
                     queue.gated_bytes -= run.nbytes
-                if queue.deleted:
+                if queue.deleted or held.front:
                     continue
                 if run.due and not queue.hidden:
                     postpone(self, queue, run)
@@ -273,6 +315,8 @@ class Slot:
                 else:
                     queue.enter(run)
                 touched[queue] = None
+            if held.front:
+                away.back(self, held)
             if held.mark is not None:
                 queue, mark = held.mark
                 queue.cleared = max(queue.cleared, mark)
@@ -293,6 +337,8 @@ class Slot:
     def page_of(self, queue: Queue) -> int:
         """So many positions are a page, by the mean of what is paged out."""
         mean = queue.paged_bytes // (len(queue.index) or 1) + 1
+        if self.pressed:
+            mean += RUN  # many small ones are more than their bytes
         return max(self.page_bytes // mean, 1)
 
     def fetch(self, queue: Queue, positions: Sequence[int], turn: Turn, fetching: int = 0) -> None:

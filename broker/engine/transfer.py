@@ -17,7 +17,7 @@ from broker.core.commands import Publish
 from broker.core.effects import Move, Turn
 from broker.core.errors import RefusedError
 from broker.core.ids import slot_of
-from broker.core.message import BLOB, DURABLE, NO_IDS, REDELIVERED, TRANSIENT, UNIQUE, Run
+from broker.core.message import BLOB, DURABLE, NO_IDS, PART, REDELIVERED, TRANSIENT, UNIQUE, Run
 from broker.core.records import Left, RunRecord
 from broker.selector.heads import escaped
 
@@ -96,7 +96,7 @@ def arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
         queue.moving += len(run.records)
         made = copy(run)
         made.ids, made.position, made.attempts = NO_IDS, 0, 0
-        made.flags &= ~(REDELIVERED | TRANSIENT)
+        made.flags &= ~(REDELIVERED | TRANSIENT | PART)
         to = queue.name.partition(".")[2] or None
         turn.moves.append(Move(slot.number, queue.id, run.ids, queue.address, made, to, queue.routing, Left.MOVED))
     slot.fetch_hidden(queue, turn)

@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from broker.core.errors import Code, ProtocolViolation
 from broker.core.ids import SLOTS
-from broker.core.message import BLOB, NO_IDS, Blob, Run
+from broker.core.message import BLOB, NO_IDS, PART, Blob, Run
 from broker.rpc.v1 import link_pb2 as pb
 
 PROTOCOL: Final = 1
@@ -103,7 +103,7 @@ def put_run(run: Run, out: pb.Run) -> None:
     if run.lines:
         out.lines = run.lines
     if run.flags:
-        out.flags = run.flags
+        out.flags = run.flags & ~PART
     out.priority = run.priority
     if run.expires:
         out.expires = run.expires

@@ -17,6 +17,7 @@ from broker.config.settings import EngineSettings, Settings
 from broker.core.commands import EVERYWHERE, Command, Prepare, Publish, Transact
 from broker.core.effects import Effect, Fetch, Refused, Turn
 from broker.core.errors import Code, RefusedError
+from broker.core.memory import Memory
 from broker.core.message import DURABLE, Blob, Run
 from broker.core.metrics import Metric
 from broker.core.records import MetaRecord, Stretch
@@ -34,6 +35,7 @@ from .commits import Commits
 from .culprit import NOBODY, culprit
 from .gates import Gates, Touched
 from .io_thread import Io
+from .pressure import Pressure
 from .replicas import Alone, Replicas
 from .stats import ShardStats
 from .transact import Crossing, move, transact
@@ -82,6 +84,7 @@ class Shard:
         alarm: Callable[[int, Callable[[], None]], None],
         later: Callable[[float, Callable[[], None]], Any],
         replicas: Replicas | None = None,
+        memory: Memory | None = None,
     ) -> None:
         self.settings = settings
         self.journal = journal
@@ -90,7 +93,8 @@ class Shard:
         self.culprit = NOBODY
         """The slot whose engine has thrown, if that is why it stopped."""
         self.engines: dict[int, Engine] = {}
-        self._budget = Budget(settings.engine.max_queues)
+        self._budget = Budget(settings.engine.max_queues, memory)
+        self.memory = self._budget.memory
         self.wildcards = Wildcards()
         self._clock = clock
         self._read_io = read_io
@@ -114,6 +118,8 @@ class Shard:
         self.others: Callable[[], Iterable[MetaRecord]] = tuple
         self.crossing: Crossing | None = None
         self._idle: Callable[[], None] | None = None
+        most = settings.engine.queue_memory_bytes
+        self.pressure = Pressure(self._budget, self.engines, most, self._alone, clock.monotonic, later, self.wake)
 
     # ── the outside ────────────────────────────────────────────────────────────────────────────────
 
@@ -228,6 +234,7 @@ class Shard:
     def configure(self, settings: EngineSettings) -> None:
         """Other settings of addresses, from now on."""
         self.settings = replace(self.settings, engine=settings)
+        self.pressure.most = settings.queue_memory_bytes
         for engine in self.engines.values():
             engine.configure(settings)
         self._declared()
@@ -259,7 +266,8 @@ class Shard:
         return self.stats.survey(self.engines.values())
 
     def metrics(self) -> list[Metric]:
-        return [*self.stats.metrics(self.engines.values(), self.journal), *self.steps.metrics()]
+        metrics = self.stats.metrics(self.engines.values(), self.journal)
+        return [*metrics, *self.pressure.metrics(), *self.steps.metrics()]
 
     # ── a turn ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -306,6 +314,8 @@ class Shard:
             inbox, self._inbox = self._inbox, []
             self.stats.turns += 1
             self._carry_out(inbox, turn, touched, blobs)
+        if self.pressure.on or self.memory.counted > self.memory.near:
+            self.pressure.look(turn, touched, not (self.journal.full or self._commits.congested))
         self._finish(turn, touched)
         if self.wildcards.tidy():
             self.wake()
@@ -315,7 +325,7 @@ class Shard:
             self._turns.tell(self.blame.name(inbox))
 
     def _carry_out(self, inbox: list[Command], turn: Turn, touched: Touched, blobs: list[Blob]) -> None:
-        full = self.journal.full
+        full, crowded = self.journal.full, self.pressure.full
         engines = self.engines
         command: Any = None
         now = self._turns.now
@@ -337,14 +347,19 @@ class Shard:
                         blobs.append(command.run.blob)
                     if full and self._refuse_full(command, turn):
                         continue
+                    if crowded and self.pressure.meets(engine, command, turn):
+                        continue
                 elif kind is Transact:
-                    transact(self, command, turn, touched)
+                    if not (crowded and self.pressure.meets_parts(engine, command, turn)):
+                        transact(self, command, turn, touched)
                     if (at := now()) - before > LONG_S:
                         self.blame.saw(at - before, command)
                     before = at
                     continue
                 elif full and kind is Prepare and any(type(part) is Publish for part in command.parts):
                     turn.effects.append(Refused(command.session, command.seq, Code.DISK_FULL))
+                    continue
+                elif crowded and kind is Prepare and self.pressure.meets_parts(engine, command, turn):
                     continue
                 engine.handle(command, turn)
                 touched[engine] = None

@@ -1,0 +1,35 @@
+"""Histories of clusters whose owners are always short of memory: queues go to disk and come back in the middle of all
+that can happen to a cluster, and every promise holds."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.app import member
+from broker.config.settings import Settings
+from broker.core.memory import Memory
+from broker.owner.pressure import Pressure
+
+from .cluster_full import ClusterHistory
+
+
+@pytest.mark.parametrize("seed", [8, 19, 26, 35, 40, 90])
+def test_owners_that_are_short_of_memory_keep_every_promise(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_away = 0
+    press = Pressure._press
+
+    def short(settings: Settings) -> Memory:
+        memory = Memory()  # near its bound almost at once, and never at it: nobody is refused
+        memory.near, memory.low = 2000, 1000
+        return memory
+
+    def counted(self: Pressure, *asked: object) -> None:
+        nonlocal put_away
+        before = self.put_away
+        press(self, *asked)  # type: ignore[arg-type]
+        put_away += self.put_away - before
+
+    monkeypatch.setattr(member, "memory_of", short)
+    monkeypatch.setattr(Pressure, "_press", counted)
+    ClusterHistory(seed).run()
+    assert put_away
