@@ -64,6 +64,9 @@ def test_case_60_a_payload_over_the_limit_ends_the_connection(site, queue):
     with web(site.port("narrow")) as socket:
         socket.stomp(build("SEND", {"destination": queue}, b"x" * 70_000))
         opcode, payload = socket.read()
+        if opcode != CLOSE:  # ours says why first, where Artemis closes without a word
+            assert payload.startswith(b"ERROR") and b"error-code:1008" in payload
+            opcode, payload = socket.read()
         assert opcode == CLOSE
         assert payload[:2] in (b"", (1009).to_bytes(2))
 
