@@ -149,8 +149,8 @@ def test_delivery_counts_not_recorded(monkeypatch):
 
 
 def test_who_goes_in_order_has_failed(monkeypatch):
-    original = settle.give_back
-    monkeypatch.setattr(settle, "give_back", lambda *args: original(*args[:5]))
+    original = settle.leave
+    monkeypatch.setattr(settle, "leave", lambda *args: original(*args[:4], True))
     assert "failures counted" in found_by()
 
 
