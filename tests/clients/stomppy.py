@@ -109,9 +109,9 @@ class Client:
     def receipt(self, expected: str) -> None:
         assert self.box.receipts.get(timeout=WAIT) == expected
 
-    def message(self) -> Frame:
+    def message(self, within_s: float = WAIT) -> Frame:
         """The next one."""
-        return self.box.messages.get(timeout=WAIT)
+        return self.box.messages.get(timeout=within_s)
 
     def nothing(self) -> None:
         """No message is due: a round trip through the owner brings none."""

@@ -79,7 +79,8 @@ def test_any_size_over_websocket(broker: Broker, name: str, options: dict[str, b
     with Client(broker.ws_port, websocket=True, **options) as client:
         client.subscribe(f"/queue/{name}")
         client.send(f"/queue/{name}", body)
-        assert hash(client.message().body) == hash(body)
+        # stomp.py masks and joins 30 MB in Python: seconds on a quiet machine, many on a busy one.
+        assert hash(client.message(within_s=120.0).body) == hash(body)
 
 
 @every_version

@@ -1,7 +1,7 @@
 // What a user of @stomp/stompjs relies on. The same file runs in Node and in a browser: it gets the Client class
 // and the broker's URL, and knows neither `ws` nor the DOM. Each scenario throws when the broker lets it down.
 
-const WAIT = 30000;
+const WAIT = 90000;
 
 function check(condition, text) {
   if (!condition) throw new Error(text);
