@@ -39,12 +39,24 @@ class Attached:
         self.confirm = confirm
 
 
+class Resting:
+    """A slot that is not served for the moment and may be again, in the same epoch. ends: of sessions whose edge has
+    ended meanwhile, for then."""
+
+    __slots__ = ("ends", "epoch")
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+        self.ends: list[Command] = []
+
+
 class PeerUser(Protocol):
     """The server."""
 
     batch_bytes: int
     served: dict[int, int]
     """Slot → epoch in which it is led here."""
+    resting: dict[int, Resting]
     stats: LinkStats
     silence_s: float
     """After which an edge is given up, as long as nothing was learned of it."""
@@ -342,7 +354,8 @@ class EdgePeer:
         """Forgets consumers and bodies of slots that are led elsewhere now."""
         served = self._user.served
         self.bodies.sweep(served)
-        self.consumers = {n: each for n, each in self.consumers.items() if served.get(each.slot) == each.epoch}
+        led = {**{slot: resting.epoch for slot, resting in self._user.resting.items()}, **served}
+        self.consumers = {n: each for n, each in self.consumers.items() if led.get(each.slot) == each.epoch}
 
     def farewell(self) -> list[Disconnect]:
         """The process is gone: the end of each of its sessions that consumes here."""

@@ -26,7 +26,7 @@ from broker.seams.stream import Stream
 from .anteroom import Anteroom
 from .codec import DOWN_PING, PROTOCOL, SERVING, UP_PING, SlotState, decode_up, malformed
 from .command_codec import MAX_MESSAGE_BYTES
-from .edge_peer import EdgePeer, edge_of
+from .edge_peer import EdgePeer, Resting, edge_of
 from .owner_bodies import NewBody, OpenBody
 from .owner_link import Later, Schedule
 from .stats import LinkStats
@@ -63,6 +63,7 @@ class LinkServer:
     ) -> None:
         self.stats = LinkStats()
         self.served: dict[int, int] = {}
+        self.resting: dict[int, Resting] = {}
         self.anteroom: Anteroom[EdgePeer] = Anteroom()
         self.batch_bytes = settings.cluster.batch_bytes
         self.silence_s = settings.cluster.dead_after_ms / 1000
@@ -93,6 +94,9 @@ class LinkServer:
         news   None: it takes everything. Else consumers that attach again only, until let_in(); called when another
                edge has told all about the slot."""
         self.served[slot] = epoch
+        resting = self.resting.pop(slot, None)
+        if resting is not None and resting.epoch == epoch and resting.ends:
+            self._submit(resting.ends)
         if news is not None:
             self.anteroom.open(slot, news)
         for peer in self._peers.values():
@@ -107,12 +111,17 @@ class LinkServer:
             self.flush_soon(peer)
         self._take(commands)
 
-    def unserve(self, slot: int) -> None:
-        """The slot is not led here any more: its commands come back as moved, its deliveries do not leave, and nobody's
-        confirmations count. Edges hear it at once: if it is led here again after all, in the same epoch even, they
-        must say anew what they have."""
-        if self.served.pop(slot, None) is None:
+    def unserve(self, slot: int, over: bool = False) -> None:
+        """The slot is not led here any more (over: nor will be by this engine): its commands come back as moved, its
+        deliveries do not leave, and nobody's confirmations count. Edges hear it at once: if it is led here again after
+        all, in the same epoch even, they must say anew what they have."""
+        epoch = self.served.pop(slot, None)
+        if over:
+            self.resting.pop(slot, None)
+        if epoch is None:
             return
+        if not over:
+            self.resting[slot] = Resting(epoch)
         self.anteroom.close(slot)
         for peer in self._peers.values():
             if slot in peer.opened:
@@ -339,7 +348,10 @@ class LinkServer:
         peer.end()
         self._by_edge.pop(peer.edge, None)
         self._peers.pop(peer.token, None)
-        ends: list[Command] = list(peer.farewell())
+        ends: list[Command] = []
+        for end in peer.farewell():
+            resting = self.resting.get(end.slot)
+            (ends if resting is None else resting.ends).append(end)
         if ends:
             self._submit(ends)
 

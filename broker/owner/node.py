@@ -51,7 +51,10 @@ class Serving(Protocol):
         ...
 
     def let_in(self, slot: int) -> None: ...
-    def unserve(self, slot: int) -> None: ...
+    def unserve(self, slot: int, over: bool = False) -> None:
+        """over: its engine goes, too, and will not be served again in this epoch."""
+        ...
+
     def attached(self, slot: int) -> set[str]:
         """Edges that have told everything about the slot, in this epoch."""
         ...
@@ -530,7 +533,7 @@ class Node:
 
     def _step_down(self, slot: int, role: _Role, epoch: int) -> None:
         """Somebody else leads (or shall): from now on nothing of the slot is told here. Its log becomes a shadow."""
-        self._serving.unserve(slot)
+        self._serving.unserve(slot, over=True)
         engine = self._shard.drop(slot)
         if engine is None and role.shadow is not None and role.shadow.roused:
             engine = role.shadow.engine

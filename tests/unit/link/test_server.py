@@ -225,6 +225,26 @@ def test_nothing_is_asked_of_slots_that_are_led_elsewhere_now(world, owner):
     assert owner.shard.of(Disconnect) == []
 
 
+@pytest.mark.parametrize("sweep_s", [0, 60])
+@pytest.mark.parametrize(("over", "epoch", "ended"), [(False, 1, 1), (False, 2, 0), (True, 1, 0)])
+def test_an_edge_that_ends_while_a_slot_rests_leaves_nobody_behind_in_it(world, owner, over, epoch, ended, sweep_s):
+    """Its owner was taken for dead, or was handing it over, and goes on in the same epoch."""
+    edge = consuming(world, owner)
+    assert owner.server.served[5] == 1
+    owner.server.unserve(5)
+    world.pass_time(sweep_s)
+    edge.port.close()
+    world.run()
+    owner.server.edge_gone("edge-0", "b")
+    world.run()
+    if over:
+        owner.server.unserve(5, over=True)
+    assert owner.shard.of(Disconnect) == []
+    owner.server.serve(5, epoch)
+    world.run()
+    assert len(owner.shard.of(Disconnect)) == ended
+
+
 def test_effects_of_our_own_sessions_go_nowhere(world, owner):
     edge = consuming(world, owner)
     owner.effects(Done(1, 44))

@@ -146,7 +146,7 @@ class World:
     def let_in(self, slot):
         self.waited_for = None
 
-    def unserve(self, slot):
+    def unserve(self, slot, over=False):
         self.served.pop(slot, None)
 
     def attached(self, slot):
