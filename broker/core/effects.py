@@ -6,7 +6,7 @@ ignored (the client went in between).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .address import Routing
 from .errors import Code
@@ -128,6 +128,11 @@ class Fetch:
         self.positions = positions
 
 
+def always(_: int) -> bool:
+    """Nobody else could ever lead the slot."""
+    return True
+
+
 class Turn:
     """What one turn of a slot's owner collects. The owner makes it, the engine fills it.
 
@@ -136,18 +141,24 @@ class Turn:
               the engine until `release(number)`.
     effects   may be told at once, in order.    appends   to be journalled, in order.
     fetches, moves   work for the owner (see there).    notices   what an operator should read in the log.
+    may       asked before anything is handed out by other calls than `flush`: may the slot of this number do so now.
     """
 
-    __slots__ = ("appends", "effects", "fetches", "moves", "notices", "now", "number")
+    __slots__ = ("appends", "effects", "fetches", "may", "moves", "notices", "now", "number")
 
-    def __init__(self, now: int, number: int) -> None:
+    def __init__(self, now: int, number: int, may: Callable[[int], bool] = always) -> None:
         self.now = now
         self.number = number
+        self.may = may
         self.effects: list[Effect] = []
         self.appends: list[LogRecord] = []
         self.fetches: list[Fetch] = []
         self.moves: list[Move] = []
         self.notices: list[str] = []
+
+    def part(self) -> Turn:
+        """An empty one for what becomes a log group of this one."""
+        return Turn(self.now, self.number, self.may)
 
 
 Effect = Deliver | Done | Refused | ConsumerClosed | BrowseEnd | Crowd

@@ -131,7 +131,7 @@ def prepare(slot: Slot, command: Prepare, turn: Turn) -> None:
             if isinstance(part, Publish):
                 part.arrive(turn.now)
         prepared = slot.prepared[command.tx] = Prepared(command.tx, command.coordinator, turn.now)
-        group = Turn(turn.now, turn.number)
+        group = turn.part()
         _park(slot, prepared, [part for part in command.parts if isinstance(part, Publish)], group)
         for part in command.parts:
             if isinstance(part, Settle):
@@ -231,7 +231,7 @@ def _claim(slot: Slot, prepared: Prepared, part: Settle) -> None:
 def _carry_out(slot: Slot, prepared: Prepared, hidden: Queue | None, turn: Turn) -> None:
     """All of it in one log group."""
     del slot.prepared[prepared.tx]
-    group = Turn(turn.now, turn.number)
+    group = turn.part()
     if hidden is not None:
         if prepared.commit:
             _publish_parked(slot, prepared, hidden, group)

@@ -306,7 +306,8 @@ def _crowded(slot: Slot, queue: Queue, run: Run, turn: Turn) -> bool:
         return True
     if queue.nbytes + queue.gated_bytes + run.nbytes <= slot.limit:
         return False
-    if queue.count and queue.leaving is None and (queue.consumers or queue.kind is not None):
+    hungry = queue.consumers or queue.kind is not None
+    if queue.count and queue.leaving is None and hungry and turn.may(slot.number):
         dispatch(slot, queue, turn)
     if queue.nbytes + queue.gated_bytes + run.nbytes <= slot.limit or not (queue.count or queue.gated):
         return False

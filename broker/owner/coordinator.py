@@ -324,7 +324,7 @@ class Coordinator:
     def _decide(self, crossing: _Crossing, turn: Turn) -> None:
         """Everybody can: this slot's part and the decision become one log record."""
         engine = crossing.engine
-        group = Turn(turn.now, turn.number)
+        group = turn.part()
         participants = list(crossing.others)
         try:
             crossing.check(engine)

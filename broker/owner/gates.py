@@ -92,6 +92,10 @@ class Gates:
         else:
             self._stalled[engine] = None
 
+    def may(self, slot: int) -> bool:
+        """May the slot hand out now."""
+        return slot not in self._paused and self._replicas.may_dispatch(slot)
+
     def pause(self, slot: int) -> None:
         """Hands out nothing more of it."""
         self._paused.add(slot)

@@ -278,7 +278,7 @@ class Shard:
             self._schedule(self._run_turn)
 
     def _turn(self) -> Turn:
-        return Turn(self._clock.wall_ms(), self._commits.open)
+        return Turn(self._clock.wall_ms(), self._commits.open, self._gates.may)
 
     def _run_turn(self) -> None:
         self._scheduled = False

@@ -74,7 +74,7 @@ def transact(shard: Engines, command: Transact, turn: Turn, touched: Touched) ->
     except RefusedError as refused:
         engine.refuse(command, refused, turn)
         return
-    group = Turn(turn.now, turn.number)
+    group = turn.part()
     for part in command.parts:
         if type(part) is Publish:
             if repeated:
@@ -97,7 +97,7 @@ def move(shard: Engines, item: Move, turn: Turn, touched: Touched) -> None:
         shard.crossing.move(item, slot)
         return
     source, target = shard.engine(item.slot), shard.engine(slot)
-    group = Turn(turn.now, turn.number)
+    group = turn.part()
     publish = Publish(slot, 0, 0, item.address, item.routing, item.run, item.to)
     if _taken(target, publish, item):
         target.handle(publish, group)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker.core.commands import Publish
+from broker.core.commands import Publish, Subscribe
 from broker.core.effects import Deliver, Done, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.records import MetaRecord, RunRecord, SettleRecord
 
-from .world import ANYCAST, MULTICAST, UNSET, World, done, got, ids, refused, run_of
+from .world import ANYCAST, AUTO, MULTICAST, UNSET, World, done, got, ids, refused, run_of
 
 
 def kinds(world: World) -> list[str]:
@@ -216,3 +216,17 @@ def test_a_subscription_that_may_not_create_gets_what_is_there():
     ]
     assert refused(world.subscribe(5, "t", routing=UNSET, create=False)) == [Code.NOT_ALLOWED], "a topic, not a queue"
     assert refused(world.subscribe(6, "t", routing=MULTICAST, create=False)) == []
+
+
+def test_a_crowded_queue_hands_out_nothing_while_its_slot_may_not():
+    """A leader that stood still takes a batch that was waiting for it: the next leader may have handed these out."""
+    world = World(queue_memory_bytes=10)
+    world.auto_commit = False
+    turn = Turn(world.now, world.open, lambda slot: False)
+    world.engine.handle(Publish(7, 1, 0, "q", ANYCAST, run_of(b"1" * 8)), turn)
+    world.engine.handle(Subscribe(7, 1, 0, 1, "q", ANYCAST, AUTO), turn)
+    world.engine.handle(Publish(7, 1, 0, "q", ANYCAST, run_of(b"2" * 8)), turn)
+    assert got(turn.effects) == []
+    world.finish(turn)
+    world.settle_down()
+    assert got(world.effects) == [b"1" * 8, b"2" * 8]
