@@ -73,22 +73,30 @@ class Resume:
 
     held     (first id, last id) …: delivered to the client and not settled: they become this consumer's again, in this
              order, before anybody is served. An id that is not in the queue any more is settled already, or was not
-             durable and died with a leader: a later Settle of it succeeds and does nothing.
+             durable and died with a leader: a later Settle of it succeeds and does nothing, unless another consumer
+             has it (engine/ghosts.py).
     taken    (first id, last id) …: delivered to the client in AckMode.AUTO: settled now if they are still there.
     tries    id → attempts (Run.attempts) with which the client was given it, where that is not 0. Where the log of
              an earlier leader has more, that leader had given the edge up, and the message is somebody else's. (What
              came back in order counts nothing, but that is never in `held`: its edge knows.)
+    firm     of `held`: durable messages that open transactions acknowledge. They did not die with a leader: one that is
+             not in a durable queue any more somebody else has settled. Edges of before do not name them.
     Everything else that an earlier attachment of the same consumer still held never arrived: back to the queue.
     """
 
-    __slots__ = ("held", "taken", "tries")
+    __slots__ = ("firm", "held", "taken", "tries")
 
     def __init__(
-        self, held: list[tuple[int, int]], taken: list[tuple[int, int]], tries: dict[int, int] | None = None
+        self,
+        held: list[tuple[int, int]],
+        taken: list[tuple[int, int]],
+        tries: dict[int, int] | None = None,
+        firm: list[tuple[int, int]] | None = None,
     ) -> None:
         self.held = held
         self.taken = taken
         self.tries = tries or {}
+        self.firm = firm or []
 
 
 class Subscribe:

@@ -18,7 +18,7 @@ from .consumer import Consumer
 from .queue import Queue
 from .resume import withdraw
 from .slot import Slot
-from .stubs import is_ghost, is_strange
+from .stubs import is_firm, is_ghost, is_strange
 
 
 def check(slot: Slot, queue: Queue, consumer: Consumer, ids: Sequence[int], atomic: bool) -> None:
@@ -26,8 +26,9 @@ def check(slot: Slot, queue: Queue, consumer: Consumer, ids: Sequence[int], atom
     been there when it attached. Raises RefusedError if somebody else has one of the rest.
 
     atomic   for a transaction: one that is answered already is not carried out again, so nobody may have settled what
-             it names. What is older than this leader may have died with the last one, and concerns nobody."""
-    ghosts = [i for i, run in consumer.named(ids).items() if is_strange(run)]
+             it names. What is older than this leader and not durable may have died with the last one, and concerns
+             nobody."""
+    ghosts = {i: run for i, run in consumer.named(ids).items() if is_strange(run)}
     if not ghosts:
         return
     found = withdraw(queue, [(i, i) for i in sorted(ghosts)])
@@ -36,12 +37,12 @@ def check(slot: Slot, queue: Queue, consumer: Consumer, ids: Sequence[int], atom
     theirs = {i for other in queue.consumers if other is not consumer for i in _had(other, rest)}
     theirs |= rest & _under_way(slot, queue)
     if atomic:
-        theirs |= {i for i in rest if i >= slot.first_id}
+        theirs |= {i for i in rest if i >= slot.first_id or is_firm(ghosts[i])}
     if theirs:
         raise RefusedError(
             Code.NO_SUCH_DELIVERY,
-            f"message {min(theirs)} was given to another consumer while this edge was away; it will be delivered again "
-            "if that one does not acknowledge it",
+            f"message {min(theirs)} was given to another consumer while this edge was away; it is delivered again if "
+            "that one does not acknowledge it",
         )
 
 

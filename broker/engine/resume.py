@@ -47,11 +47,17 @@ def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, earlier:
     if held:
         ledger: Ledger = {}
         strange = {i for i, run in (earlier or {}).items() if is_strange(run)}
+        firm = _ascending(known.firm) if queue.durable else []
         for span in held:
             # Proof that it was its own doing: as long as it stays attached nobody else takes anything from it.
-            absent, own = ghost(span), ghost(span, own=True)
+            own, lasting, absent = ghost(span, own=True), ghost(span, firm=True), ghost(span)
             for i in absent.ids:
-                ledger[i] = mine.get(i, absent if earlier is None or i in strange else own)
+                if i in mine:
+                    ledger[i] = mine[i]
+                elif earlier is not None and i not in strange:
+                    ledger[i] = own
+                else:
+                    ledger[i] = lasting if inside(firm, i) else absent
         reclaim(queue, consumer, ledger)
         consumer.adopt(ledger, any(i not in mine for i in ledger))
         queue.delivering += len(ledger)

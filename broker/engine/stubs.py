@@ -28,13 +28,13 @@ class Stub(Run):
 
     A ghost (not DURABLE, position 0) stands for messages that are not in the queue any more, but which the client
     may still name. own: what became of them its consumer has asked for itself, of this very leader: whatever it says
-    of them again is accepted and does nothing. Of others: ghosts.py."""
+    of them again is accepted and does nothing. firm: no leader's end took them. More in ghosts.py."""
 
-    __slots__ = ("own",)
+    __slots__ = ("firm", "own")
 
     def __init__(self, ids: range, position: int = 0, nbytes: int = 0) -> None:
         super().__init__(ids, b"", [], nbytes, DURABLE if position else 0, position=position)
-        self.own = False
+        self.own = self.firm = False
 
     def size_of(self, index: int) -> int:
         return self.nbytes // len(self.ids)
@@ -115,16 +115,21 @@ def recall(queue: Queue, messages: dict[int, Run], delay: int | None, reject: bo
     return rest
 
 
-def ghost(span: Span, own: bool = False) -> Stub:
+def ghost(span: Span, own: bool = False, firm: bool = False) -> Stub:
     """For messages that are gone."""
     absent = Stub(range(span[0], span[1] + 1) if span[1] >= span[0] else NO_IDS)
-    absent.own = own
+    absent.own, absent.firm = own, firm
     return absent
 
 
 def is_ghost(run: Run) -> bool:
     """Does it stand for messages that are gone."""
     return type(run) is Stub and not run.position
+
+
+def is_firm(run: Run) -> bool:
+    """Does it stand for messages that did not die with a leader."""
+    return type(run) is Stub and run.firm
 
 
 def is_strange(run: Run) -> bool:

@@ -101,7 +101,8 @@ def _put_subscribe(command: Subscribe, out: pb.Command) -> None:
     if command.resume is not None:
         resume = subscribe.resume
         resume.SetInParent()
-        for spans, target in ((command.resume.held, resume.held), (command.resume.taken, resume.taken)):
+        known = command.resume
+        for spans, target in ((known.held, resume.held), (known.taken, resume.taken), (known.firm, resume.firm)):
             for first, last in spans:
                 target.add(first=first, last=last)
         resume.tried.extend(command.resume.tries.keys())
@@ -273,12 +274,13 @@ def _subscribe(message: pb.Subscribe, token: int) -> Subscribe:
     if message.HasField("resume"):
         held = [(span.first, span.last) for span in message.resume.held]
         taken = [(span.first, span.last) for span in message.resume.taken]
-        if any(first > last for first, last in held + taken):
+        firm = [(span.first, span.last) for span in message.resume.firm]
+        if any(first > last for first, last in held + taken + firm):
             raise malformed("a span of ids that ends before it begins")
         if len(message.resume.tried) != len(message.resume.attempts):
             raise malformed("ids and attempts of a Resume differ in number")
         tries = dict(zip(message.resume.tried, message.resume.attempts, strict=True))
-        command.resume = Resume(held, taken, tries)
+        command.resume = Resume(held, taken, tries, firm)
     return command
 
 

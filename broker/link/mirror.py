@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from broker.core.address import AckMode, Outcome
 from broker.core.commands import UNLIMITED, Command, Hold, Publish, Resume, Settle, Subscribe
-from broker.core.message import Run
+from broker.core.message import DURABLE, Run
 
 from .bodies import BodyUp
 
@@ -34,11 +34,12 @@ class Entry:
     body        the large body of a Publish, if it can be sent again.
     claimed     a Hold that a new owner (or stream) was told of: what it covers was claimed there, whether the
                 transaction had happened or not.
+    firm        a Hold: all that it covers is durable.
     """
 
     __slots__ = (
-        "answered", "body", "claimed", "command", "consumer", "happened", "holds", "nbytes", "number", "parked",
-        "resume", "seq", "turn",
+        "answered", "body", "claimed", "command", "consumer", "firm", "happened", "holds", "nbytes", "number",
+        "parked", "resume", "seq", "turn",
     )  # fmt: skip
 
     def __init__(self, number: int, command: Command, seq: int, nbytes: int) -> None:
@@ -53,7 +54,7 @@ class Entry:
         self.holds: list[Entry] = []
         self.parked = False
         self.turn = 0
-        self.claimed = False
+        self.claimed = self.firm = False
         self.body: BodyUp | None = None
 
 
@@ -64,6 +65,7 @@ class Mirrored:
     closing       its Unsubscribe or Disconnect has been submitted: it gets nothing any more.
     leaving       that stands in its lane now, behind what it settles and holds; what comes later concerns nothing.
     outstanding   bytes delivered and not granted back.
+    ids           message → is it durable.
     aside         what unanswered Settles and open Holds cover, in the order of these commands.
     backs         unanswered Settles that give messages back.
     holds         id named by a Hold of an open transaction → that Hold.
@@ -86,7 +88,7 @@ class Mirrored:
         self.leaving = False
         self.ended = False
         self.outstanding = 0
-        self.ids: dict[int, None] = {}
+        self.ids: dict[int, bool] = {}
         self.aside: dict[Entry, list[int]] = {}
         self.holds: dict[int, Entry] = {}
         self.backs: dict[Entry, None] = {}
@@ -112,10 +114,11 @@ class Mirrored:
             self._came_back(run.ids)
         if run.attempts or self.tries:
             self._tried(run)
+        lasting = bool(run.flags & DURABLE)
         if len(run.records) == 1:
-            self.ids[run.ids[0]] = None
+            self.ids[run.ids[0]] = lasting
         else:
-            self.ids.update(dict.fromkeys(run.ids))
+            self.ids.update(dict.fromkeys(run.ids, lasting))
 
     def _tried(self, run: Run) -> None:
         if run.attempts:
@@ -180,6 +183,7 @@ class Mirrored:
         covered: list[int] = []
         hold = isinstance(entry.command, Hold)
         alone = isinstance(entry.command, Settle) and entry.command.outcome is Outcome.UNREADABLE
+        entry.firm = hold
         for i in ids:
             held = self.holds.get(i)
             if held is not None and not hold:
@@ -190,7 +194,7 @@ class Mirrored:
                     del self.ids[i]
                     covered.append(i)
                 else:
-                    self._take(i, covered)
+                    entry.firm &= self._take(i, covered)
                 if hold:
                     self.holds[i] = entry
         if covered:
@@ -198,29 +202,29 @@ class Mirrored:
         if isinstance(entry.command, Settle) and entry.command.outcome is not Outcome.ACK:
             self.backs[entry] = None
 
-    def _take(self, i: int, covered: list[int]) -> None:
+    def _take(self, i: int, covered: list[int]) -> bool:
+        """Is all of it durable."""
         ids = self.ids
         if self.command.ack is AckMode.INDIVIDUAL:
-            del ids[i]
             covered.append(i)
-            return
+            return ids.pop(i)
         if i == next(reversed(ids)):
             covered += ids
             self.ids = {}
             self._removed = 0
-            return
+            return all(ids.values())
         before = len(covered)
         for j in ids:
             covered.append(j)
             if j == i:
                 break
-        for j in covered[before:]:
-            del ids[j]
+        lasting = all([ids.pop(j) for j in covered[before:]])
         self._removed += len(covered) - before
         if self._removed > len(ids):
             # A dict emptied from its front scans the dead places again and again: rebuild it in time.
             self.ids = dict(ids.items())
             self._removed = 0
+        return lasting
 
     def forget(self, entry: Entry) -> None:
         """The entry is answered, or (a Hold) its transaction has ended: what it covers is no longer ours."""
@@ -251,13 +255,16 @@ class Mirrored:
         if self.closing:
             command.room = 0
         held: list[Span] = []
+        firm: list[Span] = []
         for entry, covered in self.aside.items():
             entry.claimed = True
             add_ids(held, covered)
+            if entry.firm:
+                add_ids(firm, covered)
         if not self.leaving:  # else its end gives them back, and may have done so already
             add_ids(held, self.ids)
         self._prune()
-        command.resume = Resume(held, [] if command.browse else self.old + self.spans, self.tries)
+        command.resume = Resume(held, [] if command.browse else self.old + self.spans, self.tries, firm)
         return command
 
 

@@ -155,16 +155,18 @@ class Publish(_message.Message):
     def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., address: _Optional[str] = ..., routing: _Optional[int] = ..., run: _Optional[_Union[Run, _Mapping]] = ..., queue: _Optional[str] = ..., create: bool = ..., dedup: bool = ..., ttl: _Optional[int] = ..., delay: _Optional[int] = ...) -> None: ...
 
 class Resume(_message.Message):
-    __slots__ = ("held", "taken", "tried", "attempts")
+    __slots__ = ("held", "taken", "tried", "attempts", "firm")
     HELD_FIELD_NUMBER: _ClassVar[int]
     TAKEN_FIELD_NUMBER: _ClassVar[int]
     TRIED_FIELD_NUMBER: _ClassVar[int]
     ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    FIRM_FIELD_NUMBER: _ClassVar[int]
     held: _containers.RepeatedCompositeFieldContainer[Span]
     taken: _containers.RepeatedCompositeFieldContainer[Span]
     tried: _containers.RepeatedScalarFieldContainer[int]
     attempts: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, held: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., taken: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., tried: _Optional[_Iterable[int]] = ..., attempts: _Optional[_Iterable[int]] = ...) -> None: ...
+    firm: _containers.RepeatedCompositeFieldContainer[Span]
+    def __init__(self, held: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., taken: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., tried: _Optional[_Iterable[int]] = ..., attempts: _Optional[_Iterable[int]] = ..., firm: _Optional[_Iterable[_Union[Span, _Mapping]]] = ...) -> None: ...
 
 class Subscribe(_message.Message):
     __slots__ = ("slot", "session", "seq", "consumer", "address", "routing", "ack", "queue", "durable", "selector", "credit_messages", "credit_bytes", "room", "overhead", "browse", "priority", "create", "confirm", "resume", "no_local")

@@ -505,13 +505,23 @@ def test_a_transaction_holds_only_if_what_it_acknowledges_is_its_clients_own(the
             world.engine.check(part, {})
 
 
-def test_a_transaction_may_name_what_died_with_an_earlier_leader():
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_transaction_may_name_what_died_with_an_earlier_leader_but_nothing_durable(durable):
     world, i = loaded(1)
-    world.settle(1, i[0])
+    world.disconnect(1)
+    world.attach(2, ack=INDIVIDUAL)
+    world.settle(2, i[0])
     fail_over(world)
-    world.attach(1, spans(i), ack=INDIVIDUAL)
+    world.attach(1, spans(i), ack=INDIVIDUAL, firm=spans(i) if durable else [])
     world.do(Hold(7, 1, 0, 1, i))
-    world.engine.check(Settle(7, 1, 0, 1, i), {})
+    for _ in range(2):
+        if durable:
+            with pytest.raises(RefusedError):
+                world.engine.check(Settle(7, 1, 0, 1, i), {})
+        else:
+            world.engine.check(Settle(7, 1, 0, 1, i), {})
+        world.attach(1, spans(i), ack=INDIVIDUAL, firm=spans(i) if durable else [])  # the stream broke
+        world.do(Hold(7, 1, 0, 1, i))
 
 
 @pytest.mark.parametrize("ended", [False, True])

@@ -189,12 +189,12 @@ class World:
         return self.do(Subscribe(7, session or consumer, seq, consumer, address, routing, ack, **more))
 
     def attach(
-        self, consumer: int, held=(), taken=(), ack=AUTO, address="q", routing=ANYCAST, seq=0, tries=(), **more
+        self, consumer: int, held=(), taken=(), ack=AUTO, address="q", routing=ANYCAST, seq=0, tries=(), firm=(), **more
     ) -> list:
         """What an edge does for each of its consumers when it finds a new leader, or the old one again."""
         command = Subscribe(7, consumer, seq, consumer, address, routing, ack, **more)
         command.confirm = ack is AUTO
-        command.resume = Resume(list(held), list(taken), dict(tries))
+        command.resume = Resume(list(held), list(taken), dict(tries), list(firm))
         return self.do(command)
 
     def confirm(self, consumer: int, count: int) -> list:

@@ -66,7 +66,7 @@ def commands():
     resumed = Subscribe(3, 9, 5 << 8 | 3, 4, "a", Routing.ANYCAST, AckMode.AUTO)
     resumed.confirm = True
     resumed.room = -4
-    resumed.resume = Resume([(5, 9), (1, 1)], [(10, 20)], {7: 2, 1: 1})
+    resumed.resume = Resume([(5, 9), (1, 1)], [(10, 20)], {7: 2, 1: 1}, [(6, 7)])
     return [
         Publish(3, 9, 5 << 8 | 3, "addr", Routing.ANYCAST, run, "q", False, (TOKEN, 5)),
         subscribe,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker.core.address import AckMode, Outcome, Routing
 from broker.core.commands import (
     Barrier,
@@ -18,6 +20,7 @@ from broker.core.commands import (
 )
 from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Refused
 from broker.core.errors import Code
+from broker.core.message import DURABLE
 from broker.core.reasons import Reason
 from broker.link.codec import Open
 from broker.link.command_codec import put_command
@@ -386,3 +389,21 @@ def test_a_claim_says_how_often_the_message_had_been_delivered(two):
     two.fail_over()
     (resumed,) = two.b.shard.of(Subscribe)
     assert (resumed.resume.held, resumed.resume.tries) == ([(1, 1), (3, 3)], {1: 2})
+
+
+@pytest.mark.parametrize("ack", [AckMode.CLIENT, AckMode.INDIVIDUAL])
+def test_what_open_transactions_acknowledge_is_named_if_all_of_it_is_durable(two, ack):
+    """It did not die with a leader: where it is gone somebody else has it (engine/ghosts.py)."""
+    two.subscribe(3, ack)
+    for first, flags in ((1, DURABLE), (3, 0), (5, DURABLE), (7, DURABLE)):
+        run = run_of(b"x", b"y", ids=[first, first + 1])
+        run.flags = flags
+        two.a.effects(Deliver(TOKEN << 40 | 3, run, 10))
+    two.world.run()
+    for last in (2, 4, 6):
+        two.submit(Hold(SLOT, 1, 0, 3, [last] if ack is AckMode.CLIENT else [last - 1, last]))
+    two.submit(Settle(SLOT, 1, 0, 3, [7]))
+    two.a.shard.answers = False
+    two.fail_over()
+    resume = two.b.shard.of(Subscribe)[-1].resume
+    assert (resume.held, resume.firm) == ([(1, 6), (8, 8)], [(1, 2), (5, 6)])
