@@ -34,6 +34,9 @@ ORIGINS = {copies: address for address, copies in DIVERTED.items()}
 MOST = 3
 """max_delivery_attempts, where there is such a limit."""
 OFTEN = 1 << 30
+STALE_MS = 2000
+"""For so long after it was given up may an edge hand on what it was sent before (link/owner_link.py: it knows by its
+own clock that nothing was read for longer)."""
 SKEW_MS = 30
 """How far a machine's wall clock is off at most, in histories with scheduled messages: they are due by wall clocks."""
 
@@ -106,7 +109,8 @@ class Holder:
 
     room, window   bytes that may be on their way to it, messages it may hold (client modes).
     ended          it is gone, as far as its own side knows.
-    doubtful       the cluster may have given it up without its knowledge (its edge was away for long)."""
+    doubtful       the cluster may have given it up without its knowledge (its edge was away for long).
+    given_up       when that was the last time, epoch ms."""
 
     def __init__(self, number: int, slot: int, queue: str, address: str, ack: AckMode, owner: str) -> None:
         self.number, self.slot, self.queue, self.address, self.ack, self.owner = (
@@ -129,6 +133,7 @@ class Holder:
         self.fan: Any = None
         """The Fan that it is a part of, if it is one."""
         self.ended = self.doubtful = False
+        self.given_up = 0
         self.fresh: dict[object, int] = {}
         """Producer and group → place of the last message that came for the first time."""
 
@@ -139,6 +144,10 @@ class Holder:
         """Ids of what its client can acknowledge: it gets nothing from behind a body that is still coming."""
         coming = self.coming
         return list(takewhile(lambda i: i not in coming, self.ledger)) if coming else list(self.ledger)
+
+
+Claim = tuple[Holder, Copy]
+"""Who has acknowledged what, whether it was his then or not."""
 
 
 class Model:
@@ -182,15 +191,27 @@ class Model:
             copy.unheard = False
 
     def confirm(self, sent: Iterable[Copy], settled: Iterable[Copy], askers: Collection[Holder]) -> None:
-        """Done. What came to another one meanwhile is that one's."""
+        """Done."""
         for copy in sent:
             if copy.state in (PENDING, MAYBE):
                 copy.state = SURE
         for copy in settled:
-            if copy.gone == ASKED and copy.asker in askers and not (copy.asker and copy.asker.doubtful):
+            if copy.gone == ASKED and copy.asker in askers:
                 copy.gone = GONE
             # Who had been given up has come back with what it asked for; it may have found the copy at home again.
             copy.void |= copy.gone == HERE and any(asker.doubtful for asker in askers)
+
+    def effective(self, claims: Iterable[Claim], atomic: bool) -> None:
+        """What these named is receipted: nobody else may have it. atomic: nor have had it, from a transaction."""
+        for holder, copy in claims:
+            if not (copy.message.durable or self.calm) or holder.ended:
+                continue
+            other, asker = copy.holder, copy.asker
+            if other is not None and other is not holder and not other.ended and not other.doubtful:
+                raise Violation(f"receipt for {holder} without effect: {other} holds {copy}")
+            theirs = asker is not None and asker is not holder and not asker.ended and not asker.doubtful
+            if atomic and theirs and (copy.gone == GONE or (asker.ack is AckMode.AUTO and copy.gone == ASKED)):
+                raise Violation(f"transaction of {holder} holds, and {asker} has settled {copy}")
 
     @staticmethod
     def refuse(sent: Iterable[Copy], settled: Iterable[Copy], askers: Collection[Holder]) -> None:
@@ -237,7 +258,8 @@ class Model:
             raise Violation(f"{run.attempts} failures counted at a queue that has seen fewer: {copy}")
         if copy.message.durable or self.calm:
             wrong = self._wrong(copy, run, holder)
-            if wrong and (not holder.doubtful or copy.state == REFUSED):
+            stale = holder.doubtful and self.wall_ms() - holder.given_up <= STALE_MS
+            if wrong and (not stale or copy.state == REFUSED):
                 raise Violation(wrong)
             if wrong and (copy.gone != HERE or (copy.holder is not None and not copy.holder.ended)):
                 # Proof that it may: an edge that stood still reads what an owner sent before it gave the edge up, and
@@ -336,7 +358,9 @@ class Model:
         refused = source is None or (source.state == REFUSED and firm)
         if source is None or refused or not (source.deliveries or queue in self.left):
             raise Violation(f"dead letter without reason: message {message.number} of {queue}")
-        if source.gone == GONE and firm:
+        # It counted as failed when its edge was given up; that ACKs what nobody has any more, and nobody will get.
+        settled = source.asker is None or not source.asker.doubtful or source.settled_in is not None
+        if source.gone == GONE and firm and settled:
             raise Violation(f"dead letter although acknowledged: {source}")
         if firm and source.holder is not None and not source.holder.ended and not source.holder.doubtful:
             raise Violation(f"dead letter while {source.holder} holds it: {source}")

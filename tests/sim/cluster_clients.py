@@ -22,12 +22,12 @@ from broker.edge.route import Split
 from broker.link.port import OwnerPort
 from tests.sim.checker import Violation
 from tests.sim.cluster_bodies import Receiving, Sending
-from tests.sim.cluster_checkers import DEAD, OFTEN, Copy, Group, Holder, Message
+from tests.sim.cluster_checkers import DEAD, OFTEN, Claim, Copy, Group, Holder, Message
 from tests.sim.cluster_fans import Fan
 from tests.sim.cluster_watchers import SESSIONS, Watched, Watcher, Watching
 from tests.sim.cluster_work import TOPICS, Workload
 
-Settled = tuple[Holder, list[int], list[Copy]]
+Settled = tuple[Holder, list[int], list[Copy], list[Claim]]
 EXCUSABLE = (Code.NO_SUCH_DELIVERY, Code.NO_SUCH_TRANSACTION, Code.OWNER_MOVED)
 
 
@@ -39,6 +39,7 @@ class Request:
     crossing   a COMMIT over several slots: it may be rolled back when it takes too long.
     group      the transaction that it commits.
     large      a message whose body went ahead: to an owner that may lead no longer.
+    claims     all that it settles, also what is not its client's own any more.
     watched    the same as `sent`, for subscribers without a durable name.    watcher: who subscribes so."""
 
     def __init__(
@@ -50,7 +51,8 @@ class Request:
         parts: list[Holder] | None = None,
     ) -> None:
         self.sent, self.settled, self.holders, self.sub, self.parts = sent, settled, holders, sub, parts
-        self.crossing = self.large = False
+        self.crossing = self.large = self.atomic = False
+        self.claims: list[Claim] = []
         self.group: Group | None = None
         self.watched: list[Watched] = []
         self.watcher: Watcher | None = None
@@ -63,6 +65,7 @@ class Open:
         self.parts: list[Publish | Settle] = []
         self.messages: list[tuple[Publish, list[Message]]] = []
         self.held: list[tuple[Holder, list[Copy]]] = []
+        self.claims: list[Claim] = []
 
 
 class Session:
@@ -154,6 +157,7 @@ class Clients:
             raise Violation(f"{self.name}: request {effect.session}/{effect.seq} answered twice, or never made")
         self.work.receipts += 1
         self.model.confirm(request.sent, request.settled, request.holders)
+        self.model.effective(request.claims, request.atomic)
         if request.sub and not any(each.parts is request.parts for each in self.pending.values()):
             self.work.subs[request.sub] = "yes"
         if request.group is not None:
@@ -226,6 +230,7 @@ class Clients:
         self.model.fail(self.holders.values(), OFTEN)
         for holder in self.holders.values():
             holder.doubtful = True
+            holder.given_up = self.model.wall_ms()
             self.model.left.add(holder.queue)  # what was on its way to it counts as delivered
         self.watching.void()
 
@@ -249,9 +254,10 @@ class Clients:
 
     @staticmethod
     def _give_back(transaction: Open) -> None:
-        for _, copies in transaction.held:
+        for holder, copies in transaction.held:
             for copy in copies:
-                copy.holder = None
+                if copy.holder is holder:
+                    copy.holder = None
 
     # ── sessions ───────────────────────────────────────────────────────────────────────────────────
 
@@ -426,11 +432,12 @@ class Clients:
     def _take(self, holder: Holder, ids: list[int]) -> list[Settled]:
         """The client acknowledges these. Of a subscription with several parts that may cover what others delivered."""
         parts = [(holder, ids)] if holder.fan is None else holder.fan.settle(holder, ids)
-        return [
-            (part, covered if part.ack is AckMode.INDIVIDUAL else covered[-1:],
-             self._own(part, [part.ledger.pop(i) for i in covered]))
-            for part, covered in parts
-        ]  # fmt: skip
+        taken: list[Settled] = []
+        for part, covered in parts:
+            copies = [part.ledger.pop(i) for i in covered]
+            named = covered if part.ack is AckMode.INDIVIDUAL else covered[-1:]
+            taken.append((part, named, self._own(part, copies), [(part, copy) for copy in copies]))
+        return taken
 
     @staticmethod
     def _own(holder: Holder, copies: list[Copy]) -> list[Copy]:
@@ -452,10 +459,10 @@ class Clients:
     def _settle(self, session: Session, choice: list[Settled], outcome: Outcome, often: float = 0.8) -> None:
         if outcome is Outcome.NACK:
             self.model.fail([holder for holder, *_ in choice])
-        for holder, ids, copies in choice:
+        for holder, ids, copies, claims in choice:
             request = Request([], [], [holder])
             if outcome is Outcome.ACK:
-                request.settled = copies
+                request.settled, request.claims = copies, claims
                 self.model.ask(holder, copies)
             else:
                 for copy in copies:
@@ -497,8 +504,9 @@ class Clients:
             transaction.messages.append((publish, messages))
         elif luck < 0.65:
             if choice := self._choose(session):
-                for holder, ids, copies in choice:
+                for holder, ids, copies, claims in choice:
                     transaction.held.append((holder, copies))
+                    transaction.claims += claims
                     transaction.parts.append(Settle(holder.slot, session.number, 0, holder.number, ids))
                     self.submit(Hold(holder.slot, session.number, 0, holder.number, ids))
                 self._flow(choice)
@@ -521,9 +529,11 @@ class Clients:
         holders = [holder for holder, _ in transaction.held]
         request = Request([], [], holders)
         if not any(holder.ended for holder in holders):  # else it will be refused: what it held went with its end
-            request.settled = [copy for _, copies in transaction.held for copy in copies]
+            request.claims, request.atomic = transaction.claims, True
             for holder, copies in transaction.held:
-                self.model.ask(holder, copies, group)
+                own = self._own(holder, copies)
+                request.settled += own
+                self.model.ask(holder, own, group)
         request.crossing = group.crossing = len({part.slot for part in transaction.parts}) > 1
         request.group = group if group.crossing else None
         # Refused, it gives back what it held; over slots it may be begun and rolled back again and again.
