@@ -62,6 +62,18 @@ class Tended:
     def record(self) -> dict:
         return self.cluster.records()[slot_of(POISON)]
 
+    def unnoted(self) -> int:
+        """Ends without a note of the slot: etcd had half a second for it (shelving.NOTE_S), and nothing is promised
+        of them but that the next end tries again."""
+        said = "that it has stopped this owner could not be noted"
+        return sum(owner.log().count(said) for owner in self.cluster.owners)
+
+    def calm(self) -> bool:
+        """All other slots go on, with all owners. False while one is down: the next look starts it."""
+        records = [one for number, one in self.cluster.records().items() if number != slot_of(POISON)]
+        led = all(one["leader"] and len(one["isr"]) == len(self.cluster.owners) for one in records)
+        return led and all(owner.ready() for owner in self.cluster.owners)
+
 
 @pytest.fixture
 def planted(tmp_path: Path, monkeypatch) -> Path:
@@ -94,15 +106,10 @@ def test_one_poisoned_slot_stops_two_owners_and_then_itself(cluster_of, planted)
         error = waiting.read()
     assert (error.command, error["error-code"]) == ("ERROR", "1609"), error
 
-    # All other slots go on, with all owners.
-    def calm() -> bool:
-        records = {number: one for number, one in cluster.records().items() if number != slot}
-        return all(one["leader"] and len(one["isr"]) == 3 for one in records.values()) and all(
-            owner.ready() for owner in cluster.owners
-        )
-
-    tended.until(calm, "the others are not led again, or owners wait for what nobody leads")
-    assert len(tended.ends) == 2, tended.ends
+    tended.until(tended.calm, "the others are not led again, or owners wait for what nobody leads")
+    # One leaves a note, the next one finds it. Nobody leads between the throw and what is noted of it.
+    ends = len(tended.ends)
+    assert 2 <= ends <= 2 + tended.unnoted(), tended.ends
     for address in OTHERS:
         assert send(cluster, address, b"sound").command == "RECEIPT"
     began = time.monotonic()
@@ -123,7 +130,7 @@ def test_one_poisoned_slot_stops_two_owners_and_then_itself(cluster_of, planted)
         assert client.read().body == b"before"
     assert send(cluster, POISON, b"after").command == "RECEIPT"
     tended.look()
-    assert len(tended.ends) == 2 and all("Traceback" not in edge.log() for edge in cluster.edges)
+    assert len(tended.ends) == ends and all("Traceback" not in edge.log() for edge in cluster.edges)
 
 
 def test_one_that_hangs_whoever_leads_it_goes_out_of_service_as_well(cluster_of, planted):
@@ -138,14 +145,10 @@ def test_one_that_hangs_whoever_leads_it_goes_out_of_service_as_well(cluster_of,
         assert "NoEnd" in tended.record()["shelved"]
         assert waiting.read().command == "ERROR"
 
-    def calm() -> bool:
-        records = {number: one for number, one in cluster.records().items() if number != slot}
-        return all(one["leader"] and len(one["isr"]) == 3 for one in records.values()) and all(
-            owner.ready() for owner in cluster.owners
-        )
-
-    tended.until(calm, "the others are not led again", 200)
-    assert len(tended.ends) <= 4, tended.ends
+    tended.until(tended.calm, "the others are not led again", 200)
+    # The first that ends leaves a note. The next that ends takes the slot out of service, whoever leads it: by then
+    # others may have been made its leader and hang already, each owner once, the first one in its second life.
+    assert len(tended.ends) <= 1 + len(cluster.owners) + tended.unnoted(), tended.ends
     for address in OTHERS:
         assert send(cluster, address, b"sound").command == "RECEIPT"
     planted.unlink()

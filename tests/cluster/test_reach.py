@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import urllib.request
 
 import pytest
@@ -33,7 +32,7 @@ def test_slots_go_to_where_the_edges_are(shared):
         client.expect("RECEIPT", {"receipt-id": "2"}, timeout=28)  # before it would be refused (unavailable_after_s)
         shared.wait(lambda: victim.id not in shared.leaders(), 60, lambda: f"{shared.leaders()}")
         shared.wait_balanced()  # it follows, and holds everything
-        told = json.loads(shared.cluster("status", "--json"))
+        told = shared.status()
         assert told["unreached"] == {victim.id: ["edge-0", "edge-1"]}
         assert f"{victim.id} is not reached by 2 of 2 edges" in shared.cluster("status")
         assert f"cannot be reached from here: {victim.id}" in details(shared.edges[0])
@@ -41,7 +40,7 @@ def test_slots_go_to_where_the_edges_are(shared):
         assert f'stomp_owners_unreached{{owner="{victim.id}"}} 2' in victim.metrics()
         shared.heal()
         shared.wait(lambda: victim.id in shared.leaders(), 90, lambda: f"not back: {shared.leaders()}")
-        shared.wait(lambda: not json.loads(shared.cluster("status", "--json"))["unreached"], 60, lambda: "still told")
+        shared.wait(lambda: not shared.status()["unreached"], 60, lambda: "still told")
         client.send("SUBSCRIBE", {"destination": "/queue/reach", "id": "s", "ack": "auto"})
         assert [client.expect("MESSAGE").body for _ in range(2)] == [b"1", b"2"]
     assert not any("declared dead" in owner.log() for owner in shared.owners), "it was well all the time"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 
 import pytest
@@ -53,7 +52,7 @@ def test_status_says_that_slots_are_not_served_though_the_table_has_leaders(shar
         owner.pause()
 
     def told() -> list[dict]:
-        return json.loads(shared.cluster("status", "--json"))["not_served"]
+        return shared.status()["not_served"]
 
     def expected(one: dict) -> bool:
         return one["leader"] == last.id and one["why"].endswith("(silent)")
