@@ -6,6 +6,11 @@ Rule: enumerations and value objects only; parsing of STOMP destinations is a di
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Final
+
+TEMPORARY: Final = "$temp."
+"""Beginning of the addresses of temporary destinations (edge/temporary.py). No client can name one but by its opaque
+name, no wildcard stands for one, and nobody's settings or permissions are about one."""
 
 
 class Routing(IntEnum):

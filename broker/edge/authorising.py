@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.config.permissions import FQQN
-from broker.core.address import Routing
+from broker.core.address import TEMPORARY, Routing
 from broker.core.errors import Code, RefusedError
 from broker.engine.matching import plain_routing
 
@@ -33,6 +33,8 @@ was there."""
 
 def sending(session: Session, rights: Rights, route: Route) -> bool:
     """May a SEND that way create what is not there. Raises RefusedError(NOT_ALLOWED) if it may not be sent at all."""
+    if route.address.startswith(TEMPORARY):
+        return True  # who was told its name may
     allowed = rights.at(route.address, route.queue)
     if "send" not in allowed:
         raise refusal(session, rights, "send", route.address, route.queue)
@@ -59,7 +61,7 @@ def _allowed(rights: Rights, address: str, queues: tuple[str | None, ...]) -> fr
 def subscribing(session: Session, wish: Wish) -> bool:
     """May a SUBSCRIBE create what is not there. Raises RefusedError(NOT_ALLOWED)."""
     rights = session.rights
-    if rights is None:
+    if rights is None or not wish.address:
         return True
     allowed = _allowed(rights, wish.address, wish.queues)
     if wish.operation not in allowed:
@@ -117,7 +119,7 @@ def lost(session: Session) -> None:
     if rights is None:
         return
     for sub in session.subscriptions.values():
-        if sub.operation not in _allowed(rights, sub.address, sub.queues):
+        if not sub.address.startswith(TEMPORARY) and sub.operation not in _allowed(rights, sub.address, sub.queues):
             error = _reading(session, rights, sub.operation, sub.address, sub.queues)
             session.fail(error.code, f"{error.detail}; the subscription has ended")
             return

@@ -10,15 +10,16 @@ Rule: names in, address-model nouns out; pure.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from broker.config.ports import prefixes
-from broker.core.address import Routing
+from broker.core.address import TEMPORARY, Routing
 from broker.core.errors import Code, RefusedError
 from broker.engine.matching import is_pattern
 from broker.wire.rules import DURABLE_NAMES
 
-from .foreign import check_address, check_destination
+from .foreign import check_address, check_destination, check_send, check_subscribe
+from .temporary import THEIRS, address_of
 
 MAX_DESTINATION = 1024
 """Characters; keeps one destination from filling a page of the log's snapshot."""
@@ -30,6 +31,19 @@ class Target(NamedTuple):
     address: str
     routing: Routing
     queue: str | None
+
+
+NOWHERE = Target("", Routing.MULTICAST, None)
+"""Of a SEND to a temporary destination, until its connection says which one that is."""
+
+
+def not_named(destination: str, command: str) -> RefusedError:
+    """A temporary destination where the dialect has none."""
+    return RefusedError(
+        Code.BAD_DESTINATION,
+        f"'{destination[:100]}' is not a valid destination for '{command}'; name it in a reply-to header, and send to "
+        "what the message's own reply-to says",
+    )
 
 
 class Homes:
@@ -54,26 +68,50 @@ class Homes:
         return None if home == address else home
 
 
-class Dialect(NamedTuple):
-    """The prefixes of one acceptor and what they mean, the longest first, so that the first match is the longest.
+class Dialect:
+    """What the names of one acceptor mean. This one is Artemis', and what the others are made of (dialects/).
 
-    delimiter   between the words of an address (engine.wildcard_delimiter)."""
+    prefixes    the longest first, so that the first match is the longest.
+    delimiter   between the words of an address (engine.wildcard_delimiter).
+    public      the kind of a temporary destination → what its opaque name begins with where others are told it.
+    names_temporaries   may SEND and SUBSCRIBE name temporary destinations of their connection; else reply-to alone."""
 
-    prefixes: tuple[tuple[str, Routing], ...]
-    delimiter: str = "."
-    homes: Homes = Homes()
+    __slots__ = ("delimiter", "homes", "prefixes")
+    name = "artemis"
+    public: Mapping[str, str] = {"/temp-queue/": "/reply-queue/", "/temp-topic/": "/reply-topic/"}
+    names_temporaries = True
+
+    def __init__(self, prefixes: tuple[tuple[str, Routing], ...], delimiter: str, homes: Homes) -> None:
+        self.prefixes = prefixes
+        self.delimiter = delimiter
+        self.homes = homes
 
     @classmethod
-    def of(cls, anycast: str, multicast: str, delimiter: str = ".", homes: Homes | None = None) -> Dialect:
+    def of(cls, anycast: str, multicast: str, delimiter: str = ".", homes: Homes | None = None) -> Self:
         """From the comma lists of the settings."""
         found = [(prefix, Routing.ANYCAST) for prefix in prefixes(anycast)]
         found += [(prefix, Routing.MULTICAST) for prefix in prefixes(multicast)]
         return cls(tuple(sorted(found, key=lambda pair: (-len(pair[0]), pair[0]))), delimiter, homes or Homes())
 
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Dialects with the same one mean the same by all names."""
+        return self.name, self.prefixes, self.delimiter
+
+    def check_send(self, headers: Mapping[str, str]) -> None:
+        """Raises RefusedError for a SEND that asks for what is not here."""
+        check_send(headers)
+
+    def check_subscribe(self, headers: Mapping[str, str], routing: Routing, durable: bool) -> None:
+        """The same for a SUBSCRIBE; routing, durable: of what it names."""
+        check_subscribe(headers, routing, durable)
+
     def resolve(self, destination: str, type_header: str | None, header_name: str) -> Target:
         """What `destination` names. `type_header`: value of destination-type / subscription-type, if given.
 
         Raises RefusedError(BAD_DESTINATION | BAD_HEADER)."""
+        if destination.startswith(THEIRS):
+            return Target(address_of(destination), Routing.MULTICAST, None)
         check_destination(destination)
         routing, name = Routing.UNSET, destination
         for prefix, meaning in self.prefixes:
@@ -92,6 +130,11 @@ class Dialect(NamedTuple):
         if not address or (mark and not queue):
             raise RefusedError(Code.BAD_DESTINATION, f"'{destination[:100]}' names nothing: a part of it is empty")
         check_address(address, self.delimiter)
+        if address.startswith(TEMPORARY):
+            raise RefusedError(
+                Code.BAD_DESTINATION,
+                f"'{destination[:100]}': a temporary destination has only the name that reply-to gave",
+            )
         if "::" in queue:
             raise RefusedError(
                 Code.BAD_DESTINATION, f"'{destination[:100]}' has a second `::`; a queue is named as `address::queue`"

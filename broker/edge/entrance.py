@@ -63,14 +63,14 @@ class Entrances:
         delimiter: str = ".",
     ) -> None:
         self.homes = Homes()
-        self._shared: dict[Dialect, tuple[Memo, Routes]] = {}
+        self._shared: dict[tuple[object, ...], tuple[Memo, Routes]] = {}
         self._by_name: dict[str, Entrance] = {}
         for name, settings in acceptors.items():
             dialect = Dialect.of(settings.anycast_prefix, settings.multicast_prefix, delimiter, self.homes)
-            if dialect not in self._shared:
-                self._shared[dialect] = Memo(wire.memo_entries), Routes(partitions, dialect)
+            if dialect.key not in self._shared:
+                self._shared[dialect.key] = Memo(wire.memo_entries), Routes(partitions, dialect)
             own = replace(wire, large_body_bytes=settings.large_body_bytes)
-            self._by_name[name] = Entrance(name, settings, own, dialect, *self._shared[dialect])
+            self._by_name[name] = Entrance(name, settings, own, dialect, *self._shared[dialect.key])
 
     def __getitem__(self, name: str) -> Entrance:
         return self._by_name[name]

@@ -60,8 +60,6 @@ DESTINATIONS: Final[Mapping[str, str]] = {
 }
 """An address, or the beginning of one when it ends with a dot → what to do instead."""
 
-TEMPORARY: Final = ("/temp-queue/", "/temp-topic/", "/remote-temp-queue/", "/remote-temp-topic/")
-"""Beginnings of a reply-to that make a queue for the answers at the brokers that know them."""
 _NOTHING = {"", "false", "0", "-1"}
 _PREFIXES = ("/queue/", "/topic/", "queue://", "topic://", "/temp-queue/", "/temp-topic/")
 
@@ -71,12 +69,6 @@ def check_send(headers: Mapping[str, str]) -> None:
     for name in headers.keys() & IN_SEND.keys():
         raise _refusal(name, headers[name], IN_SEND[name])
     _check_arguments(headers)
-    reply_to = headers.get("reply-to", "")
-    if reply_to.startswith(TEMPORARY):
-        raise _refusal(
-            "reply-to", reply_to,
-            "there are no temporary queues: SUBSCRIBE to a queue of your own (/queue/replies.<random>) and name that",
-        )  # fmt: skip
 
 
 def check_subscribe(headers: Mapping[str, str], routing: Routing, durable: bool) -> None:

@@ -6,6 +6,7 @@ nothing here. A large body goes to a file first and is published when it is comp
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ from .compressing import Deflating
 from .grouping import by_slot, slot_for
 from .marks import marks_of
 from .route import Route, Split
+from .subscribing import subscribe_reply
+from .temporary import QUEUE, Private
 
 if TYPE_CHECKING:
     from .intake import Intake
@@ -48,6 +51,11 @@ class Publisher:
         """Adds the frames to the batch of this read."""
         head = event.head
         route: Route = head.route or self._session.entrance.routes.of(head)
+        if route.private is not None:
+            if not self._prepared(route.private, partial(self._sends_late, event)):
+                return
+            event, route = self._own(event, route, route.private)
+            head = event.head
         if self._marks is not None:
             event = self._marks.sends(event)
             head = event.head
@@ -85,6 +93,64 @@ class Publisher:
         batch.append(publish)
         self._last = publish
         self._last_route = route
+
+    # ── temporary destinations ─────────────────────────────────────────────────────────────────────
+
+    def _prepared(self, private: Private, later: Callable[[], None]) -> bool:
+        """Has the owner of its reply-to the subscription for the answer. False: `later` is called when it has, and
+        frames wait until then."""
+        session, name = self._session, private.reply
+        if name is None:
+            return True
+        names = session.temporaries
+        if not names.known(name):
+            if not name.startswith(QUEUE):
+                raise RefusedError(Code.BAD_HEADER, f"reply-to:{name[:50]} has no subscription; SUBSCRIBE to it first")
+            subscribe_reply(session, name)
+        if not names.when_ready(name, later):
+            return True
+        session.intake.park()
+        return False
+
+    def _own(self, event: Sends, route: Route, private: Private) -> tuple[Sends, Route]:
+        """The same with the names of this connection's temporary destinations resolved."""
+        route = self._own_route(route, private)
+        if (name := private.reply) is None:
+            return event, route
+        names = self._session.temporaries
+        head, records = names.head(event.head, name), event.records
+        if head.lines == event.head.lines:
+            records = [names.record(record, name) for record in records]
+        nbytes = sum(map(len, records)) + len(records) * len(head.lines)
+        return Sends(head, records, event.receipts, nbytes), route
+
+    def _own_route(self, route: Route, private: Private) -> Route:
+        if private.own is None:
+            return route
+        session = self._session
+        address = session.temporaries.address(private.own)
+        return route.towards(address, session.edge.routes.slots(address))
+
+    def _sends_late(self, event: Sends) -> None:
+        """It has waited; those behind it go on."""
+        session = self._session
+        if not session.closed:
+            try:
+                self.sends(event)
+            except RefusedError as refused:
+                session.fail(refused.code, refused.detail, event.receipts[0] if event.receipts else None)
+            session.intake.unpark()
+
+    def _body_late(self, event: BodyStart) -> None:
+        """The same for a large one, which may have to wait once more: for room."""
+        session = self._session
+        if not session.closed:
+            try:
+                self.body_start(event)
+            except RefusedError as refused:
+                session.fail(refused.code, refused.detail, event.receipt)
+            if self.large is not None or session.leaving:
+                session.intake.unpark()
 
     def end_of_read(self) -> None:
         """The batch has been submitted: nothing may be added to its runs any more."""
@@ -159,6 +225,13 @@ class Publisher:
 
     def body_start(self, event: BodyStart) -> None:
         route = self._session.entrance.routes.of(event.head)
+        if (private := route.private) is not None:
+            if not self._prepared(private, partial(self._body_late, event)):
+                return
+            route = self._own_route(route, private)
+            if (name := private.reply) is not None:
+                head = self._session.temporaries.head(event.head, name)
+                event = BodyStart(event.command, head, event.length, event.receipt)
         rights = self._session.rights
         self._create = rights is None or sending(self._session, rights, route)
         if self._marks is not None:

@@ -7,6 +7,7 @@ message. Raises RefusedError for headers that make no sense; the session turns t
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from weakref import WeakSet
 from zlib import crc32
 
@@ -16,8 +17,8 @@ from broker.core.ids import slots_of
 from broker.core.message import DEFAULT_PRIORITY, DURABLE
 from broker.wire.events import Head
 
-from .dialect import Dialect, check_no_wildcard, whole_number, yes
-from .foreign import check_send
+from .dialect import NOWHERE, Dialect, check_no_wildcard, not_named, whole_number, yes
+from .temporary import Private, private_of
 
 MAX_ROUTES = 4096
 """Entries of the table; it is cleared when full. 4096 × about 400 B."""
@@ -60,11 +61,12 @@ class Split:
 class Route:
     """Address and delivery options of a SEND. `ttl`: milliseconds from arrival, 0 = by `expires` alone.
 
+    private  it names temporary destinations, which are each connection's own: what they are stands in its session.
     due     epoch milliseconds before which it is not delivered; 0: `delay` milliseconds after it came.
     split   of an address with several partitions, else None; `slot` is the first of them."""
 
     __slots__ = (
-        "__weakref__", "address", "delay", "due", "expires", "flags", "priority", "queue", "routing", "slot",
+        "__weakref__", "address", "delay", "due", "expires", "flags", "priority", "private", "queue", "routing", "slot",
         "split", "ttl",
     )  # fmt: skip
 
@@ -90,7 +92,15 @@ class Route:
         self.ttl = ttl
         self.due = due
         self.delay = delay
+        self.private: Private | None = None
         self.place(slots)
+
+    def towards(self, address: str, slots: tuple[int, ...]) -> Route:
+        """The same to another address."""
+        other = copy(self)
+        other.address = address
+        other.place(slots)
+        return other
 
     def place(self, slots: tuple[int, ...]) -> None:
         """Where the messages go from now on."""
@@ -116,11 +126,12 @@ class Routes:
     def of(self, head: Head) -> Route:
         """The route of a header block; also parked in head.route."""
         headers = head.headers
-        check_send(headers)
-        key = tuple(map(headers.get, READ))
+        self._dialect.check_send(headers)
+        private = private_of(headers)
+        key = (*map(headers.get, READ), private)
         route = self._table.get(key)
         if route is None:
-            route = self._make(headers)
+            route = self._make(headers, private)
             if len(self._table) >= MAX_ROUTES:
                 self._table.clear()
             if route.expires == 0 and route.due == 0:
@@ -140,12 +151,17 @@ class Routes:
             if slots != (route.split.slots if route.split else (route.slot,)):
                 route.place(slots)
 
-    def _make(self, headers: dict[str, str]) -> Route:
+    def _make(self, headers: dict[str, str], private: Private | None) -> Route:
         destination = headers.get("destination")
         if destination is None:
             raise RefusedError(Code.MISSING_HEADER, "SEND needs a destination header")
-        target = self._dialect.resolve(destination, headers.get("destination-type"), "destination-type")
-        check_no_wildcard(target, self._dialect)
+        if private is not None and private.own:
+            if not self._dialect.names_temporaries:
+                raise not_named(destination, "SEND")
+            target = NOWHERE
+        else:
+            target = self._dialect.resolve(destination, headers.get("destination-type"), "destination-type")
+            check_no_wildcard(target, self._dialect)
         priority = whole_number(headers, "priority", 0, 9)
         route = Route(
             self.slots(target.address),
@@ -159,5 +175,6 @@ class Routes:
             max(whole_number(headers, "AMQ_SCHEDULED_TIME", -FAR_FUTURE, FAR_FUTURE) or 0, 0),
             max(whole_number(headers, "AMQ_SCHEDULED_DELAY", -FAR_FUTURE, FAR_FUTURE) or 0, 0),
         )
+        route.private = private
         self._all.add(route)
         return route

@@ -30,6 +30,7 @@ from .everywhere import block
 from .intake import Intake
 from .outbox import Outbox
 from .subscription import Subscription
+from .temporary import Temporaries
 from .transactions import Transactions
 from .watch import Watch
 
@@ -53,9 +54,9 @@ class Session:
     """See the head of this file. Fields that most connections never need are made on first use."""
 
     __slots__ = (
-        "_doomed", "_transactions", "_used", "answers", "bytes_in", "channel", "client_id", "closed", "connected",
-        "crowds", "edge", "ended", "entrance", "handles", "id", "intake", "leaving", "login_mark", "login_task",
-        "outbox", "principal", "rights", "subscriptions", "watch", "wire",
+        "_doomed", "_temporaries", "_transactions", "_used", "answers", "bytes_in", "channel", "client_id", "closed",
+        "connected", "crowds", "edge", "ended", "entrance", "handles", "id", "intake", "leaving", "login_mark",
+        "login_task", "outbox", "principal", "rights", "subscriptions", "watch", "wire",
     )  # fmt: skip
 
     def __init__(self, edge: Edge, channel: Channel, entrance: Entrance) -> None:
@@ -81,6 +82,7 @@ class Session:
         self.bytes_in = 0
         self.login_task: Task[None] | None = None
         self._transactions: Transactions | None = None
+        self._temporaries: Temporaries | None = None
         self._doomed: dict[int, tuple[str, str]] | None = None
         self._used: set[int] | None = None
         self.crowds: Crowds | None = None
@@ -101,6 +103,12 @@ class Session:
             self._transactions = Transactions(self.edge.settings.edge)
         self.edge.holding.note(self)
         return self._transactions
+
+    @property
+    def temporaries(self) -> Temporaries:
+        if self._temporaries is None:
+            self._temporaries = Temporaries(self.entrance.dialect.public, self.edge.settings.edge.max_subscriptions)
+        return self._temporaries
 
     @property
     def transacted(self) -> int:
@@ -248,6 +256,8 @@ class Session:
     def remove_subscription(self, key: str, sub: Subscription) -> list[Subscription]:
         """Returns its parts."""
         del self.subscriptions[key]
+        if self._temporaries is not None:
+            self._temporaries.unsubscribed(sub.address)
         if sub.wide:
             self.edge.wildcards.pop(block(sub.consumer))
         parts = [sub] if sub.fan is None else sub.fan.parts
@@ -353,7 +363,7 @@ class Session:
         self.intake.last(control.ends(self, reason))
         if self.crowds is not None:
             self.crowds.close()
-        self._transactions = None
+        self._transactions = self._temporaries = None
         self.intake.close()
         self.outbox.close()
         for sub in self.handles.values():

@@ -10,7 +10,7 @@ leave in order, so it comes when all have answered. Whatever part is refused, th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,15 +26,16 @@ from broker.selector.parser import KEEP
 from broker.wire.events import Frame
 
 from . import authorising, tempo
+from .answers import Then
 from .asking import ask
-from .dialect import check_wildcard, durable_name, whole_number, yes
+from .dialect import NOWHERE, Target, check_wildcard, durable_name, not_named, whole_number, yes
 from .directory import Done, conflict
 from .everywhere import STANDING, Everywhere, block
 from .fan import Fan, order_for, share
-from .foreign import check_subscribe
 from .rates import under_way
 from .subscription import Subscription
 from .tempo import Tempo
+from .temporary import OWN, THEIRS
 
 if TYPE_CHECKING:
     from .session import Session
@@ -55,7 +56,7 @@ class Wish:
 
     __slots__ = (
         "ack", "address", "browse", "costly", "create", "durable", "key", "messages", "nbytes", "no_local", "priority",
-        "queue", "queues", "rate", "room", "routing", "selector", "slots", "wide", "wildcard",
+        "queue", "queues", "rate", "ready", "room", "routing", "selector", "slots", "wide", "wildcard",
     )  # fmt: skip
 
     def __init__(self, session: Session, frame: Frame) -> None:
@@ -71,9 +72,7 @@ class Wish:
             raise RefusedError(
                 Code.SUBSCRIPTION_LIMIT, f"{settings.max_subscriptions} subscriptions are open (max_subscriptions)"
             )
-        target = session.entrance.dialect.resolve(
-            headers["destination"], headers.get("subscription-type"), "subscription-type"
-        )
+        target = self._target(session, headers)
         plain = plain_routing(session.edge.match(target.address))
         self.wildcard = check_wildcard(target, session.entrance.dialect, plain)
         self.ack = ACK_MODES[headers.get("ack", "auto")]
@@ -83,7 +82,7 @@ class Wish:
         self.durable = durable is not None and target.queue is None and target.routing is not Routing.ANYCAST
         if durable is not None and self.durable:
             self.queue, self.routing = owned_name(session, durable, "own"), Routing.MULTICAST
-        check_subscribe(headers, self.routing, self.durable or self.queue is not None)
+        session.entrance.dialect.check_subscribe(headers, self.routing, self.durable or self.queue is not None)
         self.queues = authorising.attached(self.address, self.routing, self.queue)
         self.slots = EVERYWHERE if self.wildcard else session.edge.routes.slots(target.address)
         self.messages, self.nbytes, most = _window(session, headers, self.ack, self.address)
@@ -102,6 +101,28 @@ class Wish:
             _check_wildcards(session, settings.max_wildcard_subscriptions)
         self.priority = _priority(headers)
         self.create = authorising.subscribing(session, self)
+        self.ready: Then | None = None
+        if target is NOWHERE:
+            # Last, because it is ours from here on.
+            self.address, self.ready = session.temporaries.subscribed(headers["destination"])
+            self.slots = session.edge.routes.slots(self.address)
+
+    def _target(self, session: Session, headers: Mapping[str, str]) -> Target:
+        """What it names. Raises RefusedError."""
+        destination, dialect = headers["destination"], session.entrance.dialect
+        if destination.startswith(THEIRS):
+            raise RefusedError(
+                Code.BAD_DESTINATION, f"'{destination[:100]}' is read by whom it was made for; others can send to it"
+            )
+        if not destination.startswith(OWN):
+            return dialect.resolve(destination, headers.get("subscription-type"), "subscription-type")
+        if not (dialect.names_temporaries or self.key == destination):
+            raise not_named(destination, "SUBSCRIBE")
+        if durable_name(headers) is not None:
+            raise RefusedError(
+                Code.BAD_DESTINATION, f"'{destination[:100]}' goes with its connection: it cannot be durable"
+            )
+        return NOWHERE
 
     @property
     def operation(self) -> str:
@@ -150,13 +171,22 @@ def subscribe(session: Session, frame: Frame) -> None:
     ask(session, frame.receipt, question, partial(_attach, session, frame, wish))
 
 
+def subscribe_reply(session: Session, name: str) -> None:
+    """The subscription of a temporary queue that a reply-to names and nobody has subscribed to: in the mode auto, with
+    the name as id. Raises RefusedError."""
+    subscribe(session, Frame("SUBSCRIBE", {"id": name, "destination": name}, b"", None))
+
+
 def _attach(session: Session, frame: Frame, wish: Wish) -> None:
     if len(wish.slots) == 1:
         sub = _part(session, frame, wish, wish.slots[0], wish.room)
         if wish.rate > 0:
             Tempo(wish.rate, session.outbox, session.edge.clock.monotonic()).join(sub)
         session.add_subscription(wish.key, sub)
-        seq = session.answers.ask_one(frame.receipt)
+        if wish.ready is None:
+            seq = session.answers.ask_one(frame.receipt)
+        else:
+            seq = session.answers.ask([] if frame.receipt is None else [frame.receipt], wish.ready)
         command = _command(session, wish, sub, sub.consumer, seq, wish.messages, wish.nbytes, wish.room)
         session.intake.batch.append(command)
         return

@@ -11,8 +11,9 @@ from typing import Any
 
 from broker.config.addressing import AddressSettings
 from broker.config.settings import EngineSettings
-from broker.core.address import Routing
+from broker.core.address import TEMPORARY, Routing
 
+_TEMPORARY = AddressSettings(routing_types="MULTICAST")
 _REMEMBERED = 32_768
 """Addresses whose settings are kept; names of reply topics would pile up else."""
 
@@ -35,6 +36,8 @@ class Matcher:
         self._values: dict[str, set[Any]] = {}
 
     def __call__(self, address: str) -> AddressSettings:
+        if address.startswith(TEMPORARY):
+            return _TEMPORARY
         if not self._exact and not self._patterns:
             return self._default
         found = self._memo.get(address)
