@@ -33,7 +33,7 @@ from broker.core.errors import (
 from broker.core.ids import SLOTS
 from broker.core.metrics import Metric
 from broker.core.records import RunRecord
-from broker.engine.matching import is_pattern
+from broker.engine.address_settings import is_pattern
 from broker.journal.history import Cursor, Entry, epoch_at
 from broker.journal.journal import Journal
 from broker.journal.scanning import Part

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from broker.core.records import Left, MetaRecord, RunRecord, SettleRecord
-from broker.engine.matching import is_pattern, matches
+from broker.engine.address_settings import is_pattern, matches
 from broker.journal.history import Entry
 from broker.rpc.v1 import log_reads_pb2 as pb
 

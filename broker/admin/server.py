@@ -37,10 +37,10 @@ DEPTHS = 200
 """Entries looked at between two turns of the loop."""
 
 Check = Callable[[int], Awaitable[dict[str, Any] | None]]
-"""slot → how its replicas compare (owner/checking.py); None: this process does not lead it."""
+"""slot → how its replicas compare (owner/replica_check.py); None: this process does not lead it."""
 
 Slots = Callable[[], dict[str, Any]]
-"""What an owner says of the slots that it shall lead (owner/standing.py)."""
+"""What an owner says of the slots that it shall lead (owner/slot_status.py)."""
 
 Survey = Callable[[], Iterator[None]]
 """Work of some milliseconds, in steps that leave the loop to others in between."""

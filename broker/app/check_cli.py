@@ -16,7 +16,7 @@ from broker.cluster.operate import Picture
 ATTEMPTS: Final = 5
 """A slot may move, or a replica be busy with another check, so many times."""
 TIMEOUT_S: Final = 330.0
-"""A little longer than an owner waits for its followers (owner/checking.py)."""
+"""A little longer than an owner waits for its followers (owner/replica_check.py)."""
 
 
 class Verdict(NamedTuple):

@@ -31,9 +31,9 @@ from broker.edge.listener import Listeners, listen_host
 from broker.edge.shedding import excess
 from broker.edge.timers import Beats
 from broker.edge.users import User
+from broker.link.body_spool import Keeper
 from broker.link.cluster_port import ClusterPort
-from broker.link.kept import Keeper
-from broker.link.reach import LOOK_S
+from broker.link.reachability import LOOK_S
 from broker.owner.io_thread import IoThread
 from broker.seams.entropy import number, token
 from broker.seams.files import fingerprint, temporary_file

@@ -32,21 +32,21 @@ from broker.core.slots import SlotRecord
 from broker.journal.format import PREFERRED
 from broker.journal.journal import Journal
 from broker.journal.restore import refuse_restored
-from broker.link.bodies import ROTTEN
 from broker.link.cluster_port import ClusterPort
+from broker.link.edge_bodies import ROTTEN
 from broker.link.link_server import LinkServer
 from broker.owner.bodies import FileBodyReader, FileBodyWriter
-from broker.owner.checking import Inspector, SlotCheck
 from broker.owner.coordinator import RETRY_S, Coordinator
-from broker.owner.culprit import NOBODY
+from broker.owner.fault_attribution import NOBODY
 from broker.owner.follower import FollowerHome, Followers
 from broker.owner.io_thread import IoThread
 from broker.owner.leader import LeaderHome, Leaders
-from broker.owner.node import Node
 from broker.owner.peer import Identity
-from broker.owner.shadow import Shadow
+from broker.owner.replica_check import Inspector, SlotCheck
 from broker.owner.shard import Shard
-from broker.owner.standing import Standing
+from broker.owner.slot_lifecycle import Node
+from broker.owner.slot_status import Standing
+from broker.owner.standby import Shadow
 from broker.rpc.server import GrpcServer
 from broker.seams.entropy import number
 from broker.seams.files import OsFiles

@@ -17,7 +17,7 @@ from broker.core.ids import slots_of
 from broker.edge.auth import Authenticator, TableAuthenticator, is_loopback
 from broker.edge.permissions import Permissions, Rights
 from broker.edge.users import User
-from broker.engine.matching import Matcher
+from broker.engine.address_settings import Matcher
 from broker.journal.journal import Journal
 from broker.owner.leader import Leaders
 from broker.owner.shard import Shard

@@ -23,7 +23,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-from broker.owner.culprit import NoEnd, at_work, step_of
+from broker.owner.fault_attribution import NoEnd, at_work, step_of
 from broker.seams.clock import burnt_by
 
 log = logging.getLogger("stampede.watchdog")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from broker.config.permissions import FQQN
 from broker.core.address import TEMPORARY, Routing
 from broker.core.errors import Code, RefusedError
-from broker.engine.matching import plain_routing
+from broker.engine.address_settings import plain_routing
 
 from .permissions import full_name
 

@@ -13,7 +13,7 @@ from functools import partial
 from zlib import compressobj, decompressobj, error
 
 from broker.core.message import Run
-from broker.link.port import BodyReader, BodyWriter
+from broker.link.owner_port import BodyReader, BodyWriter
 
 from .timers import Beats
 

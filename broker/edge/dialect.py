@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Self
 from broker.config.ports import prefixes
 from broker.core.address import TEMPORARY, Routing
 from broker.core.errors import Code, RefusedError
-from broker.engine.matching import is_pattern
+from broker.engine.address_settings import is_pattern
 from broker.wire.rules import DURABLE_NAMES
 
 from .foreign import check_address, check_destination, check_send, check_subscribe

@@ -19,9 +19,9 @@ from broker.core.errors import Code
 from broker.core.memory import Memory
 from broker.core.metrics import Metric
 from broker.core.reasons import Reason
+from broker.engine.address_settings import Matcher
 from broker.engine.limits import LIMITS, refuses
-from broker.engine.matching import Matcher
-from broker.link.port import OwnerPort
+from broker.link.owner_port import OwnerPort
 from broker.seams.clock import Clock
 from broker.seams.memory import hand_back
 from broker.seams.steps import Steps

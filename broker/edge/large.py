@@ -18,7 +18,7 @@ from broker.core.address import AckMode, Outcome
 from broker.core.commands import Settle
 from broker.core.effects import Deliver
 from broker.core.reasons import Reason
-from broker.link.port import Away, BodyReader, Rotten
+from broker.link.owner_port import Away, BodyReader, Rotten
 
 from . import framelog
 from .compressing import Inflating, length_of

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker.config.permissions import EVERYBODY, FQQN, OPERATIONS, groups_of
-from broker.engine.matching import covers, is_pattern, matches, overlap, specificity
+from broker.engine.address_settings import covers, is_pattern, matches, overlap, specificity
 
 REMEMBERED = 4096
 """Names whose answer is kept for each set of groups: reply topics would pile up else."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from broker.core.commands import Publish
 from broker.core.errors import Code, RefusedError
 from broker.core.message import BLOB, DURABLE, NO_IDS, TEXT, Blob, Run
-from broker.link.port import Away, BodyWriter
+from broker.link.owner_port import Away, BodyWriter
 from broker.wire.events import BodyStart, Head, Sends
 
 from .authorising import sending

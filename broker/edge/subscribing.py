@@ -19,8 +19,8 @@ from broker.core.address import AckMode, Routing
 from broker.core.commands import UNLIMITED, Subscribe, SubscribeAll, Unsubscribe, UnsubscribeAll
 from broker.core.errors import Code, RefusedError
 from broker.core.ids import SLOTS
-from broker.engine.choice import NO_XPATH
-from broker.engine.matching import plain_routing
+from broker.engine.address_settings import plain_routing
+from broker.engine.eligibility import NO_XPATH
 from broker.selector import compile
 from broker.selector.parser import KEEP
 from broker.wire.events import Frame

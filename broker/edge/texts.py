@@ -12,7 +12,7 @@ from __future__ import annotations
 import codecs
 from collections.abc import Callable
 
-from broker.link.port import BodyReader
+from broker.link.owner_port import BodyReader
 
 PIECE = 256 * 1024
 

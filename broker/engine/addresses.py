@@ -12,12 +12,12 @@ from broker.core.errors import Code, RefusedError
 from broker.core.reasons import Reason
 from broker.core.records import Left, MetaRecord, SettleRecord
 
-from . import kinds, letters, limits, retroactive
-from .patterns import Patterns
+from . import dead_letter_queues, limits, queue_policies, retroactive
+from .address_rules import Rules, rules_for
 from .queue import Queue
 from .routing import check_budget, default_routing, has_type, mismatch, resolve
-from .rules import Rules, rules_for
 from .slot import Address, Slot, grouped
+from .wildcard_queues import Patterns
 
 
 def anycast_queue(slot: Slot, name: str, turn: Turn) -> Queue:
@@ -40,7 +40,7 @@ def named_queue(slot: Slot, command: Publish | Subscribe, name: str, turn: Turn)
         return found
     routing, own = command.routing, None
     if routing is not Routing.ANYCAST and has_type(slot, command.address, Routing.MULTICAST):
-        own = letters.filter_of(slot, command.address, name)
+        own = dead_letter_queues.filter_of(slot, command.address, name)
     routing = Routing.MULTICAST if own else routing or default_routing(slot, command.address)
     return create(slot, command.address, name, routing, turn, auto_created=True, selector=own)
 
@@ -118,7 +118,7 @@ def create(
     )  # fmt: skip
     queue.select(selector)
     if not hidden:
-        kinds.equip(queue)
+        queue_policies.equip(queue)
     slot.next_queue += 1
     bind(slot, queue)
     rules = slot.addresses[address].rules if replay and not hidden else None

@@ -13,11 +13,11 @@ from broker.core.effects import Turn
 from broker.core.message import UNIQUE, Run
 from broker.selector import Predicate
 
-from . import diverts, duplicates, lifetime, limits, overrun
+from . import costly_selectors, diverts, duplicates, expiry, limits
+from .address_rules import rules_for
+from .ingress_timestamp import stamp
 from .queue import Queue
-from .rules import rules_for
 from .runs import pick
-from .stamping import stamp
 
 if TYPE_CHECKING:
     from .slot import Slot
@@ -51,8 +51,8 @@ def admit(slot: Slot, command: Publish, turn: Turn) -> bool:
         duplicates.remember(slot, command, turn)
     if rules is None:
         return True
-    if rules.aging and (command.session or not lifetime.ended(command.run)):
-        lifetime.apply(rules.settings, command.run, turn.now)
+    if rules.aging and (command.session or not expiry.ended(command.run)):
+        expiry.apply(rules.settings, command.run, turn.now)
     if rules.stamped:
         stamp(command.run, turn.now)
     return not (rules.diverts and diverts.divert(slot, address, command, turn))
@@ -85,7 +85,7 @@ def _sifted(slot: Slot, run: Run, queues: list[Queue], address: str) -> list[Par
         if matching not in known:
             known[matching] = tuple(matching.select(run, address))
             if matching.meter is not None and (why := matching.meter.overran()):
-                overrun.note(slot, [c for q in queues if q.filter is matching for c in q.consumers], why)
+                costly_selectors.note(slot, [c for q in queues if q.filter is matching for c in q.consumers], why)
         at = known[matching]
         if len(at) == count:
             free.append(queue)

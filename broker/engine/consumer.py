@@ -27,7 +27,7 @@ class Consumer:
     held     messages acknowledged in open transactions: named id → the messages that id covers.
     flight   AckMode.AUTO with confirmation: deliveries that are not confirmed, in order; None: settled as handed out.
     sized    has a window of bytes, so sizes must be given back.
-    haunted  its ledger may hold ghosts (stubs.py): messages that were not in the queue when it attached again.
+    haunted  its ledger may hold ghosts (unloaded.py): messages that were not in the queue when it attached again.
     wish     the only messages it may get: (selector, session whose own ones it may not); None: all.
     no_local   it does not want its own session's messages.
     bit      what the queue's choice knows the wish by; 0: it has none."""

@@ -13,7 +13,7 @@ from broker.config.addressing import AddressSettings, QueueSettings
 from broker.config.settings import EngineSettings
 from broker.core.ids import SLOTS, slots_of
 
-from .matching import Matcher
+from .address_settings import Matcher
 
 _OWN = {field.name for field in fields(QueueSettings)} & {field.name for field in fields(AddressSettings)}
 """What a queue may have otherwise than its address."""

@@ -13,7 +13,7 @@ from typing import Any
 from broker.core.address import Routing
 from broker.core.effects import Turn
 
-from . import choice, kinds
+from . import eligibility, queue_policies
 from .addresses import change_selector, create, delete, find_rules
 from .queue import Queue
 from .slot import Address, Slot, grouped
@@ -25,8 +25,8 @@ def configure(slot: Slot) -> None:
         slot.touched[queue] = None
         if not queue.hidden:
             queue.settings = slot.declarations.settings(queue.address, queue.name)
-            choice.configure(queue)
-            kinds.equip(queue)
+            eligibility.configure(queue)
+            queue_policies.equip(queue)
             if queue.auto_created:
                 slot.wake(queue, 1)  # the next tick looks whether it is to go now
     for address in slot.addresses.values():
@@ -42,7 +42,7 @@ def declare(slot: Slot, turn: Turn) -> None:
     for queue in list(slot.queues.values()):
         if queue.hidden:
             continue
-        kinds.equip(queue)
+        queue_policies.equip(queue)
         table = wanted.get((queue.address, queue.name))
         # One of another type stays what it is: its messages were not meant for the declared one.
         queue.declared = table is not None and _routing(table) is queue.routing
@@ -66,7 +66,7 @@ def renew(slot: Slot, queue: Queue, turn: Turn) -> None:
 
 def abandoned(slot: Slot, queue: Queue, turn: Turn) -> None:
     """The last consumer has gone."""
-    kinds.equip(queue)
+    queue_policies.equip(queue)
     if queue.kind is not None:
         slot.touched[queue] = None
     if queue.settings.purge_on_no_consumers and not queue.empty():

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from .matching import matches
+from .address_settings import matches
 from .queue import Queue
 from .slot import Address, Slot
 

@@ -1,7 +1,7 @@
 """Handing out: ready runs to consumers with room and credit, whole where possible.
 
 Rule: order is message-exact, round robin among the consumers of the highest priority that can take something. Who may
-not take everything is choosing.py's affair, how a run is dealt dealing.py's. Must not know sessions.
+not take everything is selective_dispatch.py's affair, how a run is dealt round_robin.py's. Must not know sessions.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 from broker.core.effects import Turn
 from broker.core.message import Run
 
-from . import away, choosing, kinds, overrun
+from . import costly_selectors, page_out, queue_policies, selective_dispatch
 from .consumer import Consumer
-from .dealing import deal, deliver, deliver_part, foremost, mark_ahead, may_go
 from .queue import Queue
 from .redelivery import bring_back, come_back, expire
+from .round_robin import deal, deliver, deliver_part, foremost, mark_ahead, may_go
 from .slot import LEAST, PIECE, SWEEP_MS, Slot
 
 _RECALLED = 1024
@@ -33,12 +33,12 @@ def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
     if queue.browsers:
         _browse(slot, queue, turn)
     kind = queue.kind
-    may = kind is None or kinds.tend(slot, queue, kind, turn)
+    may = kind is None or queue_policies.tend(slot, queue, kind, turn)
     if may and (queue.count or queue.far) and queue.consumers:
         gone: list[Run] = []
         slot.stop = len(turn.effects) + (LEAST if slot.unfinished else PIECE) + slot.fresh
         if queue.choice is not None:
-            choosing.dispatch(slot, queue, queue.choice, turn, gone)
+            selective_dispatch.dispatch(slot, queue, queue.choice, turn, gone)
         elif len(queue.consumers) == 1:
             _to_one(slot, queue, queue.consumers[0], turn, gone)
         else:
@@ -49,7 +49,7 @@ def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
         if queue.announced > queue.cleared and not queue.mark_asked:
             mark_ahead(slot, queue, turn)
     if kind is not None:
-        kinds.trim(slot, queue, kind, turn)
+        queue_policies.trim(slot, queue, kind, turn)
     if queue.expiry:
         if queue.expiry <= turn.now and queue.swept + SWEEP_MS <= turn.now:
             sweep(slot, queue, turn)
@@ -62,7 +62,7 @@ def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
 def _wanted(slot: Slot, queue: Queue, turn: Turn) -> bool:
     """Has anybody use for what is paged out? Thousands of subscriptions that are away must not fill the memory with
     what nobody takes. What expires among it is read when its time has come."""
-    if queue.consumers or (queue.kind is not None and kinds.reads_ahead(queue, queue.kind)):
+    if queue.consumers or (queue.kind is not None and queue_policies.reads_ahead(queue, queue.kind)):
         return True
     if not queue.stale:
         return False
@@ -77,7 +77,7 @@ def fetch(slot: Slot, queue: Queue, turn: Turn) -> None:
     hungry = queue.choice is not None and queue.choice.hungry
     if not len(queue.index) or (queue.nbytes * 2 > slot.limit and not hungry):
         return
-    if slot.pressed and not away.may_fetch(slot, queue):
+    if slot.pressed and not page_out.may_fetch(slot, queue):
         return
     slot.fetch_front(queue, min(slot.page_of(queue), 1 << 15), turn)
 
@@ -184,7 +184,7 @@ def _browse(slot: Slot, queue: Queue, turn: Turn) -> None:
     for browser in queue.browsers:
         browser.show(turn)
         if browser.overran:
-            overrun.note(slot, [browser.consumer], browser.overran)
+            costly_selectors.note(slot, [browser.consumer], browser.overran)
             browser.overran = ""
     if queue.fetching is None:
         for browser in queue.browsers:

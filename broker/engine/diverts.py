@@ -3,7 +3,7 @@
 Every exclusive divert that wants a message gets it, and nobody else does; what none of them wants goes to the queues of
 its address, and to the other diverts that want it. A message for one queue by name (FQQN) is diverted by nobody.
 
-Rule: decides only; the way itself is transfer.py's. Must not know queues.
+Rule: decides only; the way itself is forwarding.py's. Must not know queues.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.core.effects import Turn
 
-from . import letters, transfer
-from .rules import rules_for
+from . import dead_letter_queues, forwarding
+from .address_rules import rules_for
 from .runs import pick
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def divert(slot: Slot, address: Address | None, command: Publish, turn: Turn) ->
     """Sends copies where the diverts of the address lead; True: exclusive ones took all. They may take some:
     `command.run` is then what is left."""
     rules = rules_for(slot, command.address)
-    if rules is None or command.queue is not None or transfer.tired(command):
+    if rules is None or command.queue is not None or forwarding.tired(command):
         return False
     taken: set[int] = set()
     for _, settings in rules.diverts:
@@ -50,10 +50,10 @@ def unrouted(slot: Slot, command: Publish, turn: Turn) -> None:
     """No queue wants it: to the dead letter address, if the settings say so."""
     settings = slot.match(command.address)
     name = settings.dead_letter_address
-    if settings.send_to_dla_on_no_route and name and name != command.address and not transfer.tired(command):
-        own = letters.dead_letter_queue(settings, command.address)
-        way = transfer.Way(name) if own is None else transfer.Way(name, Routing.MULTICAST, own)
-        transfer.send_on(slot, command, command.run, way, turn)
+    if settings.send_to_dla_on_no_route and name and name != command.address and not forwarding.tired(command):
+        own = dead_letter_queues.dead_letter_queue(settings, command.address)
+        way = forwarding.Way(name) if own is None else forwarding.Way(name, Routing.MULTICAST, own)
+        forwarding.send_on(slot, command, command.run, way, turn)
     else:
         slot.counters.dropped_unrouted += len(command.run.records)
 
@@ -74,7 +74,7 @@ def _send(slot: Slot, settings: DivertSettings, command: Publish, turn: Turn) ->
             address, _, queue = name.strip().partition("::")
             if address:
                 routing = command.routing if settings.routing == "PASS" else _ROUTING[settings.routing]
-                transfer.send_on(slot, command, part, transfer.Way(address, routing, queue or None), turn)
+                forwarding.send_on(slot, command, part, forwarding.Way(address, routing, queue or None), turn)
     return wanted
 
 

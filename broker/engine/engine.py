@@ -38,35 +38,35 @@ from broker.core.records import MetaRecord, Row, RunRecord
 from . import (
     addresses,
     admission,
-    away,
-    choice,
+    attach,
+    costly_selectors,
     declare,
     duplicates,
-    enrol,
+    eligibility,
+    forwarding,
     limits,
-    overrun,
-    pace,
-    paging,
+    page_in,
+    page_out,
     prepared,
+    reattach,
     redelivery,
     repeats,
-    resume,
     retroactive,
     schedule,
     settle,
-    state,
-    transfer,
+    slot_restore,
+    slow_consumers,
 )
 from .browser import Browser
 from .consumer import Consumer, Ledger
 from .depth import depths
 from .dispatch import dispatch, sweep
-from .patterns import may_sleep
 from .publish import publish
 from .queue import Queue
 from .routing import check_publish
 from .runs import Span
 from .slot import SWEEP_MS, WITHHELD, Budget, Held, Slot, grouped, progress
+from .wildcard_queues import may_sleep
 from .wildcards import Wildcards
 
 
@@ -87,7 +87,7 @@ class Engine:
         first_id   ids begin here, or behind those announced: ids of two leaders never meet.
         wildcards  shared like the budget."""
         self._slot = Slot(slot, settings, budget or Budget(settings.max_queues), first_id, wildcards or Wildcards())
-        self._restore: state.Restore | None = None
+        self._restore: slot_restore.Restore | None = None
         self._accepted = 0
         """Messages, when it was dispatched last."""
         self._handlers: dict[type, Callable[[Any, Turn], None]] = {
@@ -199,30 +199,30 @@ class Engine:
 
     def _subscribe(self, command: Subscribe, turn: Turn) -> None:
         slot = self._slot
-        choice.check(command, slot.xpath)
+        eligibility.check(command, slot.xpath)
         before = progress(turn)
         if command.consumer not in slot.consumers and may_sleep(command, slot.match.delimiter):
-            enrol.fall_asleep(slot, command)
+            attach.fall_asleep(slot, command)
             slot.answer(command.session, command.seq, turn, before)
             return
         queue, held = self._attached_queue(command, turn)
         if command.resume is None and not command.browse:
-            enrol.check_consumers(slot, queue, turn)
+            attach.check_consumers(slot, queue, turn)
         consumer = Consumer(command, queue.id)
-        consumer.wish = choice.wish_of(command, queue)
+        consumer.wish = eligibility.wish_of(command, queue)
         if command.browse:
-            enrol.register(slot, consumer)
+            attach.register(slot, consumer)
             consumer.ledger = None
             if queue.returned:
                 redelivery.bring_back(queue)
-            waits, far = array("Q", queue.index), choice.far_of(queue)
+            waits, far = array("Q", queue.index), eligibility.far_of(queue)
             queue.browsers.append(Browser(consumer, queue.address, queue.in_order(), waits, *far))
         else:
-            enrol.enrol(slot, queue, consumer, turn.now)
+            attach.enrol(slot, queue, consumer, turn.now)
         if command.resume is not None:
             if queue.leaving is not None:
                 redelivery.come_back(slot, queue, turn, whole=True)  # it may name any of them
-            resume.resume(slot, queue, consumer, command.resume, held, turn)
+            reattach.resume(slot, queue, consumer, command.resume, held, turn)
         slot.touched[queue] = None
         # One that comes again may find its queue made by its first try, which may not count yet.
         late = progress(turn) != before or (command.resume is not None and len(slot.pending) > 0)
@@ -236,7 +236,7 @@ class Engine:
             turn.effects.append(Done(command.session, command.seq))
 
     def _subscribe_all(self, command: SubscribeAll, turn: Turn) -> None:
-        enrol.fall_asleep_everywhere(self._slot, command)
+        attach.fall_asleep_everywhere(self._slot, command)
         self._slot.answer(command.session, command.seq, turn, progress(turn))
 
     def _attached_queue(self, command: Subscribe, turn: Turn) -> tuple[Queue, Ledger | None]:
@@ -257,7 +257,7 @@ class Engine:
     def _unsubscribe(self, command: Unsubscribe, turn: Turn) -> None:
         slot = self._slot
         consumer = slot.consumers.get(command.consumer)
-        asleep = enrol.forget(slot, command.consumer, command.session)
+        asleep = attach.forget(slot, command.consumer, command.session)
         doomed: Queue | None = None
         if command.delete_queue is not None:
             doomed = slot.subscriptions.get(command.delete_queue)
@@ -287,7 +287,7 @@ class Engine:
 
     def _disconnect(self, command: Disconnect, turn: Turn) -> None:
         slot = self._slot
-        enrol.forget_session(slot, command.session)
+        attach.forget_session(slot, command.session)
         # The end of one may be the end of others: whoever consumes its queue.
         while owned := slot.sessions.get(command.session):
             settle.end_consumer(slot, slot.consumers[owned[0]], turn, not command.calm)
@@ -418,7 +418,7 @@ class Engine:
 
     def fetched(self, queue: int, runs: list[Run], turn: Turn) -> None:
         """The answer to a Fetch."""
-        paging.fetched(self._slot, queue, runs, turn)
+        page_in.fetched(self._slot, queue, runs, turn)
 
     def flush(self, turn: Turn) -> None:
         """Dispatches every queue this turn has touched, and goes on with those that had too much for the last one."""
@@ -431,7 +431,7 @@ class Engine:
             slot.touched.update(unfinished)
         while slot.touched or slot.overran:
             if slot.overran:
-                overrun.end(slot, turn)
+                costly_selectors.end(slot, turn)
             touched, slot.touched = slot.touched, {}
             for queue in touched:
                 if queue.deleted:
@@ -471,7 +471,7 @@ class Engine:
             if queue.kind is not None:
                 slot.touched[queue] = None
             if queue.pace is not None:
-                pace.tick(slot, queue, queue.pace, turn)
+                slow_consumers.tick(slot, queue, queue.pace, turn)
                 if queue.deleted:
                     continue
             if queue.agenda is not None:
@@ -504,7 +504,7 @@ class Engine:
         slot.configure(settings)
         declare.configure(slot)
         limits.configure(slot)
-        pace.configure(slot)
+        slow_consumers.configure(slot)
 
     def declare(self, turn: Turn) -> None:
         """Makes what the settings name, and lets go what they name no more. Call it in a turn of its own after
@@ -514,8 +514,8 @@ class Engine:
     # ── recovery ───────────────────────────────────────────────────────────────────────────────────
 
     def snapshot(self) -> list[MetaRecord]:
-        """The whole small state (kinds: state.py)."""
-        return state.snapshot(self._slot)
+        """The whole small state (kinds: slot_restore.py)."""
+        return slot_restore.snapshot(self._slot)
 
     def restore_meta(self, record: MetaRecord) -> None:
         """All of them first, in log order."""
@@ -552,8 +552,8 @@ class Engine:
         self._slot.make_room()
 
     def put_away(self, queue: Queue, most: int, turn: Turn, spill: bool, again: bool) -> int:
-        """Puts the youngest of what the queue has in memory out of it (away.py)."""
-        return away.put_away(self._slot, queue, most, turn, spill, again)
+        """Puts the youngest of what the queue has in memory out of it (page_out.py)."""
+        return page_out.put_away(self._slot, queue, most, turn, spill, again)
 
     def discard(self) -> None:
         """It is not used any more: its queues do not count."""
@@ -565,9 +565,9 @@ class Engine:
         self._restoring().end(clean, turn)
         self._restore = None
 
-    def _restoring(self) -> state.Restore:
+    def _restoring(self) -> slot_restore.Restore:
         if self._restore is None:
-            self._restore = state.Restore(self._slot)
+            self._restore = slot_restore.Restore(self._slot)
         return self._restore
 
     # ── for metrics ────────────────────────────────────────────────────────────────────────────────
@@ -592,8 +592,8 @@ class Engine:
 
 def _arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Something has changed in a hidden queue."""
-    if transfer.is_mine(queue):
-        transfer.arrived(slot, queue, turn)
+    if forwarding.is_mine(queue):
+        forwarding.arrived(slot, queue, turn)
     elif retroactive.is_mine(queue):
         retroactive.arrived(slot, queue, turn)
     else:

@@ -5,8 +5,8 @@ every key is in memory, about 200 bytes of it, and bodies need not be. What come
 or from the schedule, is looked at before anything is handed out: in memory if it all fits, else by reading the pages
 once for their keys alone. Newer is what has the higher id.
 
-Rule: knows keys and ids; where messages rest, and that they leave, is kinds.py's. A message without the key's header is
-like any other, and is never replaced.
+Rule: knows keys and ids; where messages rest, and that they leave, is queue_policies.py's. A message without the key's
+header is like any other, and is never replaced.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .browser import consumed
 from .queue import Queue
 from .runs import pick
 from .slot import Slot
-from .stubs import Stub
+from .unloaded import Stub
 
 _SLACK = 1024
 """So many keys of messages that have left are not worth a look."""

@@ -25,7 +25,7 @@ from broker.core.errors import Code, RefusedError
 from broker.core.message import Run
 
 from .runs import pick
-from .stubs import Stub
+from .unloaded import Stub
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

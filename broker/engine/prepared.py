@@ -2,7 +2,7 @@
 
 Rule: what is prepared can be carried out whatever happens in between: its messages rest in a hidden durable queue
 (restart, paging and replication treat them like any other), what it settles is out of its queue already.
-Must not know who decides, nor how decisions are kept (decisions.py).
+Must not know who decides, nor how decisions are kept (tx_decisions.py).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from . import admission
 from .addresses import create, delete
 from .consumer import Ledger
 from .duplicates import repeated
-from .kinds import stays
 from .limits import Asked
 from .publish import publish
 from .queue import Queue
+from .queue_policies import stays
 from .redelivery import give_back, nack, reject
 from .routing import check_publish
 from .runs import Span, copy, spans_of

@@ -12,13 +12,13 @@ from broker.core.effects import Done, Turn
 from broker.core.message import BLOB, DURABLE, PART, TRANSIENT, UNIQUE, WAS_DURABLE, Run
 from broker.core.records import GroupRecord, LogRecord, MetaRecord, RunRecord
 
-from . import admission, choice, diverts, letters, limits, retroactive
+from . import admission, dead_letter_queues, diverts, eligibility, limits, retroactive
+from .address_rules import rules_for
 from .addresses import anycast_queue, named_queue
+from .attach import awaken
 from .dispatch import dispatch
-from .enrol import awaken
 from .queue import Queue
 from .routing import check_publish, default_routing, may_create_queue
-from .rules import rules_for
 from .runs import copy
 from .slot import Address, Held, Slot, grouped, progress
 
@@ -108,7 +108,7 @@ def _queues(slot: Slot, command: Publish, address: Address | None, turn: Turn, c
     if command.queue is not None:
         return [[named_queue(slot, command, command.queue, turn)]]
     wanted = routing
-    if routing is Routing.UNSET and (address is None or letters.only(address)):
+    if routing is Routing.UNSET and (address is None or dead_letter_queues.only(address)):
         wanted = default_routing(slot, command.address)
     if wanted is Routing.MULTICAST:
         return [address.multicast] if address else []
@@ -176,7 +176,7 @@ def _turns(address: Address, run: Run, anycast: list[list[Queue]]) -> list[tuple
 def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Turn, done: Done | None) -> bool:
     """Numbers the run and gives it to all `queues`. True: `done` waits with it."""
     if slot.strangers and command.session in slot.strangers:
-        queues = choice.without_own(queues, command.session)
+        queues = eligibility.without_own(queues, command.session)
         if not queues:
             return False
     if slot.booked:
@@ -191,7 +191,7 @@ def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: T
         return True
     slot.number_run(run, turn.now)
     if slot.strangers:
-        choice.note(queues, command.session, run)
+        eligibility.note(queues, command.session, run)
     if run.flags & DURABLE and any(queue.durable for queue in queues):
         _accept_durable(slot, command, run, queues, turn, done)
         return True
@@ -217,14 +217,14 @@ def _accept_due(slot: Slot, command: Publish, run: Run, queues: list[Queue], tur
     entries: list[tuple[Queue, Run, bool]] = []
     if durable:
         slot.number_run(run, turn.now)
-        choice.note(durable, command.session, run)
+        eligibility.note(durable, command.session, run)
         slot.reserve(turn)
         turn.appends.append(RunRecord(slot.number, command.address, [q.id for q in durable], run, False, command.dedup))
         entries = [(queue, run, False) for queue in durable]
     if others:
         part = copy(run)
         slot.number_run(part, turn.now)
-        choice.note(others, command.session, part)
+        eligibility.note(others, command.session, part)
         slot.reserve(turn)
         entries += [(queue, paged, False) for queue, paged, _ in _spill(slot, command, part, others, turn)]
     for queue, part, _ in entries:
@@ -239,12 +239,12 @@ def _accept_blob(slot: Slot, command: Publish, run: Run, queues: list[Queue], tu
     others = [queue for queue in queues if queue not in durable]
     if durable:
         slot.number_run(run, turn.now)
-        choice.note(durable, command.session, run)
+        eligibility.note(durable, command.session, run)
         _accept_durable(slot, command, run, durable, turn, None if others else done)
     if others:
         part = copy(run)
         slot.number_run(part, turn.now)
-        choice.note(others, command.session, part)
+        eligibility.note(others, command.session, part)
         entries = [(queue, _crowded(slot, queue, part, turn)) for queue in others]
         for queue in others:
             queue.last = part.ids[-1]

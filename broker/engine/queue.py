@@ -18,17 +18,17 @@ from broker.core.message import DEFAULT_PRIORITY, GROUPED, Run
 from broker.selector import Predicate, compile, stored
 
 from .browser import Browser
-from .choice import Choice, begin
 from .consumer import Consumer
+from .eligibility import Choice, begin
 from .runs import Span
-from .stubs import Recall, Restored
+from .unloaded import Recall, Restored
 
 if TYPE_CHECKING:
-    from .kinds import Kind
     from .limits import Book
-    from .pace import Pace
+    from .queue_policies import Kind
     from .redelivery import Leaving
     from .schedule import Agenda
+    from .slow_consumers import Pace
 
 _CHUNK = 1024
 """Positions per array: the front is dropped array by array."""
@@ -133,10 +133,10 @@ class Queue:
     settled, suspects       after a restart: spans that are gone; spans that may have been delivered.
     suspect_to              the mark at the last unclean start.
     restored                last id that came back at the restart; newer runs need no look at those spans.
-    kind                    what it does beside first in, first out (kinds.py); None: nothing.
-    choice                  who may get which message (choice.py); None: everybody everything.
+    kind                    what it does beside first in, first out (queue_policies.py); None: nothing.
+    choice                  who may get which message (eligibility.py); None: everybody everything.
     grouped                 some restored message belongs to a group.
-    far                     ready messages of which memory has only the number (lanes.py).
+    far                     ready messages of which memory has only the number (match_buckets.py).
     selector, filter        only matching messages enter: the text, and the same compiled; None: all.
     declared                it stands in the settings: never deleted on demand.
     """

@@ -20,12 +20,12 @@ from broker.core.message import DURABLE, ESCAPED, PART, REDELIVERED, TRANSIENT, 
 from broker.core.records import Left, MetaRecord, SettleRecord
 from broker.selector.heads import escaped
 
-from . import letters, limits
-from .kinds import stays
+from . import dead_letter_queues, limits
 from .queue import Queue
+from .queue_policies import stays
 from .runs import copy, pick, regroup, spans_of
 from .slot import Slot
-from .stubs import recall
+from .unloaded import recall
 
 BACK = 128
 """Runs that come back in one turn from a consumer that has ended, or _LONG times as many messages of long ones: a
@@ -316,7 +316,7 @@ def dead_letter(slot: Slot, queue: Queue, run: Run, reason: str, turn: Turn) -> 
     """To the dead letter address, or dropped if there is none."""
     slot.counters.dead_lettered += len(run.records)
     settings = queue.settings
-    to = letters.dead_letter_queue(settings, queue.address)
+    to = dead_letter_queues.dead_letter_queue(settings, queue.address)
     _leave(
         slot, queue, run, settings.dead_letter_address, to, f"dead-letter-reason:{reason}\n", Left.DEAD_LETTERED, turn
     )
@@ -327,7 +327,7 @@ def expire(slot: Slot, queue: Queue, run: Run, turn: Turn) -> None:
     slot.counters.expired += len(run.records)
     header = f"_AMQ_ACTUAL_EXPIRY:{turn.now}\ndead-letter-reason:expired\n"
     settings = queue.settings
-    to = letters.expiry_queue(settings, queue.address)
+    to = dead_letter_queues.expiry_queue(settings, queue.address)
     _leave(slot, queue, run, settings.expiry_address, to, header, Left.EXPIRED, turn)
 
 

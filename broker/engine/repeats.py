@@ -13,15 +13,15 @@ from broker.core.commands import Publish, Transact
 from broker.core.effects import Turn
 from broker.core.message import BLOB, REDELIVERED, UNIQUE
 
-from . import lifetime
-from .enrol import awaken
+from . import expiry
+from .address_rules import rules_for
+from .attach import awaken
+from .ingress_timestamp import stamp
 from .publish import share
 from .queue import Queue
 from .routing import default_routing
-from .rules import rules_for
 from .runs import copy
 from .slot import Slot
-from .stamping import stamp
 
 
 def repeat(slot: Slot, command: Publish | Transact, turn: Turn) -> None:
@@ -59,7 +59,7 @@ def _again(slot: Slot, command: Publish, turn: Turn) -> None:
     run, rules = copy(command.run), rules_for(slot, command.address)
     run.flags |= REDELIVERED
     if rules is not None and rules.aging:
-        lifetime.apply(rules.settings, run, turn.now)
+        expiry.apply(rules.settings, run, turn.now)
     if rules is not None and rules.stamped:
         stamp(run, turn.now)
     repeated = Publish(slot.number, command.session, 0, command.address, Routing.MULTICAST, run)

@@ -12,8 +12,8 @@ from broker.core.address import Routing
 from broker.core.commands import Publish, Subscribe
 from broker.core.errors import Code, RefusedError
 
-from . import letters
-from .matching import plain_routing
+from . import dead_letter_queues
+from .address_settings import plain_routing
 from .slot import Address, Slot
 
 
@@ -50,7 +50,7 @@ def check_publish(slot: Slot, command: Publish) -> None:
     elif address is None and not may_create(slot, name, command.create):
         raise missing(name, command.create)
     wanted = routing
-    if routing is Routing.UNSET and (address is None or letters.only(address)):
+    if routing is Routing.UNSET and (address is None or dead_letter_queues.only(address)):
         wanted = default_routing(slot, name)
     if wanted is not Routing.ANYCAST or (address is not None and address.anycast):
         return
@@ -68,7 +68,7 @@ def resolve(slot: Slot, command: Subscribe) -> Routing:
     address = slot.addresses.get(name)
     routing = command.routing
     if routing is Routing.UNSET:
-        if address is None or letters.only(address):
+        if address is None or dead_letter_queues.only(address):
             routing = default_routing(slot, name)
         else:
             routing = Routing.ANYCAST if address.anycast else Routing.MULTICAST

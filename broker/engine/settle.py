@@ -12,14 +12,14 @@ from broker.core.commands import Hold, Settle
 from broker.core.effects import Done, Turn
 from broker.core.errors import Code, RefusedError
 
-from . import ghosts, kinds
+from . import already_settled, queue_policies
 from .addresses import delete, forget_consumer
 from .consumer import Consumer, Ledger
 from .declare import abandoned
 from .queue import Queue
 from .redelivery import give_back, leave, nack, reject, unreadable
 from .slot import Slot, progress
-from .stubs import is_ghost
+from .unloaded import is_ghost
 
 _LENIENT: Final = (Outcome.RETURN, Outcome.UNREADABLE)
 """Said by the edge, of single messages, in every mode; what is not held is passed over."""
@@ -41,7 +41,7 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
         taken = consumer.lose(command.ids)
     else:
         if consumer.haunted and command.ids and command not in slot.approved:
-            ghosts.check(slot, slot.queues[consumer.queue], consumer, command.ids, atomic=False)
+            already_settled.check(slot, slot.queues[consumer.queue], consumer, command.ids, atomic=False)
         taken = consumer.take(command.ids, command in slot.approved) if command.ids else {}
     queue = slot.queues[consumer.queue]
     count = len(taken)
@@ -51,7 +51,7 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
     counters = slot.counters
     if outcome is Outcome.ACK:
         counters.acked += count
-        if not kinds.stays(queue):
+        if not queue_policies.stays(queue):
             slot.settle_ids(queue, taken, turn)
     elif outcome is Outcome.NACK:
         nack(slot, queue, taken, command.delay, turn)
@@ -78,7 +78,7 @@ def check_settle(slot: Slot, command: Settle) -> None:
     if command.ids:
         consumer.check(command.ids)
         if consumer.haunted:
-            ghosts.check(slot, slot.queues[consumer.queue], consumer, command.ids, atomic=True)
+            already_settled.check(slot, slot.queues[consumer.queue], consumer, command.ids, atomic=True)
 
 
 def hold(slot: Slot, command: Hold, turn: Turn) -> None:
@@ -106,7 +106,7 @@ def confirm(slot: Slot, consumer: Consumer, count: int, turn: Turn) -> None:
     if queue.choice is not None and queue.choice.paused:
         slot.touched[queue] = None
     slot.counters.acked += settled
-    if not kinds.stays(queue):
+    if not queue_policies.stays(queue):
         slot.settle_runs(queue, runs, turn)
 
 

@@ -18,17 +18,17 @@ from broker.core.memory import COUNT, HELD, MESSAGE, NEVER, RUN, Memory
 from broker.core.message import DURABLE, TRANSIENT, Run
 from broker.core.records import GroupRecord, Left, LogRecord, MetaRecord, RunRecord, SettleRecord
 
-from . import away, limits
+from . import limits, page_out
+from .address_rules import Rulebook, Rules
 from .consumer import Consumer, Ledger
-from .decisions import Decisions
 from .declarations import named
 from .limits import Stock
-from .patterns import Patterns
-from .producers import Producers
+from .producer_state import Producers
 from .queue import Queue
-from .rules import Rulebook, Rules
 from .runs import Span, spans_of, spans_of_runs
 from .schedule import opened, postpone
+from .tx_decisions import Decisions
+from .wildcard_queues import Patterns
 from .wildcards import Wildcards
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class Slot:
         self.latecomers: list[tuple[Queue, Queue, int]] = []
         """(kept messages, queue that gets those up to this id when they are in memory) … (retroactive.py)"""
         self.overran: dict[int, str] = {}
-        """Consumer → over what its selector was given up (overrun.py)."""
+        """Consumer → over what its selector was given up (costly_selectors.py)."""
         self.known_ids: dict[str, Ids] = {}
         """By address (duplicates.py)."""
 
@@ -316,7 +316,7 @@ class Slot:
                     queue.enter(run)
                 touched[queue] = None
             if held.front:
-                away.back(self, held)
+                page_out.back(self, held)
             if held.mark is not None:
                 queue, mark = held.mark
                 queue.cleared = max(queue.cleared, mark)

@@ -4,7 +4,7 @@ last longer than a format.
     {"stampede": "journal", "version": 1}
     {"body": "00000007", "data": "<base64>"} …     a large body, in pieces, before the run that names it
     {"run": {"slot": 3, "address": "a", "queues": [1], "ids": [[4, 6]], "records": ["…", "…", "…"], …}}
-    {"meta": "queue", "slot": 3, "data": {…}}      small state (engine/state.py)
+    {"meta": "queue", "slot": 3, "data": {…}}      small state (engine/slot_restore.py)
     {"end": {"messages": 3, "clean": true}}
 
 Bytes are written as Latin-1. Rule: without its last line it is not whole, and is refused. Must not know files.

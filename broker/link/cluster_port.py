@@ -37,21 +37,21 @@ from broker.rpc.v1 import link_pb2 as pb
 from broker.seams.clock import Clock
 from broker.seams.stream import Dialer
 
-from .bodies import KeptBlob
+from .all_slots import Together
+from .backpressure import Telling
+from .body_spool import Keeper
 from .codec import PROTOCOL, SLOT_BITS, SlotState
 from .command_codec import MAX_MESSAGE_BYTES, LinkCommand
+from .consumer_replay import Entry, Mirrored, size_of
+from .cross_slot_tx import Parking
+from .edge_bodies import KeptBlob
 from .effect_codec import LinkEffect
-from .kept import Keeper
-from .lane import Lane, answer
-from .mirror import Entry, Mirrored, size_of
 from .owner_link import Later, OwnerLink, Schedule
-from .parking import Parking
-from .port import BodyReader, BodyWriter, EffectListener
+from .owner_port import BodyReader, BodyWriter, EffectListener
 from .routes import Routes
+from .slot_channel import Lane, answer
 from .stats import LinkStats, of_lanes
-from .telling import Telling
 from .uploads import Uploads
-from .wide import Together
 
 log = logging.getLogger("stampede.link")
 

@@ -18,7 +18,7 @@ from broker.core.patience import Patience
 from broker.rpc.v1 import link_pb2 as pb
 from broker.seams.stream import Stream
 
-from .anteroom import Anteroom, Waiting
+from .attach_barrier import Anteroom, Waiting
 from .codec import CONGESTED, MOVED, NUMBER_BITS, OPENED, RELIEVED, Open, SlotState, malformed
 from .command_codec import take_commands
 from .effect_codec import DownBuilder

@@ -23,7 +23,7 @@ from broker.rpc.v1 import link_pb2 as pb
 from broker.seams.clock import Clock
 from broker.seams.stream import Stream
 
-from .anteroom import Anteroom
+from .attach_barrier import Anteroom
 from .codec import DOWN_PING, PROTOCOL, SERVING, UP_PING, SlotState, decode_up, malformed
 from .command_codec import MAX_MESSAGE_BYTES
 from .edge_peer import EdgePeer, Resting, edge_of

@@ -12,7 +12,7 @@ from broker.owner.bodies import FileBodyReader, FileBodyWriter
 from broker.owner.io_thread import Io
 from broker.owner.shard import Shard
 
-from .port import Away, BodyReader, BodyWriter, EffectListener, Rotten
+from .owner_port import Away, BodyReader, BodyWriter, EffectListener, Rotten
 
 
 class LocalOwner:

@@ -15,9 +15,9 @@ from typing import Protocol
 from broker.core.message import Blob
 from broker.rpc.v1 import link_pb2 as pb
 
-from .bodies import CHUNK, MOVED
 from .codec import malformed
-from .port import BodyReader, BodyWriter
+from .edge_bodies import CHUNK, MOVED
+from .owner_port import BodyReader, BodyWriter
 
 NewBody = Callable[[int, Callable[[], None]], BodyWriter]
 OpenBody = Callable[[int, Blob], BodyReader]

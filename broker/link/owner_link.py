@@ -19,9 +19,9 @@ from broker.rpc.v1 import link_pb2 as pb
 from broker.seams.clock import Clock
 from broker.seams.stream import EDGE_SERVICE, Dialer, Stream
 
-from .bodies import BodyHub
 from .codec import CONGESTED, DOWN_PING, UP_PING, decode_down
 from .command_codec import LinkCommand, put_command
+from .edge_bodies import BodyHub
 from .effect_codec import CODES, LinkEffect, take_effects
 from .stats import LinkStats
 

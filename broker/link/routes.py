@@ -12,12 +12,12 @@ from broker.core.effects import Crowd, Effect
 from broker.core.ids import SLOTS
 from broker.seams.clock import Clock
 
+from .backpressure import Telling
 from .codec import MOVED, OPENED, SERVING, SlotState
-from .lane import Lane
 from .owner_link import OwnerLink
-from .reach import Reach
+from .reachability import Reach
+from .slot_channel import Lane
 from .stats import LinkStats
-from .telling import Telling
 
 
 class Routes:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from broker.core.metrics import Metric
 
 if TYPE_CHECKING:
-    from .lane import Lane
+    from .slot_channel import Lane
 
 
 class LinkStats:

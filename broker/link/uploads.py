@@ -15,13 +15,13 @@ from broker.core.effects import Refused
 from broker.core.errors import Code
 from broker.core.message import Blob
 
-from .bodies import BodyDown, BodyUp
-from .kept import Keeper
-from .lane import Lane
-from .mirror import Entry
+from .body_spool import Keeper
+from .consumer_replay import Entry
+from .edge_bodies import BodyDown, BodyUp
 from .owner_link import Later, Schedule
-from .port import Away, BodyReader, BodyWriter
+from .owner_port import Away, BodyReader, BodyWriter
 from .routes import Routes
+from .slot_channel import Lane
 from .stats import LinkStats
 
 AGAIN_S = 0.05

@@ -27,7 +27,7 @@ from broker.core.message import Blob, Run
 from broker.engine.engine import Engine
 from broker.engine.limits import Asked
 
-from .carry import Carry, Sink, Source
+from .body_transfer import Carry, Sink, Source
 from .transact import merge
 
 log = logging.getLogger("stampede.owner")

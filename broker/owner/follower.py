@@ -21,12 +21,12 @@ from broker.rpc.v1 import replica_pb2 as pb
 from broker.seams.clock import Clock
 from broker.seams.stream import Stream, StreamEnd
 
-from .checking import Found, Kept
-from .following import Following, refusal
-from .incoming import IncomingStore
+from .incoming_bodies import IncomingStore
 from .io_thread import Io
+from .leader_stream import Following, refusal
 from .peer import ALIVE, PROTOCOL, Identity
-from .shadow import Change, Settled, Shadow
+from .replica_check import Found, Kept
+from .standby import Change, Settled, Shadow
 
 log = logging.getLogger("stampede.owner")
 

@@ -25,11 +25,11 @@ from broker.seams.clock import Clock
 from broker.seams.stream import Dialer
 
 from .catchup import CatchUp, Log, bodies_of
-from .checking import Answer, Checks, Found, QueueState, SlotCheck, unpacked
 from .io_thread import Io
 from .isr import Lead, State, Track, judged
-from .lag import lag_metrics
 from .peer import ALIVE, Identity, Peer
+from .replica_check import Answer, Checks, Found, QueueState, SlotCheck, unpacked
+from .replication_stats import lag_metrics
 
 log = logging.getLogger("stampede.owner")
 

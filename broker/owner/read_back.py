@@ -16,7 +16,7 @@ from broker.journal.journal import Journal
 from broker.journal.seeds import Survey, read_together
 
 from .io_thread import Io
-from .shadow import Shadow
+from .standby import Shadow
 
 Done = Callable[[BaseException | None], None]
 AT_ONCE = 1 << 20

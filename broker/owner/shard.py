@@ -2,7 +2,7 @@
 
 Rule: one turn = take the whole inbox, step everything, append everything, seal once, tell once. Nothing of an engine
 that has thrown is told. Must not know sockets or STOMP: effects go to one listener. Nor how records come to the disk
-(commits.py), nor what may be told when (gates.py).
+(group_commit.py), nor what may be told when (release_gate.py).
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from broker.seams.clock import Clock
 from broker.seams.steps import Steps
 
 from . import refusing
-from .blame import LONG_S, Blame
-from .commits import Commits
-from .culprit import NOBODY, culprit
-from .gates import Gates, Touched
+from .all_slots import carry_out
+from .fault_attribution import NOBODY, culprit
+from .group_commit import Commits
 from .io_thread import Io
-from .pressure import Pressure
-from .replicas import Alone, Replicas
+from .memory_pressure import Pressure
+from .release_gate import Gates, Touched
+from .replication_port import Alone, Replicas
+from .slow_turns import LONG_S, Blame
 from .stats import ShardStats
 from .transact import Crossing, move, transact
-from .wide import carry_out
 
 log = logging.getLogger("stampede.owner")
 

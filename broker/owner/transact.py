@@ -20,7 +20,7 @@ from broker.engine.slot import grouped
 if TYPE_CHECKING:
     from broker.engine.engine import Engine
 
-    from .gates import Touched
+    from .release_gate import Touched
 
 log = logging.getLogger("stampede.owner")
 

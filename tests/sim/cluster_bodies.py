@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from broker.core.commands import Publish
 from broker.core.errors import Code
 from broker.core.message import Blob, Run
-from broker.link.port import Away
+from broker.link.owner_port import Away
 from tests.sim.cluster_checkers import Holder, Message
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from broker.core.errors import Code
 from broker.core.message import Run
 from broker.edge.fan import share
 from broker.edge.route import Split
-from broker.link.port import OwnerPort
+from broker.link.owner_port import OwnerPort
 from tests.sim.checker import Violation
 from tests.sim.cluster_bodies import Receiving, Sending
 from tests.sim.cluster_checkers import DEAD, OFTEN, Claim, Copy, Group, Holder, Message

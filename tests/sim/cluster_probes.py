@@ -28,7 +28,7 @@ from broker.journal.journal import Journal
 from broker.link.edge_peer import edge_of
 from broker.link.link_server import LinkServer
 from broker.metadata.port import Change
-from broker.owner.node import Node
+from broker.owner.slot_lifecycle import Node
 from tests.sim.checker import Violation
 from tests.sim.cluster_checkers import HERE as STILL_HERE
 from tests.sim.cluster_checkers import NUMBER, Copy

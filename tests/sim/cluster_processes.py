@@ -27,8 +27,8 @@ from broker.config.settings import (
     Settings,
 )
 from broker.core.errors import BrokerError
+from broker.link.body_spool import Keeper
 from broker.link.cluster_port import ClusterPort
-from broker.link.kept import Keeper
 from broker.seams.entropy import number, token
 from tests.sim.cluster_checkers import DEAD, MOST
 from tests.sim.cluster_world import Host, SimDialer, World, everywhere
@@ -44,10 +44,10 @@ LEISURELY = ("broker.link.cluster_port.MARK_S", "broker.owner.coordinator.RETRY_
 and histories end sooner."""
 
 PIECES = {
-    "broker.link.kept.SPILL": 400, "broker.link.kept.PIECE": 250,
-    "broker.link.bodies.CHUNK": 200, "broker.link.owner_bodies.CHUNK": 200, "broker.link.bodies.WINDOW": 500,
+    "broker.link.body_spool.SPILL": 400, "broker.link.body_spool.PIECE": 250,
+    "broker.link.edge_bodies.CHUNK": 200, "broker.link.owner_bodies.CHUNK": 200, "broker.link.edge_bodies.WINDOW": 500,
     "broker.owner.catchup.CHUNK_BYTES": 200, "broker.owner.catchup.BODY_WINDOW": 500,
-    "broker.owner.carry.PIECE": 200, "broker.owner.carry.WINDOW": 500,
+    "broker.owner.body_transfer.PIECE": 200, "broker.owner.body_transfer.WINDOW": 500,
 }  # fmt: skip
 """Of large bodies, and how much of one is under way: so small that those of a few hundred bytes have several."""
 

@@ -17,7 +17,7 @@ from broker.core.effects import ConsumerClosed, Deliver, Done, Refused
 from broker.core.errors import Code
 from broker.core.ids import slot_of
 from broker.core.message import BLOB, DURABLE, Blob, Run
-from broker.link.port import BodyWriter
+from broker.link.owner_port import BodyWriter
 from tests.sim.checker import Violation
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine

@@ -11,18 +11,18 @@ import pytest
 from broker.core.commands import Decide
 from broker.core.effects import Move
 from broker.edge.fan import Order
-from broker.engine import repeats, resume, schedule, settle, state, transfer
+from broker.engine import forwarding, reattach, repeats, schedule, settle, slot_restore
 from broker.engine.engine import Engine
-from broker.engine.groups import Groups
+from broker.engine.message_groups import Groups
 from broker.engine.slot import Slot
 from broker.journal.blobs import BlobWriter
 from broker.journal.seeds import SeedReader
 from broker.link import command_codec
-from broker.link.anteroom import Anteroom
+from broker.link.attach_barrier import Anteroom
+from broker.link.consumer_replay import Mirrored
 from broker.link.edge_peer import EdgePeer
-from broker.link.lane import Lane
 from broker.link.link_server import LinkServer
-from broker.link.mirror import Mirrored
+from broker.link.slot_channel import Lane
 from broker.owner.follower import Followers
 from broker.owner.isr import Lead
 from broker.owner.leader import Leaders
@@ -177,7 +177,7 @@ def test_copies_for_another_slot_are_not_in_the_log(monkeypatch):
     def rest(slot, source, run, way, turn):
         turn.moves.append(Move(slot.number, 0, (), way.address, run, way.queue, way.routing))
 
-    monkeypatch.setattr(transfer, "_rest", rest)
+    monkeypatch.setattr(forwarding, "_rest", rest)
     assert found_by("missing [message", "lost", "disks only", trait="diverted") is not None
 
 
@@ -219,18 +219,18 @@ def test_what_waits_for_a_window_that_is_shared_is_forgotten(monkeypatch):
 
 
 def test_a_new_leader_does_not_know_who_has_subscribed_to_a_pattern(monkeypatch):
-    original = state.bind
+    original = slot_restore.bind
 
     def bind(slot, queue):
         original(slot, queue)
         slot.patterns = None
 
-    monkeypatch.setattr(state, "bind", bind)
+    monkeypatch.setattr(slot_restore, "bind", bind)
     assert found_by("missing [message", "lost", trait="wild") is not None
 
 
 def test_a_new_leader_deals_groups_out_anew_although_their_messages_are_held(monkeypatch):
-    monkeypatch.setattr(resume, "reclaim", lambda *_: None)
+    monkeypatch.setattr(reattach, "reclaim", lambda *_: None)
     assert found_by("group", trait="groups") is not None
 
 
@@ -251,12 +251,12 @@ def test_who_goes_in_order_has_failed(monkeypatch):
 
 
 def test_what_a_broken_stream_has_lost_counts(monkeypatch):
-    original = resume.give_back
+    original = reattach.give_back
 
     def give_back(slot, queue, messages, delay, turn, failed=True):
         original(slot, queue, messages, delay, turn)
 
-    monkeypatch.setattr(resume, "give_back", give_back)
+    monkeypatch.setattr(reattach, "give_back", give_back)
     assert found_by("failures counted", "nobody failed", trait="polite", faults=("cut",)) is not None
 
 

@@ -7,15 +7,15 @@ from functools import partial
 
 import pytest
 
-from broker.engine import dispatch, publish, redelivery, settle, state
+from broker.engine import dispatch, publish, redelivery, settle, slot_restore
 from broker.engine.consumer import Consumer
 from broker.engine.queue import PageIndex
 from broker.engine.slot import Slot
 from broker.journal.books import Books
 from broker.owner import shard as owner_shard
 from broker.owner import transact
-from broker.owner.commits import Commits
-from broker.owner.gates import Gates
+from broker.owner.group_commit import Commits
+from broker.owner.release_gate import Gates
 from tests.sim.shard_history import History
 
 SEEDS = 300
@@ -52,7 +52,7 @@ def test_effects_told_before_the_commit(monkeypatch):
 
 
 def test_marks_ignored_after_a_crash(monkeypatch):
-    monkeypatch.setitem(state._REPLAY, "mark", lambda *_: None)
+    monkeypatch.setitem(slot_restore._REPLAY, "mark", lambda *_: None)
     assert "unmarked" in found_by()
 
 
@@ -161,8 +161,8 @@ def test_that_it_was_out_before_is_not_recorded_where_nobody_failed(monkeypatch)
 
 
 def test_everything_is_marked_at_a_clean_start(monkeypatch):
-    original = state.Restore.end
-    monkeypatch.setattr(state.Restore, "end", lambda self, clean, turn: original(self, False, turn))
+    original = slot_restore.Restore.end
+    monkeypatch.setattr(slot_restore.Restore, "end", lambda self, clean, turn: original(self, False, turn))
     assert "without need" in found_by()
 
 

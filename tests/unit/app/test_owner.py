@@ -30,7 +30,7 @@ from broker.core.records import MetaRecord
 from broker.core.slots import Member
 from broker.journal.journal import Journal
 from broker.metadata.port import Put
-from broker.owner.node import RECOVER_PIECE, Node
+from broker.owner.slot_lifecycle import RECOVER_PIECE, Node
 from broker.seams.files import OsFiles
 from tests.harness.metadata import MemoryMetadata, MemoryStore
 from tests.harness.waiting import eventually

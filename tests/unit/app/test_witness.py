@@ -16,7 +16,7 @@ from broker.core.commands import Publish
 from broker.core.effects import Turn
 from broker.core.message import Run
 from broker.engine.engine import Engine
-from broker.owner.culprit import NoEnd, at_work, culprit
+from broker.owner.fault_attribution import NoEnd, at_work, culprit
 from broker.seams.clock import burnt_by
 
 

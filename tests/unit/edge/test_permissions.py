@@ -12,7 +12,7 @@ from broker.config.permissions import OPERATIONS
 from broker.config.settings import EngineSettings
 from broker.core.errors import ConfigError
 from broker.edge.permissions import REMEMBERED, Permissions, Rights
-from broker.engine.matching import Matcher, covers, matches, overlap
+from broker.engine.address_settings import Matcher, covers, matches, overlap
 
 
 def rights(table: dict[str, dict[str, str]], *groups: str, delimiter: str = ".") -> Rights:

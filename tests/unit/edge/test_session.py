@@ -20,7 +20,7 @@ from broker.edge.channel import Channel, next_connection_id
 from broker.edge.edge import OVERFLOW, Edge
 from broker.edge.session import Session
 from broker.edge.timers import Beats
-from broker.link.port import Away
+from broker.link.owner_port import Away
 from broker.seams.clock import SystemClock
 
 

@@ -9,7 +9,7 @@ from broker.core.address import Outcome
 from broker.core.commands import Decide, Prepare, Publish
 from broker.core.errors import NewerRelease
 from broker.core.records import META_KINDS, GroupRecord, MetaRecord, RunRecord, SettleRecord
-from broker.engine import state
+from broker.engine import slot_restore
 from broker.engine.engine import Engine
 from broker.engine.slot import Budget
 
@@ -131,4 +131,4 @@ def test_a_record_of_a_newer_release_is_refused_by_its_name():
 
 
 def test_all_kinds_of_records_are_known():
-    assert state._REPLAY.keys() == META_KINDS
+    assert slot_restore._REPLAY.keys() == META_KINDS

@@ -9,11 +9,11 @@ from broker.core.commands import Publish, Subscribe
 from broker.core.effects import Deliver, Done, Refused
 from broker.core.errors import Code
 from broker.core.message import BLOB, Run
-from broker.link import kept
-from broker.link.kept import PIECE, SPILL, Keeper
+from broker.link import body_spool
+from broker.link.body_spool import PIECE, SPILL, Keeper
 from broker.link.link_server import SWEEP_S
-from broker.link.port import Away
-from tests.unit.link.test_bodies import BODY, SLOT, Files
+from broker.link.owner_port import Away
+from tests.unit.link.test_edge_bodies import BODY, SLOT, Files
 from tests.unit.link.world import Edge, Owner, World, make_settings, run_of
 
 
@@ -294,7 +294,7 @@ def test_small_ones_need_no_file(place):
 
 
 def test_many_at_once_need_less_memory(place, monkeypatch):
-    monkeypatch.setattr(kept, "CROWDED", 2 * SPILL)
+    monkeypatch.setattr(body_spool, "CROWDED", 2 * SPILL)
     writers = [place.begin() for _ in range(50)]
     for _ in range(SPILL // PIECE - 1):
         for writer in writers:

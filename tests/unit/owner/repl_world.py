@@ -20,11 +20,11 @@ from broker.core.slots import SlotRecord
 from broker.engine.engine import Engine
 from broker.journal import format as f
 from broker.journal.journal import Journal
-from broker.owner.checking import Inspector
 from broker.owner.follower import FollowerHome, Followers
 from broker.owner.leader import LeaderHome, Leaders
 from broker.owner.peer import Identity
-from broker.owner.shadow import Shadow
+from broker.owner.replica_check import Inspector
+from broker.owner.standby import Shadow
 from tests.sim.disk import SimDisk
 
 QUEUE = 1

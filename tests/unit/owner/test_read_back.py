@@ -6,7 +6,7 @@ import pytest
 
 from broker.owner import read_back
 from broker.owner.read_back import ReadBack
-from broker.owner.shadow import Shadow
+from broker.owner.standby import Shadow
 from tests.unit.journal.nodes import Node
 from tests.unit.journal.support import commit, sent
 

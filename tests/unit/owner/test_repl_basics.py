@@ -9,7 +9,7 @@ import pytest
 from broker.owner.catchup import HURRY_S, LATE_ITEMS, STEP_ITEMS
 from broker.owner.isr import UNKNOWN, State
 from broker.owner.leader import RETRY_S
-from broker.owner.shadow import Shadow
+from broker.owner.standby import Shadow
 from tests.unit.owner.repl_world import World
 
 SLOT = 7

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.records import MetaRecord
-from broker.engine import state
+from broker.engine import slot_restore
 from broker.journal import items
 from broker.owner import leader
 from broker.rpc.v1 import replica_pb2 as pb
@@ -153,6 +153,8 @@ def test_what_a_newer_release_has_written_is_refused_by_name_and_taken_after_the
     held = [world.owners[id].journal.last(SLOT) for id in ("o1", "o2")]
     assert held[0] == held[1] and held[0][1] + 1 == leading.journal.last(SLOT)[1]
     monkeypatch.setattr(items, "META_KINDS", known | {"news"})
-    monkeypatch.setattr("broker.engine.state._REPLAY", {**state._REPLAY, "news": lambda restore, data: None})
+    monkeypatch.setattr(
+        "broker.engine.slot_restore._REPLAY", {**slot_restore._REPLAY, "news": lambda restore, data: None}
+    )
     world.until(lambda: world.owners["o1"].journal.last(SLOT) == leading.journal.last(SLOT), what="it goes on")
     assert world.owners["o1"].followers.seeded == 0

@@ -1,0 +1,379 @@
+"""What a queue knows of who may get which message.
+
+Rule: state and questions; handing out is selective_dispatch.py's. A selector has a bit as long as a consumer has it,
+and a little longer (a client that reconnects is not worth a second look at everything that waits). Must not know turns.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from broker.core.address import Routing
+from broker.core.commands import Subscribe
+from broker.core.errors import Code, RefusedError
+from broker.core.message import GROUPED, REDELIVERED, Run
+from broker.selector import Predicate, compile
+from broker.selector.heads import head_of
+
+from .match_buckets import LOOSE, NOBODY, Far, Key, Lane
+from .message_groups import Groups
+from .runs import Span, add_span, inside
+from .selector_index import Sieve
+from .unloaded import Stub
+
+if TYPE_CHECKING:
+    from .consumer import Consumer
+    from .queue import Queue
+
+NO_XPATH = (
+    "XPATH is off, since it costs everybody a thousand times what a header costs; send what you select by as a header, "
+    "or set engine.xpath = true"
+)
+_RETIRED = 8
+"""Selectors nobody has any more, whose answers are kept."""
+
+Wish = tuple[Predicate | None, int]
+"""What a consumer may get: selector, and the session whose own messages it does not want (0: it wants all)."""
+
+
+class Audience:
+    """Those who may get the messages of some lanes, by priority.    start: where the round robin goes on."""
+
+    __slots__ = ("consumers", "start")
+
+    def __init__(self, consumers: list[Consumer]) -> None:
+        self.consumers = consumers
+        self.start = 0
+
+
+class Choice:
+    """lanes      what was looked at and waits.    newest   the highest id that was ever among it.
+    transit    messages of a lane that are being read back; None: none are.    asked   their positions, as asked for.
+    exclusive  the one consumer that gets anything; None: all do.
+    groups     None: nobody has sent a group yet, or they are ignored.
+    paused     groups are dealt out anew, when everything under way is settled.
+    learning   groups of what consumers hold are being read back.
+    hungry     in the last turn somebody could have taken more than memory had for him."""
+
+    __slots__ = (
+        "_always", "_audiences", "_bits", "_origins", "_retired", "_sieve", "_strangers", "address", "asked",
+        "exclusive", "groups", "hungry", "known", "lanes", "learning", "newest", "paused", "strange", "transit",
+    )  # fmt: skip
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.lanes: dict[Key, Lane] = {}
+        self.newest = 0
+        self.transit: Lane | None = None
+        self.strange: dict[int, dict[int, int]] = {}
+        """Position → ids held by consumers that have come back, and whose: their groups are those consumers', but have
+        to be read first."""
+        self.learning = False
+        self.asked: array[int] = array("Q")
+        self.known = 0
+        """Bits that are asked of every message now."""
+        self.exclusive: Consumer | None = None
+        self.groups: Groups | None = None
+        self.paused = False
+        self.hungry = False
+        self._bits: dict[Wish, int] = {}
+        self._retired: OrderedDict[Wish, None] = OrderedDict()
+        self._audiences: dict[tuple[int, int], Audience] = {}
+        self._origins: dict[int, list[Span]] = {}
+        """Session → its own messages, where a consumer of it does not want them."""
+        self._strangers: dict[int, int] = {}
+        """Session → bits of those consumers."""
+        self._always = 0
+        """Bits that every message has, but for its origin."""
+        self._sieve = Sieve([], address)
+
+    # ── consumers ──────────────────────────────────────────────────────────────────────────────────
+
+    def join(self, queue: Queue, consumer: Consumer) -> None:
+        """A consumer has come (it is in queue.consumers already)."""
+        wish = consumer.wish
+        if wish is not None:
+            self._retired.pop(wish, None)
+            if wish not in self._bits:
+                self._bits[wish] = self._free_bit()
+            consumer.bit = self._bits[wish]
+        settings = queue.settings
+        if settings.exclusive:
+            self.exclusive = self.exclusive or queue.consumers[0]
+        if settings.group_rebalance and self.groups is not None and len(self.groups):
+            self._deal_anew()
+            self.paused = settings.group_rebalance_pause
+        self._changed()
+
+    def leave(self, queue: Queue, consumer: Consumer) -> None:
+        """A consumer has ended (it is in queue.consumers no more)."""
+        wish = consumer.wish
+        if wish is not None and not any(other.wish == wish for other in queue.consumers):
+            self._retired[wish] = None
+            if not any(other.wish is not None and other.wish[1] == wish[1] for other in queue.consumers):
+                self._origins.pop(wish[1], None)
+            while len(self._retired) > _RETIRED:
+                oldest, _ = self._retired.popitem(last=False)
+                self._forget_bit(self._bits.pop(oldest))
+        if self.exclusive is consumer:
+            self.exclusive = queue.consumers[0] if queue.consumers else None
+        if self.groups is not None:
+            self.groups.leave(consumer.id)
+            self._relabel(lambda lane: setattr(lane, "owner", LOOSE if lane.owner == consumer.id else lane.owner))
+        self._changed()
+
+    def reading(self) -> bool:
+        """Is the fetch under way, if there is one, for this and not for a browser."""
+        return self.transit is not None or self.learning
+
+    def own(self, queue: Queue, run: Run, held: dict[int, int]) -> None:
+        """Messages of the run are held by consumers (id → whose): the groups they belong to are those consumers'."""
+        alive = {consumer.id for consumer in queue.consumers}
+        if not run.flags & GROUPED or not queue.settings.group_buckets:
+            return
+        if self.groups is None:
+            self.groups = Groups(queue.settings.group_buckets)
+        for at, i in enumerate(run.ids):
+            if held.get(i) in alive and (group := self.groups.of(head_of(run, at))) is not None:
+                self.groups.claim(group, held[i])
+
+    def configure(self, queue: Queue) -> None:
+        """The queue's settings have changed."""
+        settings = queue.settings
+        first = queue.consumers[0] if queue.consumers else None
+        self.exclusive = (self.exclusive or first) if settings.exclusive else None
+        if self.groups is not None and self.groups.buckets != settings.group_buckets:
+            self._deal_anew()
+            self.groups = None
+        self._changed()
+
+    def _deal_anew(self) -> None:
+        """No group belongs to anybody."""
+        assert self.groups is not None
+        self.groups.clear()
+        self._relabel(lambda lane: setattr(lane, "owner", LOOSE if lane.owner else NOBODY))
+
+    def _changed(self) -> None:
+        """Who asks what has changed."""
+        self._audiences.clear()
+        self._always = 0
+        self._strangers.clear()
+        asked: list[tuple[int, Predicate]] = []
+        for wish, bit in self._bits.items():
+            if wish in self._retired:
+                continue
+            predicate, session = wish
+            if predicate is not None:
+                asked.append((bit, predicate))
+            else:
+                self._always |= bit
+            if session:
+                self._strangers[session] = self._strangers.get(session, 0) | bit
+        self._sieve = Sieve(asked, self.address)
+        self.known = self._sieve.asked | self._always
+
+    def _free_bit(self) -> int:
+        used, bit = set(self._bits.values()), 1
+        while bit in used:
+            bit <<= 1
+        return bit
+
+    def _forget_bit(self, bit: int) -> None:
+        def strip(lane: Lane) -> None:
+            lane.known &= ~bit
+            lane.bits &= ~bit
+
+        self._relabel(strip)
+
+    def _relabel(self, change: Callable[[Lane], None]) -> None:
+        """Something is known otherwise of all lanes; equal ones become one."""
+        lanes, self.lanes = self.lanes, {}
+        for lane in lanes.values():
+            change(lane)
+            same = self.lanes.get(lane.key)
+            if same is None:
+                self.lanes[lane.key] = lane
+            else:
+                same.merge(lane)
+        if self.transit is not None:
+            change(self.transit)
+
+    def audience(self, queue: Queue, bits: int, owner: int) -> Audience:
+        """Who may get messages that match these selectors and belong to that consumer (NOBODY: to no group)."""
+        found = self._audiences.get((bits, owner))
+        if found is None:
+            found = self._audiences[bits, owner] = Audience(
+                [
+                    consumer
+                    for consumer in self.active(queue)
+                    if (not consumer.bit or consumer.bit & bits) and owner in (NOBODY, consumer.id)
+                ]
+            )
+        return found
+
+    def active(self, queue: Queue) -> list[Consumer]:
+        """Who gets anything at all, by priority."""
+        return queue.consumers if self.exclusive is None else [self.exclusive]
+
+    # ── messages ───────────────────────────────────────────────────────────────────────────────────
+
+    def came_from(self, queue: Queue, session: int, span: Span) -> None:
+        """Messages of a session, some consumer of which does not want them. They are not in the queue yet."""
+        if session in self._strangers:
+            if self._origins and queue.empty():
+                self._origins.clear()
+            add_span(self._origins.setdefault(session, []), span)
+
+    def overran(self, queue: Queue) -> list[tuple[list[Consumer], str]]:
+        """Whose selectors would have cost too much since the last time that this was asked, and over what."""
+        overran, self._sieve.overran = self._sieve.overran, []
+        return [([consumer for consumer in queue.consumers if consumer.bit == bit], why) for bit, why in overran]
+
+    def look(self, run: Run) -> dict[int, list[int]] | int:
+        """Bits → indices of the messages they match; an int: all messages match these."""
+        found = self._sieve.sift(run)
+        add, remove = self._always, 0
+        for session, spans in self._origins.items():
+            if inside(spans, run.ids[0]):  # a run has one sender
+                remove |= self._strangers.get(session, 0)
+        if not add and not remove:
+            return found
+        if isinstance(found, int):
+            return (found | add) & ~remove
+        result: dict[int, list[int]] = {}
+        for bits, at in found.items():
+            result.setdefault((bits | add) & ~remove, []).extend(at)
+        return {bits: sorted(at) for bits, at in result.items()}
+
+    def lane(self, bits: int, owner: int, run: Run) -> Lane:
+        """Where a run waits of which everything is known."""
+        again = bool(run.flags & REDELIVERED)
+        return self.lane_of((self.known, bits, owner, run.priority, run.attempts, again))
+
+    def lane_of(self, key: Key) -> Lane:
+        found = self.lanes.get(key)
+        if found is None:
+            found = self.lanes[key] = Lane(key)
+        return found
+
+    def park(self, bits: int, owner: int, run: Run) -> None:
+        """The run waits."""
+        self.lane(bits, owner, run).add(run)
+        if run.ids[-1] > self.newest:
+            self.newest = run.ids[-1]
+
+    def stores(self) -> Iterator[deque[Run]]:
+        """What waits in memory; who empties one of them need not tell."""
+        for lane in self.lanes.values():
+            yield lane.near
+
+    def far(self) -> Iterator[Far]:
+        """What waits elsewhere."""
+        for lane in self.lanes.values():
+            yield lane.far
+        if self.transit is not None:
+            yield self.transit.far
+
+    def withdraw(self, queue: Queue, spans: list[Span]) -> dict[int, Run]:
+        """Takes messages that wait elsewhere out, by their ids: stubs, their bytes are not here."""
+        mean = queue.nbytes // queue.count + 1 if queue.count else 1
+        found: dict[int, Run] = {}
+        for far in self.far():
+            for i, position in far.withdraw(spans):
+                found[i] = Stub(range(i, i + 1), position, mean)
+        queue.far -= len(found)
+        return found
+
+    def idle(self, queue: Queue) -> bool:
+        """Is it needed no more."""
+        if self.transit is not None or self.strange or self.paused or self.exclusive is not None:
+            return False
+        if queue.count or queue.far:
+            return False  # in lanes, or still to be looked at: a group that was not must not be dealt out like the rest
+        return not (self.groups and len(self.groups)) and all(consumer.wish is None for consumer in queue.consumers)
+
+
+def check(command: Subscribe, xpath: bool) -> None:
+    """Raises RefusedError(BAD_SELECTOR) if the command's selector makes no sense, or (a new one) reads bodies though
+    that is not allowed."""
+    if command.selector is not None and compile(command.selector).xpath and not xpath and command.resume is None:
+        raise RefusedError(Code.BAD_SELECTOR, NO_XPATH)
+
+
+def wish_of(command: Subscribe, queue: Queue) -> Wish | None:
+    """What its consumer may get of the queue; a subscription's own queue takes nothing else in the first place."""
+    if queue.tied or (queue.subscription and command.durable):
+        selector = None
+    else:
+        selector = None if command.selector is None else compile(command.selector)
+    session = command.session if command.no_local and not queue.tied else 0
+    return (selector, session) if selector is not None or session else None
+
+
+def without_own(queues: list[Queue], session: int) -> list[Queue]:
+    """Without those subscriptions whose only consumers do not want what their own session sends."""
+    return [
+        queue
+        for queue in queues
+        if queue.routing is not Routing.MULTICAST
+        or not queue.consumers
+        or not all([consumer.no_local and consumer.session == session for consumer in queue.consumers])
+    ]
+
+
+def note(queues: list[Queue], session: int, run: Run) -> None:
+    """The session sent these (they are numbered): consumers of it may not want them."""
+    for queue in queues:
+        if queue.choice is not None:
+            queue.choice.came_from(queue, session, (run.ids[0], run.ids[-1]))
+
+
+def far_of(queue: Queue) -> tuple[list[int], dict[int, set[int]]]:
+    """Positions of what waits elsewhere, and which messages of them: for browsers."""
+    ids: dict[int, set[int]] = {}
+    if queue.choice is not None and queue.far:
+        for i, position in sorted(entry for far in queue.choice.far() for entry in far.all()):
+            ids.setdefault(position, set()).add(i)
+    return list(ids), ids
+
+
+def join(queue: Queue, consumer: Consumer) -> None:
+    """A consumer has come to the queue; call it when it is in queue.consumers."""
+    if queue.choice is not None:
+        queue.choice.join(queue, consumer)
+    elif consumer.wish is not None or queue.settings.exclusive:
+        begin(queue)
+
+
+def reclaim(queue: Queue, consumer: Consumer, ledger: dict[int, Run]) -> None:
+    """A consumer has come back with what its client holds: the groups of that are still its own."""
+    if not queue.settings.group_buckets or (queue.choice is None and not queue.grouped):
+        return
+    choice = queue.choice or begin(queue)
+    known: dict[int, Run] = {}
+    for i, run in ledger.items():
+        if type(run) is not Stub:
+            known[id(run)] = run
+        elif run.position:
+            choice.strange.setdefault(run.position, {})[i] = consumer.id
+    for run in known.values():
+        choice.own(queue, run, dict.fromkeys(ledger, consumer.id))
+
+
+def configure(queue: Queue) -> None:
+    """The queue's settings may have changed."""
+    if queue.choice is not None:
+        queue.choice.configure(queue)
+    elif queue.settings.exclusive and queue.consumers:
+        begin(queue)
+
+
+def begin(queue: Queue) -> Choice:
+    """From now on somebody looks at the messages of this queue."""
+    queue.choice = choice = Choice(queue.address)
+    for consumer in queue.consumers:
+        choice.join(queue, consumer)
+    return choice

@@ -1,0 +1,347 @@
+"""The small state of a slot as MetaRecords, and its way back.
+
+Kinds (data as JSON; replaying one twice does no harm):
+    ids       next: numbering goes on here after a restart        queues    next: the same for queues
+    queue     id, name, address, routing, auto, subscription, selector, owed; again when that changes      unqueue   id
+    mark      queue, id: durable messages up to this id may have been delivered
+    count     queue, attempts, spans, due: these were out before, and so often in vain (0: came back in order; earlier
+              releases counted the first such return); due > 0: not before that time
+    due       queue, at, suspect: scheduled messages up to this time may have been delivered (schedule.py)
+    suspect   queue, id: at an unclean start the mark stood here        crashed   id: the same for `dispatched` runs
+    producers   producers: [token, last number] …; refused: [token, number, code, detail] …
+    known     address, ids: duplicate ids of durable messages (duplicates.py)
+    prepared  a part of a transaction that waits for its decision (prepared.py)         unprepared  tx
+    decided   tx, participants: committed, to be told to these slots      told  tx: all of them know
+    aborted   tx, at: will never be decided
+    coordinator   slot, epoch: newest leader of another slot that has prepared something here
+
+Rule: all that is needed beside the messages themselves. Bodies stay in the journal: restored runs are paged.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+from broker.core.address import Routing
+from broker.core.effects import Turn
+from broker.core.errors import NewerRelease
+from broker.core.message import GROUPED
+from broker.core.records import MetaRecord, Row, RunRecord
+from broker.selector import NOTHING
+
+from . import declare, duplicates, limits, retroactive, schedule
+from .addresses import bind, described, select, unbind
+from .prepared import Prepared
+from .queue import Queue
+from .reattach import withdraw
+from .runs import Span, inside, spans_of
+from .slot import Slot
+from .unloaded import Restored
+
+
+class Restore:
+    """Collects what recovery hands over; thrown away at its end. A follower is in recovery for weeks: what comes
+    before the runs goes straight to the slot, where later records take it out again.
+
+    dispatched   queue id → spans of such runs.
+    counted      queue id → spans of live messages, for queues with delivery counts.
+    times        queue id → when its runs were sent or came out, for queues that have known schedules.
+    late         the same → which of them were scheduled."""
+
+    __slots__ = ("counted", "dispatched", "late", "slot", "times")
+
+    def __init__(self, slot: Slot) -> None:
+        self.slot = slot
+        self.dispatched: dict[int, list[Span]] = {}
+        self.counted: dict[int, list[Span]] = {}
+        self.times: dict[int, array[int]] = {}
+        self.late: dict[int, array[int]] = {}
+
+    def meta(self, record: MetaRecord) -> None:
+        """Replays one record, in log order. Raises NewerRelease."""
+        replay = _REPLAY.get(record.kind)
+        if replay is None:
+            raise NewerRelease(record.slot, record.kind)
+        replay(self, record.data)
+
+    def run(self, record: RunRecord, settled: dict[int, list[Span]]) -> None:
+        """A run with at least one live message, by ascending first id."""
+        run = record.run
+        count = len(run.ids)
+        for number in record.queues:
+            queue = self.slot.queues.get(number)
+            if queue is None:
+                continue
+            gone = [span for span in settled.get(number, ()) if span[0] <= run.ids[-1] and span[1] >= run.ids[0]]
+            live = count
+            if gone:
+                live = len([i for i in run.ids if not inside(gone, i)])
+                if not live:
+                    continue
+                _extend(queue.settled, gone)
+            if schedule.rests(queue, run):
+                schedule.agenda_of(queue).add(run)
+                queue.last = max(queue.last, run.ids[-1])
+                continue
+            queue.paging = True
+            if queue.agenda is not None:
+                times = self.times.setdefault(number, array("Q"))
+                if run.due:
+                    self.late.setdefault(number, array("Q")).append(len(times))
+                times.append(schedule.moment(run) if run.due else run.time)
+            if run.flags & GROUPED:
+                queue.grouped = True
+            queue.page_at(run.position, live, run.nbytes * live // count, run.expires)
+            queue.table = queue.table or Restored()
+            queue.table.add(run.ids)
+            queue.last = queue.restored = max(queue.last, run.ids[-1])
+            if record.dispatched:
+                _extend(self.dispatched.setdefault(number, []), spans_of(run.ids))
+            if queue.counts:
+                _extend(self.counted.setdefault(number, []), spans_of(run.ids))
+
+    def stretch(self, number: int, rows: list[Row]) -> None:
+        """Plain runs of one queue, not scheduled and not dispatched at once, of which every message lives: as run()."""
+        queue = self.slot.queues.get(number)
+        if queue is None:
+            return
+        positions, firsts, counts, sizes, expiries, times, flags = zip(*rows, strict=True)
+        queue.paging = True
+        if queue.agenda is not None:
+            self.times.setdefault(number, array("Q")).extend(times)
+        if not queue.grouped and any([f & GROUPED for f in flags]):
+            queue.grouped = True
+        queue.pages_at(positions, sum(counts), sum(sizes), min(filter(None, expiries), default=0))
+        queue.table = queue.table or Restored()
+        queue.table.extend(firsts, counts)
+        last = firsts[-1] + counts[-1] - 1
+        queue.last = queue.restored = max(queue.last, last)
+        if queue.counts:
+            spans = self.counted.setdefault(number, [])
+            _extend(spans, [(first, first + count - 1) for first, count in zip(firsts, counts, strict=True)])
+
+    def end(self, clean: bool, turn: Turn) -> None:
+        """Recovery is complete; `clean`: what was not settled was not delivered either."""
+        slot = self.slot
+        slot.next_id = max(slot.next_id, slot.reserved)
+        slot.first_id = slot.next_id
+        if not clean and slot.reserved:
+            slot.crashed_at = slot.next_id
+            turn.appends.append(MetaRecord(slot.number, "crashed", {"id": slot.crashed_at}))
+        for queue in slot.queues.values():
+            self._queue(queue, clean, turn)
+            slot.touched[queue] = None
+            if queue.filter is NOTHING and queue.selector != NOTHING.text:
+                turn.notices.append(
+                    f"{queue.name} takes no messages: its selector cannot be carried out: {queue.selector}"
+                )
+        for prepared in slot.prepared.values():
+            # Its coordinator may have failed over too: whoever asked for the transaction has to find that one first.
+            prepared.since = turn.now
+            for claim in prepared.claims:
+                if (source := slot.queues.get(claim.queue)) is not None:
+                    claim.messages = withdraw(source, claim.spans)
+                    source.moving += len(claim.messages)
+        slot.producers.begin(turn.now)
+        retroactive.restored(slot)
+        declare.declare(slot, turn)
+        limits.configure(slot)
+
+    def settled(self, queue_id: int, spans: list[Span]) -> None:
+        """These messages of a queue left it."""
+        queue = self.slot.queues.get(queue_id)
+        if queue is not None and queue.counts:
+            self.slot.forget_counts(queue, spans)
+
+    def _queue(self, queue: Queue, clean: bool, turn: Turn) -> None:
+        slot, mark = self.slot, queue.marked
+        if queue.id in self.late and queue.table is not None:
+            order = schedule.in_order(self.times[queue.id], self.late[queue.id])
+            queue.arrange(order)
+            queue.table.arrange(order)
+        schedule.restored(slot, queue, clean, turn)
+        queue.announced = queue.restored
+        if clean:
+            queue.marked = 0
+            if mark:
+                turn.appends.append(MetaRecord(slot.number, "mark", {"queue": queue.id, "id": 0}))
+        else:
+            queue.cleared = mark
+            if mark > queue.suspect_to:
+                queue.suspect_to = mark
+                turn.appends.append(MetaRecord(slot.number, "suspect", {"queue": queue.id, "id": mark}))
+        suspects: list[Span] = [(1, queue.suspect_to)] if queue.suspect_to else []
+        for span in self.dispatched.get(queue.id, ()):
+            if span[0] < slot.crashed_at:
+                _extend(suspects, [span])
+        queue.suspects = suspects
+        if queue.counts:
+            live = self.counted.get(queue.id, [])
+            for i in [i for i in queue.counts if not inside(live, i) or inside(queue.settled, i)]:
+                del queue.counts[i]
+                queue.due.pop(i, None)
+            if queue.counts:
+                slot.inherited[queue.id] = dict(queue.counts)
+
+    def _ids(self, data: dict[str, Any]) -> None:
+        self.slot.reserved = max(self.slot.reserved, data["next"])
+
+    def _queues(self, data: dict[str, Any]) -> None:
+        self.slot.next_queue = max(self.slot.next_queue, data["next"])
+
+    def _queue_made(self, data: dict[str, Any]) -> None:
+        slot = self.slot
+        number = data["id"]
+        slot.next_queue = max(slot.next_queue, number + 1)
+        queue = slot.queues.get(number)
+        if queue is None:
+            address, name = data["address"], data["name"]
+            queue = Queue(
+                number, name, address, Routing(data["routing"]), slot.declarations.settings(address, name),
+                auto_created=data["auto"], subscription=data["subscription"], hidden=data.get("hidden", False),
+            )  # fmt: skip
+            queue.select(data.get("selector"), known=True)
+            bind(slot, queue)
+        elif queue.selector != data.get("selector"):
+            select(slot, queue, data.get("selector"), known=True)
+        queue.owed = data.get("owed", 0)
+
+    def _queue_gone(self, data: dict[str, Any]) -> None:
+        slot = self.slot
+        slot.next_queue = max(slot.next_queue, data["id"] + 1)
+        queue = slot.queues.get(data["id"])
+        if queue is not None:
+            unbind(slot, queue)
+
+    def _mark(self, data: dict[str, Any]) -> None:
+        queue = self.slot.queues.get(data["queue"])
+        if queue is not None:
+            queue.marked = data["id"]
+
+    def _count(self, data: dict[str, Any]) -> None:
+        queue = self.slot.queues.get(data["queue"])
+        if queue is None:
+            return
+        due = data.get("due", 0)
+        for first, last in data["spans"]:
+            ids = range(first, last + 1)
+            queue.counts.update(dict.fromkeys(ids, data["attempts"]))
+            if due:
+                queue.due.update(dict.fromkeys(ids, due))
+            else:
+                for i in ids:
+                    queue.due.pop(i, None)
+
+    def _due(self, data: dict[str, Any]) -> None:
+        queue = self.slot.queues.get(data["queue"])
+        if queue is not None:
+            schedule.replay(queue, data)
+
+    def _suspect(self, data: dict[str, Any]) -> None:
+        queue = self.slot.queues.get(data["queue"])
+        if queue is not None:
+            queue.suspect_to = data["id"]
+
+    def _crashed(self, data: dict[str, Any]) -> None:
+        self.slot.crashed_at = data["id"]
+
+    def _producers(self, data: dict[str, Any]) -> None:
+        self.slot.producers.restore(data)
+
+    def _prepared(self, data: dict[str, Any]) -> None:
+        self.slot.prepared[data["tx"]] = Prepared.restored(data)
+
+    def _unprepared(self, data: dict[str, Any]) -> None:
+        self.slot.prepared.pop(data["tx"], None)
+
+    def _decided(self, data: dict[str, Any]) -> None:
+        self.slot.decisions.decided[data["tx"]] = data["participants"]
+
+    def _told(self, data: dict[str, Any]) -> None:
+        self.slot.decisions.decided.pop(data["tx"], None)
+
+    def _known(self, data: dict[str, Any]) -> None:
+        duplicates.replay(self.slot, data)
+
+    def _aborted(self, data: dict[str, Any]) -> None:
+        self.slot.decisions.abort(data["tx"], data["at"])
+
+    def _coordinator(self, data: dict[str, Any]) -> None:
+        self.slot.decisions.epochs[data["slot"]] = data["epoch"]
+
+
+_REPLAY: dict[str, Callable[[Restore, dict[str, Any]], None]] = {
+    "ids": Restore._ids,
+    "queues": Restore._queues,
+    "queue": Restore._queue_made,
+    "unqueue": Restore._queue_gone,
+    "mark": Restore._mark,
+    "count": Restore._count,
+    "due": Restore._due,
+    "suspect": Restore._suspect,
+    "crashed": Restore._crashed,
+    "producers": Restore._producers,
+    "prepared": Restore._prepared,
+    "unprepared": Restore._unprepared,
+    "decided": Restore._decided,
+    "told": Restore._told,
+    "aborted": Restore._aborted,
+    "known": Restore._known,
+    "coordinator": Restore._coordinator,
+}
+
+
+def snapshot(slot: Slot) -> list[MetaRecord]:
+    """All of it, to stand at the head of a new segment.
+
+    A crash may leave the first part of it behind older records: each record says what is, never what is not."""
+    number = slot.number
+    records: list[MetaRecord] = []
+    if slot.reserved:
+        records.append(MetaRecord(number, "ids", {"next": slot.reserved}))
+    if slot.next_queue > 1:
+        # Numbers of queues are never used again, also when all of them are gone.
+        records.append(MetaRecord(number, "queues", {"next": slot.next_queue}))
+    if slot.crashed_at:
+        records.append(MetaRecord(number, "crashed", {"id": slot.crashed_at}))
+    for queue in slot.queues.values():
+        if queue.durable:
+            records.append(MetaRecord(number, "queue", described(queue)))
+            mark = max(queue.mark_asked, queue.marked)
+            if mark:
+                records.append(MetaRecord(number, "mark", {"queue": queue.id, "id": mark}))
+            if queue.suspect_to:
+                records.append(MetaRecord(number, "suspect", {"queue": queue.id, "id": queue.suspect_to}))
+            records += _counts(number, queue)
+            records += schedule.snapshot(number, queue)
+    if (known := slot.producers.data()) is not None:
+        records.append(MetaRecord(number, "producers", known))
+    records += [MetaRecord(number, "prepared", prepared.data()) for prepared in slot.prepared.values()]
+    records += duplicates.snapshot(slot)
+    decisions = slot.decisions
+    records += [MetaRecord(number, "decided", {"tx": t, "participants": p}) for t, p in decisions.decided.items()]
+    records += [MetaRecord(number, "aborted", {"tx": t, "at": at}) for t, at in decisions.aborted.items()]
+    records += [MetaRecord(number, "coordinator", {"slot": s, "epoch": e}) for s, e in decisions.epochs.items()]
+    return records
+
+
+def _counts(number: int, queue: Queue) -> list[MetaRecord]:
+    groups: dict[tuple[int, int], list[int]] = {}
+    for i, attempts in queue.counts.items():
+        groups.setdefault((attempts, queue.due.get(i, 0)), []).append(i)
+    return [
+        MetaRecord(number, "count", {"queue": queue.id, "attempts": attempts, "spans": spans_of(ids), "due": due})
+        for (attempts, due), ids in groups.items()
+    ]
+
+
+def _extend(spans: list[Span], more: list[Span]) -> None:
+    """Appends ascending spans, joining what touches or overlaps."""
+    for first, last in more:
+        if spans and first <= spans[-1][1] + 1:
+            if last > spans[-1][1]:
+                spans[-1] = (spans[-1][0], last)
+        else:
+            spans.append((first, last))

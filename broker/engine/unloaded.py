@@ -1,0 +1,137 @@
+"""Messages known by number only: after a restart a consumer may hold again what memory does not have.
+
+Rule: a stub can be settled at once; for anything that needs the bytes they are read back first (`queue.recalls`).
+Must not know commands or turns.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from broker.core.message import DURABLE, NO_IDS, Run
+
+from .runs import Span, spans_of
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+Recall = tuple[list[int], int | None, bool, bool]
+"""Ids to be read back, and what becomes of them: given back with this delay, or rejected; and whether it is a failure
+that counts (see redelivery.give_back)."""
+
+
+class Stub(Run):
+    """Messages without bytes. `nbytes` is their share of a mean, `position` where the journal has them.
+
+    A ghost (not DURABLE, position 0) stands for messages that are not in the queue any more, but which the client
+    may still name. own: what became of them its consumer has asked for itself, of this very leader: whatever it says
+    of them again is accepted and does nothing. firm: no leader's end took them. More in already_settled.py."""
+
+    __slots__ = ("firm", "own")
+
+    def __init__(self, ids: range, position: int = 0, nbytes: int = 0) -> None:
+        super().__init__(ids, b"", [], nbytes, DURABLE if position else 0, position=position)
+        self.own = self.firm = False
+
+    def size_of(self, index: int) -> int:
+        return self.nbytes // len(self.ids)
+
+
+class Restored:
+    """Which ids stand at which place of the page index after a restart: 12 bytes per run until it is read back.
+
+    Runs of one queue come by ascending id and their ids do not interleave. They stand so in the index, unless
+    arrange() says otherwise (4 bytes more)."""
+
+    __slots__ = ("_firsts", "_lengths", "_places", "_sparse", "read")
+
+    def __init__(self) -> None:
+        self.read = 0
+        """So many of them have left the index."""
+        self._firsts = array("Q")
+        self._lengths = array("I")
+        self._sparse: dict[int, array[int]] = {}
+        self._places: array[int] | None = None
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    def add(self, ids: Sequence[int]) -> None:
+        """The next run of the index."""
+        length = ids[-1] - ids[0] + 1
+        if length != len(ids):
+            self._sparse[len(self._firsts)] = array("Q", ids)
+        self._firsts.append(ids[0])
+        self._lengths.append(length)
+
+    def extend(self, firsts: Sequence[int], counts: Sequence[int]) -> None:
+        """add() for runs of consecutive ids."""
+        self._firsts.extend(firsts)
+        self._lengths.extend(counts)
+
+    def arrange(self, order: Sequence[int]) -> None:
+        """The index has them in this order: numbers of runs, counted by ascending id. Call it before any is read."""
+        self._places = array("I", bytes(4 * len(order)))
+        for place, at in enumerate(order):
+            self._places[at] = place
+
+    def find(self, first: int, last: int) -> Iterator[tuple[int, Span]]:
+        """What is not read back yet of first … last: (place in the index as it is now, span) …"""
+        places = self._places
+        at = max(bisect_right(self._firsts, first) - 1, self.read if places is None else 0)
+        while at < len(self._firsts) and self._firsts[at] <= last:
+            place = at if places is None else places[at]
+            low = max(first, self._firsts[at])
+            high = min(last, self._firsts[at] + self._lengths[at] - 1)
+            ids = self._sparse.get(at)
+            if low > high or place < self.read:
+                spans: list[Span] = []
+            elif ids is None:
+                spans = [(low, high)]
+            else:
+                named = ids[bisect_left(ids, low) : bisect_right(ids, high)]
+                spans = spans_of(named) if named else []
+            for span in spans:
+                yield place - self.read, span
+            at += 1
+
+
+def recall(queue: Queue, messages: dict[int, Run], delay: int | None, reject: bool, failed: bool) -> dict[int, Run]:
+    """Asks for the bytes of the stubs among `messages`; returns the others. Until then they are out of sight, and
+    the queue hands out nothing, so that what goes to its head is not overtaken."""
+    rest: dict[int, Run] = {}
+    wanted: dict[int, list[int]] = {}
+    for i, run in messages.items():
+        if type(run) is not Stub:
+            rest[i] = run
+        elif run.position:
+            wanted.setdefault(run.position, []).append(i)
+    for position, ids in wanted.items():
+        queue.recalls.setdefault(position, []).append((ids, delay, reject, failed))
+        queue.moving += len(ids)
+    return rest
+
+
+def ghost(span: Span, own: bool = False, firm: bool = False) -> Stub:
+    """For messages that are gone."""
+    absent = Stub(range(span[0], span[1] + 1) if span[1] >= span[0] else NO_IDS)
+    absent.own, absent.firm = own, firm
+    return absent
+
+
+def is_ghost(run: Run) -> bool:
+    """Does it stand for messages that are gone."""
+    return type(run) is Stub and not run.position
+
+
+def is_firm(run: Run) -> bool:
+    """Does it stand for messages that did not die with a leader."""
+    return type(run) is Stub and run.firm
+
+
+def is_strange(run: Run) -> bool:
+    """The same, and it is not known to be its consumer's own doing."""
+    return type(run) is Stub and not run.position and not run.own

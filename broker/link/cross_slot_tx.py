@@ -1,0 +1,82 @@
+"""Transactions that reach into several slots, and what their sessions ask for meanwhile.
+
+Rule: such a Transact leaves when every Hold it ends has been answered, and all that its session has sent to the other
+slots it reaches into; whatever its session submits afterwards waits until it is answered itself. In one slot, order is
+kept by the stream; over several streams somebody has to wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker.core.commands import Command, Publish, Transact
+
+from .consumer_replay import Entry
+from .slot_channel import Lane
+
+
+class Parking:
+    """`active`: somebody waits; asked before anything else, because hardly ever anybody does.
+
+    starting   what a Transact waits for → the Transact: one at most, because its session asks for nothing more."""
+
+    __slots__ = ("_parked", "_waits", "active", "starting")
+
+    def __init__(self) -> None:
+        self.active = False
+        self._parked: dict[int, tuple[Entry, list[Command]]] = {}
+        """Session → the Transact that it waits for, and what waits."""
+        self._waits: dict[Entry, tuple[Lane, set[Entry]]] = {}
+        """Transact → its slot, and what it still waits for."""
+        self.starting: dict[Entry, Entry] = {}
+
+    def begin(self, session: int, lane: Lane, entry: Entry, others: Iterable[Lane]) -> bool:
+        """The session waits from now on. True: so does the Transact itself. `others`: of the slots it reaches into."""
+        self._parked[session] = (entry, [])
+        self.active = True
+        before = {hold for hold in entry.holds if not hold.answered}
+        for other in others:
+            before.update(sent for sent in other.kept.values() if _sent_by(session, sent))
+        if before:
+            entry.parked = True
+            self._waits[entry] = (lane, before)
+            self.starting.update(dict.fromkeys(before, entry))
+        return bool(before)
+
+    def park(self, command: Command) -> bool:
+        """True: the command waits."""
+        parked = self._parked.get(getattr(command, "session", 0))
+        if parked is None:
+            return False
+        parked[1].append(command)
+        return True
+
+    def answered(self, before: Entry) -> tuple[Lane, Entry] | None:
+        """Which transaction may leave now, if any."""
+        entry = self.starting.pop(before, None)
+        if entry is None:
+            return None
+        lane, waits = self._waits[entry]
+        waits.discard(before)
+        if waits:
+            return None
+        del self._waits[entry]
+        entry.parked = False
+        return lane, entry
+
+    def end(self, session: int, entry: Entry) -> list[Command] | None:
+        """The session's transaction is answered: what waited, in order. None: it did not wait for this one."""
+        _, waits = self._waits.pop(entry, (None, ()))
+        for before in waits:
+            del self.starting[before]
+        parked = self._parked.get(session)
+        if parked is None or parked[0] is not entry:
+            return None  # an earlier one, in one slot
+        del self._parked[session]
+        self.active = bool(self._parked)
+        return parked[1]
+
+
+def _sent_by(session: int, entry: Entry) -> bool:
+    command = entry.command
+    return isinstance(command, Publish | Transact) and command.session == session

@@ -1,0 +1,235 @@
+"""One slot as an edge sees it: who leads it, what waits for an answer, who consumes from it.
+
+Rule: every command that somebody must hear of is in `kept`, in the order it was submitted, until it is answered; what a
+new owner (or a new stream) must be told is `replay()`, and nothing else. Where that has a large message in it, all that
+comes after it waits for its answer: its body may have to be sent again first. Must not know streams.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from broker.core.commands import Barrier, Command, Disconnect, Grant, Publish, Subscribe
+from broker.core.effects import Done, Effect, Refused
+
+from .codec import SLOT_BITS, Open
+from .command_codec import LinkCommand
+from .consumer_replay import Entry, Mirrored, size_of
+from .edge_bodies import BodyUp
+from .owner_link import OwnerLink
+
+
+class Lane:
+    """See the head of this file.
+
+    live         commands may be sent: the slot has a stream, and nobody said that it is led elsewhere.
+    opened       the owner has answered our Open: what comes from it is of this epoch.
+    down_since   monotonic time since when it is not open; refusing: it has been so for too long.
+    shelved      why nobody shall lead it now, "" = somebody shall.
+    marked       a Barrier that tells when AUTO deliveries are settled is under way.
+    openings     how often it was told all there is to know: to owners and on streams, one after another.
+    rest         what must not be sent yet: it comes after `asked`, a large message that may be without its body where
+                 the slot is led now. What overtook it there could never be told from a replay of what it overtook.
+    turns        last numbers of the sequences 1, 2 … for what others may overtake; idle: those nobody is in.
+    """
+
+    __slots__ = (
+        "asked", "consumers", "crowds", "down_since", "epoch", "idle", "kept", "link", "live", "marked", "nbytes",
+        "number", "opened", "openings", "refusing", "rest", "sessions", "shelved", "slot", "turns", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, slot: int, now: float) -> None:
+        self.slot = slot
+        self.epoch = 0
+        self.link: OwnerLink | None = None
+        self.live = False
+        self.opened = False
+        self.openings = 0
+        self.refusing = False
+        self.shelved = ""
+        self.down_since = now
+        self.number = 0
+        self.nbytes = 0
+        self.kept: dict[int, Entry] = {}
+        self.consumers: dict[int, Mirrored] = {}
+        self.sessions: dict[int, dict[int, Mirrored]] = {}
+        self.marked: Entry | None = None
+        self.rest: deque[tuple[LinkCommand, int]] = deque()
+        self.asked: Entry | None = None
+        self.turns: list[int] = []
+        self.idle: list[int] = []
+        self.waiting: list[BodyUp] = []
+        """Large bodies that begin when it is open."""
+        self.crowds: dict[tuple[int, str], None] = {}
+        """(session, address): who was told that what is full."""
+
+    def keep(self, command: Command, seq: int, nbytes: int) -> Entry:
+        """Numbers the command; it stays until it is answered."""
+        number = self.number = self.number + 1
+        entry = self.kept[number] = Entry(number, command, seq, nbytes)
+        self.nbytes += nbytes
+        if self.link is not None:
+            self.link.nbytes += nbytes
+        return entry
+
+    def turn(self, entry: Entry) -> tuple[int, int]:
+        """A number for what others may overtake, in a sequence in which it is alone until it is answered: an owner
+        takes any number that is not above the last one for a replay."""
+        if not self.idle:
+            self.turns.append(0)
+            self.idle.append(len(self.turns))
+        entry.turn = self.idle.pop()
+        self.turns[entry.turn - 1] += 1
+        return entry.turn, self.turns[entry.turn - 1]
+
+    def seq(self, entry: Entry) -> int:
+        """The entry's number as it travels."""
+        return entry.number << SLOT_BITS | self.slot
+
+    def forget(self, entry: Entry) -> None:
+        """It is answered, or will never be."""
+        if self.kept.pop(entry.number, None) is None:
+            return
+        if entry.body is not None:
+            entry.body.release()
+        if entry.turn:
+            self.idle.append(entry.turn)
+        self.nbytes -= entry.nbytes
+        if self.link is not None:
+            self.link.nbytes -= entry.nbytes
+
+    # ── out ────────────────────────────────────────────────────────────────────────────────────────
+
+    def send(self, command: LinkCommand, nbytes: int) -> None:
+        """To whoever leads it now, if somebody does."""
+        if not self.live or self.link is None:
+            return
+        if self.asked is not None:
+            self.rest.append((command, nbytes))
+        else:
+            self.link.add(self.slot, command, nbytes)
+            self._ask(command)
+
+    def begin_again(self) -> int:
+        """All that a new owner or stream must hear. How many commands that is."""
+        self.stop()
+        self.live = True
+        self.openings += 1
+        self.rest.extend(self.replay())
+        count = len(self.rest)
+        self.go_on()
+        return count
+
+    def go_on(self) -> None:
+        """What waits is sent, up to the next large message."""
+        self.asked = None
+        assert self.link is not None
+        while self.rest:
+            command, nbytes = self.rest.popleft()
+            self.link.add(self.slot, command, nbytes)
+            self._ask(command)
+            if self.asked is not None:
+                return
+
+    def _ask(self, command: LinkCommand) -> None:
+        """Is this a message whose body went to an owner of earlier times."""
+        if type(command) is Publish and command.run.blob is not None:
+            entry = self.kept.get(command.seq >> SLOT_BITS)
+            body = entry.body if entry is not None else None
+            if body is not None and body.kept and body.opening != self.openings:
+                self.asked = entry
+
+    def start_bodies(self) -> None:
+        """Those that wait."""
+        assert self.link is not None
+        waiting, self.waiting = self.waiting, []
+        for body in waiting:
+            body.opening = self.openings
+            body.start(self.link.bodies)
+
+    def stop(self) -> None:
+        """Nobody hears what is sent."""
+        self.live = self.opened = False
+        self.asked = None
+        self.rest.clear()
+
+    def commands(self, entry: Entry) -> list[LinkCommand]:
+        """The entry as it is sent: the first time, and on a replay."""
+        command, seq = entry.command, self.seq(entry)
+        if isinstance(command, Disconnect):
+            return [command, Barrier(self.slot, command.session, seq)]
+        if entry.happened:
+            return [Barrier(self.slot, getattr(command, "session", 0), seq)]
+        return [command]
+
+    def replay(self) -> list[tuple[LinkCommand, int]]:
+        """All that the slot's owner must hear when it, or the stream to it, is a new one; with sizes."""
+        out: list[tuple[LinkCommand, int]] = [(Open(self.slot, self.epoch), 16)]
+        for entry in [entry for entry in self.kept.values() if entry.resume]:
+            del self.kept[entry.number]
+        for consumer in self.consumers.values():
+            consumer.let_go()
+        unanswered = list(self.kept.values())
+        # Who has messages says so whatever has to wait for a large one: a leader does not wait long to hear of them.
+        waits = any([entry.body is not None for entry in unanswered])
+        behind: list[tuple[LinkCommand, int]] = []
+        grants: list[tuple[LinkCommand, int]] = []
+        for consumer in self.consumers.values():
+            if consumer.subscribed and not consumer.ended:
+                out.append(self._again(consumer, grants))
+        for entry in unanswered:
+            if entry.parked:
+                continue
+            if isinstance(entry.command, Subscribe) and entry.consumer is not None:
+                command = entry.consumer.again(self.seq(entry))
+                self._withhold(entry.consumer, command, grants)
+                (out if waits and entry.consumer.given else behind).append((command, size_of(command)))
+            else:
+                behind += [(command, entry.nbytes) for command in self.commands(entry)]
+        out += behind + grants
+        out.append((Open(self.slot, self.epoch, told=True), 16))
+        return out
+
+    def _again(self, consumer: Mirrored, grants: list[tuple[LinkCommand, int]]) -> tuple[LinkCommand, int]:
+        entry = self.keep(consumer.command, 0, 0)
+        entry.resume = True
+        entry.consumer = consumer
+        command = consumer.again(self.seq(entry))
+        assert command.resume is not None
+        self._withhold(consumer, command, grants)
+        return command, 256 + 12 * (len(command.resume.held) + len(command.resume.taken))
+
+    def _withhold(self, consumer: Mirrored, command: Subscribe, grants: list[tuple[LinkCommand, int]]) -> None:
+        """Nothing new comes to the consumer before the owner has heard what it had settled. What it settled may have
+        reached others meanwhile, and come back to it before an old cumulative ACK does: that would cover messages which
+        the client had not seen when it sent it."""
+        if consumer.aside and command.room > 0:
+            grants.append((Grant(self.slot, consumer.number, command.room), 24))
+            command.room = 0
+
+    # ── consumers ──────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self, consumer: Mirrored) -> None:
+        self.consumers[consumer.number] = consumer
+        self.sessions.setdefault(consumer.command.session, {})[consumer.number] = consumer
+
+    def end(self, consumer: Mirrored) -> None:
+        """It is no more, here and at the owner."""
+        if self.consumers.pop(consumer.number, None) is None:
+            return
+        session = consumer.command.session
+        others = self.sessions[session]
+        del others[consumer.number]
+        if not others:
+            del self.sessions[session]
+
+    def of_session(self, session: int) -> list[Mirrored]:
+        return list(self.sessions.get(session, {}).values())
+
+
+def answer(entry: Entry, refused: Refused | None) -> Effect | None:
+    """What the edge is told, or None when it did not ask."""
+    session: int = getattr(entry.command, "session", 0)
+    if refused is not None:
+        return Refused(session, entry.seq, refused.code, refused.detail)
+    return Done(session, entry.seq) if entry.seq else None

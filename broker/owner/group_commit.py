@@ -1,0 +1,234 @@
+"""Records on their way to the disk: appended, sealed into commits, written and synced by a thread of its own.
+
+Rule: one commit is under way at a time; whatever gathers meanwhile is the next one (group commit without timers). Only
+what nobody waits for is kept back a little. A write that failed is never repeated, but for want of space. Must not know
+engines or commands: what small state a new segment begins with is asked of the owner.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Protocol
+
+from broker.config.settings import Settings
+from broker.core.errors import JournalError, JournalFull
+from broker.core.records import LogRecord, MetaRecord
+from broker.journal.journal import Batch, Journal
+
+from .io_thread import Io
+from .replication_port import Replicas
+from .stats import ShardStats
+
+log = logging.getLogger("stampede.owner")
+
+LAZY_S = 0.005
+LAZY_BYTES = 64 * 1024
+"""So long, and so much, may be kept back that nobody waits for."""
+FULL_RETRY_S = 0.5
+"""How soon a commit that found no space is tried again."""
+
+
+class Owner(Protocol):
+    """Whose commits these are."""
+
+    def snapshot(self) -> Iterable[MetaRecord]:
+        """Small state of all slots, for the head of a new segment."""
+        ...
+
+    def wake(self) -> None:
+        """Has a turn soon: more may be told."""
+        ...
+
+    def committed(self) -> None:
+        """Has that turn at once, if none is due: a commit is on the disk."""
+        ...
+
+    def relieved(self) -> None:
+        """The disk has caught up."""
+        ...
+
+    def fail(self, why: str) -> None:
+        """The journal cannot go on."""
+        ...
+
+
+class Commits:
+    """later(seconds, callback)   run the callback after that time.
+
+    open        number of the commit that gathers now.    done   the last one that is on the local disk.
+    congested   more is on its way than may be: producers are to pause."""
+
+    __slots__ = (
+        "_after", "_committing", "_data", "_io", "_journal", "_later", "_lazy", "_max_inflight", "_owner",
+        "_prepare_io", "_preparing", "_replicas", "_stats", "_stopped", "_wanted", "congested", "done", "open",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        settings: Settings,
+        journal: Journal,
+        replicas: Replicas,
+        stats: ShardStats,
+        commit_io: Io,
+        prepare_io: Io,
+        later: Callable[[float, Callable[[], None]], Any],
+        owner: Owner,
+    ) -> None:
+        self._data = settings.data
+        self._max_inflight = settings.journal.max_inflight_bytes
+        self._journal = journal
+        self._replicas = replicas
+        self._stats = stats
+        self._io = commit_io
+        self._prepare_io = prepare_io
+        self._later = later
+        self._owner = owner
+        self.open = 1
+        self.done = 0
+        self.congested = False
+        self._wanted = False
+        """Somebody waits for the open commit."""
+        self._after: dict[int, list[Callable[[], None]]] = {}
+        """Commit number → who wants to know when it is on the disk."""
+        self._committing = False
+        self._lazy = False
+        self._preparing = False
+        self._stopped = False
+
+    def append(self, records: list[LogRecord]) -> None:
+        """They go with the open commit."""
+        append = self._journal.append
+        for record in records:
+            append(record)
+            if self._journal.wants_snapshot:
+                self._snapshot()
+
+    def want(self) -> None:
+        """Somebody waits for the open commit."""
+        self._wanted = True
+
+    def after(self, callback: Callable[[], None]) -> None:
+        """Calls back when everything appended so far is on the local disk."""
+        self._wanted = True
+        self._after.setdefault(self.open, []).append(callback)
+
+    def commit(self, now: bool = False) -> bool:
+        """Sends what has gathered on its way, unless another commit is. True: nothing is under way."""
+        if self._committing:
+            self.check_pressure()
+            return False
+        if self._journal.wants_snapshot:  # a follower's items have begun a segment
+            self._snapshot()
+        if not now and self._nobody_waits():
+            if not self._lazy:
+                self._lazy = True
+                self._later(LAZY_S, self._commit_lazily)
+            return False
+        batch = self._journal.seal()
+        if batch is None:
+            if self._wanted:
+                # Held behind an earlier commit, nothing of their own to write: durable already.
+                self.done = self._next()
+                self._replicas.sealed(self.done, [])
+                self._replicas.committed(self.done)
+                self._tell()
+                self._owner.wake()
+            return True
+        number = self._next()
+        self._committing = True
+        self._write(batch, number)
+        self._replicas.sealed(number, batch.items)
+        self.check_pressure()
+        return False
+
+    def _next(self) -> int:
+        """Closes the open commit; its number."""
+        self._wanted = False
+        self.open += 1
+        return self.open - 1
+
+    def _nobody_waits(self) -> bool:
+        """Something is to be written that nobody wants to hear of, as after deliveries in ack mode auto: it may go
+        with what comes next, and cost no commit (nor any message to followers) of its own."""
+        return not self._wanted and 0 < self._journal.inflight_bytes < LAZY_BYTES
+
+    def _commit_lazily(self) -> None:
+        self._lazy = False
+        if not self._stopped:
+            self.commit(now=True)
+
+    def _write(self, batch: Batch, number: int) -> None:
+        self._io.submit(partial(self._journal.write, batch), partial(self._on_committed, batch, number))
+
+    def _on_committed(self, batch: Batch, number: int, _: Any, error: BaseException | None) -> None:
+        if isinstance(error, JournalFull):
+            # Nothing of the batch counts as written and the same call may be made again: sends are refused
+            # meanwhile, and what waits for this batch waits until somebody has made room.
+            if not self._stats.full_waits % 60:
+                log.error("%s; free space on the disk of %s", error, self._data)
+            self._stats.full_waits += 1
+            self._later(FULL_RETRY_S, partial(self._write, batch, number))
+            return
+        self._committing = False
+        if error is not None:
+            self._owner.fail(f"journal: {error}")
+            return
+        self._journal.committed(batch)
+        self._stats.commits += 1
+        self.done = number
+        self._replicas.committed(number)
+        self._tell()
+        self.check_pressure()
+        self._prepare()
+        self._owner.committed()
+
+    def _tell(self) -> None:
+        for number in [n for n in self._after if n <= self.done]:
+            for callback in self._after.pop(number):
+                callback()
+
+    def check_pressure(self) -> None:
+        """Is too much on its way, here or to followers."""
+        inflight = max(self._journal.inflight_bytes, self._replicas.backlog)
+        if inflight > self._max_inflight:
+            if not self.congested:
+                self._stats.pauses += 1
+            self.congested = True
+        elif self.congested and inflight < self._max_inflight // 2:
+            self.congested = False
+            self._owner.relieved()
+
+    def maintain(self) -> bool:
+        """One bounded step of freeing and compaction; True: there is more to do."""
+        try:
+            more = self._journal.maintain()
+        except JournalError as error:
+            self._owner.fail(f"journal: {error}")
+            return False
+        self._prepare()
+        if self._journal.wants_snapshot:
+            self._snapshot()
+        self.commit(now=True)
+        return more
+
+    def _snapshot(self) -> None:
+        self._journal.append_snapshot(list(self._owner.snapshot()))
+
+    def _prepare(self) -> None:
+        """Has the segments to come zero-filled ahead of need."""
+        if self._preparing or not self._journal.wants_prepare:
+            return
+
+        def prepared(_: Any, error: BaseException | None) -> None:
+            self._preparing = False
+            if error is not None:
+                self._owner.fail(f"journal: {error}")
+
+        self._preparing = True
+        self._prepare_io.submit(self._journal.prepare, prepared)
+
+    def stop(self) -> None:
+        """The owner has failed: nothing more is sealed by itself."""
+        self._stopped = True

@@ -1,0 +1,61 @@
+"""Many selectors at once answer as each of them does alone."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.core.message import NO_IDS, Run
+from broker.engine.selector_index import Sieve
+from broker.selector import compile
+
+LITERALS = ["5", "5.0", "-5", "0", "1e1", "9999999999999999999", "'5'", "'05'", "' 5'", "'a'", "TRUE"]
+VALUES = [
+    "5",
+    "5.0",
+    "05",
+    "+5",
+    " 5 ",
+    "-5",
+    "-0",
+    "1e1",
+    "10",
+    "1e999",
+    "9999999999999999999",
+    "a",
+    "",
+    "true",
+    "5\\c",
+]
+
+conditions = st.builds(
+    lambda prefix, shape, one, two: prefix + shape.format(one, two),
+    st.sampled_from(["", "convert_string_expressions:"]),
+    st.sampled_from(
+        ["n = {0}", "{0} = n", "n = {0} OR n = {1}", "n = {0} AND m = {1}", "n = {0} OR m = {1}", "n <> {0}", "m = {0}",
+         "NOT n = {0}", "n IN ('5', 'a') OR n = {0}"]
+    ),
+    st.sampled_from(LITERALS),
+    st.sampled_from(LITERALS),
+)  # fmt: skip
+
+
+@given(st.lists(conditions, min_size=1, max_size=8), st.sampled_from(VALUES), st.none() | st.sampled_from(VALUES))
+def test_the_index_finds_what_each_selector_finds(texts: list[str], n: str, m: str | None) -> None:
+    head = f"n:{n}\n" + ("" if m is None else f"m:{m}\n")
+    record = f"{head}\nbody\0".encode()
+    run = Run(NO_IDS, b"", [record], len(record))
+    selectors = [(1 << at, compile(text)) for at, text in enumerate(texts)]
+    expected = sum(bit for bit, selector in selectors if selector(run, 0, "q"))
+    found = Sieve(selectors, "a").sift(run)
+    assert found == expected, (texts, head)
+
+
+def test_numbers_are_found_by_their_value() -> None:
+    """A hundred selectors for a number cost one look at the header: none of them is asked."""
+    selectors = [(1 << n, compile(f"rank = {n}")) for n in range(100)]
+    for _, selector in selectors:
+        assert selector.key is not None
+        assert selector.key.exact
+    record = b"rank: 07.0\n\n\0"
+    assert Sieve(selectors, "a").sift(Run(NO_IDS, b"", [record], len(record))) == 1 << 7
