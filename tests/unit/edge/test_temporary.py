@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from broker.engine.matching import Matcher
 
 from broker.config.settings import EngineSettings
 from broker.core.address import TEMPORARY, Routing
 from broker.core.errors import Code, RefusedError
 from broker.edge.dialect import Dialect
 from broker.edge.temporary import Temporaries, address_of, private_of
+from broker.engine.address_settings import Matcher
 from broker.wire.events import Head
 
 PUBLIC = Dialect.public
