@@ -39,6 +39,7 @@ class Broker:
     vhost: str | None = None
     largest_body = 1 << 40
     transports: tuple[str, ...] = ("tcp",)
+    root = ROOT
 
     def __init__(self, folder: Path, transport: str = "tcp") -> None:
         self.folder = folder
@@ -73,7 +74,7 @@ class Broker:
         with (self.folder / "output.log").open("ab") as log:
             began = time.monotonic()
             self.process = subprocess.Popen(
-                argv, cwd=ROOT, env=os.environ | extra, stdout=log, stderr=log, start_new_session=True
+                argv, cwd=self.root, env=os.environ | extra, stdout=log, stderr=log, start_new_session=True
             )
         while not self.answers():
             if self.process.poll() is not None or time.monotonic() - began > START_TIMEOUT_S:

@@ -51,7 +51,7 @@ struct conn {
     int ws_control;
     /* producer */
     char *frame;
-    size_t frame_len, stamp_at, receipt_at, vary_at;
+    size_t frame_len, stamp_at, receipt_at, vary_at, turn_at;
     uint64_t seq, quota, body_left, open_receipts, *receipt_times;
     /* consumer */
     uint64_t unacked, received, *last_seq;
@@ -61,7 +61,7 @@ struct conn {
 static struct {
     const char *host, *login, *passcode, *vhost, *destination, *label;
     char port[8], headers[4096], sub_headers[2048];
-    int producers, consumers, destinations, topic, vary, verify, produce_only, consume_only, idle_connections, parallel, tls, websocket;
+    int producers, consumers, destinations, in_turn, topic, vary, verify, produce_only, consume_only, idle_connections, parallel, tls, websocket;
     enum ack ack;
     uint64_t body, count, window, receipt_every, ack_every, max_lag, expect;
     double seconds, rate, idle_timeout, hold;
@@ -166,7 +166,8 @@ static void begin_connect(struct conn *c) {
 static void name_of(const struct conn *c, char *to, size_t size) {
     const char *number = strstr(o.destination, "%d");
     if (number)
-        snprintf(to, size, "%.*s%d%s", (int)(number - o.destination), o.destination, c->destination, number + 2);
+        snprintf(to, size, o.in_turn ? "%.*s%06d%s" : "%.*s%d%s", (int)(number - o.destination), o.destination,
+                 c->destination, number + 2);
     else
         snprintf(to, size, "%s", o.destination);
 }
@@ -214,6 +215,10 @@ static int numbered(char *to, const char *text, int n) {
 
 /* ---------------------------------------------------------------- producing */
 
+static void put_decimal(char *to, uint64_t value, int digits) {
+    while (digits--) to[digits] = (char)('0' + value % 10), value /= 10;
+}
+
 /* SEND with its changing fields; remembers where they are. */
 static void make_frame(struct conn *c) {
     char name[1024];
@@ -222,6 +227,7 @@ static void make_frame(struct conn *c) {
     c->frame = malloc(16384 + (streamed ? STAMP : o.body));
     char *p = c->frame;
     p += sprintf(p, "SEND\ndestination:%s\n", name);
+    if (o.in_turn) c->turn_at = (size_t)(strstr(o.destination, "%d") - o.destination) + 17;
     if (o.vary) {
         c->vary_at = (size_t)(p - c->frame) + 10;
         p += sprintf(p, "x-counter:0000000000\nx-producer:p%d\n", c->index);
@@ -256,6 +262,7 @@ static void put_message(struct conn *c, uint64_t when) {
     memcpy(at + before + shift, c->frame + before, c->frame_len - before);
     char *frame = at + shift;
     if (c->vary_at) put_hex(frame + c->vary_at, c->seq, 10);
+    if (c->turn_at) put_decimal(frame + c->turn_at, c->seq % (uint64_t)o.destinations, 6);
     if (c->receipt_at) put_hex(frame + c->receipt_at, c->seq, 10);
     if (o.body >= STAMP) put_hex(frame + c->stamp_at + 12, c->seq, 10), put_hex(frame + c->stamp_at + 22, when, 16);
     c->out_len += shift + c->frame_len;

@@ -6,6 +6,7 @@ static const char HELP[] =
     "  --tls --websocket                  instead of plain TCP; path /stomp, nothing is verified\n"
     "  --producers N --consumers N        connections of each kind (1, 1)\n"
     "  --destination D --destinations N   %d in D becomes the number; connection i uses i mod N\n"
+    "  --in-turn                          each message of a producer to the next destination; D needs its %d\n"
     "  --topic                            every consumer of a destination gets every message\n"
     "  --body BYTES                       above 65536 the body is streamed (100)\n"
     "  --count N | --seconds S            messages in all | how long to produce, then drain\n"
@@ -51,12 +52,13 @@ static enum ack ack_mode(const char *text) {
 enum option_key { HOST = 256, PORT, LOGINNAME, PASSCODE, VHOST, LABEL, PRODUCERS, CONSUMERS, DESTINATION, DESTINATIONS,
                   TOPIC, BODY, COUNT, SECONDS, RATE, MAX_LAG, RECEIPT_EVERY, WINDOW, ACK, ACK_EVERY, HEADER, SUB_HEADER,
                   VARY, VERIFY, PRODUCE_ONLY, CONSUME_ONLY, RUN_ID, EXPECT, CONNECTIONS, HOLD, PARALLEL, PID,
-                  IDLE_TIMEOUT, USAGE, TLS, WEBSOCKET };
+                  IDLE_TIMEOUT, USAGE, TLS, WEBSOCKET, IN_TURN };
 
 static const struct option LONG[] = {
     {"host", 1, 0, HOST}, {"port", 1, 0, PORT}, {"login", 1, 0, LOGINNAME}, {"passcode", 1, 0, PASSCODE},
     {"vhost", 1, 0, VHOST}, {"label", 1, 0, LABEL}, {"producers", 1, 0, PRODUCERS}, {"consumers", 1, 0, CONSUMERS},
-    {"destination", 1, 0, DESTINATION}, {"destinations", 1, 0, DESTINATIONS}, {"topic", 0, 0, TOPIC},
+    {"destination", 1, 0, DESTINATION}, {"destinations", 1, 0, DESTINATIONS}, {"in-turn", 0, 0, IN_TURN},
+    {"topic", 0, 0, TOPIC},
     {"body", 1, 0, BODY}, {"count", 1, 0, COUNT}, {"seconds", 1, 0, SECONDS}, {"rate", 1, 0, RATE},
     {"max-lag", 1, 0, MAX_LAG}, {"receipt-every", 1, 0, RECEIPT_EVERY}, {"window", 1, 0, WINDOW}, {"ack", 1, 0, ACK},
     {"ack-every", 1, 0, ACK_EVERY}, {"header", 1, 0, HEADER}, {"sub-header", 1, 0, SUB_HEADER}, {"vary", 0, 0, VARY},
@@ -73,6 +75,8 @@ static void check_options(void) {
     if (o.consume_only && !o.count) die("--consume-only needs --count");
     if (o.verify && o.body < STAMP) die("--verify needs a body of 38 bytes or more");
     if (o.producers > 4096) die("at most 4096 producers");
+    if (o.in_turn && !strstr(o.destination, "%d")) die("--in-turn needs a --destination with %d");
+    if (o.in_turn && o.destinations > 1000000) die("at most 1000000 destinations in turn");
     if (o.consume_only) o.seconds = 0;
 }
 
@@ -88,6 +92,7 @@ static void options(int argc, char **argv) {
             case CONSUMERS: o.consumers = (int)number(optarg, 0); break;
             case DESTINATION: o.destination = optarg; break;
             case DESTINATIONS: o.destinations = (int)number(optarg, 1); break;
+            case IN_TURN: o.in_turn = 1; break;
             case TOPIC: o.topic = 1; break;
             case BODY: o.body = (uint64_t)number(optarg, 0); break;
             case COUNT: o.count = (uint64_t)number(optarg, 1); break;

@@ -2,6 +2,7 @@
 
     .venv/bin/python bench/run.py                                    everything, Stampede alone
     .venv/bin/python bench/run.py --peers rabbitmq,activemq          side by side
+    .venv/bin/python bench/run.py --compare COMMIT                   is this tree slower than that commit?
     .venv/bin/python bench/run.py --quick --scenarios one-to-one     a smoke test
 
 Rule: brokers take turns inside every repetition, so that a slow minute of the machine hits all of them; each
@@ -20,10 +21,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
 from brokers import BROKERS, ROOT, Broker
+from compare import SCENARIOS_COMPARED, checkout, flags, judged
 from scenarios import METRICS, SCENARIOS, TRANSPORTS, Failed, Figures, Scale, Unsupported, generator
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -33,6 +36,7 @@ NOISY_CORES = 0.3
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peers", default="", help="comma list of rabbitmq, activemq")
+    parser.add_argument("--compare", default="", metavar="COMMIT", help="measures that commit in turns with this tree")
     parser.add_argument("--scenarios", default="", help="comma list; empty: all (--list shows them)")
     parser.add_argument("--runs", type=int, default=3, help="repetitions; the median counts (3)")
     parser.add_argument("--seconds", type=float, default=4.0, help="of production per run (4)")
@@ -46,7 +50,9 @@ def arguments() -> argparse.Namespace:
     if options.quick:
         options.runs, options.seconds, options.backlog, options.large, options.idle = 1, 0.5, 5000, 8 << 20, 200
     options.peers = [name for name in options.peers.split(",") if name]
-    options.scenarios = [name for name in options.scenarios.split(",") if name] or list(SCENARIOS)
+    options.scenarios = [name for name in options.scenarios.split(",") if name] or list(
+        SCENARIOS_COMPARED if options.compare else SCENARIOS
+    )
     for name in options.scenarios:
         if name not in SCENARIOS:
             parser.error(f"no scenario '{name}'; there are {', '.join(SCENARIOS)}")
@@ -82,7 +88,8 @@ def run_all(options: argparse.Namespace, work: Path) -> list[dict]:
     records = []
     for scenario in options.scenarios:
         for repetition in range(options.runs):
-            for name in ("stampede", *options.peers):
+            names = ["stampede", *options.peers]
+            for name in reversed(names) if repetition % 2 else names:
                 scale = Scale(options.seconds, options.backlog, options.large, options.idle, [])
                 outcome = measure(BROKERS[name], scenario, scale, work)
                 record = {
@@ -140,6 +147,7 @@ def machine() -> dict[str, str | int | None]:
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout
     return {
         "cpu": model, "cores": os.cpu_count(), "kernel": platform.release(), "python": platform.python_version(),
+        "flags": flags(),
         "commit": commit.strip(), "when": datetime.now(UTC).isoformat(timespec="seconds"),
     }  # fmt: skip
 
@@ -162,21 +170,33 @@ def main() -> int:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     generator()
-    with tempfile.TemporaryDirectory(prefix="stampede-bench-", dir=options.work) as work:
+    with tempfile.TemporaryDirectory(prefix="stampede-bench-", dir=options.work) as work, ExitStack() as stack:
+        if options.compare:
+            BROKERS[options.compare] = stack.enter_context(checkout(options.compare, Path(work)))
+            options.peers = [options.compare]
         records = run_all(options, Path(work))
     RESULTS.mkdir(exist_ok=True)
     about = machine()
     path = RESULTS / f"{about['when'].replace(':', '')}.json"
     path.write_text(json.dumps({"machine": about, "options": vars(options), "records": records}, indent=1))
     print(
-        f"{about['cpu']}, {about['cores']} cores, Linux {about['kernel']}, Python {about['python']}, {about['commit']}"
+        f"{about['cpu']}, {about['cores']} cores, Linux {about['kernel']}, Python {about['python']} "
+        f"({about['flags']}), {about['commit']}"
     )
-    print(f"Medians of {options.runs} runs; a ratio above 1 means Stampede is better.\n")
-    print(table(records, options))
+    slower: list[str] = []
+    if options.compare:
+        shown_as, slower = judged(records, options.scenarios, options.compare)
+        print(f"Medians of {options.runs} runs in turns; a ratio below 1 means less than {options.compare}.\n")
+        print(shown_as)
+    else:
+        print(f"Medians of {options.runs} runs; a ratio above 1 means Stampede is better.\n")
+        print(table(records, options))
+    for line in slower:
+        print(f"\n- slower: {line}")
     for note in notes(records):
         print(f"\n- {note}")
     print(f"\nAll runs: {path}", file=sys.stderr)
-    return 1 if any(r["broker"] == "stampede" and "problem" in r for r in records) else 0
+    return 1 if slower or any(r["broker"] == "stampede" and "problem" in r for r in records) else 0
 
 
 if __name__ == "__main__":

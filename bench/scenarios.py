@@ -192,10 +192,27 @@ def recovery(broker: Broker, scale: Scale) -> Figures:
     return {"recovery_s": seconds}
 
 
+JMS = [
+    part
+    for line in (
+        "JMSCorrelationID:3f2a9c1e-77b0-4d52-9a51-0c8be1f1d2aa", "JMSTimestamp:1764086400123", "JMSType:OrderPlaced",
+        "JMSXGroupSeq:17", "tenant:acme-europe", "region:eu-west-1", "content-type:application/json",
+    )
+    for part in ("--header", line)
+]  # fmt: skip
+PERSISTENT = ("--header", "persistent:true")
+
 SCENARIOS: dict[str, tuple[str, Callable[[Broker, Scale], Figures]]] = {
     "one-to-one": ("1→1, 100 B, non-persistent, auto", flow(*LAG)),
     "receipts": ("the same, a receipt each (those blocks differ)", flow(*LAG, "--receipt-every", "1")),
     "new-headers": ("the same, every header block new", flow(*LAG, "--vary")),
+    "jms": ("1→1, nine headers, one value of each message new", flow(*LAG, "--vary", *JMS)),
+    "persistent": ("1→1, persistent, no receipts", flow(*LAG, *PERSISTENT)),
+    "jms-persistent": ("1→1, nine headers, persistent, no receipts", flow(*LAG, "--vary", *JMS, *PERSISTENT)),
+    "in-turn": (
+        "one producer, 100 queues in turn",
+        flow(*LAG, "--in-turn", "--destinations", "100", "--consumers", "100"),
+    ),
     "four-to-four": (
         "4→4 over four queues",
         flow(*LAG, "--producers", "4", "--consumers", "4", "--destinations", "4"),

@@ -1,0 +1,20 @@
+"""What a message costs, in Python calls: no noise, so a bound without slack for it. Lower a number when it can be;
+who raises one says in the commit what for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.harness.calls import COUNTED, WORK, count
+
+MOST = {"unbatched": 105, "persistent": 218, "individual": 144, "topic": 302, "in_turn": 45}
+"""Calls a message. At aad9957: 91, 196, 125, 271 and 41."""
+
+
+@pytest.mark.parametrize("work", MOST)
+def test_a_message_takes_few_calls(work: str, tmp_path: Path) -> None:
+    pytest.importorskip("uvloop", reason="counted on uvloop, whose own calls are not Python's")
+    calls = count(WORK[work], tmp_path)
+    assert calls.each(COUNTED) <= MOST[work], calls.table(COUNTED)
