@@ -1,4 +1,4 @@
-"""What a selector costs: one evaluation, and a message of a queue with a hundred selectors, in microseconds of CPU.
+"""What a selector costs: one evaluation, and a message of a queue or topic with many selectors, in microseconds of CPU.
 
     .venv/bin/python bench/selecting.py
 
@@ -21,7 +21,8 @@ from broker.selector import compile
 HEADERS = b"destination:/queue/q\ncontent-type:text/plain\nname:James\nrank:123\ntype:t%d\ntimestamp:1\n\nbody\0"
 TEXTS = ["name = 'James'", "name = 'James' AND rank > 100", "rank BETWEEN 100 AND 150", "name LIKE 'J%s'",
          "type IN ('t1', 't2', 't3')", "rank + 1 = 124"]  # fmt: skip
-CONSUMERS, BATCH = 100, 200
+SINGLE = "type = 't%d'"
+CONSUMERS, BATCH, ROUNDS = 100, 200, 5
 
 
 def best(work: Callable[[], None], count: int) -> float:
@@ -44,32 +45,36 @@ def evaluation(text: str) -> float:
     return best(work, 5000)
 
 
-def queue(selector: str | None) -> float:
-    """A batch of messages of all types to a hundred consumers that take everything they may have."""
+def fan(routing: Routing, selector: str | None, consumers: int) -> float:
+    """A batch of messages to that many consumers of a queue or topic that take everything they may have."""
     engine, turn = Engine(1, EngineSettings()), Turn(1, 1)
-    for n in range(CONSUMERS):
-        text = None if selector is None else selector % n
-        engine.handle(Subscribe(1, n + 1, 0, n + 1, "q", Routing.ANYCAST, AckMode.AUTO, selector=text), turn)
+    for n in range(consumers):
+        text = None if selector is None else selector.replace("%d", str(n))
+        engine.handle(Subscribe(1, n + 1, 0, n + 1, "q", routing, AckMode.AUTO, selector=text), turn)
     engine.flush(turn)
     engine.release(1, Turn(1, 2))
     records = [HEADERS % (n % CONSUMERS) for n in range(BATCH)]
     size = sum(map(len, records))
 
     def work() -> None:
-        for _ in range(20):
+        for _ in range(ROUNDS):
             turn = Turn(1, 3)
-            engine.handle(Publish(1, 999, 0, "q", Routing.ANYCAST, Run(NO_IDS, b"", records, size)), turn)
+            engine.handle(Publish(1, 999, 0, "q", routing, Run(NO_IDS, b"", records, size)), turn)
             engine.flush(turn)
             assert sum(len(effect.run) for effect in turn.effects) == BATCH  # type: ignore[union-attr]
             for consumer in engine._slot.consumers.values():
                 consumer.room = UNLIMITED
 
-    return best(work, 20 * BATCH)
+    return best(work, ROUNDS * BATCH)
 
 
 if __name__ == "__main__":
     for text in TEXTS:
         print(f"{evaluation(text):8.2f} µs  {text}")
-    print(f"{queue(None):8.2f} µs  a message to {CONSUMERS} consumers in turn")
+    print(f"{fan(Routing.ANYCAST, None, CONSUMERS):8.2f} µs  a message to {CONSUMERS} consumers in turn")
     for selector in ("type = 't%d'", "type = 't%d' AND rank > 100", "rank > 100 AND type LIKE 't%d'"):
-        print(f"{queue(selector):8.2f} µs  a message to one of {CONSUMERS} consumers by {selector % 7}")
+        print(f"{fan(Routing.ANYCAST, selector, CONSUMERS):8.2f} µs  a message to one of {CONSUMERS} by {selector}")
+    for many in (1000, 5000):
+        print(f"{fan(Routing.MULTICAST, SINGLE, many):8.2f} µs  a message to one of {many} of a topic")
+    for selector in ("type = 't%d' AND rank BETWEEN 100 AND 200", "type = 't%d' AND rank < 500"):
+        print(f"{fan(Routing.MULTICAST, selector, 1000):8.2f} µs  … of 1,000 by {selector}")

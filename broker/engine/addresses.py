@@ -14,6 +14,7 @@ from broker.core.records import Left, MetaRecord, SettleRecord
 
 from . import dead_letter_queues, limits, queue_policies, retroactive
 from .address_rules import Rules, rules_for
+from .filters import Filters
 from .queue import Queue
 from .routing import check_budget, default_routing, has_type, mismatch, resolve
 from .slot import Address, Slot, grouped
@@ -147,6 +148,12 @@ def bind(slot: Slot, queue: Queue) -> None:
         address.rules = rules_for(slot, queue.address)
     address.queues[queue.name] = queue
     (address.anycast if queue.routing is Routing.ANYCAST else address.multicast).append(queue)
+    slot.filtered += queue.filter is not None
+    if queue.routing is Routing.MULTICAST:
+        if address.filters is not None:
+            address.filters.add(queue)
+        elif queue.filter is not None:
+            address.filters = Filters(address.name, address.multicast)
     limits.open_book(slot, address, queue)
     if queue.selective() and address.rules is None:
         address.rules = Rules(slot.match(queue.address))
@@ -162,14 +169,24 @@ def select(slot: Slot, queue: Queue, selector: str | None, known: bool = False) 
     """The queue takes other messages from now on. Raises RefusedError(BAD_SELECTOR), nothing changed then. known: see
     Queue.select()."""
     patterns = slot.patterns if slot.match.is_pattern(queue.address) else None
+    address = slot.addresses[queue.address]
+    filters = address.filters if queue.routing is Routing.MULTICAST else None
     if patterns is not None:
         patterns.unbind(queue)
+    if filters is not None:
+        filters.remove(queue)
+    slot.filtered -= queue.filter is not None
     try:
         queue.select(selector, known)
     finally:
+        slot.filtered += queue.filter is not None
+        if filters is not None:
+            filters.add(queue)
+        elif queue.filter is not None and queue.routing is Routing.MULTICAST:
+            address.filters = Filters(address.name, address.multicast)
         if patterns is not None:
             patterns.bind(queue)
-    find_rules(slot, slot.addresses[queue.address])
+    find_rules(slot, address)
 
 
 def change_selector(slot: Slot, queue: Queue, selector: str | None, turn: Turn) -> None:
@@ -182,7 +199,7 @@ def change_selector(slot: Slot, queue: Queue, selector: str | None, turn: Turn) 
 def find_rules(slot: Slot, address: Address) -> None:
     """Settings, or filters of queues, have changed."""
     address.rules = rules_for(slot, address.name)
-    if address.rules is None and any(queue.selective() for queue in address.queues.values()):
+    if address.rules is None and (address.filters or any(queue.selective() for queue in address.queues.values())):
         address.rules = Rules(slot.match(address.name))
 
 
@@ -211,6 +228,9 @@ def unbind(slot: Slot, queue: Queue) -> None:
     address = slot.addresses[queue.address]
     del address.queues[queue.name]
     (address.anycast if queue.routing is Routing.ANYCAST else address.multicast).remove(queue)
+    slot.filtered -= queue.filter is not None
+    if address.filters is not None and queue.routing is Routing.MULTICAST:
+        address.filters.remove(queue)
     if not address.queues and not address.declared:
         del slot.addresses[queue.address]
     elif queue.selective():

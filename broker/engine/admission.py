@@ -6,6 +6,7 @@ Rule: the order of the steps is decided here, what each does elsewhere. Only run
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.core.commands import Publish
@@ -15,7 +16,9 @@ from broker.selector import Predicate
 
 from . import costly_selectors, diverts, duplicates, expiry, limits
 from .address_rules import rules_for
+from .filters import Filters, Look
 from .ingress_timestamp import stamp
+from .prefilter import look, moment
 from .queue import Queue
 from .runs import pick
 
@@ -52,29 +55,43 @@ def admit(slot: Slot, command: Publish, turn: Turn) -> bool:
     if rules is None:
         return True
     if rules.aging and (command.session or not expiry.ended(command.run)):
-        expiry.apply(rules.settings, command.run, turn.now)
+        expiry.apply(rules.settings, command.run, moment(slot, command.run, turn.now))
     if rules.stamped:
-        stamp(command.run, turn.now)
+        stamp(command.run, moment(slot, command.run, turn.now))
     return not (rules.diverts and diverts.divert(slot, address, command, turn))
+
+
+def _overran(slot: Slot, filters: Filters, seen: Look) -> None:
+    """Ends whose selector would have cost too much."""
+    for predicate, why in seen.overran.items():
+        costly_selectors.note(slot, [c for queue in filters.takers.get(predicate, ()) for c in queue.consumers], why)
+    seen.overran.clear()
 
 
 def sift(slot: Slot, parts: list[Part], address: str) -> list[Part]:
     """The same, with only those messages for each queue that its filter lets in. Queues which get the same messages
     share a run."""
     result: list[Part] = []
+    of_address = slot.addresses.get(address)
+    own = of_address.filters if of_address is not None else None
     for run, queues in parts:
-        if any([queue.selective() for queue in queues]):
-            result += _sifted(slot, run, queues, address)
+        if own and of_address is not None and queues is of_address.multicast:
+            seen = look(slot, own, run)
+            _overran(slot, own, seen)
+            result += own.share(run, seen.found)
+        elif any([queue.selective() for queue in queues]):
+            result += _sifted(slot, run, queues, address, own)
         else:
             result.append((run, queues))
     return result
 
 
-def _sifted(slot: Slot, run: Run, queues: list[Queue], address: str) -> list[Part]:
+def _sifted(slot: Slot, run: Run, queues: list[Queue], address: str, own: Filters | None) -> list[Part]:
+    """Queues of an address, and others beside them: of wildcards, or of the other type."""
     count = len(run.records)
     free: list[Queue] = []
     wanted: dict[tuple[int, ...], list[Queue]] = {}
-    known: dict[Predicate, tuple[int, ...]] = {}
+    known = _known(slot, run, address, own)
     for queue in queues:
         if queue.closed():
             continue
@@ -83,13 +100,26 @@ def _sifted(slot: Slot, run: Run, queues: list[Queue], address: str) -> list[Par
             free.append(queue)
             continue
         if matching not in known:
-            known[matching] = tuple(matching.select(run, address))
+            known[matching] = matching.select(run, address)
             if matching.meter is not None and (why := matching.meter.overran()):
                 costly_selectors.note(slot, [c for q in queues if q.filter is matching for c in q.consumers], why)
         at = known[matching]
         if len(at) == count:
             free.append(queue)
         elif at:
-            wanted.setdefault(at, []).append(queue)
+            wanted.setdefault(tuple(at), []).append(queue)
     result: list[Part] = [(run, free)] if free else []
     return result + [(pick(run, at), takers) for at, takers in wanted.items()]
+
+
+def _known(slot: Slot, run: Run, address: str, own: Filters | None) -> dict[Predicate, Sequence[int]]:
+    """What those who filter together let in."""
+    known: dict[Predicate, Sequence[int]] = {}
+    wild = slot.patterns.filters(address) if slot.patterns is not None and slot.patterns.filtered else None
+    for filters in (own, wild):
+        if filters:
+            seen = look(slot, filters, run)
+            _overran(slot, filters, seen)
+            known.update(dict.fromkeys(filters.takers, ()))
+            known.update(seen.found)
+    return known

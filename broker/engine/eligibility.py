@@ -59,7 +59,7 @@ class Choice:
     hungry     in the last turn somebody could have taken more than memory had for him."""
 
     __slots__ = (
-        "_always", "_audiences", "_bits", "_origins", "_retired", "_sieve", "_strangers", "address", "asked",
+        "_always", "_audiences", "_bits", "_origins", "_retired", "_sieve", "_strangers", "_used", "address", "asked",
         "exclusive", "groups", "hungry", "known", "lanes", "learning", "newest", "paused", "strange", "transit",
     )  # fmt: skip
 
@@ -88,7 +88,9 @@ class Choice:
         """Session → bits of those consumers."""
         self._always = 0
         """Bits that every message has, but for its origin."""
-        self._sieve = Sieve([], address)
+        self._sieve = Sieve(address)
+        self._used = 0
+        """Bits of `_bits`."""
 
     # ── consumers ──────────────────────────────────────────────────────────────────────────────────
 
@@ -96,10 +98,14 @@ class Choice:
         """A consumer has come (it is in queue.consumers already)."""
         wish = consumer.wish
         if wish is not None:
-            self._retired.pop(wish, None)
-            if wish not in self._bits:
-                self._bits[wish] = self._free_bit()
+            known = wish in self._bits
+            if not known:
+                self._bits[wish] = bit = ~self._used & (self._used + 1)
+                self._used |= bit
             consumer.bit = self._bits[wish]
+            if not known or wish in self._retired:
+                self._retired.pop(wish, None)
+                self._ask(wish)
         settings = queue.settings
         if settings.exclusive:
             self.exclusive = self.exclusive or queue.consumers[0]
@@ -113,6 +119,7 @@ class Choice:
         wish = consumer.wish
         if wish is not None and not any(other.wish == wish for other in queue.consumers):
             self._retired[wish] = None
+            self._ask_no_more(wish)
             if not any(other.wish is not None and other.wish[1] == wish[1] for other in queue.consumers):
                 self._origins.pop(wish[1], None)
             while len(self._retired) > _RETIRED:
@@ -159,29 +166,35 @@ class Choice:
     def _changed(self) -> None:
         """Who asks what has changed."""
         self._audiences.clear()
-        self._always = 0
-        self._strangers.clear()
-        asked: list[tuple[int, Predicate]] = []
-        for wish, bit in self._bits.items():
-            if wish in self._retired:
-                continue
-            predicate, session = wish
-            if predicate is not None:
-                asked.append((bit, predicate))
-            else:
-                self._always |= bit
-            if session:
-                self._strangers[session] = self._strangers.get(session, 0) | bit
-        self._sieve = Sieve(asked, self.address)
         self.known = self._sieve.asked | self._always
 
-    def _free_bit(self) -> int:
-        used, bit = set(self._bits.values()), 1
-        while bit in used:
-            bit <<= 1
-        return bit
+    def _ask(self, wish: Wish) -> None:
+        """Somebody has it now."""
+        predicate, session = wish
+        bit = self._bits[wish]
+        if predicate is not None:
+            self._sieve.add(bit, predicate)
+        else:
+            self._always |= bit
+        if session:
+            self._strangers[session] = self._strangers.get(session, 0) | bit
+
+    def _ask_no_more(self, wish: Wish) -> None:
+        """Nobody has it any more."""
+        predicate, session = wish
+        bit = self._bits[wish]
+        if predicate is not None:
+            self._sieve.remove(bit, predicate)
+        else:
+            self._always &= ~bit
+        if session:
+            self._strangers[session] &= ~bit
+            if not self._strangers[session]:
+                del self._strangers[session]
 
     def _forget_bit(self, bit: int) -> None:
+        self._used &= ~bit
+
         def strip(lane: Lane) -> None:
             lane.known &= ~bit
             lane.bits &= ~bit
@@ -230,7 +243,7 @@ class Choice:
     def overran(self, queue: Queue) -> list[tuple[list[Consumer], str]]:
         """Whose selectors would have cost too much since the last time that this was asked, and over what."""
         overran, self._sieve.overran = self._sieve.overran, []
-        return [([consumer for consumer in queue.consumers if consumer.bit == bit], why) for bit, why in overran]
+        return [([consumer for consumer in queue.consumers if consumer.bit & bit], why) for bit, why in overran]
 
     def look(self, run: Run) -> dict[int, list[int]] | int:
         """Bits → indices of the messages they match; an int: all messages match these."""

@@ -24,6 +24,7 @@ from broker.core.effects import Crowd, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.message import Run
 
+from .filters import Found, Look
 from .runs import pick
 from .unloaded import Stub
 
@@ -228,11 +229,24 @@ def _ways(address: Address | None, command: Publish) -> list[int]:
     anycast, multicast = _queues(address, command)
     # Several anycast queues take turns; whose it is is decided later, so each message is taken to find one.
     ways = [int(len(anycast) > 1 or not anycast + multicast)] * count
+    known: Found = {}
+    if multicast and address is not None and address.filters:
+        look = Look(run)
+        look.go_on(address.filters, 0)
+        known = dict.fromkeys(address.filters.takers, ()) | look.found
     for queue in multicast + (anycast if len(anycast) == 1 else []):
         if not queue.closed():
-            for at in range(count) if queue.filter is None else queue.filter.select(run, command.address):
+            for at in _taken(queue, run, command.address, known):
                 ways[at] += 1
     return ways
+
+
+def _taken(queue: Queue, run: Run, address: str, known: Found) -> Sequence[int]:
+    """The messages that the queue lets in. known: of filters that were asked together."""
+    if queue.filter is None:
+        return range(len(run.records))
+    at = known.get(queue.filter)
+    return queue.filter.select(run, address) if at is None else at
 
 
 def _queues(address: Address | None, command: Publish) -> tuple[list[Queue], list[Queue]]:

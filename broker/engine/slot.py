@@ -22,6 +22,7 @@ from . import limits, page_out
 from .address_rules import Rulebook, Rules
 from .consumer import Consumer, Ledger
 from .declarations import named
+from .filters import Filters, Looking
 from .limits import Stock
 from .producer_state import Producers
 from .queue import Queue
@@ -71,15 +72,17 @@ class Address:
     """An address exists as long as it has queues, or is declared.
 
     rules   what it does with messages; None: nothing, it is plain.
+    filters   who takes what of its multicast queues; None: nobody has ever asked for less than everything.
     start   where the round robin over anycast queues goes on."""
 
-    __slots__ = ("anycast", "declared", "multicast", "name", "queues", "rules", "start", "stock")
+    __slots__ = ("anycast", "declared", "filters", "multicast", "name", "queues", "rules", "start", "stock")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.queues: dict[str, Queue] = {}
         self.anycast: list[Queue] = []
         self.multicast: list[Queue] = []
+        self.filters: Filters | None = None
         self.start = 0
         self.declared = False
         self.rules: Rules | None = None
@@ -149,12 +152,11 @@ class Slot:
 
     __slots__ = (
         "addresses", "approved", "booked", "budget", "consumers", "counters", "crashed_at", "decisions",
-        "declarations", "due", "entered", "first_id", "fresh", "hidden", "inherited", "known_ids", "latecomers",
-        "limit", "loose",
-        "mark_messages", "match", "max_held", "max_held_messages", "most", "next_id", "next_queue", "number",
-        "overran", "page_bytes", "patterns", "pending", "prepared", "pressed", "producers", "queues", "reserved",
-        "rulebook", "sessions", "stop", "strangers", "subscriptions", "timed", "touched", "unfinished",
-        "wildcards", "xpath",
+        "declarations", "due", "entered", "filtered", "first_id", "fresh", "hidden", "inherited", "known_ids",
+        "latecomers", "limit", "looking", "loose", "mark_messages", "match", "max_held", "max_held_messages", "most",
+        "next_id", "next_queue", "number", "overran", "page_bytes", "patterns", "pending", "prepared", "pressed",
+        "producers", "queues", "reserved", "rulebook", "sessions", "stop", "strangers", "subscriptions", "timed",
+        "touched", "unfinished", "wildcards", "xpath",
     )  # fmt: skip
 
     def __init__(
@@ -199,6 +201,10 @@ class Slot:
         """(kept messages, queue that gets those up to this id when they are in memory) … (retroactive.py)"""
         self.overran: dict[int, str] = {}
         """Consumer → over what its selector was given up (costly_selectors.py)."""
+        self.filtered = 0
+        """Queues with a filter."""
+        self.looking: Looking | None = None
+        """What the messages of the next command match (prefilter.py)."""
         self.known_ids: dict[str, Ids] = {}
         """By address (duplicates.py)."""
 

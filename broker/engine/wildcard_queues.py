@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from broker.core.commands import Subscribe
 
 from .address_settings import is_pattern
+from .filters import Filters
 from .trie import Trie
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Patterns:
         "_bound",
         "_count",
         "_delimiter",
+        "_filters",
         "_memo",
         "_queues",
         "_selective",
@@ -52,6 +54,8 @@ class Patterns:
         self._sessions: dict[int, dict[int, None]] = {}
         self._memo: dict[str, list[Queue]] = {}
         """Addresses no sleeper waits for, and the queues that match."""
+        self._filters: dict[str, Filters] = {}
+        """Of these, what the queues take."""
 
     def __bool__(self) -> bool:
         return bool(self._bound or self._asleep)
@@ -67,13 +71,13 @@ class Patterns:
         self._queues.add(self._words(queue.address), queue)
         if queue.selective():
             self._selective.add(queue)
-        self._memo.clear()
+        self._forget()
 
     def unbind(self, queue: Queue) -> None:
         del self._bound[queue]
         self._queues.remove(self._words(queue.address), queue)
         self._selective.discard(queue)
-        self._memo.clear()
+        self._forget()
 
     def refresh(self) -> None:
         """Settings of queues have changed."""
@@ -90,7 +94,7 @@ class Patterns:
         self._sessions.setdefault(command.session, {})[command.consumer] = None
         self._asleep[command.consumer] = place, command
         self._sleepers.add(self._words(command.address), command.consumer)
-        self._memo.clear()
+        self._forget()
 
     def forget(self, consumer: int, session: int) -> bool:
         """A consumer of the session has ended. Returns whether it was asleep."""
@@ -120,11 +124,23 @@ class Patterns:
         found = self._memo.get(address)
         if found is None:
             if len(self._memo) >= REMEMBERED:
-                self._memo.clear()
+                self._forget()
             found = [] if address.startswith("$") else self._queues.find(self._words(address))
             found.sort(key=self._bound.__getitem__)
             self._memo[address] = found
         return found
+
+    def filters(self, address: str) -> Filters:
+        """What the queues whose pattern matches take."""
+        found = self._filters.get(address)
+        if found is None:
+            found = self._filters[address] = Filters(address, self.queues(address))
+        return found
+
+    def _forget(self) -> None:
+        """Who matches what has changed."""
+        self._memo.clear()
+        self._filters.clear()
 
     def _wake(self, command: Subscribe) -> None:
         del self._asleep[command.consumer]

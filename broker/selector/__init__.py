@@ -4,6 +4,7 @@ Rule: a text is compiled once and evaluated on bytes; only the headers it names 
 consumers or sessions.
 """
 
-from .predicate import NOTHING, Key, Predicate, compile, stored
+from .index import Index
+from .predicate import NOTHING, Predicate, compile, stored
 
-__all__ = ["NOTHING", "Key", "Predicate", "compile", "stored"]
+__all__ = ["NOTHING", "Index", "Predicate", "compile", "stored"]

@@ -7,28 +7,17 @@ know how it was compiled.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 from weakref import WeakValueDictionary
 
 from broker.core.errors import RefusedError
 from broker.core.message import Run
 
-from .compiling import ALIASES, OWN, Test, reads_bodies, single, test_of, weight
-from .heads import head_of, key, plain, shared
+from .compiling import Test, reads_bodies, single, test_of, weight
+from .heads import head_of, shared
 from .parser import parse
-from .syntax import Node, key_of
+from .terms import terms_of
 from .values import MAX_COST, Mode, TooCostlyError
-
-
-class Key(NamedTuple):
-    """A selector is true only if the header (what heads.raw looks for) is one of these raw values, or looks like one of
-    these numbers; exact: it is true then."""
-
-    name: bytes
-    values: frozenset[bytes]
-    numbers: frozenset[int | float]
-    exact: bool
-
 
 _SMALL: Final = MAX_COST // (64 * 1024)
 """What weighs less cannot cost too much, whatever headers a message has (wire.max_header_block_bytes)."""
@@ -67,11 +56,12 @@ class Predicate:
     """text    as it was given.
     test     (head, run, index, address) → True, False or None: for whoever has the head of the message already.
     each     it may differ between messages with the same headers (size, body).
-    key      what it needs of one header; None: no header decides.
+    terms    what it needs of single headers; none: no header decides.    exact   it is true when they hold.
+    heavy    about nanoseconds for each byte of a message's headers.
     meter    whoever evaluates it must ask afterwards whether it cost too much; None: it never does.
     xpath    it reads bodies."""
 
-    __slots__ = ("__weakref__", "each", "key", "meter", "test", "text", "xpath")
+    __slots__ = ("__weakref__", "each", "exact", "heavy", "meter", "terms", "test", "text", "xpath")
 
     def __init__(self, text: str) -> None:
         """Raises RefusedError(BAD_SELECTOR)."""
@@ -80,12 +70,12 @@ class Predicate:
         self.text = text
         self.test = test_of(parsed.node, mode)
         self.xpath = reads_bodies(parsed.node)
-        heavy = weight(parsed.node)
+        self.heavy = heavy = weight(parsed.node)
         self.meter = Meter() if self.xpath or heavy > _SMALL else None
         if self.meter is not None:
             self.test = self.meter.watch(self.test, heavy)
         self.each = single(parsed.node)
-        self.key = _key(parsed.node, mode)
+        self.terms, self.exact = terms_of(parsed.node, mode)
 
     def __call__(self, run: Run, index: int, address: str) -> bool:
         """Is message `index` wanted; `address`: where it was sent to, for AMQAddress."""
@@ -112,20 +102,6 @@ def compile(text: str) -> Predicate:
     if found is None:
         found = _known[text] = Predicate(text)
     return found
-
-
-def _key(node: Node, mode: Mode) -> Key | None:
-    found = key_of(node)
-    if found is None or found[0] in OWN:
-        return None
-    name, wanted, exact = found
-    values = [plain(value) for value in wanted if isinstance(value, str)]
-    if None in values:
-        return None
-    numbers = frozenset(value for value in wanted if not isinstance(value, str))
-    # Where texts are not simply the numbers they look like, looking like one is not enough.
-    exact = exact and (mode is Mode.AUTO or not numbers)
-    return Key(key(ALIASES.get(name, name)), frozenset(v for v in values if v is not None), numbers, exact)
 
 
 NOTHING: Final = compile("FALSE")

@@ -105,24 +105,3 @@ def is_condition(node: Node) -> bool:
     if isinstance(node, Literal):
         return node.value is None or isinstance(node.value, bool)
     return isinstance(node, CONDITIONS)
-
-
-def key_of(node: Node) -> tuple[str, frozenset[str | int | float], bool] | None:
-    """(header, values, exact): the condition can only be true if that header is one of these texts, or looks like one
-    of these numbers; exact: it is true then (of numbers: where such texts count as numbers). None: there is no such
-    header. This is what an index of many selectors is made of."""
-    if isinstance(node, Compare) and node.operator == "=":
-        for name, literal in ((node.left, node.right), (node.right, node.left)):
-            if isinstance(name, Name) and isinstance(literal, Literal):
-                value = literal.value
-                return None if value is None or isinstance(value, bool) else (name.name, frozenset((value,)), True)
-    elif isinstance(node, In):
-        return node.value.name, frozenset(node.values), True
-    elif isinstance(node, And):
-        found = next((key for part in node.conditions if (key := key_of(part)) is not None), None)
-        return None if found is None else (found[0], found[1], False)
-    elif isinstance(node, Or):
-        keys = [key for part in node.conditions if (key := key_of(part)) is not None]
-        if len(keys) == len(node.conditions) and len({key[0] for key in keys}) == 1:
-            return keys[0][0], frozenset().union(*(key[1] for key in keys)), all(key[2] for key in keys)
-    return None
