@@ -1,7 +1,6 @@
 """One wake-up at a wall-clock time. Rule: a later call replaces an earlier one; after stop() there is none.
 
-A wall clock may be set: the time is looked at again at least every LOOK_S, so that a step of an hour delays nobody for
-longer than that.
+The clock may not run as the loop's does: the time is looked at again at least every LOOK_S.
 """
 
 from __future__ import annotations
@@ -10,8 +9,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from broker.seams.clock import Clock
-
 LOOK_S: Final = 1.0
 """Seconds. A wake-up costs microseconds, and there is none while nothing is due."""
 
@@ -19,11 +16,11 @@ LOOK_S: Final = 1.0
 class Alarm:
     """The shard's `alarm` on an asyncio loop."""
 
-    __slots__ = ("_clock", "_loop", "_stopped", "_timer")
+    __slots__ = ("_loop", "_stopped", "_timer", "_wall_ms")
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, wall_ms: Callable[[], int]) -> None:
         self._loop = loop
-        self._clock = clock
+        self._wall_ms = wall_ms
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
 
@@ -32,7 +29,7 @@ class Alarm:
         if self._timer is not None:
             self._timer.cancel()
         if not self._stopped:
-            left = (at_ms - self._clock.wall_ms()) / 1000
+            left = (at_ms - self._wall_ms()) / 1000
             if left > LOOK_S:
                 self._timer = self._loop.call_later(LOOK_S, self.set, at_ms, callback)
             else:

@@ -48,6 +48,7 @@ from broker.owner.slot_lifecycle import Node
 from broker.owner.slot_status import Standing
 from broker.owner.standby import Shadow
 from broker.rpc.server import GrpcServer
+from broker.seams.clock import SteadyClock
 from broker.seams.entropy import number
 from broker.seams.files import OsFiles
 from broker.seams.stream import EDGE_SERVICE, Stream, StreamEnd
@@ -92,7 +93,8 @@ class OwnerProcess(ClusterProcess):
         super().__init__(settings)
         names = ("journal", "page-in", "bodies", "prepare", "seeds")
         self._threads = [IoThread(self.loop, name) for name in names]
-        self._alarm = Alarm(self.loop, self.clock)
+        self._steady = SteadyClock(self.clock.wall_ms, self.clock.ticks)
+        self._alarm = Alarm(self.loop, self._steady.wall_ms)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._edges: dict[str, str] = {}
         self._ready = False
@@ -189,7 +191,7 @@ class OwnerProcess(ClusterProcess):
         self.leaders = Leaders(identity, settings.cluster, self.journal, self.dialer, self.clock, self._later, seeds)
         self.shard = Shard(
             settings, self.journal, self.clock, commit, page_in, prepare, loop.call_soon, self._alarm.set,
-            self._later, self.leaders, self.memory,
+            self._later, self.leaders, self.memory, self._steady,
         )  # fmt: skip
         self.followers = Followers(identity, self.journal, self.clock, self._later, bodies, settings.cluster)
         blobs = self.journal.blobs
@@ -213,7 +215,7 @@ class OwnerProcess(ClusterProcess):
             sparing=True,
         )  # fmt: skip
         self.coordinator = Coordinator(
-            self.shard, self.port.submit, self.boot, self.clock.wall_ms, self._later, open_body,
+            self.shard, self.port.submit, self.boot, self._steady.wall_ms, self._later, open_body,
             self.port.write_body,
         )  # fmt: skip
         self.port.attach(self.coordinator)

@@ -25,7 +25,7 @@ from broker.journal.journal import Journal
 from broker.link.local import LocalOwner
 from broker.owner.io_thread import IoThread
 from broker.owner.shard import Shard
-from broker.seams.clock import SystemClock
+from broker.seams.clock import SteadyClock, SystemClock
 from broker.seams.entropy import token
 from broker.seams.files import OsFiles
 
@@ -54,7 +54,8 @@ class Standalone:
         self.clock = SystemClock()
         self.failed: asyncio.Future[str] = self.loop.create_future()
         self._threads = [IoThread(self.loop, name) for name in ("journal", "page-in", "bodies", "prepare")]
-        self._alarm = Alarm(self.loop, self.clock)
+        self._steady = SteadyClock(self.clock.wall_ms, self.clock.ticks)
+        self._alarm = Alarm(self.loop, self._steady.wall_ms)
         self._maintain: asyncio.TimerHandle | None = None
         self._looking: asyncio.TimerHandle | None = None
         self._ready = False
@@ -82,7 +83,7 @@ class Standalone:
             log.error("large body %s is missing: its message cannot be delivered", self.journal.blobs.path(id))
         self.shard = Shard(
             settings, self.journal, self.clock, commit, page_in, prepare, self.loop.call_soon, self._alarm.set,
-            self.loop.call_later, memory=self.memory,
+            self.loop.call_later, memory=self.memory, steady=self._steady,
         )  # fmt: skip
         self.beats = Beats(self.loop)
         self.port = LocalOwner(self.shard, bodies)

@@ -60,12 +60,17 @@ class Publish:
         self.atomic = False
         self.ttl = self.delay = 0
 
-    def arrive(self, now: int) -> None:
-        """The owner takes it: its times become those of the owner's clock."""
+    def arrive(self, now: int, ahead: int = 0) -> None:
+        """The owner takes it: its times become those of the owner's clock. ahead: see Turn; call it once then."""
+        run = self.run
         if self.ttl:
-            self.run.expires, self.ttl = now + self.ttl, 0
+            run.expires, self.ttl = now + self.ttl, 0
+        elif run.expires:
+            run.expires += ahead
         if self.delay:
-            self.run.due, self.delay = now + self.delay, 0
+            run.due, self.delay = now + self.delay, 0
+        elif run.due:
+            run.due += ahead
 
 
 class Resume:

@@ -142,14 +142,17 @@ class Turn:
     effects   may be told at once, in order.    appends   to be journalled, in order.
     fetches, moves   work for the owner (see there).    notices   what an operator should read in the log.
     may       asked before anything is handed out by other calls than `flush`: may the slot of this number do so now.
+    ahead     milliseconds by which `now` is ahead of the wall clock, which has been set: points of time that clients
+              name are by that one.
     """
 
-    __slots__ = ("appends", "effects", "fetches", "may", "moves", "notices", "now", "number")
+    __slots__ = ("ahead", "appends", "effects", "fetches", "may", "moves", "notices", "now", "number")
 
-    def __init__(self, now: int, number: int, may: Callable[[int], bool] = always) -> None:
+    def __init__(self, now: int, number: int, may: Callable[[int], bool] = always, ahead: int = 0) -> None:
         self.now = now
         self.number = number
         self.may = may
+        self.ahead = ahead
         self.effects: list[Effect] = []
         self.appends: list[LogRecord] = []
         self.fetches: list[Fetch] = []
@@ -158,7 +161,7 @@ class Turn:
 
     def part(self) -> Turn:
         """An empty one for what becomes a log group of this one."""
-        return Turn(self.now, self.number, self.may)
+        return Turn(self.now, self.number, self.may, self.ahead)
 
 
 Effect = Deliver | Done | Refused | ConsumerClosed | BrowseEnd | Crowd

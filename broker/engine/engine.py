@@ -149,8 +149,8 @@ class Engine:
             turn.effects.append(effect)
 
     def _publish(self, command: Publish, turn: Turn) -> None:
-        if command.ttl or command.delay:
-            command.arrive(turn.now)
+        if command.ttl or command.delay or (turn.ahead and command.session):
+            command.arrive(turn.now, turn.ahead if command.session else 0)
         if command.dedup is None:
             publish(self._slot, command, turn)
         elif self.duplicate(command.dedup):

@@ -129,7 +129,7 @@ def prepare(slot: Slot, command: Prepare, turn: Turn) -> None:
         _check(slot, command.parts)
         for part in command.parts:
             if isinstance(part, Publish):
-                part.arrive(turn.now)
+                part.arrive(turn.now, turn.ahead)
         prepared = slot.prepared[command.tx] = Prepared(command.tx, command.coordinator, turn.now)
         group = turn.part()
         _park(slot, prepared, [part for part in command.parts if isinstance(part, Publish)], group)

@@ -26,7 +26,7 @@ from broker.engine.engine import Engine
 from broker.engine.slot import Budget
 from broker.engine.wildcards import Wildcards
 from broker.journal.journal import Journal
-from broker.seams.clock import Clock
+from broker.seams.clock import Clock, SteadyClock
 from broker.seams.steps import Steps
 
 from . import refusing
@@ -68,6 +68,7 @@ class Shard:
     later(seconds, callback)   run it after that time.
     replicas   None: alone, every slot is led here and made when first needed. Else only those that were `adopt`ed;
                commands for others are dropped (whoever sent them has been told that the slot moved).
+    steady     what counts delays and times to live, the alarm's too; None: the clock's wall.
     others     small state of slots that are only followed here, for the head of a new segment.
     crossing   who carries out what touches several slots; None: all slots are here, one log group does.
     """
@@ -85,8 +86,10 @@ class Shard:
         later: Callable[[float, Callable[[], None]], Any],
         replicas: Replicas | None = None,
         memory: Memory | None = None,
+        steady: SteadyClock | None = None,
     ) -> None:
         self.settings = settings
+        self._steady = steady
         self.journal = journal
         self.stats = ShardStats()
         self.stopped = ""
@@ -278,7 +281,10 @@ class Shard:
             self._schedule(self._run_turn)
 
     def _turn(self) -> Turn:
-        return Turn(self._clock.wall_ms(), self._commits.open, self._gates.may)
+        steady = self._steady
+        if steady is None:
+            return Turn(self._clock.wall_ms(), self._commits.open, self._gates.may)
+        return Turn(steady.wall_ms(), self._commits.open, self._gates.may, steady.ahead)
 
     def _run_turn(self) -> None:
         self._scheduled = False

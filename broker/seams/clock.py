@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Clock(Protocol):
@@ -29,6 +29,9 @@ def burnt_by(thread: int) -> Callable[[], float]:
     return lambda: time.clock_gettime(clock)
 
 
+_BOOT = getattr(time, "CLOCK_BOOTTIME", None)
+
+
 class SystemClock:
     """The real one."""
 
@@ -37,6 +40,51 @@ class SystemClock:
 
     monotonic = staticmethod(time.monotonic)
     """Not a method around it: every step of a loop looks at it twice."""
+
+    @staticmethod
+    def ticks() -> float:
+        """As monotonic(), and those seconds count as well that the machine has slept through."""
+        return time.monotonic() if _BOOT is None else time.clock_gettime(_BOOT)
+
+
+RATE: Final = 0.05
+"""By so much a steady clock runs faster or slower until the wall clock has it again: a length of time is right to 5 %,
+and a step of a minute is made up for in 20."""
+FAR_MS: Final = 86_400_000
+"""A wall clock that is further away had not been set: what rests in a journal must not wait for years."""
+STEP_MS: Final = 1000
+"""What is less is no step, but a clock that is being kept right."""
+
+
+class SteadyClock:
+    """The wall clock of an owner, by which delays and times to live are counted: a step of the system's moves none of
+    them. It goes on as before and follows slowly (Erlang's "no time warp"). wall_ms, ticks: of the system.
+
+    ahead   of the system's, in milliseconds."""
+
+    __slots__ = ("_last", "_now", "_ticks", "_wall_ms", "ahead")
+
+    def __init__(self, wall_ms: Callable[[], int], ticks: Callable[[], float]) -> None:
+        self._wall_ms = wall_ms
+        self._ticks = ticks
+        self._last = ticks()
+        self._now = float(wall_ms())
+        self.ahead = 0
+
+    def wall_ms(self) -> int:
+        ticks, wall = self._ticks(), self._wall_ms()
+        passed, self._last = (ticks - self._last) * 1000, ticks
+        self._now += passed
+        behind = wall - self._now
+        if -FAR_MS < behind < FAR_MS:
+            most = passed * RATE
+            self._now += min(max(behind, -most), most)
+        else:
+            self._now = float(wall)
+        now = int(self._now)
+        off = now - wall
+        self.ahead = off if off >= STEP_MS or off <= -STEP_MS else 0
+        return now
 
 
 def thread_seconds() -> float:

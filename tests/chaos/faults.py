@@ -9,9 +9,11 @@ also in pairs.
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import subprocess
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,6 +22,8 @@ from pathlib import Path
 from tests.harness.cluster import Cluster, Process
 from tests.harness.proxy import DOWN, UP
 from tests.harness.servers import LocalServer
+
+from .shim import Machine
 
 Undo = Callable[[], None]
 DISK_BYTES = 400 << 20
@@ -35,6 +39,8 @@ class Scene:
     random: random.Random
     disks: dict[str, Path] = field(default_factory=dict)
     """Owner → where a disk of its own is mounted; empty: none can be made here."""
+    machines: dict[str, Machine] = field(default_factory=dict)
+    """Owner or edge → what its clock and its disk do; empty: nothing can be done to them here."""
 
     def members(self) -> list[LocalServer]:
         """One of etcd's, or all."""
@@ -210,6 +216,43 @@ def full_disk(scene: Scene) -> tuple[str, Undo]:
     return f"the disk of {owner.id} is full", undo
 
 
+def clock_step(scene: Scene) -> tuple[str, Undo]:
+    """The wall clock of one process steps, and back."""
+    process = scene.random.choice([scene.owner(), scene.edge()])
+    if process.id not in scene.machines:
+        return "no clock that can be set here", lambda: None
+    machine, seconds = scene.machines[process.id], scene.random.choice((-3600, -60, -5, 5, 60, 3600))
+    machine.be(clock_ms=seconds * 1000)
+    return f"the clock of {process.id} steps by {seconds:+d} s, and back", lambda: machine.be(clock_ms=0)
+
+
+def slow_disk(scene: Scene) -> tuple[str, Undo]:
+    """Each sync of one owner takes longer."""
+    owner = scene.owner()
+    if owner.id not in scene.machines:
+        return "no disk that can be slow here", lambda: None
+    machine, ms = scene.machines[owner.id], scene.random.choice((20, 100, 400))
+    machine.be(sync_us=ms * 1000)
+    return f"the disk of {owner.id} takes {ms} ms longer to sync", lambda: machine.be(sync_us=0)
+
+
+def broken_disk(scene: Scene) -> tuple[str, Undo]:
+    """EIO for whatever one owner writes. It stops for that, and is started again when the disk is good again."""
+    owner = scene.owner()
+    if owner.id not in scene.machines:
+        return "no disk that can break here", lambda: None
+    machine = scene.machines[owner.id]
+    machine.be(error=errno.EIO)
+
+    def undo() -> None:
+        machine.be(error=0)
+        time.sleep(3)  # what has failed by now is heard of, and ends it, which takes a while
+        scene.cluster.wait(lambda: not owner.running or owner.ready(), 120, lambda: f"neither: {owner.log()[-3000:]}")
+        _again(owner)()
+
+    return f"EIO from the disk of {owner.id}", undo
+
+
 def grow(scene: Scene) -> tuple[str, Undo]:
     """One more owner, which leaves again for good."""
     owner = scene.cluster.add_owner()
@@ -246,13 +289,14 @@ ALONE: dict[str, Callable[[Scene], tuple[str, Undo]]] = {
 """Never beside another one."""
 DEATHS: dict[str, Callable[[Scene], tuple[str, Undo]]] = {
     "kill-owner": kill_owner, "stop-owner": stop_owner, "freeze-owner": freeze_owner, "full-disk": full_disk,
+    "broken-disk": broken_disk,
 }  # fmt: skip
 """One of these at a time: three owners bear one that is away."""
 OTHERS: dict[str, Callable[[Scene], tuple[str, Undo]]] = {
     "isolate-owner": isolate_owner, "cut-among-owners": cut_among_owners, "cut-pair": cut_pair, "cut-edges": cut_edges,
     "cut-edge": cut_edge, "cut-store": cut_store, "kill-edge": kill_edge, "freeze-edge": freeze_edge,
     "freeze-store": freeze_store, "kill-store": kill_store, "half-cut": half_cut, "slow-links": slow_links,
-    "lossy-links": lossy_links,
+    "lossy-links": lossy_links, "clock-step": clock_step, "slow-disk": slow_disk,
 }  # fmt: skip
 ALL = {**ALONE, **DEATHS, **OTHERS}
 

@@ -19,7 +19,7 @@ from tests.harness.broker import ROOT
 from tests.harness.cluster import Cluster
 from tests.harness.servers import LocalServer, local_etcd
 
-from . import checker, faults, traffic
+from . import checker, faults, shim, traffic
 from .history import Kind
 from .traffic import World
 
@@ -93,11 +93,12 @@ async def run(
         first, *more = [member.port for member in etcd]
         cluster = Cluster(folder, first, build.owners, build.edges, settings, more)
         disks = _disks(cluster) if build.disks else {}
+        machines = _machines(cluster, folder)
         _older(cluster, build.release)
         with cluster:
             world = World(lambda: [edge.port for edge in cluster.edges if edge.running], random.Random(seed + 1))
             world.pause_s = build.pause_s
-            scene = faults.Scene(cluster, etcd, draws, disks)
+            scene = faults.Scene(cluster, etcd, draws, disks, machines)
             among = frozenset(only) or frozenset(faults.ALL) - ({"upgrade"} if not build.release else set())
             await _work(world, scene, log, minutes, rounds, among)
             broken = checker.check(world.history, traffic.UNORDERED)
@@ -135,6 +136,16 @@ def _disks(cluster: Cluster) -> dict[str, Path]:
             made[owner.id] = disk
             owner.data = disk / "data"
             owner.settings["journal.min_free_bytes"] = 32 << 20
+    return made
+
+
+def _machines(cluster: Cluster, folder: Path) -> dict[str, shim.Machine]:
+    """Has the clock and the disk of each process be ours."""
+    made: dict[str, shim.Machine] = {}
+    if (library := shim.build(folder)) is not None:
+        for process in cluster.processes:
+            made[process.id] = shim.Machine(process.folder, library)
+            process.environment = made[process.id].environment()
     return made
 
 

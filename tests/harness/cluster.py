@@ -49,6 +49,8 @@ class Process:
         """Of the only member as a rule."""
         self.settings: dict[str, object] = {}
         """Of this process alone: they win over the cluster's."""
+        self.environment: dict[str, str] = {}
+        """Besides ours."""
         self.code: Path | None = None
         """The folder with another release's `broker`; None: the present one."""
         self.process: subprocess.Popen[bytes] | None = None
@@ -71,7 +73,10 @@ class Process:
             (self.port, self.ws_port) if self.kind == "edge" else None,
         )  # fmt: skip
         with self.log_file.open("ab") as out:
-            self.process = subprocess.Popen(line, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=self.code)
+            self.process = subprocess.Popen(
+                line, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=self.code,
+                env={**os.environ, **self.environment},
+            )  # fmt: skip
 
     def wait_ready(self, seconds: float = 180.0) -> None:
         def ready() -> bool:

@@ -51,6 +51,8 @@ class SimClock:
     def monotonic(self) -> float:
         return self._place.local(self._loop.now)
 
+    ticks = monotonic
+
 
 class SimIo:
     """owner.io_thread.Io: a thread; jobs in their order, each whole, each some time later."""

@@ -55,7 +55,7 @@ def world() -> World:
 
 @pytest.fixture
 def alarm(world: World) -> Alarm:
-    return Alarm(world, world)  # type: ignore[arg-type]
+    return Alarm(world, world.wall_ms)  # type: ignore[arg-type]
 
 
 def test_it_comes_at_its_time_and_not_again(world, alarm):

@@ -55,6 +55,25 @@ def test_a_time_to_live_is_the_owners(off, way):
     assert got(w.subscribe(1)) == [b"x"]
 
 
+@pytest.mark.parametrize("way", ["alone", "transaction"])
+@pytest.mark.parametrize("ahead", [-HOUR, HOUR])
+def test_points_of_time_are_by_the_wall_clock_though_lengths_are_counted_by_another_one(ahead, way):
+    """The wall clock was set: the owner counts on (seams.clock.SteadyClock), and knows by how much it differs."""
+    w = World()
+    w.ahead = ahead
+    command = sent(w, 0, ttl=4_000, delay=2_000)
+    command.run.expires -= ahead
+    command.run.due -= ahead
+    command.ttl = command.delay = 0  # it names both by the wall
+    through(w, command, way)
+    through(w, sent(w, 17 * HOUR, ttl=3_000), "alone")  # a length of time is what it is
+    assert got(w.subscribe(1)) == [b"x"] and got(w.tick(1_900)) == []
+    w.effects.clear()
+    w.tick(200)
+    w.settle_down()
+    assert got(w.effects) == [b"x"]
+
+
 def test_points_of_time_and_those_of_older_edges_are_taken_as_they_are():
     w = World()
     command = sent(w, 0, ttl=2_000)

@@ -43,6 +43,7 @@ class World:
         """A turn hands out one piece only; finish() again."""
         self.engine = Engine(7, self.settings)
         self.now = 1_000_000
+        self.ahead = 0
         self.open = 1
         self.committed = 0
         self.log: list[tuple[int, object]] = []
@@ -57,7 +58,7 @@ class World:
     # ── turning the crank ──────────────────────────────────────────────────────────────────────────
 
     def turn(self) -> Turn:
-        return Turn(self.now, self.open)
+        return Turn(self.now, self.open, ahead=self.ahead)
 
     def do(self, *commands) -> list:
         """One turn; its effects."""
