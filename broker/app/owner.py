@@ -93,7 +93,7 @@ class OwnerProcess(ClusterProcess):
         super().__init__(settings)
         names = ("journal", "page-in", "bodies", "prepare", "seeds")
         self._threads = [IoThread(self.loop, name) for name in names]
-        self._steady = SteadyClock(self.clock.wall_ms, self.clock.ticks)
+        self._steady = SteadyClock(self.clock.wall, self.clock.ticks)
         self._alarm = Alarm(self.loop, self._steady.wall_ms)
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._edges: dict[str, str] = {}

@@ -54,7 +54,7 @@ class Standalone:
         self.clock = SystemClock()
         self.failed: asyncio.Future[str] = self.loop.create_future()
         self._threads = [IoThread(self.loop, name) for name in ("journal", "page-in", "bodies", "prepare")]
-        self._steady = SteadyClock(self.clock.wall_ms, self.clock.ticks)
+        self._steady = SteadyClock(self.clock.wall, self.clock.ticks)
         self._alarm = Alarm(self.loop, self._steady.wall_ms)
         self._maintain: asyncio.TimerHandle | None = None
         self._looking: asyncio.TimerHandle | None = None

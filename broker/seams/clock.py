@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 
@@ -41,50 +42,50 @@ class SystemClock:
     monotonic = staticmethod(time.monotonic)
     """Not a method around it: every step of a loop looks at it twice."""
 
-    @staticmethod
-    def ticks() -> float:
-        """As monotonic(), and those seconds count as well that the machine has slept through."""
-        return time.monotonic() if _BOOT is None else time.clock_gettime(_BOOT)
+    wall = staticmethod(time.time)
+    """Seconds."""
+    ticks = staticmethod(time.monotonic if _BOOT is None else partial(time.clock_gettime, _BOOT))
+    """As monotonic, and those seconds count as well that the machine has slept through."""
 
 
 RATE: Final = 0.05
 """By so much a steady clock runs faster or slower until the wall clock has it again: a length of time is right to 5 %,
 and a step of a minute is made up for in 20."""
-FAR_MS: Final = 86_400_000
+FAR_S: Final = 86_400.0
 """A wall clock that is further away had not been set: what rests in a journal must not wait for years."""
-STEP_MS: Final = 1000
+STEP_S: Final = 1.0
 """What is less is no step, but a clock that is being kept right."""
 
 
 class SteadyClock:
     """The wall clock of an owner, by which delays and times to live are counted: a step of the system's moves none of
-    them. It goes on as before and follows slowly (Erlang's "no time warp"). wall_ms, ticks: of the system.
+    them. It goes on as before and follows slowly (Erlang's "no time warp"). wall, ticks: seconds, of the system.
 
     ahead   of the system's, in milliseconds."""
 
-    __slots__ = ("_last", "_now", "_ticks", "_wall_ms", "ahead")
+    __slots__ = ("_last", "_now", "_ticks", "_wall", "ahead")
 
-    def __init__(self, wall_ms: Callable[[], int], ticks: Callable[[], float]) -> None:
-        self._wall_ms = wall_ms
+    def __init__(self, wall: Callable[[], float], ticks: Callable[[], float]) -> None:
+        self._wall = wall
         self._ticks = ticks
         self._last = ticks()
-        self._now = float(wall_ms())
+        self._now = wall()
         self.ahead = 0
 
     def wall_ms(self) -> int:
-        ticks, wall = self._ticks(), self._wall_ms()
-        passed, self._last = (ticks - self._last) * 1000, ticks
-        self._now += passed
-        behind = wall - self._now
-        if -FAR_MS < behind < FAR_MS:
-            most = passed * RATE
-            self._now += min(max(behind, -most), most)
+        ticks, wall = self._ticks(), self._wall()
+        passed, self._last = ticks - self._last, ticks
+        now = self._now + passed
+        behind, most = wall - now, passed * RATE
+        if -most <= behind <= most:
+            now, self.ahead = wall, 0
+        elif -FAR_S < behind < FAR_S:
+            now += most if behind > 0 else -most
+            self.ahead = 0 if -STEP_S < behind < STEP_S else int((now - wall) * 1000)
         else:
-            self._now = float(wall)
-        now = int(self._now)
-        off = now - wall
-        self.ahead = off if off >= STEP_MS or off <= -STEP_MS else 0
-        return now
+            now, self.ahead = wall, 0
+        self._now = now
+        return int(now * 1000)
 
 
 def thread_seconds() -> float:

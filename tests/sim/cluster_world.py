@@ -53,6 +53,9 @@ class SimClock:
 
     ticks = monotonic
 
+    def wall(self) -> float:
+        return self.wall_ms() / 1000
+
 
 class SimIo:
     """owner.io_thread.Io: a thread; jobs in their order, each whole, each some time later."""
