@@ -26,9 +26,9 @@ from broker.core.metrics import MetricSource
 from broker.core.slots import SlotRecord
 from broker.edge.auth import FileAuthenticator, TableAuthenticator, is_loopback
 from broker.edge.directory import AskedNames, Directory, LocalClientIds
+from broker.edge.draining import excess
 from broker.edge.edge import Edge
 from broker.edge.listener import Listeners, listen_host
-from broker.edge.shedding import excess
 from broker.edge.timers import Beats
 from broker.edge.users import User
 from broker.link.body_spool import Keeper

@@ -21,7 +21,7 @@ from broker.app.member import ClusterProcess, advertised, advertised_admin, adve
 from broker.app.opening import Opening, uncollected
 from broker.cluster.config import Tables, UserEntry
 from broker.cluster.controller import Controller
-from broker.cluster.shelving import Throw, note
+from broker.cluster.quarantine import Throw, note
 from broker.cluster.suspicion import REPEAT_S, Suspicions
 from broker.config.settings import EngineSettings, Settings
 from broker.core.errors import BrokerError

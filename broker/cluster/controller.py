@@ -21,10 +21,10 @@ from broker.metadata.port import Metadata, MetadataRefused, MetadataUnavailable
 from broker.seams.clock import Clock
 
 from .arrange import arrange
+from .controller_election import Office
 from .identity import BATCH
 from .keys import Keys, last_part
 from .membership import Membership
-from .office import Office
 from .placement import urgent
 from .slots import SlotTable
 from .tasks import Tasks

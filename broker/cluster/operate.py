@@ -20,8 +20,8 @@ from broker.metadata.port import Delete, KeyValue, Metadata, Put
 
 from .applied import Applied
 from .config import all_bad
+from .controller_election import holder_of
 from .keys import Keys, last_part
-from .office import holder_of
 from .view import Policy, View
 
 ATTEMPTS = 20

@@ -2,7 +2,7 @@
 
 A right passcode is remembered as an HMAC under a key of this process, so that a reconnecting fleet costs one
 argon2 check per user, not per connection. A wrong one costs the same as an unknown user and gets the same text; from
-the fourth failure on that name has to wait, from that address. Whose check is next, and who waits: logins.py.
+the fourth failure on that name has to wait, from that address. Whose check is next, and who waits: login_queue.py.
 
 Rule: passcodes are never kept, logged, or part of an exception. Knows the channel's peer and nothing else of it.
 """
@@ -28,7 +28,7 @@ from broker.seams.files import fingerprint, mode
 from broker.seams.passcodes import verify
 
 from .channel import Channel
-from .logins import Check, Pair, Penalties, Turns
+from .login_queue import Check, Pair, Penalties, Turns
 from .shares import network
 from .tcp import peer_host
 from .users import MAX_NAME, User, load_users

@@ -21,7 +21,7 @@ from .permissions import full_name
 
 if TYPE_CHECKING:
     from .permissions import Rights
-    from .route import Route
+    from .send_route import Route
     from .session import Session
     from .subscribing import Wish
 

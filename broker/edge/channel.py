@@ -12,7 +12,7 @@ from typing import Protocol
 from broker.core.errors import Code
 from broker.core.reasons import Reason
 
-from .rounds import Rounds
+from .fair_reading import Rounds
 
 _numbers = itertools.count(1)
 

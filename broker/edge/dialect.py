@@ -18,7 +18,7 @@ from broker.core.errors import Code, RefusedError
 from broker.engine.address_settings import is_pattern
 from broker.wire.rules import DURABLE_NAMES
 
-from .foreign import check_address, check_destination, check_send, check_subscribe
+from .foreign_headers import check_address, check_destination, check_send, check_subscribe
 from .temporary import THEIRS, address_of
 
 MAX_DESTINATION = 1024

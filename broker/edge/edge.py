@@ -27,24 +27,24 @@ from broker.seams.memory import hand_back
 from broker.seams.steps import Steps
 
 from . import authorising
+from .acceptor import Entrances
+from .added_headers import Numbers
 from .auth import ANONYMOUS, Authenticator, FileAuthenticator
+from .blocked_sends import Crowds
 from .channel import Channel
+from .connection_memory import Holding
 from .counters import EdgeCounters
-from .crowds import Crowds
 from .directory import Directory, LocalClientIds, LocalNames
-from .entrance import Entrances
-from .everywhere import Everywhere, block
-from .holding import Holding
-from .marks import Numbers
-from .outbox import Outbox
+from .draining import Shedding
+from .fair_reading import Rounds
+from .login_places import Strangers
+from .outbound import Outbox
 from .permissions import Permissions, Rights
-from .rates import Tokens, make_rates
-from .rounds import Rounds
+from .rate_limits import Tokens, make_rates
 from .session import Session
-from .shedding import Shedding
-from .strangers import Strangers
 from .subscription import Subscription
 from .timers import Beats
+from .wildcard_subscription import Everywhere, block
 
 log = logging.getLogger("stampede.edge")
 

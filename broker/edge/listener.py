@@ -19,9 +19,9 @@ from broker.config.settings import EdgeSettings, Settings
 from broker.core.errors import ConfigError
 from broker.core.metrics import Metric
 
-from .arrivals import AcceptLoop, Arrivals, Steps
 from .auth import is_loopback
 from .channel import EdgeLike
+from .handshakes import AcceptLoop, Arrivals, Steps
 from .sniff import BufferedEitherChannel, EitherChannel
 from .tcp import BufferedTcpChannel, StreamChannel, TcpChannel, tune
 from .tls import CertificateWatcher

@@ -16,16 +16,16 @@ from broker.core.message import BLOB, DURABLE, NO_IDS, TEXT, Blob, Run
 from broker.link.owner_port import Away, BodyWriter
 from broker.wire.events import BodyStart, Head, Sends
 
+from .added_headers import marks_of
 from .authorising import sending
 from .compressing import Deflating
-from .grouping import by_slot, slot_for
-from .marks import marks_of
-from .route import Route, Split
+from .partitioner import by_slot, slot_for
+from .send_route import Route, Split
 from .subscribing import subscribe_reply
 from .temporary import QUEUE, Private
 
 if TYPE_CHECKING:
-    from .intake import Intake
+    from .inbound import Intake
     from .session import Session
 
 PENDING_BODY_BYTES = 4 * 1024 * 1024

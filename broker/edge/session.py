@@ -22,20 +22,20 @@ from broker.wire.connection import Connection, Role
 from broker.wire.versions import Version
 from broker.wire.writer import error_frame
 
-from . import acking, authorising, connecting, control
-from .answers import Answers, Then
+from . import acks, authorising, connecting, control
+from .acceptor import Entrance
 from .channel import GONE, Channel
-from .entrance import Entrance
-from .everywhere import block
-from .intake import Intake
-from .outbox import Outbox
+from .inbound import Intake
+from .outbound import Outbox
+from .receipts import Answers, Then
 from .subscription import Subscription
 from .temporary import Temporaries
 from .transactions import Transactions
-from .watch import Watch
+from .watchdog import Watch
+from .wildcard_subscription import block
 
 if TYPE_CHECKING:
-    from .crowds import Crowds
+    from .blocked_sends import Crowds
     from .edge import Edge
     from .permissions import Rights
 
@@ -273,7 +273,7 @@ class Session:
 
     def delivery(self, id: bytes, subscription: str | None) -> tuple[Subscription, int]:
         """The consumer and message number that an ack id names. Raises RefusedError(NO_SUCH_DELIVERY)."""
-        return acking.delivery(self, id, subscription)
+        return acks.delivery(self, id, subscription)
 
     def raw(self, text: str) -> bytes:
         """A decoded header value as this connection's version writes it."""

@@ -25,17 +25,17 @@ from broker.selector import compile
 from broker.selector.parser import KEEP
 from broker.wire.events import Frame
 
-from . import authorising, tempo
-from .answers import Then
+from . import authorising, consumer_rate
 from .asking import ask
+from .consumer_rate import Tempo
 from .dialect import NOWHERE, Target, check_wildcard, durable_name, not_named, whole_number, yes
 from .directory import Done, conflict
-from .everywhere import STANDING, Everywhere, block
-from .fan import Fan, order_for, share
-from .rates import under_way
+from .rate_limits import under_way
+from .receipts import Then
+from .split_subscription import Fan, order_for, share
 from .subscription import Subscription
-from .tempo import Tempo
 from .temporary import OWN, THEIRS
+from .wildcard_subscription import STANDING, Everywhere, block
 
 if TYPE_CHECKING:
     from .session import Session
@@ -89,7 +89,7 @@ class Wish:
         self.room = min(_room(settings, len(session.subscriptions) + 1), most)
         self.rate = whole_number(headers, "consumer-max-rate", -1, MAX_RATE) or -1
         if self.rate > 0:
-            self.room = tempo.room(self.rate, self.room)
+            self.room = consumer_rate.room(self.rate, self.room)
         self.selector = _selector(session, headers)
         self.no_local = yes(headers, "no-local" if "no-local" in headers else "activemq.noLocal")
         self.browse = yes(headers, "browser")

@@ -22,7 +22,7 @@ from broker.core.message import BLOB, ESCAPED, REDELIVERED, TEXT, Run
 from broker.wire.versions import Version
 from broker.wire.writer import rewrite_lines, without_length
 
-from .fan import Fan, Order, Sink
+from .split_subscription import Fan, Order, Sink
 
 if TYPE_CHECKING:
     from .session import Session
@@ -43,7 +43,7 @@ class Subscription:
 
     owed    bytes delivered whose room has not been granted back yet.
     fan     the other parts of the same subscription; None: there are none.
-    order   what keeps count over all parts; None: each part can be looked at alone (see fan.py).
+    order   what keeps count over all parts; None: each part can be looked at alone (see split_subscription.py).
     sink    who takes what is delivered: the session's outbox, or `order`.
     operation   what its user must be allowed to do at the address (config.permissions).
     queues  that it may be attached to, as permissions name them (authorising.attached)."""
@@ -128,7 +128,7 @@ class Subscription:
 
     @property
     def wide(self) -> bool:
-        """Is it a part of one that is in all slots as one (everywhere.py)."""
+        """Is it a part of one that is in all slots as one (wildcard_subscription.py)."""
         return self.fan is not None and self.fan.whole
 
     def sibling(self, consumer: int, slot: int, quarter: int) -> Subscription:

@@ -19,7 +19,7 @@ from broker.core.certificates import subject
 from broker.core.reasons import Reason
 
 from .channel import EdgeLike, SessionLike, next_connection_id
-from .rounds import FIRST, SMALL
+from .fair_reading import FIRST, SMALL
 
 READ_BUFFER = 64 * 1024
 LARGEST_BUFFER = (1 << 31) - 1
@@ -171,7 +171,7 @@ class StreamChannel(asyncio.BaseProtocol):
             elif not self._transport.is_closing():
                 self._transport.resume_reading()
 
-    # Reads: all of them pass here, see rounds.py.
+    # Reads: all of them pass here, see fair_reading.py.
 
     def _read(self, data: bytes) -> None:
         if self._rest:

@@ -1,7 +1,7 @@
 """TLS: server contexts that follow their files.
 
-Each handshake (arrivals.py) takes the newest context, so that a rotated certificate needs no restart; connections that
-are open keep the one they began with.
+Each handshake (handshakes.py) takes the newest context, so that a rotated certificate needs no restart; connections
+that are open keep the one they began with.
 
 Rule: a broken new certificate never replaces a working old one. Knows no STOMP and no sockets.
 """

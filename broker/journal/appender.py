@@ -15,8 +15,8 @@ from broker.core.message import TRANSIENT
 from broker.core.records import GroupRecord, Item, LogRecord, MetaRecord, RunRecord, SettleRecord
 
 from . import format as f
-from .books import Books, SegmentBook
 from .lineage import FIRST_EPOCH, SlotLogs
+from .live_index import Books, SegmentBook
 from .tail import Tail
 
 _ALIGN: Final = 4096

@@ -25,8 +25,8 @@ from broker.seams.files import File, Files
 from . import format as f
 from .appender import Appender
 from .bodies import BodyFile
-from .books import Books
 from .keeping import NAME as LOCK
+from .live_index import Books
 from .recovery import Scan
 from .store import Store, read_all, read_identity, segment_name
 

@@ -21,7 +21,7 @@ from broker.core.records import RunRecord, SettleRecord
 from . import format as f
 from .appender import Appender
 from .blobs import BlobStore
-from .books import Books, SegmentBook, merged
+from .live_index import Books, SegmentBook, merged
 from .reader import Moved
 from .split import by_queues, part_of
 from .store import Store, segment_name

@@ -16,7 +16,7 @@ from broker.core.message import Run
 from broker.core.records import RunRecord
 
 from .appender import Appender
-from .books import Books
+from .live_index import Books
 from .living import Settled, settled_of
 from .seeds import SlotReader
 from .store import Store

@@ -25,8 +25,8 @@ from .store import Store, read_all, segment_name
 
 if TYPE_CHECKING:
     from .appender import Appender
-    from .books import Books
     from .compaction import Compactor
+    from .live_index import Books
 
 READ_BYTES: Final = 256 * 1024
 """Of the file at a time."""

@@ -18,7 +18,7 @@ from broker.seams.files import Files
 from . import format as f
 from .appender import Appender
 from .bodies import BodyFile
-from .books import Books
+from .live_index import Books
 from .recovery import Scan
 from .store import Store, read_all, read_identity, segment_name, write_all
 

@@ -21,13 +21,13 @@ from . import format as f
 from .appender import Appender
 from .appender import Batch as Batch
 from .blobs import BlobStore
-from .books import Books
 from .compaction import Compactor
 from .digest import DigestReader
 from .history import History
 from .items import Member, lsns_of
 from .keeping import Keeper
 from .lineage import Lineage
+from .live_index import Books
 from .living import Settled, settled_of
 from .marks import Marks
 from .reader import Reader

@@ -9,7 +9,7 @@ from __future__ import annotations
 from broker.core.records import RunRecord
 
 from . import format as f
-from .books import Books
+from .live_index import Books
 
 Settled = dict[int, list[tuple[int, int]]]
 """queue → spans of this run's ids that have left it"""

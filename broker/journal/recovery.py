@@ -17,8 +17,8 @@ from broker.core.records import MetaRecord, Row, RunRecord, Stretch
 
 from . import format as f
 from .appender import Appender
-from .books import Books, SegmentBook
 from .lineage import FIRST_EPOCH
+from .live_index import Books, SegmentBook
 from .living import Living, Settled
 from .store import Store, read_all, segment_name
 

@@ -25,8 +25,8 @@ from broker.seams.files import Files
 from . import format as f
 from .appender import Appender
 from .bodies import PIECE, BodyFile
-from .books import Books, SegmentBook
 from .builder import Builder
+from .live_index import Books, SegmentBook
 from .living import Living
 from .recovery import Scan
 from .seeds import parts_of

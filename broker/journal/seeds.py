@@ -22,8 +22,8 @@ from broker.core.records import MetaRecord, RunRecord, SettleRecord
 
 from . import format as f
 from .appender import Appender
-from .books import Books, consecutive
 from .lineage import Lineage
+from .live_index import Books, consecutive
 from .living import Living, Settled
 from .reader import Chunk
 from .split import by_queues, part_of

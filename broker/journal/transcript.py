@@ -20,8 +20,8 @@ from broker.core.errors import JournalError
 from broker.core.message import Blob, Run
 from broker.core.records import META_KINDS, MetaRecord, RunRecord
 
-from .books import consecutive
 from .builder import Builder
+from .live_index import consecutive
 
 VERSION: Final = 1
 _FIELDS: Final = ("nbytes", "flags", "priority", "expires", "time", "attempts", "due")

@@ -22,7 +22,7 @@ from .cluster import Cluster
 from .kube import Kube
 from .model import BrokerSpec, Resource, Table
 from .names import Id, etcd_prefix
-from .world import World
+from .resource_cache import World
 
 log = logging.getLogger("stampede.operator")
 

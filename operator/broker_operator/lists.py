@@ -20,7 +20,7 @@ from . import handlers, names
 from .kube import Kube
 from .model import Table
 from .names import Id
-from .world import World, slim
+from .resource_cache import World, slim
 
 log = logging.getLogger("stampede.operator")
 

@@ -22,18 +22,18 @@ from .applying import Applier, owner_of
 from .bundles import LABEL, Bundles
 from .connecting import Connections
 from .costs import COSTS, Costs
+from .etcd_reconciler import Keyed
 from .events import Events
 from .informer import Informer
-from .keyed import Keyed
 from .kube import Kube
 from .lists import Lists
 from .model import BrokerSpec, Resource, Table
 from .names import ACCEPTOR, ADDRESS, BROKER, USER, Id
 from .owners import Versions
+from .resource_cache import World, slim
 from .statuses import Statuses
 from .workloads import Workloads
 from .workqueue import WorkQueue
-from .world import World, slim
 
 log = logging.getLogger("stampede.operator")
 

@@ -11,7 +11,7 @@ from .conditions import Condition, new_status
 from .events import Events, turned
 from .kube import Kube, KubeError
 from .model import Resource, Table
-from .world import World, slim
+from .resource_cache import World, slim
 
 
 class Statuses:

@@ -26,8 +26,8 @@ from .kube import Kube, KubeError
 from .model import AcceptorSpec, BrokerSpec, Resource, Table
 from .names import Id
 from .owners import Scaling, Versions
+from .resource_cache import World
 from .statuses import Statuses
-from .world import World
 
 log = logging.getLogger("stampede.operator")
 

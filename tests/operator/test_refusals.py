@@ -14,13 +14,13 @@ from broker_operator.applying import Applier
 from broker_operator.cluster import NOT_ASKED, Cluster
 from broker_operator.conditions import REFUSED_AGAIN_S
 from broker_operator.connecting import Connections
-from broker_operator.keyed import Keyed
+from broker_operator.etcd_reconciler import Keyed
 from broker_operator.kube import KubeError
 from broker_operator.model import BrokerSpec, Resource
 from broker_operator.names import ACCEPTOR, ADDRESS, BROKER, USER
 from broker_operator.owners import Versions
+from broker_operator.resource_cache import World
 from broker_operator.workloads import Unmade, Workloads
-from broker_operator.world import World
 
 from broker.config.settings import EtcdSettings
 from broker.seams.clock import SystemClock

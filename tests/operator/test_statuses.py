@@ -8,8 +8,8 @@ from broker_operator.events import Events
 from broker_operator.kube import KubeError
 from broker_operator.model import Resource
 from broker_operator.names import PAUSED, USER
+from broker_operator.resource_cache import World
 from broker_operator.statuses import Statuses
-from broker_operator.world import World
 
 from broker.seams.clock import SystemClock
 

@@ -17,8 +17,8 @@ from broker.core.commands import Disconnect, Grant, Hold, Publish, Settle, Subsc
 from broker.core.effects import ConsumerClosed, Deliver, Done, Refused
 from broker.core.errors import Code
 from broker.core.message import Run
-from broker.edge.fan import share
-from broker.edge.route import Split
+from broker.edge.send_route import Split
+from broker.edge.split_subscription import share
 from broker.link.owner_port import OwnerPort
 from tests.sim.checker import Violation
 from tests.sim.cluster_bodies import Receiving, Sending

@@ -10,7 +10,7 @@ import pytest
 
 from broker.core.commands import Decide
 from broker.core.effects import Move
-from broker.edge.fan import Order
+from broker.edge.split_subscription import Order
 from broker.engine import forwarding, reattach, repeats, schedule, settle, slot_restore
 from broker.engine.engine import Engine
 from broker.engine.message_groups import Groups

@@ -5,9 +5,9 @@ from __future__ import annotations
 from broker.core.errors import JournalDead
 from broker.journal import format as f
 from broker.journal.appender import Appender
-from broker.journal.books import Books
 from broker.journal.compaction import Compactor
 from broker.journal.journal import Journal
+from broker.journal.live_index import Books
 from broker.journal.reader import Moved
 from broker.journal.store import Store
 from tests.sim.journal_world import World

@@ -5,8 +5,8 @@ from __future__ import annotations
 from broker.journal import format as f
 from broker.journal import seeds
 from broker.journal.appender import Appender
-from broker.journal.books import Books
 from broker.journal.lineage import SlotLogs
+from broker.journal.live_index import Books
 from broker.journal.recovery import Scan
 from tests.sim.journal_replicas import World
 

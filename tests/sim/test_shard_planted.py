@@ -11,7 +11,7 @@ from broker.engine import dispatch, publish, redelivery, settle, slot_restore
 from broker.engine.consumer import Consumer
 from broker.engine.queue import PageIndex
 from broker.engine.slot import Slot
-from broker.journal.books import Books
+from broker.journal.live_index import Books
 from broker.owner import shard as owner_shard
 from broker.owner import transact
 from broker.owner.group_commit import Commits

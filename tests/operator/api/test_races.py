@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from broker_operator import cluster, handlers, lists, names, process
 from broker_operator.applying import controller_of
-from broker_operator.keyed import ROTATION
+from broker_operator.etcd_reconciler import ROTATION
 from broker_operator.kube import Kube, KubeError, login
 from broker_operator.names import ACCEPTOR, ADDRESS, API_VERSION, BROKER, PAUSED, USER
 from broker_operator.process import Operator, Options

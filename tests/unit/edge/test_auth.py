@@ -14,7 +14,7 @@ import pytest
 from broker.config.settings import EdgeSettings, Settings
 from broker.core.errors import Code, ConfigError, RefusedError
 from broker.core.reasons import Reason
-from broker.edge import auth, logins
+from broker.edge import auth, login_queue
 from broker.edge.auth import ANONYMOUS, NOBODY, FileAuthenticator, OpenAuthenticator, Principal, make_authenticator
 from broker.edge.directory import Directory, LocalNames
 from broker.edge.edge import Edge
@@ -240,7 +240,7 @@ async def test_repeated_failures_wait_longer_and_longer_by_address(world: World)
 async def test_failures_are_forgotten_in_time(world: World) -> None:
     for _ in range(3):
         await world.login("ada", "wrong")
-    world.clock.now += logins.FORGET_S + 1
+    world.clock.now += login_queue.FORGET_S + 1
     await world.login("ada", "wrong")
     assert world.slept == []
 
@@ -250,14 +250,14 @@ async def test_a_penalised_address_gets_one_login_at_a_time(world: World) -> Non
         await world.login("ada", "wrong")
     before = len(world.checks.seen)
     answers = await asyncio.gather(*(world.login("ada", f"guess {i}") for i in range(100)))
-    assert answers.count(logins.BUSY) == 99
+    assert answers.count(login_queue.BUSY) == 99
     assert len(world.checks.seen) == before + 1
 
 
 async def test_a_flood_of_different_passcodes_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.auth._turns._places.most = 10
     answers = await asyncio.gather(*(world.login("ada", f"guess {i}", f"10.0.0.{i}:1") for i in range(50)))
-    assert (answers.count(logins.BUSY), len(world.checks.seen)) == (38, 12), "two are at it, ten wait"
+    assert (answers.count(login_queue.BUSY), len(world.checks.seen)) == (38, 12), "two are at it, ten wait"
 
 
 async def test_990_wrong_logins_at_once_keep_nobody_out(world: World) -> None:
@@ -267,7 +267,7 @@ async def test_990_wrong_logins_at_once_keep_nobody_out(world: World) -> None:
     assert await world.login("ada", "right", "10.0.0.1:1") == Principal("ada", ("adas",))
     assert len(world.checks.seen) < 20, "it was not behind them"
     answers = await asyncio.gather(*flood)
-    assert answers.count(logins.BUSY) > 900 and len(world.checks.seen) < 100
+    assert answers.count(login_queue.BUSY) > 900 and len(world.checks.seen) < 100
     assert await world.login("bob", "b", "10.0.0.1:1") == Principal("bob", ("bobs",))
 
 
@@ -279,7 +279,7 @@ async def test_a_new_user_costs_no_check_of_those_who_are_in(world: World) -> No
 
 async def test_memory_is_bounded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(auth, "MAX_REMEMBERED", 1)
-    monkeypatch.setattr(logins, "MAX_KEPT", 5)
+    monkeypatch.setattr(login_queue, "MAX_KEPT", 5)
     await world.login("ada", "right")
     await world.login("bob", "b")
     assert (world.auth.try_now("ada", "right"), world.auth.try_now("bob", "b")) == (None, Principal("bob", ("bobs",)))

@@ -18,7 +18,7 @@ from broker.config.settings import EdgeSettings, Settings
 from broker.core.certificates import first_certificate, not_after, subject
 from broker.core.errors import ConfigError
 from broker.core.reasons import Reason
-from broker.edge import arrivals
+from broker.edge import handshakes
 from broker.edge.listener import Listeners
 from broker.edge.tls import CertificateWatcher
 from tests.harness.secrets import self_signed
@@ -173,7 +173,7 @@ def test_those_who_do_not_speak_tls_are_counted(
 def test_handshakes_that_never_end_are_bounded_in_time_and_number(
     kind: str, pairs: dict[str, Pair], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(arrivals, "MAX_ARRIVALS", 2)
+    monkeypatch.setattr(handshakes, "MAX_ARRIVALS", 2)
 
     async def main() -> None:
         settings = serving(pairs["old"], login_timeout_s=0.2)
@@ -195,7 +195,7 @@ def test_the_silent_give_way_to_who_speaks(
 ) -> None:
     """A thousand connections without a byte closed the port, and all others of the kind."""
     caplog.set_level("INFO")
-    monkeypatch.setattr(arrivals, "MAX_ARRIVALS", 3)
+    monkeypatch.setattr(handshakes, "MAX_ARRIVALS", 3)
 
     async def main() -> None:
         edge = Edge()

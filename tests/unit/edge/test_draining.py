@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.errors import Code
-from broker.edge.shedding import Shedding, excess
+from broker.edge.draining import Shedding, excess
 
 
 class Session:

@@ -15,8 +15,8 @@ from broker.config.settings import WireSettings
 from broker.wire.memo import Memo
 
 from .dialect import Dialect, Homes
-from .route import Routes
-from .strangers import Strangers
+from .login_places import Strangers
+from .send_route import Routes
 
 
 class Entrance:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from broker.core.commands import UNLIMITED
 from broker.core.effects import Deliver
 
-from .fan import Sink
-from .rates import Pace, under_way
+from .rate_limits import Pace, under_way
+from .split_subscription import Sink
 
 if TYPE_CHECKING:
     from .subscription import Subscription

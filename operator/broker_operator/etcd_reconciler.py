@@ -23,8 +23,8 @@ from .events import NORMAL, Events, Told
 from .kube import Kube, KubeError
 from .model import AddressSpec, Resource, SecretKey, Table, UserSpec, json_table
 from .names import BROKER, Id
+from .resource_cache import World
 from .statuses import Statuses
-from .world import World
 
 log = logging.getLogger("stampede.operator")
 

@@ -9,7 +9,7 @@ import pytest
 
 from broker.core.commands import Grant, Publish, Subscribe
 from broker.core.errors import Code
-from broker.edge.rates import Rates
+from broker.edge.rate_limits import Rates
 
 from .clocked import Socket, Time
 from .test_session import Bench

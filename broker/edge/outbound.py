@@ -17,7 +17,7 @@ from broker.wire.writer import receipts
 
 from . import framelog
 from .channel import GONE
-from .large import LargeDelivery, Line
+from .large_messages import LargeDelivery, Line
 from .subscription import Subscription
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import pytest
 from broker.config.catalogue import entry_leaves
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
-from broker.edge import foreign
+from broker.edge import foreign_headers
 from broker.edge.dialect import Dialect
-from broker.edge.route import Routes
+from broker.edge.send_route import Routes
 from broker.edge.subscribing import PRIORITIES
 from broker.wire.events import Head
 
@@ -23,31 +23,31 @@ def send(**headers: str) -> None:
     Routes(lambda _: 1, DIALECT).of(Head(b"", {"destination": "/queue/a", **headers}, 0, False))
 
 
-@pytest.mark.parametrize("name", [*foreign.IN_SEND, *foreign.ARGUMENTS])
+@pytest.mark.parametrize("name", [*foreign_headers.IN_SEND, *foreign_headers.ARGUMENTS])
 def test_a_send_that_asks_for_it_is_refused_by_name(name):
     with pytest.raises(RefusedError, match=name) as caught:
         send(**{name: "1"})
     assert caught.value.code is Code.BAD_HEADER
 
 
-@pytest.mark.parametrize("name", [*foreign.IN_SUBSCRIBE, *foreign.ARGUMENTS])
+@pytest.mark.parametrize("name", [*foreign_headers.IN_SUBSCRIBE, *foreign_headers.ARGUMENTS])
 def test_a_subscribe_that_asks_for_it_is_refused_by_name(name):
     with pytest.raises(RefusedError, match=name):
-        foreign.check_subscribe({name: "true"}, Routing.ANYCAST, False)
+        foreign_headers.check_subscribe({name: "true"}, Routing.ANYCAST, False)
 
 
-@pytest.mark.parametrize("name", foreign.IN_SUBSCRIBE)
+@pytest.mark.parametrize("name", foreign_headers.IN_SUBSCRIBE)
 @pytest.mark.parametrize("value", ["false", "False", "0", "-1", ""])
 def test_who_asks_for_nothing_is_let_in(name, value):
-    foreign.check_subscribe({name: value}, Routing.ANYCAST, False)
+    foreign_headers.check_subscribe({name: value}, Routing.ANYCAST, False)
 
 
 @pytest.mark.parametrize(("name", "value"), [("persistent", "true"), ("durable", "True"), ("auto-delete", "false")])
 def test_a_subscription_that_should_outlive_its_connection_needs_a_name(name, value):
     with pytest.raises(RefusedError, match="client-id"):
-        foreign.check_subscribe({name: value}, Routing.MULTICAST, durable=False)
-    foreign.check_subscribe({name: value}, Routing.MULTICAST, durable=True)
-    foreign.check_subscribe({name: value}, Routing.ANYCAST, durable=False)  # a queue stays anyway
+        foreign_headers.check_subscribe({name: value}, Routing.MULTICAST, durable=False)
+    foreign_headers.check_subscribe({name: value}, Routing.MULTICAST, durable=True)
+    foreign_headers.check_subscribe({name: value}, Routing.ANYCAST, durable=False)  # a queue stays anyway
 
 
 @pytest.mark.parametrize(
@@ -74,11 +74,16 @@ def test_names_that_only_look_like_it(destination):
 
 def test_the_settings_that_are_recommended_exist():
     known = set(entry_leaves("engine.addresses"))
-    named = {text for text in foreign.ARGUMENTS.values() if not text.startswith("(")}
-    named |= {text.split("`")[1] for text in foreign.IN_SUBSCRIBE.values() if text.startswith("set `")}
+    named = {text for text in foreign_headers.ARGUMENTS.values() if not text.startswith("(")}
+    named |= {text.split("`")[1] for text in foreign_headers.IN_SUBSCRIBE.values() if text.startswith("set `")}
     assert named <= known
 
 
 def test_the_page_lists_all_of_it():
-    names = [*foreign.IN_SEND, *foreign.IN_SUBSCRIBE, *foreign.ARGUMENTS, *foreign.DESTINATIONS]
+    names = [
+        *foreign_headers.IN_SEND,
+        *foreign_headers.IN_SUBSCRIBE,
+        *foreign_headers.ARGUMENTS,
+        *foreign_headers.DESTINATIONS,
+    ]
     assert [name for name in [*names, *PRIORITIES] if f"`{name}" not in PAGE] == []

@@ -11,8 +11,8 @@ import pytest
 
 from broker.config.acceptor import AcceptorSettings
 from broker.core.reasons import Reason
-from broker.edge import rounds, tcp
-from broker.edge.rounds import FIRST, LEAST, ROUND_S, SMALL, Rounds
+from broker.edge import fair_reading, tcp
+from broker.edge.fair_reading import FIRST, LEAST, ROUND_S, SMALL, Rounds
 from broker.edge.tcp import TcpChannel
 from tests.harness.shells import OFF, Edge, both_loops, closed, listening, run
 
@@ -200,7 +200,7 @@ def test_nothing_is_received_after_close_and_the_peer_is_read_to_its_end():
 @both_loops
 @pytest.mark.parametrize("seed", [1, 2])
 def test_bytes_stay_in_order_whatever_the_portions_and_pauses(kind: str, seed: int, monkeypatch) -> None:
-    monkeypatch.setattr(rounds, "ROUND_S", 0.0001)
+    monkeypatch.setattr(fair_reading, "ROUND_S", 0.0001)
     monkeypatch.setattr(tcp, "SMALL", 100)
     draw = random.Random(seed)
     sent = draw.randbytes(3_000_000)

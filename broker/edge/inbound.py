@@ -15,11 +15,11 @@ from broker.core.commands import Command
 from broker.core.errors import RefusedError
 from broker.wire.events import Acks, BodyData, BodyEnd, BodyStart, Event, Frame, Sends, Violation
 
-from . import acking, connecting, control, framelog
+from . import acks, connecting, control, framelog
 from .publishing import LargeSend, Publisher
 
 if TYPE_CHECKING:
-    from .rates import Rates
+    from .rate_limits import Rates
     from .session import Session
 
 
@@ -65,7 +65,7 @@ class Intake:
                     publisher.sends(event)  # type: ignore[arg-type]
                 elif kind is Acks:
                     counters.frames_in += len(event.ids)  # type: ignore[union-attr]
-                    acking.acks(session, event)  # type: ignore[arg-type]
+                    acks.acks(session, event)  # type: ignore[arg-type]
                 else:
                     self._other(event)
             except RefusedError as refused:

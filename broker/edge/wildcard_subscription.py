@@ -12,7 +12,7 @@ from __future__ import annotations
 from broker.core.commands import BLOCK
 from broker.core.ids import SLOTS
 
-from .fan import Fan
+from .split_subscription import Fan
 from .subscription import Subscription
 
 STANDING = SLOTS - 1

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from broker.core.errors import RefusedError
-from broker.edge.logins import BUSY, FORGET_S, FREE_OF_ADDRESS, Check, Penalties, Turns
+from broker.edge.login_queue import BUSY, FORGET_S, FREE_OF_ADDRESS, Check, Penalties, Turns
 
 from .test_auth import Clock
 

@@ -1,7 +1,7 @@
 """A large MESSAGE on its way to a client: headers, then pieces of the file, then NUL.
 
 A client of texts (WebSocket) has to be told at the beginning whether all of it is valid UTF-8: for such clients a body
-is read twice (texts.py).
+is read twice (utf8_check.py).
 
 Rule: one body at a time per connection, at most PIECE bytes in memory; the next piece is read when the
 socket has room. Frames that come meanwhile wait behind it, because STOMP cannot interleave.
@@ -23,8 +23,8 @@ from broker.link.owner_port import Away, BodyReader, Rotten
 from . import framelog
 from .compressing import Inflating, length_of
 from .subscription import Subscription
-from .texts import TextCheck
 from .timers import Handle
+from .utf8_check import TextCheck
 
 if TYPE_CHECKING:
     from .session import Session

@@ -6,7 +6,7 @@ from broker.core.address import Routing
 from broker.core.errors import RefusedError
 from broker.core.message import DURABLE
 from broker.edge.dialect import Dialect
-from broker.edge.route import READ, Routes
+from broker.edge.send_route import READ, Routes
 from broker.wire.events import Head
 from broker.wire.shape import SIGNIFICANT
 

@@ -9,8 +9,8 @@ import pytest
 
 from broker.core.memory import Memory
 from broker.core.reasons import Reason
-from broker.edge import holding
-from broker.edge.holding import Holding
+from broker.edge import connection_memory
+from broker.edge.connection_memory import Holding
 from broker.edge.session import Session
 from tests.harness.waiting import eventually
 
@@ -54,7 +54,7 @@ ABORT = b"ABORT\ntransaction:t\n\n\0"
 
 
 def held(session: Session) -> bool:
-    return holding.HOLD in (session.intake._holds or set())
+    return connection_memory.HOLD in (session.intake._holds or set())
 
 
 async def test_every_kind_is_counted_until_it_is_gone() -> None:
@@ -123,7 +123,7 @@ async def test_a_client_that_reads_nothing_is_cut() -> None:
 
 
 async def test_to_wait_in_vain_ends_the_largest(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holding, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(connection_memory, "PATIENCE_S", 0.0)
     bench = Tight(10 * KIB)
     small, _ = bench.session()
     small.receive(begun(500))
@@ -148,9 +148,9 @@ async def test_queues_that_hold_most_leave_connections_a_quarter() -> None:
 
 
 async def test_many_are_looked_at_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(holding, "PIECE", 10)
+    monkeypatch.setattr(connection_memory, "PIECE", 10)
     seen: list[Session] = []
-    monkeypatch.setattr(holding, "holds", lambda session: seen.append(session) or 7)
+    monkeypatch.setattr(connection_memory, "holds", lambda session: seen.append(session) or 7)
     bench = Tight(1000 * KIB)
     for _ in range(25):
         bench.session()[0].receive(begun(5))

@@ -10,7 +10,7 @@ import pytest
 from broker.core.commands import Disconnect, Publish
 from broker.core.effects import Crowd, Done
 from broker.core.reasons import Reason
-from broker.edge import crowds
+from broker.edge import blocked_sends
 from broker.edge.session import Session
 from tests.harness.waiting import eventually
 
@@ -65,7 +65,7 @@ async def test_what_waits_leaves_in_order_and_frees_its_memory() -> None:
 
 
 async def test_the_next_piece_waits_for_the_answer_to_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crowds, "PIECE", 500)
+    monkeypatch.setattr(blocked_sends, "PIECE", 500)
     bench = Full()
     bench.send(*(bytes([65 + n]) * 500 for n in range(3)))
     bench.told(False)
@@ -119,7 +119,7 @@ async def test_patience_ends_in_an_error_that_names_the_first_receipt() -> None:
 
 
 async def test_patience_begins_anew_with_every_step_forward(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crowds, "PIECE", 500)
+    monkeypatch.setattr(blocked_sends, "PIECE", 500)
     bench = Full(block_timeout_s=2.0)
     bench.send(*(b"x" * 500 for _ in range(3)))
     for _ in range(3):
@@ -145,8 +145,8 @@ async def test_who_has_closed_its_side_gives_back_what_it_consumes_and_then_wait
 
 
 async def test_what_it_sent_waits_no_longer_after_a_step_forward(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crowds, "PIECE", 500)
-    monkeypatch.setattr(crowds, "GONE_S", 0.1)
+    monkeypatch.setattr(blocked_sends, "PIECE", 500)
+    monkeypatch.setattr(blocked_sends, "GONE_S", 0.1)
     bench = Full()
     bench.send(*(b"x" * 500 for _ in range(3)))
     bench.session_.eof()

@@ -13,7 +13,7 @@ from __future__ import annotations
 from broker.core.message import GROUPED, UNIQUE
 from broker.wire.events import Head, Sends
 
-from .route import Split
+from .send_route import Split
 
 _GROUP = b"JMSXGroupID:"
 _UNIQUE = b"_AMQ_DUPL_ID:"
