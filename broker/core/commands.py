@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from typing import Final
 
 from .address import AckMode, Outcome, Routing
@@ -417,6 +418,50 @@ class Inquire:
         self.tx = tx
 
 
+class Act(Enum):
+    """What an operator has done to a queue. The values travel between processes."""
+
+    CREATE = "create"
+    DELETE = "delete"
+    """With everything in it; consumers are told."""
+    PURGE = "purge"
+    """Everything in it goes, also what consumers hold: what they say of that is accepted and does nothing."""
+    PAUSE = "pause"
+    """It hands out nothing until RESUME; over restarts too, if it is durable."""
+    RESUME = "resume"
+
+
+class Manage:
+    """An operator acts on one queue. Done when that is durable; refused by name, with nothing changed.
+
+    routing, selector   of a queue that is to be created.
+    force   delete it though somebody consumes it."""
+
+    __slots__ = ("act", "address", "force", "queue", "routing", "selector", "seq", "session", "slot")
+
+    def __init__(
+        self,
+        slot: int,
+        session: int,
+        seq: int,
+        act: Act,
+        address: str,
+        queue: str,
+        routing: Routing = Routing.ANYCAST,
+        selector: str | None = None,
+        force: bool = False,
+    ) -> None:
+        self.slot = slot
+        self.session = session
+        self.seq = seq
+        self.act = act
+        self.address = address
+        self.queue = queue
+        self.routing = routing
+        self.selector = selector
+        self.force = force
+
+
 Wide = SubscribeAll | UnsubscribeAll | DisconnectAll
 """What concerns all slots; a port takes each apart as its owners need it."""
 Command = (
@@ -436,4 +481,5 @@ Command = (
     | Prepare
     | Decide
     | Inquire
+    | Manage
 )

@@ -54,6 +54,7 @@ class Code(Enum):
     SUBSCRIPTION_CONFLICT = (1313, "Durable subscription exists with other settings", Reason.REFUSED)
     CLIENT_ID_IN_USE = (1314, "Another connection has this client-id", Reason.REFUSED)
     CONSUMER_LIMIT = (1315, "The queue has as many consumers as it may have", Reason.REFUSED)
+    QUEUE_EXISTS = (1316, "There is a queue of this name already", Reason.REFUSED)
     NO_SUCH_TRANSACTION = (1401, "No such transaction", Reason.PROTOCOL_ERROR)
     DUPLICATE_TRANSACTION = (1402, "Transaction already begun", Reason.PROTOCOL_ERROR)
     CONNECTION_LIMIT = (1501, "Too many connections", Reason.CONNECTION_LIMIT)

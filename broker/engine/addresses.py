@@ -205,11 +205,14 @@ def find_rules(slot: Slot, address: Address) -> None:
 
 def described(queue: Queue) -> dict[str, object]:
     """Data of the "queue" MetaRecord."""
-    return {
+    about: dict[str, object] = {
         "id": queue.id, "name": queue.name, "address": queue.address, "routing": int(queue.routing),
         "auto": queue.auto_created, "subscription": queue.subscription, "hidden": queue.hidden,
         "selector": queue.selector, "owed": queue.owed,
     }  # fmt: skip
+    if queue.paused:
+        about["paused"] = True
+    return about
 
 
 def unbind(slot: Slot, queue: Queue) -> None:

@@ -12,9 +12,10 @@ from typing import Any
 
 from broker.core.address import Routing
 from broker.core.effects import Turn
+from broker.core.records import MetaRecord
 
 from . import eligibility, queue_policies
-from .addresses import change_selector, create, delete, find_rules
+from .addresses import change_selector, create, delete, described, find_rules
 from .queue import Queue
 from .slot import Address, Slot, grouped
 
@@ -73,19 +74,25 @@ def abandoned(slot: Slot, queue: Queue, turn: Turn) -> None:
         purge(slot, queue, turn)
 
 
-def purge(slot: Slot, queue: Queue, turn: Turn) -> None:
+def purge(slot: Slot, queue: Queue, turn: Turn) -> Queue:
     """Empties a queue that has no consumers: another one takes its place, so that what is on its way in goes too.
-    Both in one record of the log, or a crash could leave nobody."""
+    Both in one record of the log, or a crash could leave nobody. Returns the other one."""
     first = len(turn.appends)
     delete(slot, queue, turn)
     another = create(
         slot, queue.address, queue.name, queue.routing, turn,
-        durable=queue.durable, auto_created=queue.auto_created, subscription=queue.subscription,
+        durable=queue.durable, auto_created=queue.auto_created, subscription=queue.subscription, tied=queue.tied,
         selector=queue.selector, replay=False,
     )  # fmt: skip
     another.declared = queue.declared
+    if queue.paused:
+        another.paused = True
+        queue_policies.equip(another)
+        if another.durable:
+            turn.appends.append(MetaRecord(slot.number, "queue", described(another)))
     turn.appends[first:] = grouped(slot.number, turn.appends[first:])
     slot.watch_idle(another, turn.now)
+    return another
 
 
 def _make(slot: Slot, address: str, name: str, table: Mapping[str, Any], turn: Turn, replay: bool = True) -> None:

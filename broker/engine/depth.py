@@ -30,7 +30,7 @@ def depths(slot: Slot, match: str) -> Iterator[dict[str, Any] | None]:
 
 
 def _later(queue: Queue) -> int:
-    return sum([len(run.records) for _, _, run in queue.delayed]) + (queue.agenda.count if queue.agenda else 0)
+    return queue.delayed_count + (queue.agenda.count if queue.agenda else 0)
 
 
 def _of(address: Address) -> Iterator[dict[str, Any] | None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -22,6 +23,7 @@ from broker.core.commands import (
     Grant,
     Hold,
     Inquire,
+    Manage,
     Prepare,
     Publish,
     Settle,
@@ -45,6 +47,7 @@ from . import (
     eligibility,
     forwarding,
     limits,
+    manage,
     page_in,
     page_out,
     prepared,
@@ -101,9 +104,10 @@ class Engine:
             Hold: self._hold,
             Barrier: self._barrier,
             Disconnect: self._disconnect,
-            Prepare: self._prepare,
-            Decide: self._decide,
+            Prepare: partial(prepared.prepare, self._slot),
+            Decide: partial(prepared.decide, self._slot),
             Inquire: self._inquire,
+            Manage: partial(manage.manage, self._slot),
         }
 
     @property
@@ -293,12 +297,6 @@ class Engine:
             settle.end_consumer(slot, slot.consumers[owned[0]], turn, not command.calm)
 
     # ── transactions over several slots ────────────────────────────────────────────────────────────
-
-    def _prepare(self, command: Prepare, turn: Turn) -> None:
-        prepared.prepare(self._slot, command, turn)
-
-    def _decide(self, command: Decide, turn: Turn) -> None:
-        prepared.decide(self._slot, command, turn)
 
     def _inquire(self, command: Inquire, turn: Turn) -> None:
         slot, tx = self._slot, command.tx

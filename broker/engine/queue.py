@@ -125,7 +125,7 @@ class Queue:
     expiry                  earliest expiry of a message in memory, 0: none expires.
     counts, due             durable messages that were out before: how often in vain; redelivery time while delayed.
     agenda                  what is not due yet (schedule.py); None: nothing ever was.
-    delayed                 heap of (due, first id, run).    delayed_bytes   of them.
+    delayed                 heap of (due, first id, run).    delayed_bytes, delayed_count   bytes, messages of them.
     out, handed             bytes, messages that consumers held when it was weighed last, and what they got since.
     weight                  what the account of the process has of it (slot.weigh).
     returned                came back in this turn: at the head before anything is dispatched.
@@ -139,15 +139,16 @@ class Queue:
     far                     ready messages of which memory has only the number (match_buckets.py).
     selector, filter        only matching messages enter: the text, and the same compiled; None: all.
     declared                it stands in the settings: never deleted on demand.
+    paused                  somebody wants it to hand out nothing (manage.py); its settings may say the same.
     """
 
     __slots__ = (
         "address", "agenda", "announced", "auto_created", "book", "browsers", "choice", "cleared", "consumers",
-        "count", "counts", "declared", "delayed", "delayed_bytes", "deleted", "delivering", "due", "durable",
-        "expiry", "far", "fetching", "filter", "gated", "gated_bytes", "gated_pages", "grouped", "handed", "hidden",
-        "id", "idle_since", "index", "kind", "last", "leaving", "levels", "mark_asked", "marked", "moving", "name",
-        "nbytes", "out", "owed", "pace", "paged_bytes", "paged_count", "paging", "ready", "recalls", "restored",
-        "returned", "routing", "selector", "sent", "settings", "settled", "spilled", "stale", "start",
+        "count", "counts", "declared", "delayed", "delayed_bytes", "delayed_count", "deleted", "delivering", "due",
+        "durable", "expiry", "far", "fetching", "filter", "gated", "gated_bytes", "gated_pages", "grouped", "handed",
+        "hidden", "id", "idle_since", "index", "kind", "last", "leaving", "levels", "mark_asked", "marked", "moving",
+        "name", "nbytes", "out", "owed", "pace", "paged_bytes", "paged_count", "paging", "paused", "ready", "recalls",
+        "restored", "returned", "routing", "selector", "sent", "settings", "settled", "spilled", "stale", "start",
         "subscription", "suspect_to", "suspects", "swept", "table", "tied", "weight",
     )  # fmt: skip
 
@@ -196,7 +197,7 @@ class Queue:
         self.counts: dict[int, int] = {}
         self.due: dict[int, int] = {}
         self.delayed: list[tuple[int, int, Run]] = []
-        self.delayed_bytes = self.out = self.handed = self.weight = 0
+        self.delayed_bytes = self.delayed_count = self.out = self.handed = self.weight = 0
         self.returned: list[Run] = []
         self.leaving: deque[Leaving] | None = None
         self.settled: list[Span] = []
@@ -212,7 +213,7 @@ class Queue:
         self.grouped = False
         self.selector: str | None = None
         self.filter: Predicate | None = None
-        self.declared = False
+        self.declared = self.paused = False
         self.owed = 0
         """It is to get what its address kept up to this id, when that is in memory (retroactive.py); 0: nothing."""
         self.pace: Pace | None = None
@@ -338,9 +339,8 @@ class Queue:
 
     def tally(self) -> list[int]:
         """Messages that are ready, held by consumers, paged out, delayed, and not due yet."""
-        delayed = sum([len(run.records) for _, _, run in self.delayed]) if self.delayed else 0
         scheduled = self.agenda.count if self.agenda is not None else 0
-        return [self.count, self.delivering, self.paged_count + self.far, delayed, scheduled]
+        return [self.count, self.delivering, self.paged_count + self.far, self.delayed_count, scheduled]
 
     def empty(self) -> bool:
         """Nothing in it, nothing on its way in or out."""

@@ -125,6 +125,7 @@ def equip(queue: Queue) -> None:
         or settings.ring_size >= 0
         or settings.non_destructive
         or settings.paused
+        or queue.paused
         or settings.consumers_before_dispatch
     )
     if special:
@@ -173,7 +174,7 @@ def tend(slot: Slot, queue: Queue, kind: Kind, turn: Turn) -> bool:
             kind.last_value.look(slot, queue, turn)
             return False
     settings = queue.settings
-    if settings.paused or (settings.consumers_before_dispatch and not _enough(slot, queue, kind, turn)):
+    if settings.paused or queue.paused or (settings.consumers_before_dispatch and not _enough(slot, queue, kind, turn)):
         return False
     if kind.cursors is not None:
         kind.cursors.show(slot, queue, turn)

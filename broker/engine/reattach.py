@@ -114,6 +114,7 @@ def _from_delayed(queue: Queue, spans: list[Span], found: Ledger) -> None:
         queue.delayed = delayed
         heapify(queue.delayed)
         queue.delayed_bytes = sum([run.nbytes for _, _, run in delayed])
+        queue.delayed_count = sum([len(run.records) for _, _, run in delayed])
 
 
 def _from_pages(queue: Queue, span: Span, found: Ledger) -> None:

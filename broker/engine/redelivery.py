@@ -145,6 +145,7 @@ def postpone(slot: Slot, queue: Queue, run: Run, due: int) -> None:
     """Ready again at `due`."""
     heappush(queue.delayed, (due, run.ids[0], run))
     queue.delayed_bytes += run.nbytes
+    queue.delayed_count += len(run.records)
     slot.wake(queue, due)
 
 
@@ -152,6 +153,7 @@ def no_longer_delayed(queue: Queue) -> Run:
     """Takes out what is ready again first."""
     run = heappop(queue.delayed)[2]
     queue.delayed_bytes -= run.nbytes
+    queue.delayed_count -= len(run.records)
     return run
 
 

@@ -2,7 +2,8 @@
 
 Kinds (data as JSON; replaying one twice does no harm):
     ids       next: numbering goes on here after a restart        queues    next: the same for queues
-    queue     id, name, address, routing, auto, subscription, selector, owed; again when that changes      unqueue   id
+    queue     id, name, address, routing, auto, subscription, selector, owed, paused; again when that changes
+    unqueue   id
     mark      queue, id: durable messages up to this id may have been delivered
     count     queue, attempts, spans, due: these were out before, and so often in vain (0: came back in order; earlier
               releases counted the first such return); due > 0: not before that time
@@ -207,6 +208,7 @@ class Restore:
         elif queue.selector != data.get("selector"):
             select(slot, queue, data.get("selector"), known=True)
         queue.owed = data.get("owed", 0)
+        queue.paused = data.get("paused", False)
 
     def _queue_gone(self, data: dict[str, Any]) -> None:
         slot = self.slot

@@ -1,0 +1,93 @@
+"""Pages of long lists: sorted, filtered, and found bit by bit.
+
+Rule: a page costs one look at each entry and memory for one page, in steps of PIECE entries between which the loop has
+others to serve; where the next page begins is said by the last entry of this one, so nothing is kept for whoever turns
+pages, and what comes or goes meanwhile shifts nothing. Must not know what is listed.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
+
+T = TypeVar("T")
+
+PIECE = 400
+"""Entries looked at in one step: a millisecond or less."""
+MOST = 500
+"""Entries of a page."""
+
+
+class Place(NamedTuple):
+    """Where an entry stands: what is sorted by, and its name, which no other entry has."""
+
+    value: Any
+    name: tuple[Any, ...]
+
+
+class Ask(NamedTuple):
+    """What is asked for. after: the place of the last entry of the page before; None: the first page."""
+
+    limit: int = 50
+    sort: str = ""
+    descending: bool = False
+    after: Place | None = None
+
+
+class Page(NamedTuple, Generic[T]):
+    """entries   in order.    total   of all pages together.    more   there are further ones."""
+
+    entries: list[tuple[Place, T]]
+    total: int
+    more: bool
+
+
+def pieces(entries: Iterable[T]) -> Iterator[Sequence[T]]:
+    """The entries, PIECE at a time."""
+    piece: list[T] = []
+    for entry in entries:
+        piece.append(entry)
+        if len(piece) >= PIECE:
+            yield piece
+            piece = []
+    if piece:
+        yield piece
+
+
+def choose(
+    entries: Iterable[Sequence[T]],
+    ask: Ask,
+    value: Callable[[T], Any],
+    name: Callable[[T], tuple[Any, ...]],
+    keep: Callable[[T], bool] | None = None,
+) -> Generator[None, None, Page[T]]:
+    """The page that is asked for, a piece of the entries per step.
+
+    value   what is sorted by: all texts, or all numbers.    keep   whether it belongs into the list; None: all do."""
+    best: list[tuple[Place, T]] = []
+    total, most, after = 0, ask.limit + 1, ask.after
+    last: Any = None
+    for piece in entries:
+        if keep is not None:
+            piece = [entry for entry in piece if keep(entry)]
+        total += len(piece)
+        for entry, its in zip(piece, map(value, piece), strict=True):
+            if last is not None and (its < last if ask.descending else its > last):
+                continue
+            place = Place(its, name(entry))
+            if after is not None and (place >= after if ask.descending else place <= after):
+                continue
+            insort(best, (place, entry), key=_place)
+            if len(best) > most:
+                best.pop(0 if ask.descending else -1)
+            if len(best) == most:
+                last = best[0 if ask.descending else -1][0].value
+        yield
+    if ask.descending:
+        best.reverse()
+    return Page(best[: ask.limit], total, len(best) > ask.limit)
+
+
+def _place(entry: tuple[Place, Any]) -> Place:
+    return entry[0]

@@ -1,0 +1,159 @@
+"""What operators do to queues: create, delete, purge, pause, resume.
+
+Rule: a command like any other: in the log before it is answered, or refused by name with nothing changed. Must not
+know who may ask (the admin API does) nor how many queues an operator means.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import insort
+from collections import deque
+from collections.abc import Callable
+
+from broker.core.address import Routing
+from broker.core.commands import Act, Manage
+from broker.core.effects import Turn
+from broker.core.errors import Code, RefusedError
+from broker.core.message import NO_IDS, Run
+from broker.core.records import MetaRecord
+
+from . import declare, eligibility, queue_policies, slow_consumers
+from .addresses import create, delete, described
+from .consumer import Consumer, Ledger
+from .portrait import held
+from .queue import Queue
+from .routing import check_budget
+from .slot import Slot, progress
+from .unloaded import ghost
+
+MOST_CONSUMERS = 1000
+MOST_HELD = 50_000
+"""Consumers of a queue that is purged, and messages that they hold: all of it is one step."""
+
+
+def manage(slot: Slot, command: Manage, turn: Turn) -> None:
+    """Raises RefusedError, nothing changed then."""
+    before = progress(turn)
+    if command.act is Act.CREATE:
+        _create(slot, command, turn)
+    else:
+        _ACTS[command.act](slot, _queue(slot, command), command, turn)
+    slot.answer(command.session, command.seq, turn, before)
+
+
+def _queue(slot: Slot, command: Manage) -> Queue:
+    address = slot.addresses.get(command.address)
+    found = address.queues.get(command.queue) if address is not None else None
+    if found is None:
+        raise RefusedError(Code.NO_SUCH_DESTINATION, f"address '{command.address}' has no queue '{command.queue}'")
+    return found
+
+
+def _create(slot: Slot, command: Manage, turn: Turn) -> None:
+    address, name = command.address, command.queue
+    known = slot.addresses.get(address)
+    if known is not None and name in known.queues:
+        raise RefusedError(Code.QUEUE_EXISTS, f"address '{address}' has a queue '{name}'")
+    if slot.match.is_pattern(address):
+        raise RefusedError(Code.BAD_DESTINATION, f"'{address}' stands for several addresses; name one")
+    if name != address and command.routing is Routing.MULTICAST and name in slot.subscriptions:
+        raise RefusedError(Code.QUEUE_EXISTS, f"there is a durable subscription '{name}'")
+    check_budget(slot)
+    queue = create(slot, address, name, command.routing or Routing.ANYCAST, turn, selector=command.selector or None)
+    slot.touched[queue] = None
+
+
+def _delete(slot: Slot, queue: Queue, command: Manage, turn: Turn) -> None:
+    if queue.declared:
+        raise RefusedError(
+            Code.NOT_ALLOWED,
+            f"the settings name queue '{queue.name}' (engine.queues), and would make it again; take it out of them, "
+            "or purge it",
+        )
+    if queue.consumers and not command.force:
+        raise RefusedError(
+            Code.SUBSCRIPTION_IN_USE,
+            f"'{queue.name}' has {len(queue.consumers)} consumers; disconnect them, or use force: they get an ERROR",
+        )
+    delete(slot, queue, turn)
+
+
+def _purge(slot: Slot, queue: Queue, _: Manage, turn: Turn) -> None:
+    """Another queue takes its place, in one record of the log; its consumers go along."""
+    consumers, browsers = list(queue.consumers), list(queue.browsers)
+    out = sum(map(held, consumers))
+    if len(consumers) > MOST_CONSUMERS or out > MOST_HELD:
+        raise RefusedError(
+            Code.NOT_ALLOWED,
+            f"'{queue.name}' has {len(consumers)} consumers that hold {out} messages; with more than {MOST_CONSUMERS} "
+            f"or {MOST_HELD} that would stop everybody for too long: pause it, and disconnect them first",
+        )
+    queue.consumers.clear()
+    queue.browsers.clear()
+    another = declare.purge(slot, queue, turn)
+    for consumer in consumers:
+        another.delivering += _forget(consumer)
+        consumer.queue, consumer.bit = another.id, 0
+        insort(another.consumers, consumer, key=_by_priority)
+        eligibility.join(another, consumer)
+    for browser in browsers:
+        browser.feed.clear()
+        browser.positions = array("Q")
+        browser.fetching = False
+        browser.consumer.queue = another.id
+        another.browsers.append(browser)
+    if consumers:
+        another.idle_since = 0
+        if another.settings.slow_consumer_threshold >= 0:
+            slow_consumers.watch(slot, another, turn.now)
+    slot.touched[another] = None
+
+
+def _forget(consumer: Consumer) -> int:
+    """What it holds is gone; returns how many messages it may still name. Credit in bytes comes back now, as a ghost
+    has none to give."""
+    gone: list[Ledger] = [consumer.ledger or {}, *consumer.held.values()]
+    if consumer.sized and consumer.ledger:
+        consumer.credit_bytes += sum([run.size_of(run.ids.index(i)) + consumer.overhead
+                                      for i, run in consumer.ledger.items() if len(run.records)])  # fmt: skip
+    for group in gone:
+        for i in group:
+            group[i] = ghost((i, i), own=True)
+    consumer.haunted = any(gone)
+    if consumer.flight is not None:
+        # The edge confirms deliveries by their number.
+        consumer.flight = deque([Run(NO_IDS, b"", [], 0) for _ in consumer.flight])
+    return sum(map(len, gone))
+
+
+def _pause(slot: Slot, queue: Queue, _: Manage, turn: Turn) -> None:
+    _set_paused(slot, queue, True, turn)
+
+
+def _resume(slot: Slot, queue: Queue, _: Manage, turn: Turn) -> None:
+    if queue.settings.paused and not queue.paused:
+        raise RefusedError(Code.NOT_ALLOWED, f"the settings of '{queue.name}' pause it; take `paused` out of them")
+    _set_paused(slot, queue, False, turn)
+
+
+def _set_paused(slot: Slot, queue: Queue, paused: bool, turn: Turn) -> None:
+    if queue.paused == paused:
+        return
+    queue.paused = paused
+    queue_policies.equip(queue)
+    if queue.durable:
+        turn.appends.append(MetaRecord(slot.number, "queue", described(queue)))
+    slot.touched[queue] = None
+
+
+def _by_priority(consumer: Consumer) -> int:
+    return -consumer.priority
+
+
+_ACTS: dict[Act, Callable[[Slot, Queue, Manage, Turn], None]] = {
+    Act.DELETE: _delete,
+    Act.PURGE: _purge,
+    Act.PAUSE: _pause,
+    Act.RESUME: _resume,
+}
