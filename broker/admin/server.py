@@ -1,7 +1,8 @@
-"""The admin port: /metrics, /healthz, /readyz, /api/depth, /api/slots, /api/check and an index of them.
+"""The admin port: /metrics, /healthz, /readyz, /api/depth, /api/slots, /api/check, an index of them, and the API.
 
-Rule: reads, never steers. aiohttp and prometheus_client are imported when it starts, in a thread, because that
-takes longer than everything else at start-up and STOMP clients need not wait for it.
+Rule: reads, never steers: what operators change goes by the API (api/server.py). aiohttp and prometheus_client are
+imported when it starts, in a thread, because that takes longer than everything else at start-up and STOMP clients need
+not wait for it.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from broker.core.metrics import MetricSource
 from broker.seams.clock import SystemClock
 from broker.seams.steps import Steps
 
+from .api.calls import MAX_BODY
 from .early import EarlyServer, cannot_listen
 
 if TYPE_CHECKING:
     from aiohttp import web
 
+    from .api.server import Api
     from .exposition import Exposition
 
 _log = logging.getLogger("stampede.admin")
@@ -53,6 +56,7 @@ _INDEX = f"""Stampede {__version__}, admin port
 /api/depth?match=ADDRESS   what waits in the queues of an address or pattern, here
 /api/slots   of the slots that this owner shall lead: how many it serves, and why not the others
 /api/check?slot=NUMBER     do all replicas of a slot that is led here have the same
+/api/v1/openapi.json       the API for operators, where this process has it
 """
 
 
@@ -72,7 +76,7 @@ class AdminServer:
         """`depths`: None = nothing is queued in this process. `surveys`: what sources do bit by bit before each
         scrape. `check`, `slots`: None = this process leads no slots."""
         self._settings = settings
-        steps = Steps(SystemClock())
+        steps = self.steps = Steps(SystemClock())
         self._asks = steps.kind("scrape")
         self._sources = [*sources, steps]
         self._scraping = asyncio.Lock()
@@ -85,6 +89,8 @@ class AdminServer:
         self._exposition: Exposition | None = None
         self._runner: web.AppRunner | None = None
         self.port = -1
+        self.api: Api | None = None
+        """For operators; None: this process has none."""
         self.early: EarlyServer | None = None
         """Who has answered until now: its socket is taken over."""
 
@@ -102,7 +108,7 @@ class AdminServer:
         from .exposition import Exposition
 
         self._exposition = Exposition(self._sources)
-        app = web.Application(client_max_size=1024)
+        app = web.Application(client_max_size=1024 if self.api is None else MAX_BODY)
         app.add_routes(
             [
                 web.get("/", self._index),
@@ -117,6 +123,8 @@ class AdminServer:
             app.add_routes([web.get("/api/check", self._check)])
         if self._slots is not None:
             app.add_routes([web.get("/api/slots", self._standing)])
+        if self.api is not None:
+            self.api.add_to(app)
         log = logging.getLogger("stampede.admin.http")
         log.addFilter(_no_fault_of_ours)
         runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0, logger=log)

@@ -33,6 +33,11 @@ class _Peer:
         self.peer = peer
 
 
+def peer_as_channel(peer: str) -> Any:
+    """Who logs in from there, by something else than STOMP."""
+    return _Peer(peer)
+
+
 class _Reader:
     def __init__(self, rights: Rights | None) -> None:
         self._rights = rights
@@ -53,8 +58,7 @@ class Logins:
     async def __call__(self, login: str | None, passcode: str | None, peer: str) -> _Reader:
         principal = self.auth.try_now(login, passcode)
         if principal is None:
-            channel: Any = _Peer(peer)
-            principal = await self.auth.authenticate(login, passcode, channel)
+            principal = await self.auth.authenticate(login, passcode, peer_as_channel(peer))
         return _Reader(self._rights(principal.name))
 
 

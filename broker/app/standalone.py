@@ -29,7 +29,7 @@ from broker.seams.clock import SteadyClock, SystemClock
 from broker.seams.entropy import token
 from broker.seams.files import OsFiles
 
-from . import process
+from . import administration, process
 from .alarm import Alarm
 from .bounds import fitted, memory_of
 from .opening import Opening, uncollected
@@ -68,7 +68,7 @@ class Standalone:
         self.auth = make_authenticator(settings)
         opening = Opening()
         early = self._early = EarlyServer(
-            settings.admin, lambda: self._readiness() if self._ready else (False, opening.state())
+            settings.admin, lambda: self.readiness() if self._ready else (False, opening.state())
         )
         try:
             await early.start()
@@ -110,11 +110,12 @@ class Standalone:
         self.admin = AdminServer(
             settings.admin,
             [self.edge, self.shard, self.listeners, self.memory],
-            self._readiness,
+            self.readiness,
             self.shard.depths,
             [self.shard.survey],
         )
         self.admin.early = early
+        self.admin.api = administration.standalone(self)
         try:
             await self.listeners.start()
             if settings.log_reads.port >= 0:
@@ -182,7 +183,8 @@ class Standalone:
             await asyncio.to_thread(thread.stop)
         self.journal.close(clean=not self.shard.stopped and idle.is_set())
 
-    def _readiness(self) -> tuple[bool, dict[str, str]]:
+    def readiness(self) -> tuple[bool, dict[str, str]]:
+        """As /readyz has it."""
         if self.shard.stopped:
             return False, {"owner": self.shard.stopped}
         if not self._ready:

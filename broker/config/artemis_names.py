@@ -62,7 +62,7 @@ ADDRESS: dict[str, str] = {
 """Element of an address-setting → field of AddressSettings. What a value may need is in importing.py."""
 
 _PAGES = "what does not fit into memory is read back from the journal; engine.queue_memory_bytes and engine.page_bytes"
-_MANAGEMENT = "there are no management messages; see the admin port and `stampede journal`"
+_MANAGEMENT = "there are no management messages; see the admin port (docs/admin-api.md), `stampede journal`"
 _JMS = "deprecated in Artemis; use auto-create-queues, auto-delete-queues and their like"
 _RELOAD = "a setting that is taken away ends, and queues made by hand are deleted by hand"
 
@@ -152,13 +152,13 @@ PERMISSION: dict[str, str] = {
     "createDurableQueue": "create_durable_queue",
     "createNonDurableQueue": "create_non_durable_queue",
     "deleteDurableQueue": "delete_durable_queue",
+    "manage": "manage",
 }
 """Type of a permission → field of PermissionSettings; its roles are groups of users."""
 
 PERMISSION_WITHOUT: dict[str, str] = {
     "deleteAddress": "no client deletes addresses: they go when they are empty and unused (auto_delete)",
     "deleteNonDurableQueue": "such a queue ends with its subscription, whoever it is",
-    "manage": _MANAGEMENT,
     "view": _MANAGEMENT,
     "edit": _MANAGEMENT,
 }

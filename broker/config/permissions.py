@@ -33,6 +33,7 @@ class PermissionSettings:
     )
     delete_durable_queue: str = setting("", "list", "groups whose UNSUBSCRIBE may delete a durable subscription")
     read: str = setting("", "list", "groups that may read the log of the address (log_reads), also what is settled")
+    manage: str = setting("", "list", "groups that may see its queues through the API (/api/v1), and act on them")
 
 
 OPERATIONS: tuple[str, ...] = tuple(field.name for field in fields(PermissionSettings))

@@ -314,10 +314,18 @@ class JournalSettings:
 
 @dataclass(frozen=True, slots=True)
 class AdminSettings:
-    """Metrics and health."""
+    """Metrics, health and the API for operators."""
 
-    host: str = setting("127.0.0.1", "address", "where /metrics, /healthz and /readyz listen")
+    host: str = setting("127.0.0.1", "address", "where /metrics, /healthz, /readyz and /api/v1 listen")
     port: int = setting(61680, "TCP port", "0 picks a free one, -1 turns it off")
+    administrators: str = setting(
+        "admin", "list", "groups whose users may see and change everything through the API; empty: nobody may",
+        "without users everybody may who is on this machine, and nobody else",
+    )  # fmt: skip
+    hosts: str = setting(
+        "", "list", "names under which browsers reach this port, besides its addresses and localhost",
+        "a page of a stranger could lead a browser here under a name of its own (DNS rebinding)",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

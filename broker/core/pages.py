@@ -8,12 +8,12 @@ pages, and what comes or goes meanwhile shifts nothing. Must not know what is li
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-PIECE = 400
+PIECE = 250
 """Entries looked at in one step: a millisecond or less."""
 MOST = 500
 """Entries of a page."""
@@ -43,18 +43,6 @@ class Page(NamedTuple, Generic[T]):
     more: bool
 
 
-def pieces(entries: Iterable[T]) -> Iterator[Sequence[T]]:
-    """The entries, PIECE at a time."""
-    piece: list[T] = []
-    for entry in entries:
-        piece.append(entry)
-        if len(piece) >= PIECE:
-            yield piece
-            piece = []
-    if piece:
-        yield piece
-
-
 def choose(
     entries: Iterable[Sequence[T]],
     ask: Ask,
@@ -65,29 +53,34 @@ def choose(
     """The page that is asked for, a piece of the entries per step.
 
     value   what is sorted by: all texts, or all numbers.    keep   whether it belongs into the list; None: all do."""
-    best: list[tuple[Place, T]] = []
-    total, most, after = 0, ask.limit + 1, ask.after
-    last: Any = None
+    best: list[tuple[tuple[Any, Any], T]] = []
+    total, most, down = 0, ask.limit + 1, ask.descending
+    after = None if ask.after is None else (ask.after.value, ask.after.name)
+    last: tuple[Any, Any] | None = None
+    bound: Any = None
     for piece in entries:
         if keep is not None:
             piece = [entry for entry in piece if keep(entry)]
         total += len(piece)
         for entry, its in zip(piece, map(value, piece), strict=True):
-            if last is not None and (its < last if ask.descending else its > last):
+            if last is not None and (its < bound if down else its > bound):
                 continue
-            place = Place(its, name(entry))
-            if after is not None and (place >= after if ask.descending else place <= after):
+            place = (its, name(entry))
+            if last is not None and (place < last if down else place > last):
+                continue
+            if after is not None and (place >= after if down else place <= after):
                 continue
             insort(best, (place, entry), key=_place)
             if len(best) > most:
-                best.pop(0 if ask.descending else -1)
+                best.pop(0 if down else -1)
             if len(best) == most:
-                last = best[0 if ask.descending else -1][0].value
+                last = best[0 if down else -1][0]
+                bound = last[0]
         yield
-    if ask.descending:
+    if down:
         best.reverse()
-    return Page(best[: ask.limit], total, len(best) > ask.limit)
+    return Page([(Place(*place), entry) for place, entry in best[: ask.limit]], total, len(best) > ask.limit)
 
 
-def _place(entry: tuple[Place, Any]) -> Place:
+def _place(entry: tuple[Any, Any]) -> Any:
     return entry[0]

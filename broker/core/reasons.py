@@ -49,6 +49,8 @@ class Reason(Enum):
     """Endless empty lines faster than max_eol_per_s."""
     REFUSED = "refused"
     """The broker could not do what a frame asked (see the ERROR frame's error-code)."""
+    OPERATOR = "operator"
+    """An operator has ended it (admin API)."""
     WEBSOCKET_PROTOCOL = "websocket_protocol"
     """A WebSocket frame broke RFC 6455."""
     TLS_FAILED = "tls_failed"

@@ -245,6 +245,11 @@ class Edge:
                     why = "there are users now: connect with login and passcode"
                 session.fail(Code.NOT_ALLOWED, why)
 
+    @property
+    def permissions(self) -> Permissions:
+        """Those of now."""
+        return self._permissions
+
     def rights(self, user: str) -> Rights | None:
         """What a user may do now; None: everything."""
         return self._permissions.rights(self.auth.groups(user))

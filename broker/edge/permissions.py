@@ -121,6 +121,12 @@ class Permissions:
                 return entry.match
         return None
 
+    def table(self, operation: str, groups: tuple[str, ...]) -> list[tuple[str, bool]]:
+        """Patterns of addresses and whether users with these groups have the operation there, from specific to
+        general: the first that matches decides. Empty where there are no permissions."""
+        names = frozenset((*groups, EVERYBODY))
+        return [(entry.match, operation in entry.operations(names)) for entry in self._entries]
+
     def _deciding(self, address: str, name: str) -> tuple[list[_Entry], bool]:
         """The entries that have a say there, and whether they speak of all of it. Several only for a pattern: before
         the entry that stands for all of its addresses those which decide about some of them."""

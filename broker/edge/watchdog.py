@@ -79,6 +79,11 @@ class Watch:
         if self._ttl_s:
             self._heard = self._session.edge.clock.monotonic()
 
+    @property
+    def told(self) -> dict[str, float]:
+        """What both sides have promised, in seconds; 0: nothing. For operators."""
+        return {"sends_every_s": 2 * self._send_s, "gone_after_s": self._ttl_s}
+
     def after_read(self) -> None:
         """Called once per read."""
         session = self._session

@@ -95,13 +95,13 @@ class Engine:
         """Messages, when it was dispatched last."""
         self._handlers: dict[type, Callable[[Any, Turn], None]] = {
             Publish: self._publish,
-            Settle: self._settle,
+            Settle: partial(settle.settle, self._slot),
             Grant: self._grant,
             Confirm: self._confirm,
             Subscribe: self._subscribe,
             SubscribeAll: self._subscribe_all,
             Unsubscribe: self._unsubscribe,
-            Hold: self._hold,
+            Hold: partial(settle.hold, self._slot),
             Barrier: self._barrier,
             Disconnect: self._disconnect,
             Prepare: partial(prepared.prepare, self._slot),
@@ -176,12 +176,6 @@ class Engine:
         if len(turn.appends) - before > 1 and sum([type(r) is RunRecord for r in turn.appends[before:]]) > 1:
             # Several anycast queues share it. A part alone in the log would make a replay look like a duplicate.
             turn.appends[before:] = grouped(slot.number, turn.appends[before:])
-
-    def _settle(self, command: Settle, turn: Turn) -> None:
-        settle.settle(self._slot, command, turn)
-
-    def _hold(self, command: Hold, turn: Turn) -> None:
-        settle.hold(self._slot, command, turn)
 
     def _barrier(self, command: Barrier, turn: Turn) -> None:
         # Also when this turn writes nothing: an earlier commit may be under way.
@@ -586,6 +580,11 @@ class Engine:
     def queues(self) -> list[Queue]:
         """All there are, to be looked at only."""
         return list(self._slot.queues.values())
+
+    @property
+    def shown(self) -> Slot:
+        """Its state, to be looked at only."""
+        return self._slot
 
 
 def _arrived(slot: Slot, queue: Queue, turn: Turn) -> None:

@@ -119,7 +119,7 @@ def test_every_element_with_a_counterpart_is_used_and_every_other_one_is_told():
         "made-up-element",
     ):
         assert f"<{name}>" in told
-    for what in ("manage of security-setting 'orders/#'", "<role-mapping>", "<security-setting-plugin>"):
+    for what in ("<role-mapping>", "<security-setting-plugin>"):
         assert what in told
 
 
@@ -239,7 +239,7 @@ def test_what_is_no_broker_xml_is_refused(data, why):
 def test_security_settings_become_permissions_and_say_no_more_than_they_did():
     found = convert((FOLDER / "everything.xml").read_bytes())
     assert found.tables["edge.permissions"] == {
-        "orders/#": {"send": "shop", "consume": "shop,audit"},
+        "orders/#": {"send": "shop", "consume": "shop,audit", "manage": "shop"},
         "closed": {},
         "orders/::audit": {"browse": "audit"},
     }

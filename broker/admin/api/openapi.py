@@ -1,0 +1,127 @@
+"""The OpenAPI document (3.1) of the API, made of its routes; schemas of what is answered stand here.
+
+Rule: a test holds it against the handlers: every route, every parameter, every field of an answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from broker import __version__
+
+from .calls import Route
+
+PREFIX = "/api/v1"
+
+TEXT: dict[str, Any] = {"type": "string"}
+MAYBE: dict[str, Any] = {"type": ["string", "null"]}
+NUMBER: dict[str, Any] = {"type": "integer"}
+FLAG: dict[str, Any] = {"type": "boolean"}
+ANY: dict[str, Any] = {}
+TEXTS: dict[str, Any] = {"type": "array", "items": TEXT}
+
+
+def _object(**fields: Any) -> dict[str, Any]:
+    return {"type": "object", "required": list(fields), "properties": fields, "additionalProperties": False}
+
+
+def _many(name: str) -> dict[str, Any]:
+    return {"type": "array", "items": {"$ref": f"#/components/schemas/{name}"}}
+
+
+_QUEUE = {
+    "name": TEXT, "address": TEXT, "slot": NUMBER, "routing": TEXT, "kind": TEXT, "durable": FLAG, "declared": FLAG,
+    "auto_created": FLAG, "paused": FLAG, "messages": NUMBER, "waiting": NUMBER, "delivering": NUMBER,
+    "scheduled": NUMBER, "paged": NUMBER, "bytes": NUMBER, "consumers": NUMBER,
+}  # fmt: skip
+_CONNECTION = {
+    "id": NUMBER, "peer": TEXT, "user": TEXT, "client_id": TEXT, "version": TEXT, "acceptor": TEXT, "state": TEXT,
+    "subscriptions": NUMBER, "bytes_in": NUMBER, "bytes_out": NUMBER, "tls_subject": MAYBE,
+}  # fmt: skip
+_CONSUMER = {
+    "consumer": NUMBER, "session": NUMBER, "queue": TEXT, "address": TEXT, "slot": NUMBER, "ack": TEXT,
+    "selector": MAYBE, "priority": NUMBER, "unacknowledged": NUMBER, "window": {"type": ["integer", "null"]},
+    "ready": FLAG, "waits_for": TEXT,
+}  # fmt: skip
+SCHEMAS: dict[str, dict[str, Any]] = {
+    "Problem": {
+        "type": "object",
+        "required": ["type", "title", "status", "detail", "instance"],
+        "properties": {"type": TEXT, "title": TEXT, "status": NUMBER, "detail": TEXT, "instance": TEXT, "fix": TEXT},
+    },
+    "Document": {"type": "object"},
+    "Missing": _object(owner=TEXT, why=TEXT),
+    "Overview": _object(
+        id=TEXT, role=TEXT, version=TEXT, started=NUMBER, ready=FLAG, state=ANY, users=FLAG, memory=ANY,
+        messaging=ANY, clients=ANY, missing=_many("Missing"),
+    ),
+    "Queue": _object(**_QUEUE),
+    "QueuePart": _object(
+        **_QUEUE, selector=MAYBE, browsers=NUMBER, last_message=NUMBER, exclusive=FLAG, non_destructive=FLAG,
+        ring_size=NUMBER, last_value=FLAG, max_consumers=NUMBER, max_delivery_attempts=NUMBER,
+        dead_letter_address=TEXT, expiry_address=TEXT, why=TEXTS,
+    ),
+    "QueueDetail": _object(name=TEXT, address=TEXT, parts=_many("QueuePart"), missing=_many("Missing")),
+    "Consumer": _object(**_CONSUMER),
+    "Address": _object(
+        name=TEXT, slot=NUMBER, routing=TEXTS, queues=NUMBER, declared=FLAG, limited=FLAG, messages=NUMBER,
+        consumers=NUMBER,
+    ),
+    "Connection": _object(**_CONNECTION),
+    "ConnectionDetail": _object(**_CONNECTION, heart_beat=ANY, transacted=NUMBER, consumers=_many("Consumer")),
+    "Setting": _object(name=TEXT, value=ANY, unit=TEXT, default=ANY, help=TEXT, why=TEXT, source=TEXT),
+}  # fmt: skip
+
+
+def document(routes: Iterable[Route]) -> dict[str, Any]:
+    """The whole document."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(PREFIX + route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Stampede", "version": __version__, "description": "See, explain, act."},
+        "paths": paths,
+        "security": [{"basic": []}],
+        "components": {
+            "schemas": {**SCHEMAS},
+            "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}},
+        },
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    places = [
+        {"name": part[1:-1], "in": "path", "required": True, "schema": TEXT}
+        for part in route.path.split("/")
+        if part.startswith("{")
+    ]
+    asked = [
+        {"name": param.name, "in": "query", "description": param.help, "schema": param.schema()}
+        for param in route.query
+    ]
+    told: dict[str, Any] = {
+        "operationId": route.name,
+        "summary": route.help,
+        "parameters": places + asked,
+        "responses": {
+            str(route.status): {"description": "done", "content": {"application/json": {"schema": _answer(route)}}},
+            "default": {
+                "description": "a problem (RFC 9457)",
+                "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+            },
+        },
+    }
+    if route.body:
+        fields: Mapping[str, Any] = {param.name: {**param.schema(), "description": param.help} for param in route.body}
+        needed = [param.name for param in route.body if param.required]
+        schema = {"type": "object", "properties": fields, "required": needed, "additionalProperties": False}
+        told["requestBody"] = {"required": bool(needed), "content": {"application/json": {"schema": schema}}}
+    return told
+
+
+def _answer(route: Route) -> dict[str, Any]:
+    if not route.listed:
+        return {"$ref": f"#/components/schemas/{route.answer}"}
+    return _object(items=_many(route.answer), total=NUMBER, next=MAYBE, missing=_many("Missing"))

@@ -1,0 +1,192 @@
+"""What there is to see: overview, queues, addresses, consumers, connections, subscriptions, settings.
+
+Rule: changes nothing. A list is merged of what the owners say, a page of each; who has said nothing is named in
+`missing`, and the rest is told all the same.
+"""
+
+from __future__ import annotations
+
+from heapq import merge
+from operator import itemgetter
+from typing import Any
+
+from broker.engine.address_settings import matches
+from broker.owner.views import SORTS
+
+from .access import Who
+from .calls import Call, Caller, Route, named
+from .params import Param, listing, question, token
+from .ports import Answer, Clients, Missing, Node, Owners
+from .problems import Problem, unknown
+
+FQQN = "::"
+CONNECTIONS = ("id", "peer", "user", "client_id", "subscriptions", "bytes_in", "bytes_out")
+"""What connections can be sorted by."""
+
+_Q = Param("q", "only names that hold this text")
+_ADDRESS = Param("address", "only of this address")
+_QUEUE_FILTERS = (
+    _Q,
+    _ADDRESS,
+    Param("routing", "only of this type", choices=("ANYCAST", "MULTICAST")),
+    Param(
+        "type", "only these: `subscription` is a durable one, `subscriber` dies with its client",
+        choices=("queue", "subscription", "subscriber"),
+    ),
+    Param("consumed", "only with (without) consumers", "flag"),
+    Param("filled", "only with (without) messages", "flag"),
+    Param("paused", "only paused (running) ones", "flag"),
+)  # fmt: skip
+
+
+class Reading:
+    """The handlers."""
+
+    def __init__(self, owners: Owners, clients: Clients, node: Node, caller: Caller, delimiter: str) -> None:
+        self._owners = owners
+        self._clients = clients
+        self._node = node
+        self._caller = caller
+        self._delimiter = delimiter
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        subscriptions = tuple(param for param in _QUEUE_FILTERS if param.name not in ("routing", "type"))
+        return [
+            Route("GET", "/overview", "overview", "What this broker is and does.", self.overview, "Overview",
+                  administrators=True),
+            Route("GET", "/queues", "queues", "Queues, a page at a time.", self.queues, "Queue",
+                  (*listing(SORTS["queues"]), *_QUEUE_FILTERS), listed=True),
+            Route("GET", "/queues/{queue}", "queue", "One queue (NAME, or ADDRESS::NAME) in detail, with the reasons "
+                  "why nothing is delivered.", self.queue, "QueueDetail"),
+            Route("GET", "/queues/{queue}/consumers", "queue-consumers", "Who consumes it.", self.queue_consumers,
+                  "Consumer", listing(SORTS["consumers"]), listed=True),
+            Route("GET", "/addresses", "addresses", "Addresses.", self.addresses, "Address",
+                  (*listing(SORTS["addresses"]), _Q), listed=True),
+            Route("GET", "/consumers", "consumers", "All consumers.", self.consumers, "Consumer",
+                  (*listing(SORTS["consumers"]), Param("session", "only of this connection", "number")), listed=True),
+            Route("GET", "/subscriptions", "subscriptions", "Durable subscriptions.", self.subscriptions, "Queue",
+                  (*listing(SORTS["queues"]), *subscriptions), listed=True),
+            Route("GET", "/connections", "connections", "Who is connected to this process.", self.connections,
+                  "Connection", (*listing(CONNECTIONS), Param("q", "only where this text is part of the peer, the user "
+                  "or the client-id"), Param("user", "only of this user")), listed=True, administrators=True),
+            Route("GET", "/connections/{id}", "connection", "One connection with its subscriptions.", self.connection,
+                  "ConnectionDetail", administrators=True),
+            Route("GET", "/settings", "settings", "All settings with their reasons.", self.settings, "Setting",
+                  (_Q, Param("changed", "only those that are not at their default", "flag")), listed=True,
+                  administrators=True),
+        ]  # fmt: skip
+
+    # ── handlers ───────────────────────────────────────────────────────────────────────────────────
+
+    async def overview(self, call: Call) -> Any:
+        answers, missing = await self._owners.ask({"kind": "totals"})
+        clients = await self._caller.work(self._clients.answer({"kind": "clients"}))
+        return {**self._node.about(), "messaging": summed(answers), "clients": clients, "missing": named(missing)}
+
+    async def queues(self, call: Call) -> Any:
+        return await self._list("queues", call.who, call.query)
+
+    async def subscriptions(self, call: Call) -> Any:
+        return await self._list("queues", call.who, {**call.query, "type": "subscription"})
+
+    async def addresses(self, call: Call) -> Any:
+        return await self._list("addresses", call.who, call.query)
+
+    async def consumers(self, call: Call) -> Any:
+        return await self._list("consumers", call.who, call.query)
+
+    async def queue(self, call: Call) -> Any:
+        rows, missing = await self.find(call.who, call.path["queue"])
+        return {"parts": rows, "name": rows[0]["name"], "address": rows[0]["address"], "missing": named(missing)}
+
+    async def queue_consumers(self, call: Call) -> Any:
+        rows, _ = await self.find(call.who, call.path["queue"])
+        where = {"queue": rows[0]["name"], "address": rows[0]["address"]}
+        return await self._list("consumers", call.who, {**call.query, **where})
+
+    async def connections(self, call: Call) -> Any:
+        asked = question("connections", call.query)
+        return listed(asked, [await self._caller.work(self._clients.answer(asked))], [])
+
+    async def connection(self, call: Call) -> Any:
+        id = call.path["id"]
+        if not (id.isascii() and id.isdigit() and len(id) < 19):
+            raise unknown("connection", id, "its id is a number; GET connections lists them")
+        answer = await self._caller.work(self._clients.answer({"kind": "connection", "id": int(id)}))
+        if not answer:
+            raise unknown("connection", id, "it has ended; GET connections lists those of now")
+        asked = {"limit": 500, "sort": "consumer", "session": int(id)}
+        found = await self._list("consumers", call.who, asked)
+        return {**answer, "consumers": found["items"]}
+
+    async def settings(self, call: Call) -> Any:
+        part, changed = call.query.get("q", ""), call.query.get("changed")
+        rows = [
+            row
+            for row in self._node.settings()
+            if part in row["name"] and (changed is None or (row["source"] != "default") is changed)
+        ]
+        return {"items": rows, "total": len(rows), "next": None, "missing": []}
+
+    # ── what others need as well ───────────────────────────────────────────────────────────────────
+
+    async def find(self, who: Who, name: str) -> tuple[list[Answer], list[Missing]]:
+        """All parts of a queue. Raises Problem if there is none, or not for him."""
+        address, mark, queue = name.partition(FQQN)
+        asked = {"kind": "queue", "name": queue, "address": address} if mark else {"kind": "queue", "name": name}
+        answers, missing = await self._owners.ask(asked)
+        rows = [row for answer in answers for row in answer["rows"] if self.allowed(who, row["address"])]
+        if not rows and missing:
+            raise Problem(
+                503, "owner-missing", "An owner is missing", f"{missing[0].owner} does not answer: {missing[0].why}",
+                "ask again when it is back", missing=named(missing),
+            )  # fmt: skip
+        if not rows:
+            raise unknown("queue", name, "GET queues?q=… finds names; a queue of another name than its address is "
+                          "ADDRESS::NAME")  # fmt: skip
+        return rows, missing
+
+    def allowed(self, who: Who, address: str) -> bool:
+        """May he manage it."""
+        if who.may is None:
+            return True
+        words = address.split(self._delimiter)
+        return next((may for pattern, may in who.may if matches(pattern.split(self._delimiter), words)), False)
+
+    async def _list(self, kind: str, who: Who, values: dict[str, Any]) -> dict[str, Any]:
+        asked = question(kind, values)
+        if who.may is not None:
+            asked |= {"may": [list(entry) for entry in who.may], "delimiter": self._delimiter}
+        answers, missing = await self._owners.ask(asked)
+        return listed(asked, answers, missing)
+
+
+def listed(asked: dict[str, Any], answers: list[Answer], missing: list[Missing]) -> dict[str, Any]:
+    """One page of several."""
+    limit = asked["limit"]
+    rows = list(merge(*[answer["rows"] for answer in answers], key=itemgetter("at"), reverse=asked["descending"]))
+    more = len(rows) > limit or any(answer["more"] for answer in answers)
+    rows = rows[:limit]
+    next = token(asked, rows[-1]["at"]) if more and rows else None
+    items = [{name: value for name, value in row.items() if name != "at"} for row in rows]
+    return {
+        "items": items,
+        "total": sum([answer["total"] for answer in answers]),
+        "next": next,
+        "missing": named(missing),
+    }
+
+
+def summed(answers: list[Answer]) -> Answer:
+    """Numbers of the same name added up, in tables too; of texts the first."""
+    total: Answer = {}
+    for answer in answers:
+        for name, value in answer.items():
+            if isinstance(value, dict):
+                total[name] = summed([total.get(name, {}), value])
+            elif isinstance(value, int):
+                total[name] = total.get(name, 0) + value
+            else:
+                total.setdefault(name, value)
+    return total

@@ -1,0 +1,66 @@
+"""The API put together: routes on the application of the admin port.
+
+Rule: wiring only.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.config.settings import AdminSettings
+from broker.seams.steps import Kind
+
+from .access import Gate
+from .calls import Call, Caller, Route
+from .openapi import PREFIX, document
+from .ports import Answer, Clients, Logins, Missing, Node, Owners, Question, Work
+from .reading import Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from aiohttp import web
+
+
+class Here:
+    """All slots are in this process (ports.Owners)."""
+
+    def __init__(self, views: Callable[[Question], Work]) -> None:
+        self._views = views
+        self.caller: Caller | None = None
+
+    async def ask(self, question: Question) -> tuple[list[Answer], list[Missing]]:
+        assert self.caller is not None
+        return [await self.caller.work(self._views(question))], []
+
+
+class Api:
+    """See the head of this file."""
+
+    def __init__(
+        self,
+        settings: AdminSettings,
+        owners: Owners,
+        clients: Clients,
+        logins: Logins,
+        node: Node,
+        steps: Kind,
+        delimiter: str,
+    ) -> None:
+        self._caller = Caller(Gate(settings, logins), steps)
+        if isinstance(owners, Here):
+            owners.caller = self._caller
+        self._reading = Reading(owners, clients, node, self._caller, delimiter)
+
+    def routes(self) -> list[Route]:
+        """All there are."""
+        own = Route("GET", "/openapi.json", "openapi", "This document.", self._document, "Document")
+        return [own, *self._reading.routes()]
+
+    def add_to(self, app: web.Application) -> None:
+        """Before it starts."""
+        for route in self.routes():
+            app.router.add_route(route.method, PREFIX + route.path, self._caller.serve(route))
+
+    async def _document(self, _: Call) -> Any:
+        return document(self.routes())

@@ -1,0 +1,120 @@
+"""The API for operators, wired: who may, what there is, and this process itself.
+
+Rule: only wiring; what the API does is admin/api's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from broker import __version__
+from broker.admin.api.ports import May
+from broker.admin.api.server import Api, Here
+from broker.config.catalogue import leaves
+from broker.config.describe import shown
+from broker.config.settings import Settings
+from broker.core.memory import Memory
+from broker.edge.auth import Authenticator
+from broker.edge.permissions import Permissions
+from broker.edge.portrait import Clients
+from broker.owner.views import Views
+from broker.seams.clock import SystemClock
+
+from .reading import peer_as_channel
+
+if TYPE_CHECKING:
+    from .standalone import Standalone
+
+
+class Users:
+    """As for STOMP (admin/api/ports.Logins). permissions: those of now."""
+
+    def __init__(self, auth: Authenticator, permissions: Callable[[], Permissions]) -> None:
+        self._auth = auth
+        self._permissions = permissions
+
+    @property
+    def has_users(self) -> bool:
+        return self._auth.has_users
+
+    async def login(self, login: str, passcode: str, peer: str) -> str:
+        principal = self._auth.try_now(login, passcode, peer)
+        if principal is None:
+            principal = await self._auth.authenticate(login, passcode, peer_as_channel(peer))
+        return principal.name
+
+    def groups(self, user: str) -> Sequence[str]:
+        return self._auth.groups(user)
+
+    def manages(self, user: str) -> May:
+        return self._permissions().table("manage", self._auth.groups(user))
+
+
+class ThisNode:
+    """admin/api/ports.Node. ready: as /readyz has it."""
+
+    def __init__(
+        self,
+        role: str,
+        id: str,
+        settings: Settings,
+        ready: Callable[[], tuple[bool, dict[str, Any]]],
+        has_users: Callable[[], bool],
+        memory: Memory,
+    ) -> None:
+        self._role = role
+        self._id = id
+        self._settings = settings
+        self._ready = ready
+        self._has_users = has_users
+        self._memory = memory
+        self._started = SystemClock().wall_ms()
+
+    def about(self) -> dict[str, Any]:
+        ready, state = self._ready()
+        memory = {"limit": self._memory.limit, "queues": self._memory.queues, "connections": self._memory.sessions}
+        return {
+            "id": self._id,
+            "role": self._role,
+            "version": __version__,
+            "started": self._started,
+            "ready": ready,
+            "state": state,
+            "users": self._has_users(),
+            "memory": memory,
+        }
+
+    def settings(self) -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = []
+        for name, leaf in leaves().items():
+            value: Any = self._settings
+            for part in name.split("."):
+                value = getattr(value, part)
+            text = value if leaf.kind is dict else shown(leaf, value).strip('"')
+            default = leaf.default if leaf.kind is dict else shown(leaf, leaf.default).strip('"')
+            rows.append(
+                {
+                    "name": name, "value": text, "unit": leaf.unit, "default": default, "help": leaf.help,
+                    "why": leaf.why, "source": "default" if value == leaf.default else "set",
+                }
+            )  # fmt: skip
+        return rows
+
+
+def standalone(broker: Standalone) -> Api:
+    """Of a broker in one process."""
+    settings, edge = broker.settings, broker.edge
+    users = Users(broker.auth, lambda: edge.permissions)
+    node = ThisNode(
+        "standalone", "standalone", settings, broker.readiness, lambda: broker.auth.has_users, broker.memory
+    )
+    return Api(
+        settings.admin,
+        Here(Views(broker.shard, SystemClock()).answer),
+        Clients(edge),
+        users,
+        node,
+        broker.admin.steps.kind("api"),
+        settings.engine.wildcard_delimiter,
+    )

@@ -1,0 +1,109 @@
+"""Connections as operators see them: rows of a list, one in detail, totals.
+
+Rule: answers are JSON, worked out in steps of a millisecond; reads sessions and changes nothing, but for disconnect(),
+which ends one as any other error would. Must not know who asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from broker.core.errors import Code
+from broker.core.pages import PIECE, Ask, Place, choose
+
+if TYPE_CHECKING:
+    from .edge import Edge
+    from .session import Session
+
+Answer = dict[str, Any]
+Work = Generator[None, None, Answer]
+
+VALUES: dict[str, Callable[[Session], Any]] = {
+    "id": lambda session: session.id,
+    "peer": lambda session: session.channel.peer,
+    "user": lambda session: session.principal,
+    "client_id": lambda session: session.client_id,
+    "subscriptions": lambda session: len(session.subscriptions),
+    "bytes_in": lambda session: session.bytes_in,
+    "bytes_out": lambda session: session.outbox.nbytes,
+}
+
+
+class Clients:
+    """Of one edge (admin/api/ports.py)."""
+
+    def __init__(self, edge: Edge) -> None:
+        self._edge = edge
+
+    def answer(self, question: Mapping[str, Any]) -> Work:
+        """Kinds: connections, connection, clients."""
+        kinds = {"connections": self._connections, "connection": self._connection, "clients": self._totals}
+        return kinds[question["kind"]](question)
+
+    def disconnect(self, id: int, why: str) -> bool:
+        """Ends one with an ERROR that says why; False: it is not there (any more)."""
+        session = self._edge.sessions.get(id)
+        if session is None or session.closed:
+            return False
+        session.fail(Code.DISCONNECTED, why, at_once=session.leaving)
+        return True
+
+    def _pieces(self) -> Iterator[list[Session]]:
+        sessions = list(self._edge.sessions.values())
+        for at in range(0, len(sessions), PIECE):
+            yield sessions[at : at + PIECE]
+
+    def _connections(self, question: Mapping[str, Any]) -> Work:
+        part, user = question.get("q", ""), question.get("user")
+
+        def keep(session: Session) -> bool:
+            if user is not None and session.principal != user:
+                return False
+            return part in session.channel.peer or part in session.principal or part in session.client_id
+
+        after = question.get("after")
+        place = Place(after[0], tuple(after[1])) if after else None
+        page = yield from choose(
+            self._pieces(),
+            Ask(question["limit"], question["sort"], question["descending"], place),
+            VALUES[question["sort"]],
+            lambda session: (session.id,),
+            keep if part or user is not None else None,
+        )
+        rows = [{**_row(session), "at": [place.value, list(place.name)]} for place, session in page.entries]
+        return {"rows": rows, "total": page.total, "more": page.more}
+
+    def _connection(self, question: Mapping[str, Any]) -> Work:
+        session = self._edge.sessions.get(question["id"])
+        yield
+        if session is None:
+            return {}
+        return {**_row(session), "heart_beat": session.watch.told, "transacted": session.transacted}
+
+    def _totals(self, _: Mapping[str, Any]) -> Work:
+        counters = self._edge.counters
+        yield
+        return {
+            "connections": len(self._edge.sessions),
+            "subscriptions": len(self._edge.consumers),
+            "bytes_in": counters.bytes_in,
+            "by_acceptor": {name: count for name, count in counters.connections.items() if count},
+        }
+
+
+def _row(session: Session) -> Answer:
+    state = "closing" if session.leaving or session.closed else "open" if session.connected else "connecting"
+    return {
+        "id": session.id,
+        "peer": session.channel.peer,
+        "user": session.principal,
+        "client_id": session.client_id,
+        "version": session.version.value if session.connected else "",
+        "acceptor": session.channel.transport_name,
+        "state": state,
+        "subscriptions": len(session.subscriptions),
+        "bytes_in": session.bytes_in,
+        "bytes_out": session.outbox.nbytes,
+        "tls_subject": session.channel.tls_subject,
+    }

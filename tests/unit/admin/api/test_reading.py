@@ -1,0 +1,188 @@
+"""What operators see, on a broker with real clients."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.client import connect
+from tests.harness.api import Api, login, running
+from tests.harness.waiting import eventually
+
+
+@pytest.fixture
+async def api(tmp_path):
+    async with running(tmp_path) as api:
+        yield api
+
+
+async def filled(api: Api) -> None:
+    async with connect(api.url) as client:
+        for queue, count in (("orders", 3), ("invoices", 1), ("mail", 2)):
+            for n in range(count):
+                await client.send(queue, f"{queue} {n}", {"destination-type": "ANYCAST"}, receipt=True)
+
+
+async def test_the_overview_counts_everything(api):
+    await filled(api)
+    told = await api.get("/overview")
+    assert told["role"] == "standalone" and told["ready"] and not told["users"]
+    assert told["messaging"]["queues"] == 3
+    assert told["messaging"]["messages"] == told["messaging"]["waiting"] == 6
+    assert told["messaging"]["since_start"]["accepted"] == 6
+    assert told["missing"] == []
+
+
+async def test_queues_are_sorted_filtered_and_paged(api):
+    await filled(api)
+    assert [row["name"] for row in (await api.get("/queues"))["items"]] == ["invoices", "mail", "orders"]
+    most = await api.get("/queues", sort="-messages", limit=2)
+    assert [(row["name"], row["messages"]) for row in most["items"]] == [("orders", 3), ("mail", 2)]
+    assert most["total"] == 3
+    rest = await api.get("/queues", sort="-messages", limit=2, page=most["next"])
+    assert [row["name"] for row in rest["items"]] == ["invoices"]
+    assert rest["next"] is None
+    assert [row["name"] for row in (await api.get("/queues", q="voi"))["items"]] == ["invoices"]
+    assert (await api.get("/queues", consumed="true"))["items"] == []
+    assert (await api.get("/queues", filled="true", routing="ANYCAST"))["total"] == 3
+    assert (await api.get("/queues", type="subscription"))["total"] == 0
+
+
+async def test_a_page_of_another_list_is_refused_by_name(api):
+    await filled(api)
+    page = (await api.get("/queues", limit=1))["next"]
+    for other in ("/queues?sort=-name&page=" + page, "/addresses?page=" + page, "/queues?page=xyz", "/queues?page=é"):
+        status, told = await api.raw("GET", other)
+        assert (status, told["type"]) == (400, "urn:stampede:problem:stale-page")
+        assert told["parameter"] == "page" and told["fix"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "problem", "says"),
+    [
+        ("/queues?colour=red", 400, "unknown-parameter", "sort"),
+        ("/queues?sort=colour", 400, "bad-value", "messages"),
+        ("/queues?limit=0", 400, "bad-value", "1 to"),
+        ("/queues?limit=1&limit=2", 400, "unknown-parameter", "twice"),
+        ("/queues?filled=perhaps", 400, "bad-value", "true or false"),
+        ("/queues/nothing", 404, "no-such-queue", "nothing"),
+        ("/queues/a%3A%3Anothing", 404, "no-such-queue", "a::nothing"),
+        ("/connections/77777", 404, "no-such-connection", "77777"),
+        ("/connections/x", 404, "no-such-connection", "number"),
+    ],
+)  # fmt: skip
+async def test_what_cannot_be_meant_is_named_with_the_fix(api, path, status, problem, says):
+    found, told = await api.raw("GET", path)
+    assert (found, told["type"]) == (status, f"urn:stampede:problem:{problem}")
+    assert says in told["detail"] + told["fix"]
+
+
+async def test_a_queue_says_why_nothing_is_delivered(api):
+    await filled(api)
+    told = await api.get("/queues/orders")
+    (part,) = told["parts"]
+    assert part["messages"] == 3
+    assert "Nobody consumes it" in part["why"][0]
+    async with (
+        connect(api.url, client_id="shop") as client,
+        client.subscribe("orders", ack="client-individual", prefetch=1) as subscription,
+    ):
+        message = await anext(aiter(subscription))
+        (part,) = (await api.get("/queues/orders"))["parts"]
+        assert part["delivering"] == 1 and part["consumers"] == 1
+        assert "window is full" in part["why"][0], part["why"]
+        (consumer,) = (await api.get("/queues/orders/consumers"))["items"]
+        assert consumer["unacknowledged"] == 1 and not consumer["ready"]
+        (connection,) = (await api.get("/connections", q="shop"))["items"]
+        assert connection["client_id"] == "shop" and connection["id"] == consumer["session"]
+        detail = await api.get(f"/connections/{connection['id']}")
+        assert [one["queue"] for one in detail["consumers"]] == ["orders"]
+        assert (await api.get("/consumers", session=connection["id"]))["total"] == 1
+        await message.ack()
+    await eventually(lambda: not api.broker.edge.sessions)
+    assert (await api.get("/connections"))["total"] == 0
+
+
+async def test_durable_subscriptions_and_addresses(api):
+    durable = {"destination-type": "MULTICAST", "durable-subscription-name": "daily"}
+    async with connect(api.url, client_id="shop") as client, client.subscribe("news", headers=durable):
+        await client.send("news", "one", {"destination-type": "MULTICAST"}, receipt=True)
+    (subscription,) = (await api.get("/subscriptions"))["items"]
+    assert (subscription["name"], subscription["address"], subscription["kind"]) == (
+        "shop.daily", "news", "subscription",
+    )  # fmt: skip
+    assert (await api.get("/queues/shop.daily"))["address"] == "news"
+    assert (await api.get("/queues/news%3A%3Ashop.daily"))["name"] == "shop.daily"
+    (address,) = (await api.get("/addresses"))["items"]
+    assert address["routing"] == ["MULTICAST"] and address["queues"] == 1
+
+
+async def test_settings_come_with_their_reasons(api):
+    rows = {row["name"]: row for row in (await api.get("/settings"))["items"]}
+    assert rows["admin.port"]["source"] == "set" and rows["admin.administrators"]["source"] == "default"
+    assert rows["admin.hosts"]["why"]
+    changed = await api.get("/settings", changed="true", q="journal.")
+    assert {row["name"] for row in changed["items"]} == {"journal.segment_bytes", "journal.min_free_bytes"}
+
+
+async def test_the_document_says_what_there_is_and_nothing_else(api):
+    """Answers of every other test are held against it as well (tests/harness/api.py)."""
+    document = await api.get("/openapi.json")
+    mounted = {
+        (route.method, route.resource.canonical)
+        for route in api.broker.admin._runner.app.router.routes()
+        if route.resource.canonical.startswith("/api/v1") and route.method != "HEAD"
+    }
+    told = {(method.upper(), path) for path, methods in document["paths"].items() for method in methods}
+    assert told == mounted
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            assert operation["summary"] and all(p.get("description", p["in"]) for p in operation["parameters"])
+
+
+# ── who may ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_pages_of_others_are_refused_before_anything_else(api):
+    for headers, status, problem in (
+        ({"Host": "evil.example"}, 421, "unknown-host"),
+        ({"Origin": "http://evil.example"}, 403, "foreign-page"),
+        ({"Sec-Fetch-Site": "cross-site"}, 403, "foreign-page"),
+    ):
+        found, told = await api.raw("GET", "/queues", headers=headers)
+        assert (found, told["type"]) == (status, f"urn:stampede:problem:{problem}")
+    host = f"127.0.0.1:{api.broker.admin.port}"
+    assert (await api.raw("GET", "/queues", headers={"Host": host, "Origin": f"http://{host}"}))[0] == 200
+
+
+async def test_with_users_only_who_may(tmp_path):
+    from broker.edge.users import add_user
+
+    path = str(tmp_path / "users.toml")
+    for name, groups in (("ada", ["admin"]), ("bob", ["shop"]), ("eve", [])):
+        add_user(path, name, f"{name}-secret", groups)
+    permissions = {"orders.#": {"manage": "shop"}, "orders.secret": {"manage": "others"}}
+    ada, bob, eve = (login(name, f"{name}-secret") for name in ("ada", "bob", "eve"))
+    async with running(tmp_path, edge={"users_file": path, "permissions": permissions}, login=ada) as api:
+        for queue in ("orders", "orders.secret", "orders.eu", "mail"):
+            api.broker.shard.submit([send(queue)])
+        status, told = await api.raw("GET", "/queues")
+        assert (status, told["type"]) == (401, "urn:stampede:problem:no-login")
+        assert (await api.raw("GET", "/queues", headers=login("ada", "wrong")))[0] == 401
+        assert [row["name"] for row in (await api.raw("GET", "/queues", headers=ada))[1]["items"]] == [
+            "mail", "orders", "orders.eu", "orders.secret",
+        ]  # fmt: skip
+        seen = (await api.raw("GET", "/queues", headers=bob))[1]
+        assert [row["name"] for row in seen["items"]] == ["orders", "orders.eu"] and seen["total"] == 2
+        assert (await api.raw("GET", "/queues/mail", headers=bob))[0] == 404
+        status, told = await api.raw("GET", "/overview", headers=bob)
+        assert status == 403 and "admin.administrators" in told["fix"]
+        status, told = await api.raw("GET", "/queues", headers=eve)
+        assert status == 403 and "manage" in told["fix"]
+
+
+def send(address):
+    from broker.core.commands import Publish
+    from broker.core.ids import slot_of
+    from tests.unit.engine.world import ANYCAST, run_of
+
+    return Publish(slot_of(address), 0, 0, address, ANYCAST, run_of(b"\nx\0", durable=True))
