@@ -36,6 +36,17 @@ def check(slot: Slot, command: Publish, asked: limits.Asked, waits: bool = True)
         limits.check(slot, slot.addresses.get(command.address), command, asked, waits)
 
 
+def crowded(slot: Slot, part: Publish) -> bool:
+    """Would it, though not durable, be written because the memory of a queue is full."""
+    address = slot.addresses.get(part.address)
+    if address is None:
+        return False
+    if part.run.due:
+        return True
+    room = slot.limit - part.run.nbytes
+    return any(q.paging or q.nbytes + q.gated_bytes > room for q in address.queues.values())
+
+
 def admit(slot: Slot, command: Publish, turn: Turn) -> bool:
     """Duplicates, limits, life time, time stamp, diverts, in this order: what is known already adds nothing, so no
     address is too full for it; and what an address is too full for is not known by it. False: nothing is left for the

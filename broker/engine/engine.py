@@ -8,7 +8,7 @@ clusters producers, resume, prepared, decisions.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -50,6 +50,7 @@ from . import (
     manage,
     page_in,
     page_out,
+    prefilter,
     prepared,
     reattach,
     redelivery,
@@ -136,14 +137,18 @@ class Engine:
 
     def crowded(self, part: Publish) -> bool:
         """Would it, though not durable, be written because the memory of a queue is full."""
-        slot = self._slot
-        address = slot.addresses.get(part.address)
-        if address is None:
-            return False
-        if part.run.due:
-            return True
-        room = slot.limit - part.run.nbytes
-        return any(q.paging or q.nbytes + q.gated_bytes > room for q in address.queues.values())
+        return admission.crowded(self._slot, part)
+
+    @property
+    def filtered(self) -> bool:
+        """Has some queue a selector: look() first."""
+        return self._slot.filtered > 0
+
+    def look(self, parts: Sequence[Publish], turn: Turn, most: int) -> int:
+        return prefilter.go_on(self._slot, parts, turn, most)
+
+    def looked(self, parts: Sequence[Publish]) -> None:
+        prefilter.forget(self._slot, parts)
 
     def after(self, effect: Effect, turn: Turn) -> None:
         """Tells `effect` when all that was appended so far in this turn is durable, and all this slot waits for."""
@@ -306,11 +311,7 @@ class Engine:
 
     def in_doubt(self, now: int) -> list[tuple[str, int]]:
         """(transaction, coordinator slot) of what was prepared here and has waited long for its decision."""
-        return [
-            (tx, waiting.coordinator)
-            for tx, waiting in self._slot.prepared.items()
-            if waiting.commit is None and waiting.since + prepared.IN_DOUBT_MS <= now
-        ]
+        return prepared.in_doubt(self._slot, now)
 
     def deciding(self, tx: str) -> None:
         """This slot coordinates `tx`; call before anybody prepares it. Ended by decide(), abort() or abandon()."""
@@ -414,8 +415,7 @@ class Engine:
 
     def flush(self, turn: Turn) -> None:
         """Dispatches every queue this turn has touched, and goes on with those that had too much for the last one."""
-        slot = self._slot
-        counters = slot.counters
+        slot, counters = self._slot, self._slot.counters
         slot.fresh = max(slot.entered + counters.accepted - self._accepted, 0)
         slot.entered, self._accepted = 0, counters.accepted
         if slot.unfinished:

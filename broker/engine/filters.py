@@ -132,13 +132,15 @@ class Look:
                 break
 
 
-class Looking:
-    """command   whose messages they are.    now   the time of the first look.
-    looks     by the identity of the list of their bytes, which the looks hold: one for each who filters."""
+class Seen:
+    """What is known of the messages of a command before it is carried out.
 
-    __slots__ = ("command", "looks", "now")
+    run      as the command has it.    now   the time of the first look.
+    looks    one for each who filters."""
 
-    def __init__(self, command: object, now: int) -> None:
-        self.command = command
+    __slots__ = ("looks", "now", "run")
+
+    def __init__(self, run: Run, now: int, looks: list[tuple[Filters, Look]]) -> None:
+        self.run = run
         self.now = now
-        self.looks: dict[int, list[tuple[Filters, Look]]] = {}
+        self.looks = looks

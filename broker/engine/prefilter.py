@@ -4,7 +4,7 @@ Whatever an address does with a message before its queues see it (life time, tim
 the time of the first look; whoever publishes does the same as of the same time.
 
 Rule: an answer that does not fit any more is found anew, so that this file decides when, and never what. Must not know
-who waits meanwhile (owner/behind.py).
+who waits meanwhile (owner/deferred.py).
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 from broker.core.address import Routing
 from broker.core.commands import Publish
+from broker.core.effects import Turn
 from broker.core.message import Run
 
 from . import expiry
 from .address_rules import rules_for
-from .filters import Filters, Look, Looking
+from .filters import Filters, Look, Seen
 from .ingress_timestamp import stamp
 from .runs import copy
 
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
     from .slot import Slot
 
 
-def go_on(slot: Slot, command: object, parts: Sequence[Publish], now: int, most: int) -> int:
-    """Looks at more of what the command publishes, for about `most` nanoseconds; how many are left of them, less than
-    nothing: it is to go on with that in another turn."""
-    looking = slot.looking
-    if looking is None or looking.command is not command:
-        looking = slot.looking = Looking(command, now)
+def go_on(slot: Slot, parts: Sequence[Publish], turn: Turn, most: int) -> int:
+    """Looks at more of what these publish, for about `most` nanoseconds; how many are left of them, less than nothing:
+    it is to go on with that in another turn. Then forget() them."""
     for part in parts:
-        for filters, look in _looks(slot, looking, part):
+        seen = slot.seen.get(id(part.run.records))
+        if seen is None:
+            seen = slot.seen[id(part.run.records)] = _begin(slot, part, turn)
+        for filters, look in seen.looks:
             if look.at < len(look.run.records):
                 if most <= 0:
                     return -1
@@ -41,23 +42,23 @@ def go_on(slot: Slot, command: object, parts: Sequence[Publish], now: int, most:
                 most -= filters.index.work
                 if not done:
                     return -1
-    return most
+    return max(most, 0)
 
 
-def _looks(slot: Slot, looking: Looking, part: Publish) -> list[tuple[Filters, Look]]:
-    """Who filters these messages, and how far that has come."""
-    known = looking.looks.get(id(part.run.records))
-    if known is not None:
-        return known
-    found: list[tuple[Filters, Look]] = []
-    if part.queue is None and part.routing is not Routing.ANYCAST:
-        if part.ttl or part.delay:
-            part.arrive(looking.now)
-        filtering = _filtering(slot, part.address)
-        run = _dressed(slot, part, looking.now) if filtering else part.run
-        found = [(filters, Look(run)) for filters in filtering]
-    looking.looks[id(part.run.records)] = found
-    return found
+def _begin(slot: Slot, part: Publish, turn: Turn) -> Seen:
+    if part.queue is not None or part.routing is Routing.ANYCAST:
+        return Seen(part.run, turn.now, [])
+    if part.ttl or part.delay:
+        part.arrive(turn.now)
+    filtering = _filtering(slot, part.address)
+    run = _dressed(slot, part, turn.now) if filtering else part.run
+    return Seen(part.run, turn.now, [(filters, Look(run)) for filters in filtering])
+
+
+def forget(slot: Slot, parts: Sequence[Publish]) -> None:
+    """These have been carried out."""
+    for part in parts:
+        slot.seen.pop(id(part.run.records), None)
 
 
 def _filtering(slot: Slot, name: str) -> list[Filters]:
@@ -81,17 +82,17 @@ def _dressed(slot: Slot, part: Publish, now: int) -> Run:
 
 def moment(slot: Slot, run: Run, now: int) -> int:
     """When the broker took these messages: when they were looked at first, if they were."""
-    looking = slot.looking
-    return looking.now if looking is not None and id(run.records) in looking.looks else now
+    seen = slot.seen.get(id(run.records))
+    return now if seen is None else seen.now
 
 
 def look(slot: Slot, filters: Filters, run: Run) -> Look:
     """What the filters let in of the run: as it was found before, or now."""
-    looking = slot.looking
-    if looking is not None:
-        for known, seen in looking.looks.get(id(run.records), ()):
-            if known is filters and seen.at >= len(run.records) and seen.fits(run):
-                return seen
+    seen = slot.seen.get(id(run.records))
+    if seen is not None:
+        for known, found in seen.looks:
+            if known is filters and found.at >= len(run.records) and found.fits(run):
+                return found
     fresh = Look(run)
     fresh.go_on(filters, 0)
     return fresh

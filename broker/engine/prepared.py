@@ -302,3 +302,12 @@ def _settle_claimed(slot: Slot, queue: Queue, claim: Claim, commit: bool, turn: 
 
 def _first(run: Run) -> int:
     return run.ids[0]
+
+
+def in_doubt(slot: Slot, now: int) -> list[tuple[str, int]]:
+    """(transaction, coordinator slot) of what was prepared here and has waited long for its decision."""
+    return [
+        (tx, waiting.coordinator)
+        for tx, waiting in slot.prepared.items()
+        if waiting.commit is None and waiting.since + IN_DOUBT_MS <= now
+    ]

@@ -22,7 +22,7 @@ from . import limits, page_out
 from .address_rules import Rulebook, Rules
 from .consumer import Consumer, Ledger
 from .declarations import named
-from .filters import Filters, Looking
+from .filters import Filters, Seen
 from .limits import Stock
 from .producer_state import Producers
 from .queue import Queue
@@ -153,9 +153,9 @@ class Slot:
     __slots__ = (
         "addresses", "approved", "booked", "budget", "consumers", "counters", "crashed_at", "decisions",
         "declarations", "due", "entered", "filtered", "first_id", "fresh", "hidden", "inherited", "known_ids",
-        "latecomers", "limit", "looking", "loose", "mark_messages", "match", "max_held", "max_held_messages", "most",
-        "next_id", "next_queue", "number", "overran", "page_bytes", "patterns", "pending", "prepared", "pressed",
-        "producers", "queues", "reserved", "rulebook", "sessions", "stop", "strangers", "subscriptions", "timed",
+        "latecomers", "limit", "loose", "mark_messages", "match", "max_held", "max_held_messages", "most", "next_id",
+        "next_queue", "number", "overran", "page_bytes", "patterns", "pending", "prepared", "pressed", "producers",
+        "queues", "reserved", "rulebook", "seen", "sessions", "stop", "strangers", "subscriptions", "timed",
         "touched", "unfinished", "wildcards", "xpath",
     )  # fmt: skip
 
@@ -203,8 +203,8 @@ class Slot:
         """Consumer → over what its selector was given up (costly_selectors.py)."""
         self.filtered = 0
         """Queues with a filter."""
-        self.looking: Looking | None = None
-        """What the messages of the next command match (prefilter.py)."""
+        self.seen: dict[int, Seen] = {}
+        """By the identity of the list of their bytes: messages that are looked at before they come (prefilter.py)."""
         self.known_ids: dict[str, Ids] = {}
         """By address (duplicates.py)."""
 

@@ -31,6 +31,7 @@ from broker.seams.steps import Steps
 
 from . import refusing
 from .all_slots import carry_out
+from .deferred import Deferred
 from .fault_attribution import NOBODY, culprit
 from .group_commit import Commits
 from .io_thread import Io
@@ -111,6 +112,7 @@ class Shard:
         self._ticks = self.steps.kind("tick")
         self._maintenance = self.steps.kind("maintenance")
         self._inbox: list[Command] = []
+        self._deferred = Deferred()
         self._fetched: list[tuple[Engine, Fetch, list[Run]]] = []
         self._steps: list[tuple[int, Callable[[Engine, Turn], None]]] = []
         self._scheduled = False
@@ -199,6 +201,7 @@ class Shard:
     def drop(self, slot: int) -> Engine | None:
         """This process does not lead the slot any more: nothing of it is told, dispatched or released from now on."""
         engine = self.engines.pop(slot, None)
+        self._deferred.drop(slot)
         self.wildcards.drop(slot)
         self._gates.drop(slot, engine)
         return engine
@@ -316,14 +319,17 @@ class Shard:
                 if (led := self.engines.get(slot)) is not None:
                     step(led, turn)
                     touched[led] = None
-        if self._inbox:
+        if self._inbox or self._deferred.waiting:
             inbox, self._inbox = self._inbox, []
+            if self._deferred.waiting:
+                inbox = self._deferred.begin() + inbox
             self.stats.turns += 1
             self._carry_out(inbox, turn, touched, blobs)
+            self._deferred.end(turn)
         if self.pressure.on or self.memory.counted > self.memory.near:
             self.pressure.look(turn, touched, not (self.journal.full or self._commits.congested))
         self._finish(turn, touched)
-        if self.wildcards.tidy():
+        if self.wildcards.tidy() or self._deferred.waiting:
             self.wake()
         for blob in blobs:
             self.journal.forget_blob(blob)
@@ -333,11 +339,14 @@ class Shard:
     def _carry_out(self, inbox: list[Command], turn: Turn, touched: Touched, blobs: list[Blob]) -> None:
         full, crowded = self.journal.full, self.pressure.full
         engines = self.engines
+        deferred = self._deferred
         command: Any = None
         now = self._turns.now
         before = now()
         try:
             for command in inbox:
+                if deferred.waiting and deferred.holds(command):
+                    continue
                 engine = engines.get(command.slot)
                 if engine is None:
                     if not self._alone:
@@ -349,6 +358,8 @@ class Shard:
                     engine = self.engine(command.slot)
                 kind = type(command)
                 if kind is Publish:
+                    if engine.filtered and not deferred.looks((engine,), command, (command,), turn):
+                        continue
                     if command.run.blob is not None:
                         blobs.append(command.run.blob)
                     if full and self._refuse_full(command, turn):
@@ -356,6 +367,8 @@ class Shard:
                     if crowded and self.pressure.meets(engine, command, turn):
                         continue
                 elif kind is Transact:
+                    if not self._looks(command, turn):
+                        continue
                     if not (crowded and self.pressure.meets_parts(engine, command, turn)):
                         transact(self, command, turn, touched)
                     if (at := now()) - before > LONG_S:
@@ -377,6 +390,13 @@ class Shard:
             if blamed is not None and self._listener is not None:
                 self._listener.on_effects([blamed])
             raise
+
+    def _looks(self, command: Transact, turn: Turn) -> bool:
+        """Is all known that the messages of a transaction match, as far as this process has their slots."""
+        parts = [part for part in command.parts if type(part) is Publish]
+        here = dict.fromkeys([part.slot for part in parts]) if self._alone else {command.slot: None}
+        filtered = [engine for slot in here if (engine := self.engine(slot)).filtered]
+        return not filtered or self._deferred.looks(filtered, command, parts, turn)
 
     def _finish(self, turn: Turn, touched: Touched) -> None:
         """Dispatch, journal, commit, tell: in this order."""
@@ -416,7 +436,8 @@ class Shard:
 
     def _rest(self) -> None:
         """Nothing is under way to the disk."""
-        if self._idle is not None and not (self._inbox or self._fetched or self._steps or self._gates.unfinished):
+        more = self._inbox or self._deferred.waiting or self._fetched or self._steps or self._gates.unfinished
+        if self._idle is not None and not more:
             idle, self._idle = self._idle, None
             self._schedule(idle)
 
@@ -529,7 +550,7 @@ class Shard:
 
     def _refuse_inbox(self) -> None:
         """In a cluster the next leader is asked, and nobody notices."""
-        inbox, self._inbox = self._inbox, []
+        inbox, self._inbox = self._deferred.begin() + self._inbox, []
         effects = refusing.unheard(inbox) if self._alone else []
         if effects and self._listener is not None:
             self._listener.on_effects(effects)

@@ -1,0 +1,117 @@
+"""Commands that need more than one turn: they publish to topics where thousands of selectors have to be asked.
+
+What their messages match is found in pieces (engine/prefilter.py), so much a turn for all of them together; then they
+are carried out as any other. Meanwhile whoever sent them waits: his later commands do, for order, and what he sends to
+that topic rests in his edge (Crowd). Nobody else does, at that topic neither: who waits is served in turns.
+
+Rule: what one session sends stays in order, in a cluster also what one edge sends to one slot, whose numbers ascend.
+Must not know how a selector is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, Protocol
+
+from broker.core.commands import Command, Publish
+from broker.core.effects import Crowd, Turn
+
+TURN_NS: Final = 2_000_000
+"""Of looking, in one turn. Why: no step may be longer than 5 ms (docs/adr/0009), and a turn has other work."""
+PIECE_NS: Final = 1_000_000
+"""… for one session, while others wait for the same."""
+
+
+class Looker(Protocol):
+    """A slot (engine/engine.py)."""
+
+    @property
+    def number(self) -> int: ...
+    def look(self, parts: Sequence[Publish], turn: Turn, most: int) -> int: ...
+    def looked(self, parts: Sequence[Publish]) -> None: ...
+
+
+class Deferred:
+    """waiting   commands that are carried out in a later turn."""
+
+    __slots__ = ("_done", "_left", "_served", "_sessions", "_spent", "_tokens", "_told", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: list[Command] = []
+        self._sessions: set[int] = set()
+        """Who sent them."""
+        self._tokens: set[tuple[int, int]] = set()
+        """(slot, producer) of those that are numbered."""
+        self._served: set[int] = set()
+        """Sessions that had their share; the others come first."""
+        self._spent: dict[int, int] = {}
+        """… in this turn."""
+        self._left = TURN_NS
+        self._told: dict[tuple[int, int, str], None] = {}
+        """(session, slot, address) that has been told to wait."""
+        self._done: list[tuple[Looker, Sequence[Publish]]] = []
+
+    def begin(self) -> list[Command]:
+        """A turn begins: what waits comes before all that is new."""
+        if self._sessions <= self._served:
+            self._served.clear()
+        waiting, self.waiting = self.waiting, []
+        self._sessions.clear()
+        self._tokens.clear()
+        self._spent.clear()
+        self._left = TURN_NS
+        return waiting
+
+    def holds(self, command: Any) -> bool:
+        """Has it to wait for an earlier one; then it does."""
+        dedup = getattr(command, "dedup", None)
+        session = getattr(command, "session", 0)
+        if session in self._sessions or (dedup is not None and (command.slot, dedup[0]) in self._tokens):
+            self._wait(command, session, dedup)
+            return True
+        return False
+
+    def looks(self, engines: Sequence[Looker], command: Any, parts: Sequence[Publish], turn: Turn) -> bool:
+        """Is all known that these parts of the command match; then forget() is due when it is carried out. False: it
+        waits."""
+        session = command.session
+        if self._left > 0 and session not in self._served:
+            most = before = min(self._left, PIECE_NS)
+            for engine in engines:
+                most = engine.look([part for part in parts if part.slot == engine.number], turn, most)
+                if most < 0:
+                    break
+            spent = self._spent[session] = self._spent.get(session, 0) + before - max(most, 0)
+            self._left -= before - max(most, 0)
+            if spent >= PIECE_NS:
+                self._served.add(session)
+            if most >= 0:
+                self._done += [(engine, parts) for engine in engines]
+                return True
+        self._wait(command, session, command.dedup)
+        for part in parts:
+            key = (session, part.slot, part.address)
+            if session and key not in self._told:
+                self._told[key] = None
+                turn.effects.append(Crowd(*key, True))
+        return False
+
+    def _wait(self, command: Command, session: int, dedup: tuple[int, int] | None) -> None:
+        self.waiting.append(command)
+        self._sessions.add(session)
+        if dedup is not None:
+            self._tokens.add((command.slot, dedup[0]))
+
+    def end(self, turn: Turn) -> None:
+        """The turn has carried out what it could: who waits no more goes on."""
+        for engine, parts in self._done:
+            engine.looked(parts)
+        self._done.clear()
+        if self._told:
+            for key in [key for key in self._told if key[0] not in self._sessions]:
+                del self._told[key]
+                turn.effects.append(Crowd(*key, False))
+
+    def drop(self, slot: int) -> None:
+        """The slot is led elsewhere: whoever waits there asks again."""
+        self.waiting = [command for command in self.waiting if command.slot != slot]

@@ -1,0 +1,151 @@
+"""Thousands of selectors that no index helps with, and a read full of messages: cut into turns; nobody else waits."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.config.settings import EngineSettings, JournalSettings, Settings
+from broker.core.address import AckMode, Routing
+from broker.core.commands import Disconnect, Publish, Subscribe, Transact, Unsubscribe
+from broker.core.effects import Crowd, Deliver, Done
+from broker.core.ids import slot_of
+from broker.owner.deferred import PIECE_NS, TURN_NS
+from broker.selector.index import ASKED, Index
+from tests.sim.disk import SimDisk
+from tests.sim.shard_machine import HandClock, Machine
+from tests.unit.engine.world import run_of
+
+MANY, READ = 400, 60
+TOPIC, OTHER = "topic", "queue"
+FLOODER, POLITE, READER = 1, 2, 3
+
+
+class World:
+    def __init__(self) -> None:
+        settings = Settings(engine=EngineSettings(), journal=JournalSettings(65_536, min_free_bytes=0))
+        self.effects: list = []
+        self.machine = Machine(SimDisk(0), HandClock(), settings, self)
+        self.shard = self.machine.shard
+        for number in range(1, MANY + 1):
+            self.subscribe(number, f"name LIKE '%x{number}%'")
+        self.machine.quiesce()
+        self.effects.clear()
+
+    def on_effects(self, effects: list) -> None:
+        self.effects += effects
+
+    def on_relief(self) -> None: ...
+    def on_stopped(self, why: str) -> None:
+        raise AssertionError(why)
+
+    def subscribe(self, number: int, selector: str | None) -> None:
+        auto = AckMode.AUTO
+        self.shard.submit(
+            [Subscribe(slot_of(TOPIC), READER, 0, number, TOPIC, Routing.MULTICAST, auto, selector=selector)]
+        )
+
+    def flood(self, seq: int = 1, session: int = FLOODER, count: int = READ, text: str = "x7x") -> Publish:
+        records = [b"name:%b\nn:%d\n\n\0" % (text.encode(), n) for n in range(count)]
+        return Publish(slot_of(TOPIC), session, seq, TOPIC, Routing.MULTICAST, run_of(*records))
+
+    def polite(self, seq: int, address: str = OTHER) -> Publish:
+        routing = Routing.ANYCAST if address == OTHER else Routing.MULTICAST
+        return Publish(slot_of(address), POLITE, seq, address, routing, run_of(b"name:y\n\n\0"))
+
+    def turn(self) -> int:
+        """One turn of the shard; nanoseconds of looking."""
+        spent, find = 0, Index.find
+
+        def counted(index, *args):
+            nonlocal spent
+            before = index.work
+            found = find(index, *args)
+            spent += index.work - before
+            return found
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Index, "find", counted)
+            self.machine.turn()
+        return spent
+
+    def done(self, session: int) -> list[int]:
+        return [effect.seq for effect in self.effects if isinstance(effect, Done) and effect.session == session]
+
+    def got(self) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for effect in self.effects:
+            if isinstance(effect, Deliver):
+                found[effect.consumer] = found.get(effect.consumer, 0) + len(effect.run.records)
+        return found
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def transact(part: Publish) -> Transact:
+    return Transact(part.slot, part.session, part.seq, [part])
+
+
+@pytest.mark.parametrize("command", [lambda part: part, transact])
+def test_what_takes_long_to_look_at_is_cut_into_turns_and_others_go_on(world: World, command) -> None:
+    world.shard.submit([command(world.flood()), world.polite(1)])
+    turns = [world.turn()]
+    assert world.done(POLITE) == [1] and world.done(FLOODER) == []
+    world.shard.submit([world.polite(2, TOPIC)])
+    turns += [world.turn(), world.turn()]
+    assert world.done(POLITE) == [1, 2], "at the same topic, too"
+    while not world.done(FLOODER):
+        turns.append(world.turn())
+    one = MANY * ASKED + 1000
+    assert max(turns) <= TURN_NS + one
+    assert sum(turns) >= READ * MANY * ASKED
+    world.machine.quiesce()
+    assert world.got() == {7: READ}
+
+
+def test_whoever_waits_is_told_and_his_later_commands_keep_their_order(world: World) -> None:
+    world.shard.submit([world.flood(1), world.flood(2), Publish(slot_of(OTHER), FLOODER, 3, OTHER, Routing.ANYCAST,
+                        run_of(b"\n\0"))])  # fmt: skip
+    world.turn()
+    crowds = [effect for effect in world.effects if isinstance(effect, Crowd)]
+    assert [(crowd.session, crowd.address, crowd.full) for crowd in crowds] == [(FLOODER, TOPIC, True)]
+    world.shard.submit([Disconnect(slot_of(OTHER), FLOODER)])
+    world.machine.quiesce()
+    assert world.done(FLOODER) == [1, 2, 3]
+    crowds = [effect for effect in world.effects if isinstance(effect, Crowd)]
+    assert [crowd.full for crowd in crowds] == [True, False]
+    assert not world.shard._deferred.waiting
+    assert not world.shard.engines[slot_of(TOPIC)]._slot.seen, "nothing is kept of what was looked at"
+
+
+def test_two_who_flood_share_the_time(world: World) -> None:
+    world.shard.submit([world.flood(1, FLOODER), world.flood(1, POLITE, 10)])
+    while not world.done(POLITE):
+        world.turn()
+    assert not world.done(FLOODER), "he has six times as many"
+    world.machine.quiesce()
+    assert world.done(FLOODER) == [1]
+
+
+def test_subscriptions_that_come_and_go_meanwhile(world: World) -> None:
+    world.shard.submit([world.flood()])
+    world.turn()
+    world.subscribe(MANY + 1, "name LIKE '%x7%'")
+    world.shard.submit([Unsubscribe(slot_of(TOPIC), READER, 0, 7, TOPIC)])
+    world.machine.quiesce()
+    got = world.got()
+    assert 7 not in got
+    assert got.get(MANY + 1, 0) <= READ
+    world.effects.clear()
+    world.shard.submit([world.flood(2, count=3)])
+    world.machine.quiesce()
+    assert world.got() == {MANY + 1: 3}
+
+
+def test_what_is_small_is_not_put_off(world: World) -> None:
+    assert MANY * ASKED * 3 < PIECE_NS
+    world.shard.submit([world.flood(1, count=3)])
+    world.turn()
+    assert world.got() == {7: 3} and world.done(FLOODER) == [1]
