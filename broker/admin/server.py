@@ -127,7 +127,9 @@ class AdminServer:
             self.api.add_to(app)
         log = logging.getLogger("stampede.admin.http")
         log.addFilter(_no_fault_of_ours)
-        runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=1.0, logger=log)
+        runner = web.AppRunner(
+            app, access_log=None, handle_signals=False, shutdown_timeout=1.0, logger=log, handler_cancellation=True
+        )
         await runner.setup()
         host, port = self._settings.host, self._settings.port
         try:

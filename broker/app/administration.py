@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from broker import __version__
 from broker.admin.api.ports import May
 from broker.admin.api.server import Api, Here
+from broker.admin.desk import Desk
 from broker.config.catalogue import leaves
 from broker.config.describe import shown
 from broker.config.settings import Settings
 from broker.core.memory import Memory
 from broker.edge.auth import Authenticator
+from broker.edge.channel import next_connection_id
 from broker.edge.permissions import Permissions
 from broker.edge.portrait import Clients
 from broker.owner.views import Views
@@ -109,6 +111,8 @@ def standalone(broker: Standalone) -> Api:
     node = ThisNode(
         "standalone", "standalone", settings, broker.readiness, lambda: broker.auth.has_users, broker.memory
     )
+    desk = Desk(broker.port.submit, next_connection_id, edge.next_consumer)
+    edge.others = desk.on_effect
     return Api(
         settings.admin,
         Here(Views(broker.shard, SystemClock()).answer),
@@ -117,4 +121,6 @@ def standalone(broker: Standalone) -> Api:
         node,
         broker.admin.steps.kind("api"),
         settings.engine.wildcard_delimiter,
+        desk,
+        SystemClock(),
     )

@@ -1,4 +1,4 @@
-"""`stampede`: serve, settings, user …, journal …, and the client commands.
+"""`stampede`: serve, settings, user …, journal …, the client commands, and those for operators.
 
 Rule: parse, call, say; no logic of its own. Everything heavy is imported inside the command that needs it, so
 that `stampede serve` listens well under a second after it was typed.
@@ -22,7 +22,14 @@ _LAZY = {
     "import": "import_cli:import_",
     "backup": "backup_cli",
     "restore": "backup_cli:restore",
-}
+    **{
+        name: f"admin_cli:{name.replace('-', '_')}"
+        for name in (
+            "queues", "queue", "addresses", "subscriptions", "connections", "disconnect", "dlq", "messages", "export",
+            "import-messages", "completion", "top",
+        )
+    },
+}  # fmt: skip
 
 
 class Commands(click.Group):

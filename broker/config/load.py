@@ -25,7 +25,9 @@ from .settings import Settings
 from .values import coerce
 
 PREFIX = "STAMPEDE_"
-NOT_SETTINGS = frozenset({"STAMPEDE_CONFIG", "STAMPEDE_URL", "STAMPEDE_LOGIN", "STAMPEDE_PASSCODE"})
+NOT_SETTINGS = frozenset(
+    {"STAMPEDE_CONFIG", "STAMPEDE_URL", "STAMPEDE_ADMIN_URL", "STAMPEDE_LOGIN", "STAMPEDE_PASSCODE"}
+)
 """Variables of ours that are read elsewhere (CLI)."""
 
 _ADDRESSES = "engine.addresses"

@@ -100,6 +100,8 @@ class Edge:
         """Slot → of the numbers of its messages, as last seen here (Subscription.overhead)."""
         self.wildcards: dict[int, Everywhere] = {}
         """By their block of consumer numbers; those of their parts that have had a message are in `consumers`."""
+        self.others: Callable[[Effect], None] | None = None
+        """Who else asks owners in this process: hears what is for no session of ours."""
         self.dispatching = False
         self.touched: list[Outbox] = []
         self.eased: dict[Crowds, None] = {}
@@ -335,10 +337,14 @@ class Edge:
                     sub = consumers.get(effect.consumer) or self._part(effect.consumer)  # type: ignore[union-attr]
                     if sub is not None:
                         sub.sink.deliver(sub, effect)  # type: ignore[arg-type]
+                    elif self.others is not None:
+                        self.others(effect)
                 elif kind is Done:
                     session = sessions.get(effect.session)  # type: ignore[union-attr]
                     if session is not None and not session.closed:
                         session.done(effect.seq)  # type: ignore[union-attr]
+                    elif session is None and self.others is not None:
+                        self.others(effect)
                 else:
                     self._rare(effect)
             except Exception:
@@ -381,6 +387,8 @@ class Edge:
             if session is not None:
                 self.counters.refused += 1
                 session.refused(effect.seq, effect.code, effect.detail)
+            elif self.others is not None:
+                self.others(effect)
             return
         if isinstance(effect, Crowd):
             session = self.sessions.get(effect.session)
@@ -391,6 +399,8 @@ class Edge:
         assert isinstance(effect, ConsumerClosed | BrowseEnd)
         sub = self._consumer_of(effect.consumer)
         if sub is None:
+            if self.others is not None:
+                self.others(effect)
             return
         if isinstance(effect, BrowseEnd):
             if sub.fan is None or sub.fan.browsed():

@@ -38,6 +38,7 @@ OWN: Final[dict[str, Getter]] = {
     "AMQExpiration": lambda head, run, index, address: run.expires,
     "AMQTimestamp": lambda head, run, index, address: run.time,
     "AMQSize": lambda head, run, index, address: run.size_of(index),
+    "AMQMessageID": lambda head, run, index, address: run.ids[index] if len(run.ids) else 0,
     "AMQAddress": lambda head, run, index, address: address,
     "priority": lambda head, run, index, address: run.priority,
     "JMSPriority": lambda head, run, index, address: run.priority,
@@ -58,7 +59,7 @@ def single(node: Node) -> bool:
     """Does the result depend on more than the run and its headers, so that every message has to be looked at."""
     match node:
         case Name():
-            return node.name == "AMQSize"
+            return node.name in ("AMQSize", "AMQMessageID")
         case XPath():
             return True
         case Negative() | IsNull() | Like() | In():

@@ -14,7 +14,7 @@ from typing import Any
 from aiohttp import ClientSession
 
 from broker.app.standalone import Standalone
-from broker.config.settings import AdminSettings, EdgeSettings, EngineSettings, JournalSettings, Settings
+from broker.config.settings import AdminSettings, EdgeSettings, EngineSettings, JournalSettings, Settings, WireSettings
 
 from .schemas import Checked
 
@@ -56,6 +56,7 @@ def settings_of(folder: Path, **parts: Any) -> Settings:
         data=str(folder),
         edge=EdgeSettings(**edge),
         engine=EngineSettings(**parts.get("engine", {})),
+        wire=WireSettings(**parts.get("wire", {})),
         journal=JournalSettings(segment_bytes=1024 * 1024, min_free_bytes=0),
         admin=AdminSettings(port=0, **parts.get("admin", {})),
     )

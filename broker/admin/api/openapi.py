@@ -70,6 +70,22 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     ),
     "Connection": _object(**_CONNECTION),
     "ConnectionDetail": _object(**_CONNECTION, heart_beat=ANY, transacted=NUMBER, consumers=_many("Consumer")),
+    "Message": {
+        "type": "object",
+        "required": ["id", "size", "headers", "body", "encoding"],
+        "properties": {
+            "id": TEXT, "size": NUMBER, "headers": {"type": "array"}, "durable": FLAG, "priority": NUMBER,
+            "redelivered": FLAG, "attempts": NUMBER, "timestamp": NUMBER, "expires": NUMBER, "large": FLAG,
+            "body": TEXT, "encoding": TEXT, "length": NUMBER, "complete": FLAG, "raw": MAYBE, "flags": NUMBER,
+        },
+        "additionalProperties": False,
+    },
+    "DeadLetters": _object(groups=_many("DeadLetterGroup"), counted=NUMBER, complete=FLAG, missing=_many("Missing")),
+    "DeadLetterGroup": _object(address=TEXT, queue=TEXT, reason=TEXT, count=NUMBER),
+    "Done": _object(name=TEXT, address=TEXT, done=FLAG),
+    "Carried": _object(done=NUMBER, more=FLAG, left=_many("Left")),
+    "Left": _object(why=TEXT, count=NUMBER),
+    "Sent": _object(address=TEXT, sent=NUMBER),
     "Setting": _object(name=TEXT, value=ANY, unit=TEXT, default=ANY, help=TEXT, why=TEXT, source=TEXT),
 }  # fmt: skip
 

@@ -23,7 +23,7 @@ LONGEST = 4096
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """kind   text, number, flag or texts (a list, in a body only).    choices   of a text; empty: any.
+    """kind   text, number, flag; in a body also texts or messages (lists).    choices   of a text; empty: any.
     least, most   of a number."""
 
     name: str
@@ -49,8 +49,13 @@ class Param:
             if not isinstance(value, list) or not all(isinstance(item, str | int) for item in value):
                 raise bad_value(self.name, str(value), "a list of texts")
             return [str(item) for item in value]
-        if not isinstance(value, str) or len(value) > LONGEST:
-            raise bad_value(self.name, str(value), f"a text of at most {LONGEST} characters")
+        if self.kind == "messages":
+            if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+                raise bad_value(self.name, str(value), "a list of messages")
+            return value
+        limit = LONGEST if self.name != "body" else 1 << 20
+        if not isinstance(value, str) or len(value) > limit:
+            raise bad_value(self.name, str(value), f"a text of at most {limit} characters")
         if self.choices and value not in self.choices:
             raise bad_value(self.name, value, f"one of {', '.join(self.choices)}")
         return value
@@ -72,8 +77,10 @@ class Param:
             told = {"type": "boolean"}
         elif self.kind == "texts":
             told = {"type": "array", "items": {"type": "string"}}
+        elif self.kind == "messages":
+            told = {"type": "array", "items": {"$ref": "#/components/schemas/Message"}}
         else:
-            told = {"type": "string", "maxLength": LONGEST}
+            told = {"type": "string"}
         if self.choices:
             told["enum"] = list(self.choices)
         if self.default is not None:

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.admin.desk import Desk
 from broker.config.settings import AdminSettings
+from broker.seams.clock import Clock
 from broker.seams.steps import Kind
 
 from .access import Gate
+from .acting import Acting
+from .browsing import Browsing
 from .calls import Call, Caller, Route
 from .openapi import PREFIX, document
 from .ports import Answer, Clients, Logins, Missing, Node, Owners, Question, Work
@@ -46,16 +50,19 @@ class Api:
         node: Node,
         steps: Kind,
         delimiter: str,
+        desk: Desk,
+        clock: Clock,
     ) -> None:
         self._caller = Caller(Gate(settings, logins), steps)
         if isinstance(owners, Here):
             owners.caller = self._caller
-        self._reading = Reading(owners, clients, node, self._caller, delimiter)
+        reading = Reading(owners, clients, node, self._caller, delimiter)
+        self._parts = (reading, Browsing(reading, desk, clock), Acting(reading, desk, clients))
 
     def routes(self) -> list[Route]:
         """All there are."""
         own = Route("GET", "/openapi.json", "openapi", "This document.", self._document, "Document")
-        return [own, *self._reading.routes()]
+        return [own, *(route for part in self._parts for route in part.routes())]
 
     def add_to(self, app: web.Application) -> None:
         """Before it starts."""

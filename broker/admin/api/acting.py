@@ -1,0 +1,271 @@
+"""What operators do: create, delete, pause, resume and purge queues; move, copy and retry messages; send one;
+disconnect clients.
+
+Rule: each is a command of its slot's owner, in the log before it is answered; who may is decided per address. What
+takes long has a `limit`, says `more`, and goes on where it stopped when it is asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from broker.admin import carrying, letters
+from broker.admin.carrying import Order, Report, Source, Target
+from broker.admin.desk import Desk
+from broker.core.address import Routing
+from broker.core.commands import Act, Command, Manage, Publish
+from broker.core.ids import slot_of
+from broker.selector import compile
+
+from .access import Who
+from .calls import Call, Route
+from .params import Param
+from .ports import Clients
+from .problems import Problem, bad_value, unknown
+from .reading import FQQN, Reading
+
+MAX_IDS = 200
+MOST = 1_000_000
+AT_ONCE = 100_000
+
+_SELECTOR = Param("selector", "only messages that match (docs/selectors.md)")
+_IDS = Param("ids", f"only these messages, by their ids (at most {MAX_IDS})", "texts")
+_LIMIT = Param("limit", "messages at most; `more` says whether some are left", "number", AT_ONCE, least=1, most=MOST)
+_CHOICE = (_SELECTOR, _IDS, _LIMIT)
+_FORCE = Param("force", "also if somebody consumes it: consumers get an ERROR", "flag", False)
+
+
+class Acting:
+    """The handlers."""
+
+    def __init__(self, reading: Reading, desk: Desk, clients: Clients) -> None:
+        self._reading = reading
+        self._desk = desk
+        self._clients = clients
+
+    def routes(self) -> list[Route]:
+        """All of them."""
+        one = "/queues/{queue}"
+        return [
+            Route("POST", "/queues", "create-queue", "Makes a queue that stays until deleted.", self.create, "Done",
+                  body=(Param("address", "where its messages are sent to", required=True),
+                        Param("name", "of the queue; as the address, if it is left out"),
+                        Param("routing", "ANYCAST: one consumer gets each message", default="ANYCAST",
+                              choices=("ANYCAST", "MULTICAST")),
+                        Param("selector", "only matching messages enter it")), status=201),
+            Route("DELETE", one, "delete-queue", "Deletes a queue with everything in it.", self.delete, "Done",
+                  query=(_FORCE,)),
+            Route("POST", one + "/pause", "pause-queue", "It takes messages and hands out none.", self._acts(Act.PAUSE),
+                  "Done"),
+            Route("POST", one + "/resume", "resume-queue", "It hands out messages again.", self._acts(Act.RESUME),
+                  "Done"),
+            Route("POST", one + "/purge", "purge-queue", "Without selector and ids: everything goes at once, also what "
+                  "consumers hold. Else: what waits and matches.", self.purge, "Carried", body=_CHOICE),
+            Route("POST", one + "/move", "move-messages", "To another address or queue.", self.move, "Carried",
+                  body=(Param("to", "ADDRESS, or ADDRESS::QUEUE", required=True), *_CHOICE)),
+            Route("POST", one + "/copy", "copy-messages", "The same; they stay here as well.", self.copy, "Carried",
+                  body=(Param("to", "ADDRESS, or ADDRESS::QUEUE", required=True), *_CHOICE)),
+            Route("POST", one + "/retry", "retry-messages", "Dead letters go back to where they come from, in order.",
+                  self.retry, "Carried", body=(Param("address", "only what comes from this address"),
+                                               Param("reason", "only what left for this reason"), *_CHOICE)),
+            Route("POST", "/addresses/{address}/messages", "send-message", "Sends messages: one, or some that were "
+                  "exported.", self.send, "Sent",
+                  body=(Param("body", "text", default=""), Param("headers", "NAME:VALUE each", "texts"),
+                        Param("queue", "only to this queue of the address"),
+                        Param("durable", "survives a restart", "flag", True),
+                        Param("priority", "0 to 9", "number", 4, most=9),
+                        Param("exported", "messages as GET messages?raw=true tells them", "messages")), status=201),
+            Route("DELETE", "/connections/{id}", "disconnect", "Ends a connection with an ERROR.", self.disconnect,
+                  "Done", administrators=True),
+        ]  # fmt: skip
+
+    # ── queues ─────────────────────────────────────────────────────────────────────────────────────
+
+    async def create(self, call: Call) -> Any:
+        body = call.body
+        address = body["address"]
+        self._check(call.who, address)
+        name = body.get("name") or address
+        for text, what in ((address, "address"), (name, "name")):
+            if not text or FQQN in text or not text.isprintable():
+                raise bad_value(what, text, "a name of printable characters, without `::`")
+        routing = Routing[body["routing"]]
+        await self._manage(slot_of(address), Act.CREATE, address, name, routing, body.get("selector"))
+        return {"name": name, "address": address, "done": True}
+
+    async def delete(self, call: Call) -> Any:
+        return await self._each(call, Act.DELETE, call.query["force"])
+
+    def _acts(self, act: Act) -> Callable[[Call], Any]:
+        async def handle(call: Call) -> Any:
+            return await self._each(call, act)
+
+        return handle
+
+    async def _each(self, call: Call, act: Act, force: bool = False) -> Any:
+        rows = await self._parts(call)
+        for row in rows:
+            await self._manage(row["slot"], act, row["address"], row["name"], force=force)
+        return {"name": rows[0]["name"], "address": rows[0]["address"], "done": True}
+
+    async def _parts(self, call: Call) -> list[dict[str, Any]]:
+        """All parts of the queue. Raises Problem if an owner is missing: half an action would be none."""
+        rows, missing = await self._reading.find(call.who, call.path["queue"])
+        if missing:
+            raise Problem(
+                503, "owner-missing", "An owner is missing", f"{missing[0].owner} does not answer: {missing[0].why}",
+                "ask again when it is back: a part of the queue may be there",
+            )  # fmt: skip
+        return rows
+
+    async def _manage(
+        self, slot: int, act: Act, address: str, name: str, routing: Routing = Routing.ANYCAST,
+        selector: str | None = None, force: bool = False,
+    ) -> None:  # fmt: skip
+        with self._desk.errand() as errand:
+            await errand.ask(
+                lambda session, seq: Manage(slot, session, seq, act, address, name, routing, selector, force)
+            )
+
+    # ── messages ───────────────────────────────────────────────────────────────────────────────────
+
+    async def purge(self, call: Call) -> Any:
+        if not (call.body.get("selector") or call.body.get("ids")):
+            rows = await self._parts(call)
+            for row in rows:
+                await self._manage(row["slot"], Act.PURGE, row["address"], row["name"])
+            return {"done": sum([row["messages"] for row in rows]), "more": False, "left": []}
+        return await self._carry(call, Order(lambda _: None, gone=True))
+
+    async def move(self, call: Call) -> Any:
+        to = self._target(call)
+        return await self._carry(call, Order(lambda _: to))
+
+    async def copy(self, call: Call) -> Any:
+        to = self._target(call)
+        report = Report()
+        for source, selector in await self._sources(call, moving=False):
+            await carrying.copy(self._desk, source, Order(lambda _: to), selector, call.body["limit"], report)
+        return report.data()
+
+    async def retry(self, call: Call) -> Any:
+        address, reason = call.body.get("address"), call.body.get("reason")
+
+        def back(origin: letters.Origin) -> Target | None:
+            wanted = (address is None or origin.address == address) and (reason is None or origin.reason == reason)
+            if not origin.address or not wanted or not self._reading.allowed(call.who, origin.address):
+                return None
+            return Target(origin.address, origin.queue or None)
+
+        return await self._carry(call, Order(back, bare=True))
+
+    async def _carry(self, call: Call, order: Order) -> Any:
+        report = Report()
+        limit = call.body["limit"]
+        for source, selector in await self._sources(call, moving=True):
+            if limit - report.done <= 0:
+                report.more = True
+                break
+            await carrying.carry(self._desk, source, order, selector, limit - report.done, report)
+        return report.data()
+
+    async def _sources(self, call: Call, moving: bool) -> list[tuple[Source, str | None]]:
+        rows = await self._parts(call)
+        selector = call.body.get("selector")
+        if selector:
+            compile(selector)  # raises RefusedError(BAD_SELECTOR) before anything is done
+        ids = by_slot(call.body.get("ids"))
+        found: list[tuple[Source, str | None]] = []
+        for row in rows:
+            if moving and row["paused"]:
+                raise _cannot(row, "it is paused, so it hands out nothing", "resume it first; to empty it, purge all")
+            if moving and row["non_destructive"]:
+                raise _cannot(row, "its messages stay when they are consumed (non_destructive)", "purge all of it")
+            if moving and row["exclusive"] and row["consumers"]:
+                raise _cannot(row, "another consumer has it for itself (exclusive)", "disconnect that first")
+            if ids is not None and row["slot"] not in ids:
+                continue
+            wanted = both(selector, ids[row["slot"]] if ids is not None else None)
+            found.append((Source(row["slot"], row["address"], row["name"], row["last_message"]), wanted))
+        return found
+
+    def _target(self, call: Call) -> Target:
+        text = call.body["to"]
+        address, mark, queue = text.partition(FQQN)
+        if not address or (mark and not queue) or not text.isprintable():
+            raise bad_value("to", text, "ADDRESS, or ADDRESS::QUEUE")
+        self._check(call.who, address)
+        if address == call.path["queue"].partition(FQQN)[0] and not queue:
+            raise bad_value("to", text, "another address than its own")
+        return Target(address, queue or None)
+
+    async def send(self, call: Call) -> Any:
+        address, body = call.path["address"], call.body
+        self._check(call.who, address)
+        if "exported" in body:
+            try:
+                runs = [letters.again(message) for message in body["exported"]]
+            except (ValueError, KeyError, TypeError) as error:
+                raise bad_value("exported", str(error), "what `stampede export` has written") from None
+        else:
+            headers: dict[str, str] = {}
+            for header in body.get("headers", ()):
+                name, colon, value = header.partition(":")
+                if not colon or not name:
+                    raise bad_value("headers", header, "NAME:VALUE")
+                headers[name] = value
+            runs = [letters.made(headers, body["body"].encode(), body["durable"], body["priority"])]
+        slot = slot_of(address)
+        with self._desk.errand() as errand:
+
+            def publish(run: Any) -> Callable[[int, int], Command]:
+                queue = body.get("queue")
+                return lambda session, seq: Publish(slot, session, seq, address, Routing.UNSET, run, queue)
+
+            for run in runs:
+                await errand.ask(publish(run))
+        return {"address": address, "sent": len(runs)}
+
+    # ── clients ────────────────────────────────────────────────────────────────────────────────────
+
+    async def disconnect(self, call: Call) -> Any:
+        id = call.path["id"]
+        why = f"{call.who.name} has ended this connection"
+        if not (id.isascii() and id.isdigit() and len(id) < 19 and self._clients.disconnect(int(id), why)):
+            raise unknown("connection", id, "it has ended; GET connections lists those of now")
+        return {"name": id, "address": "", "done": True}
+
+    def _check(self, who: Who, address: str) -> None:
+        if not self._reading.allowed(who, address):
+            raise Problem(
+                403, "not-allowed", "Not allowed", f"user {who.name!r} may not manage {address!r}",
+                "give a group of the user's `manage` there (edge.permissions)",
+            )  # fmt: skip
+
+
+def _cannot(row: dict[str, Any], why: str, fix: str) -> Problem:
+    return Problem(409, "not-now", "Not possible as it is", f"queue {row['name']!r}: {why}", fix)
+
+
+def by_slot(ids: list[str] | None) -> dict[int, list[int]] | None:
+    """Numbers of messages by their slots; None: all. Raises Problem."""
+    if ids is None:
+        return None
+    if not 0 < len(ids) <= MAX_IDS:
+        raise bad_value("ids", f"{len(ids)} ids", f"1 to {MAX_IDS} of them; use a selector for more")
+    found: dict[int, list[int]] = {}
+    for text in ids:
+        slot, dash, number = text.partition("-")
+        if not (dash and slot.isdigit() and number.isdigit() and text.isascii() and len(text) < 24):
+            raise bad_value("ids", text, "as GET messages tells them")
+        found.setdefault(int(slot), []).append(int(number))
+    return found
+
+
+def both(selector: str | None, ids: list[int] | None) -> str | None:
+    """A selector for what matches and is one of these; None: everything."""
+    if ids is None:
+        return selector or None
+    named = " OR ".join(f"AMQMessageID = {id}" for id in sorted(set(ids)))
+    return f"({selector}) AND ({named})" if selector else named

@@ -1,0 +1,248 @@
+"""Messages of one queue carried somewhere else, or away: move, retry, purge by selector, copy.
+
+The errand consumes them like a client and commits, batch by batch, what it sends and what it settles: one atomic
+record of the log each, so a kill in between loses nothing and doubles nothing, and asking again goes on where it
+stopped. What is left at the end goes back in its order, and nobody's attempts are counted.
+
+Rule: bounded by `limit` messages and by the window of the consumer. Must not know HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+from broker.core.address import Outcome, Routing
+from broker.core.commands import Command, Publish, Settle, Transact
+from broker.core.errors import Code, RefusedError
+from broker.core.ids import slot_of
+from broker.core.message import Run
+
+from .desk import Desk, Errand, Feed
+from .letters import Origin, onward, origin, stored, unlabelled
+
+BATCH = 1000
+"""Messages of one transaction."""
+BATCH_BYTES = 2 * 1024 * 1024
+AT_ONCE = 4
+"""Transactions under way."""
+QUIET_S = 0.05
+"""Nothing has come for so long: is there anything left?"""
+PATIENT = 40
+"""So often that is asked before somebody is told that it does not come."""
+
+
+class Target(NamedTuple):
+    """Where messages go.    queue   one queue of the address; None: as the address routes."""
+
+    address: str
+    queue: str | None
+
+
+class Source(NamedTuple):
+    """A queue in one slot.    last   its newest message when it began."""
+
+    slot: int
+    address: str
+    queue: str
+    last: int
+
+
+class Order(NamedTuple):
+    """to   where each message goes: by where it comes from; None of it: it stays where it is.
+    gone   the messages are settled and sent nowhere (a purge).    bare   labels of dead letters are taken off."""
+
+    to: Callable[[Origin], Target | None]
+    bare: bool = False
+    gone: bool = False
+
+
+class Report:
+    """What has become of it."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.more = False
+        """The limit was reached before the end."""
+        self.left: dict[str, int] = {}
+        """Why messages stay → how many."""
+
+    def stays(self, why: str, count: int) -> None:
+        self.left[why] = self.left.get(why, 0) + count
+
+    def data(self) -> dict[str, Any]:
+        return {"done": self.done, "more": self.more, "left": [{"why": w, "count": n} for w, n in self.left.items()]}
+
+
+class _Batch:
+    """What goes to one place in one transaction."""
+
+    def __init__(self, target: Target | None) -> None:
+        self.target = target
+        self.ids: list[int] = []
+        self.runs: list[Run] = []
+        self.nbytes = 0
+
+    @property
+    def full(self) -> bool:
+        return len(self.ids) >= BATCH or self.nbytes >= BATCH_BYTES
+
+    def add(self, run: Run, at: int, record: bytes) -> None:
+        self.ids.append(run.ids[at])
+        self.nbytes += len(record)
+        if self.target is None:
+            return
+        made = onward(run, [record])
+        if self.runs and made.blob is None:
+            before = self.runs[-1]
+            alike = (before.flags, before.priority, before.expires) == (made.flags, made.priority, made.expires)
+            if alike and before.blob is None:
+                before.records.append(record)
+                before.nbytes += made.nbytes
+                return
+        self.runs.append(made)
+
+
+async def carry(
+    desk: Desk, source: Source, order: Order, selector: str | None, limit: int, report: Report
+) -> None:  # fmt: skip
+    """Carries out the order for what matches and was there when it began, up to `limit` messages."""
+    with desk.errand() as errand:
+        feed = await errand.subscribe(source.slot, source.address, source.queue, selector, browse=False)
+        work = _Work(desk, errand, feed, source, order, report, limit)
+        quiet = 0
+        while not (work.over or feed.ended):
+            run = await feed.next(QUIET_S)
+            if run is not None:
+                await work.take([run, *feed.ready()])
+                quiet = 0
+                continue
+            if not await _more(desk, source, selector):
+                break
+            quiet += 1
+            if quiet >= PATIENT:
+                report.stays("it is not handed out: others come first (GET the queue: `why`), or it is paused", 1)
+                break
+        if feed.why:
+            report.stays(f"the consumer was ended: {feed.why}", 1)
+
+
+async def _more(desk: Desk, source: Source, selector: str | None) -> bool:
+    """Is there anything left that was there when it began."""
+    with desk.errand() as errand:
+        feed = await errand.subscribe(source.slot, source.address, source.queue, selector, browse=True, room=1)
+        run = await feed.next()
+        return run is not None and run.ids[0] <= source.last
+
+
+class _Work:
+    """over: nothing more is wanted."""
+
+    def __init__(
+        self, desk: Desk, errand: Errand, feed: Feed, source: Source, order: Order, report: Report, limit: int
+    ) -> None:
+        self._desk = desk
+        self._errand = errand
+        self._feed = feed
+        self._source = source
+        self._order = order
+        self._report = report
+        self._limit = limit
+        self._refused: dict[Target, str] = {}
+        self._newer = self._kept = 0
+        self.over = False
+
+    async def take(self, runs: Iterable[Run]) -> None:
+        batches: list[_Batch] = []
+        open_: dict[Target | None, _Batch] = {}
+        for run in runs:
+            for at in range(len(run.ids)):
+                if self._limit <= 0:
+                    self._report.more = self.over = True
+                    break
+                if run.ids[at] > self._source.last:
+                    self._newer += 1
+                    continue
+                self._sort(run, at, batches, open_)
+        for start in range(0, len(batches), AT_ONCE):
+            await asyncio.gather(*[self._commit(batch) for batch in batches[start : start + AT_ONCE]])
+        if self._newer + self._kept > 1000:
+            self.over = True  # what stays fills the window, and nothing more would come
+            self._report.more = self._report.more or self._kept > 0
+
+    def _sort(self, run: Run, at: int, batches: list[_Batch], open_: dict[Target | None, _Batch]) -> None:
+        target: Target | None = None
+        if not self._order.gone:
+            target = self._order.to(origin(run, at))
+            if target is None:
+                self._kept += 1
+                self._report.stays("it does not say where it comes from, or is not among what was asked for", 1)
+                return
+            if target in self._refused:
+                self._kept += 1
+                self._report.stays(self._refused[target], 1)
+                return
+        batch = open_.get(target)
+        if batch is None or batch.full:
+            batch = open_[target] = _Batch(target)
+            batches.append(batch)
+        record = stored(run, at)
+        batch.add(run, at, unlabelled(record) if self._order.bare else record)
+        self._limit -= 1
+
+    async def _commit(self, batch: _Batch) -> None:
+        source, consumer = self._source, self._feed.command.consumer
+
+        def settle(session: int, seq: int) -> Command:
+            return Settle(source.slot, session, seq, consumer, batch.ids, Outcome.ACK)
+
+        def transact(session: int, seq: int) -> Command:
+            target = batch.target
+            assert target is not None
+            parts: list[Publish | Settle] = [
+                Publish(slot_of(target.address), session, 0, target.address, Routing.UNSET, run, target.queue)
+                for run in batch.runs
+            ]
+            for part in parts:
+                if isinstance(part, Publish):
+                    part.create = target.queue is None or target.queue == target.address
+            parts.append(Settle(source.slot, session, 0, consumer, batch.ids, Outcome.ACK))
+            return Transact(source.slot, session, seq, parts)
+
+        try:
+            await self._errand.ask(settle if batch.target is None else transact)
+        except RefusedError as refused:
+            if batch.target is None or refused.code in _LOST:
+                raise
+            why = f"{'::'.join(filter(None, batch.target))}: {refused}"
+            self._refused[batch.target] = why
+            self._kept += len(batch.ids)
+            self._report.stays(why, len(batch.ids))
+            self._limit += len(batch.ids)
+            return
+        self._report.done += len(batch.ids)
+
+
+_LOST = (Code.OWNER_UNAVAILABLE, Code.OWNER_STOPPED, Code.SHUTDOWN)
+
+
+async def copy(
+    desk: Desk, source: Source, order: Order, selector: str | None, limit: int, report: Report
+) -> None:  # fmt: skip
+    """Sends what is there to another place; the messages stay. Not resumable: asked again it sends them again."""
+    with desk.errand() as errand:
+        feed = await errand.subscribe(source.slot, source.address, source.queue, selector, browse=True)
+        while limit > 0 and (run := await feed.next()) is not None:
+            records = [stored(run, at) for at in range(min(len(run.ids), limit))]
+            target = order.to(origin(run, 0))
+            if run.blob is not None or target is None:
+                report.stays("large messages are moved, not copied", len(records))
+                continue
+            limit -= len(records)
+            made = onward(run, records)
+            await errand.ask(lambda session, seq, made=made, target=target: Publish(  # type: ignore[misc]
+                slot_of(target.address), session, seq, target.address, Routing.UNSET, made, target.queue
+            ))  # fmt: skip
+            report.done += len(records)
+        report.more = limit <= 0

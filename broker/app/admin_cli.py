@@ -1,0 +1,332 @@
+"""The day's work on the command line: queues, messages, dead letters, clients (docs/admin-api.md).
+
+Exit codes: 0 done; 1 refused, or not all of it could be done; 2 wrong usage; 3 no connection; 4 no such thing.
+
+Rule: arguments in, requests to the API out (admin_client.py); what destroys needs the name typed, or --yes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import IO, Any
+
+import click
+
+from .admin_client import REFUSED, AdminApi, api_options, cell, confirm, dump, list_options, part, show
+
+QUEUE_COLUMNS = ("name", "address", "routing", "messages", "waiting", "delivering", "scheduled", "consumers", "paused")
+AT_ONCE = 20_000
+"""Messages carried per request: so often there is progress to show."""
+
+
+@click.command()
+@api_options
+@list_options
+@click.option("-q", "part_of", metavar="TEXT", help="Only names that hold this text.")
+@click.option("--address", help="Only of this address.")
+@click.option("--filled", is_flag=True, help="Only with messages.")
+@click.option("--unconsumed", is_flag=True, help="Only without consumers.")
+def queues(
+    url: str, login: str | None, output: str, limit: int, sort: str | None, part_of: str | None, address: str | None,
+    filled: bool, unconsumed: bool,
+) -> None:  # fmt: skip
+    """List queues."""
+    query = {"q": part_of, "address": address, "sort": sort, "filled": "true" if filled else None,
+             "consumed": "false" if unconsumed else None}  # fmt: skip
+    show(list(AdminApi(url, login).rows("/queues", limit, **query)), QUEUE_COLUMNS, output)
+
+
+@click.command()
+@api_options
+@list_options
+@click.option("-q", "part_of", metavar="TEXT", help="Only names that hold this text.")
+def addresses(url: str, login: str | None, output: str, limit: int, sort: str | None, part_of: str | None) -> None:
+    """List addresses."""
+    rows = AdminApi(url, login).rows("/addresses", limit, q=part_of, sort=sort)
+    show(list(rows), ("name", "routing", "queues", "messages", "consumers", "declared"), output)
+
+
+@click.command()
+@api_options
+@list_options
+@click.option("-q", "part_of", metavar="TEXT", help="Only where this text is part of the name.")
+def subscriptions(url: str, login: str | None, output: str, limit: int, sort: str | None, part_of: str | None) -> None:
+    """List durable subscriptions."""
+    rows = AdminApi(url, login).rows("/subscriptions", limit, q=part_of, sort=sort)
+    show(list(rows), ("name", "address", "messages", "consumers", "paused"), output)
+
+
+@click.command()
+@api_options
+@list_options
+@click.option("-q", "part_of", metavar="TEXT", help="Part of the peer, the user or the client-id.")
+@click.option("--user", help="Only of this user.")
+def connections(
+    url: str, login: str | None, output: str, limit: int, sort: str | None, part_of: str | None, user: str | None
+) -> None:
+    """List who is connected."""
+    rows = AdminApi(url, login).rows("/connections", limit, q=part_of, user=user, sort=sort)
+    columns = ("id", "peer", "user", "client_id", "version", "acceptor", "state", "subscriptions", "bytes_in")
+    show(list(rows), columns, output)
+
+
+@click.command()
+@api_options
+@click.argument("id", required=False)
+@click.option("--user", help="All connections of this user.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def disconnect(url: str, login: str | None, output: str, id: str | None, user: str | None, yes: bool) -> None:
+    """End the connection ID, or all of a user: they get an ERROR that says who did it."""
+    api = AdminApi(url, login)
+    if (id is None) is (user is None):
+        raise click.UsageError("name the ID of a connection, or --user.")
+    if user is not None:
+        ids = [str(row["id"]) for row in api.rows("/connections", 1_000_000, user=user)]
+        confirm(user, f"{len(ids)} connections will end.", yes)
+    else:
+        assert id is not None
+        ids = [id]
+        confirm(id, "The connection will end.", yes)
+    for one in ids:
+        api.call("DELETE", f"/connections/{part(one)}")
+    show([{"disconnected": len(ids)}], ("disconnected",), output)
+
+
+@click.group()
+def queue() -> None:
+    """One queue: NAME, or ADDRESS::NAME where it is not called like its address."""
+
+
+@queue.command("show")
+@api_options
+@click.argument("name")
+def queue_show(url: str, login: str | None, output: str, name: str) -> None:
+    """What is in it, and why nothing is delivered."""
+    found = AdminApi(url, login).get(f"/queues/{part(name)}")
+    if output != "table":
+        dump(found, output)
+        return
+    for each in found["parts"]:
+        for field in (*QUEUE_COLUMNS, "durable", "selector", "slot"):
+            click.echo(f"{field:<12} {cell(each[field])}")
+        for reason in each["why"]:
+            click.echo(f"{'why':<12} {reason}")
+
+
+@queue.command("create")
+@api_options
+@click.argument("name")
+@click.option("--multicast", is_flag=True, help="Every queue of the address gets each message.")
+@click.option("--selector", help="Only matching messages enter it.")
+def queue_create(url: str, login: str | None, output: str, name: str, multicast: bool, selector: str | None) -> None:
+    """Make a queue that stays until it is deleted."""
+    address, _, own = name.partition("::")
+    body = {"address": address, "name": own or None, "routing": "MULTICAST" if multicast else "ANYCAST",
+            "selector": selector}  # fmt: skip
+    dumped(AdminApi(url, login).call("POST", "/queues", body), output)
+
+
+@queue.command("delete")
+@api_options
+@click.argument("name")
+@click.option("--force", is_flag=True, help="Also if somebody consumes it.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def queue_delete(url: str, login: str | None, output: str, name: str, force: bool, yes: bool) -> None:
+    """Delete it with everything in it."""
+    confirm(name, "The queue and its messages will be gone.", yes)
+    path = f"/queues/{part(name)}" + ("?force=true" if force else "")
+    dumped(AdminApi(url, login).call("DELETE", path), output)
+
+
+@queue.command("pause")
+@api_options
+@click.argument("name")
+def queue_pause(url: str, login: str | None, output: str, name: str) -> None:
+    """It takes messages and hands out none."""
+    dumped(AdminApi(url, login).call("POST", f"/queues/{part(name)}/pause"), output)
+
+
+@queue.command("resume")
+@api_options
+@click.argument("name")
+def queue_resume(url: str, login: str | None, output: str, name: str) -> None:
+    """It hands out messages again."""
+    dumped(AdminApi(url, login).call("POST", f"/queues/{part(name)}/resume"), output)
+
+
+def chosen(command: Any) -> Any:
+    """--selector and --id."""
+    command = click.option("--id", "ids", multiple=True, help="Only this message; repeatable.")(command)
+    return click.option("--selector", help="Only messages that match (docs/selectors.md).")(command)
+
+
+@queue.command("purge")
+@api_options
+@chosen
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+def queue_purge(
+    url: str, login: str | None, output: str, name: str, selector: str | None, ids: tuple[str, ...], yes: bool
+) -> None:
+    """Empty it, or take out what matches."""
+    confirm(name, "Messages will be gone.", yes)
+    carried(AdminApi(url, login), name, "purge", {"selector": selector, "ids": list(ids) or None}, output)
+
+
+@queue.command("move")
+@api_options
+@chosen
+@click.argument("name")
+@click.argument("to")
+@click.option("--copy", is_flag=True, help="They stay here as well.")
+def queue_move(
+    url: str, login: str | None, output: str, name: str, to: str, selector: str | None, ids: tuple[str, ...], copy: bool
+) -> None:
+    """Messages to another ADDRESS, or ADDRESS::QUEUE, in order."""
+    body = {"to": to, "selector": selector, "ids": list(ids) or None}
+    if copy:
+        carried(AdminApi(url, login), name, "copy", body, output, 1_000_000)
+    else:
+        carried(AdminApi(url, login), name, "move", body, output)
+
+
+@queue.command("retry")
+@api_options
+@chosen
+@click.argument("name")
+@click.option("--address", help="Only what comes from this address.")
+@click.option("--reason", help="Only what left for this reason.")
+def queue_retry(
+    url: str, login: str | None, output: str, name: str, selector: str | None, ids: tuple[str, ...],
+    address: str | None, reason: str | None,
+) -> None:  # fmt: skip
+    """Dead letters go back to the queues they come from, in order."""
+    body = {"selector": selector, "ids": list(ids) or None, "address": address, "reason": reason}
+    carried(AdminApi(url, login), name, "retry", body, output)
+
+
+@click.command()
+@api_options
+@click.argument("name", default="DLQ")
+def dlq(url: str, login: str | None, output: str, name: str) -> None:
+    """Dead letters of a queue by where they come from and why."""
+    found = AdminApi(url, login).get(f"/queues/{part(name)}/dead-letters")
+    if not found["complete"]:
+        click.echo(f"stampede: counted are the first {found['counted']}", err=True)
+    show(found["groups"], ("address", "queue", "reason", "count"), output)
+
+
+@click.command()
+@api_options
+@click.argument("name")
+@click.option("--selector", help="Only messages that match (docs/selectors.md).")
+@click.option("--limit", type=click.IntRange(1), default=50, show_default=True)
+@click.option("--preview", type=click.IntRange(0, 65536), default=80, show_default=True, help="Bytes of each body.")
+def messages(
+    url: str, login: str | None, output: str, name: str, selector: str | None, limit: int, preview: int
+) -> None:
+    """What waits in a queue; takes nothing."""
+    rows = AdminApi(url, login).rows(f"/queues/{part(name)}/messages", limit, selector=selector, preview=preview)
+    show(list(rows), ("id", "length", "durable", "priority", "attempts", "body"), output)
+
+
+@click.command()
+@api_options
+@click.argument("name")
+@click.argument("file", type=click.File("w", encoding="utf-8"), default="-")
+@click.option("--selector", help="Only messages that match (docs/selectors.md).")
+def export(url: str, login: str | None, output: str, name: str, file: IO[str], selector: str | None) -> None:
+    """What waits in a queue as JSON lines, to be sent again by import-messages; takes nothing."""
+    count = 0
+    for row in AdminApi(url, login).rows(
+        f"/queues/{part(name)}/messages", sys.maxsize, selector=selector, preview=0, raw="true"
+    ):
+        if row["raw"] is None:
+            click.echo(f"stampede: message {row['id']} is large: move it instead of exporting it.", err=True)
+            raise SystemExit(REFUSED)
+        kept = {field: row[field] for field in ("id", "raw", "flags", "priority", "durable", "expires", "timestamp")}
+        file.write(json.dumps(kept) + "\n")
+        count += 1
+    click.echo(f"{count} messages", err=True)
+
+
+@click.command("import-messages")
+@api_options
+@click.argument("address")
+@click.argument("file", type=click.File("r", encoding="utf-8"), default="-")
+@click.option("--queue", help="Only to this queue of the address.")
+def import_messages(url: str, login: str | None, output: str, address: str, file: IO[str], queue: str | None) -> None:
+    """Send what export has written, byte for byte."""
+    api, size, sent = AdminApi(url, login), 0, 0
+    batch: list[dict[str, Any]] = []
+
+    def send() -> int:
+        body = {"exported": batch, "queue": queue}
+        return int(api.call("POST", f"/addresses/{part(address)}/messages", body)["sent"]) if batch else 0
+
+    for number, line in enumerate(file, 1):
+        try:
+            message = json.loads(line)
+        except ValueError:
+            raise click.UsageError(f"line {number} is no JSON; {sent} messages before it were sent.") from None
+        if size + len(line) > 500_000:
+            sent += send()
+            batch, size = [], 0
+        batch.append({name: message.get(name) for name in ("raw", "flags", "priority", "durable", "expires")})
+        size += len(line)
+    sent += send()
+    show([{"sent": sent}], ("sent",), output)
+
+
+def carried(
+    api: AdminApi, name: str, what: str, body: dict[str, Any], output: str, at_once: int = AT_ONCE
+) -> None:  # fmt: skip
+    """Goes on until nothing is left, with progress where somebody looks."""
+    done = 0
+    while True:
+        told = api.call("POST", f"/queues/{part(name)}/{what}", {**body, "limit": at_once})
+        done += told["done"]
+        if not told["more"] or not told["done"]:
+            break
+        if sys.stderr.isatty():
+            click.echo(f"\r{done} messages", nl=False, err=True)
+    if output != "table":
+        dump({**told, "done": done}, output)
+    else:
+        click.echo(f"{done} messages: {what} done")
+    for left in told["left"]:
+        click.echo(f"stampede: {left['count']} stay: {left['why']}", err=True)
+    if told["left"]:
+        raise SystemExit(REFUSED)
+
+
+def dumped(told: dict[str, Any], output: str) -> None:
+    """The answer to a change."""
+    show([told], tuple(told), output) if output == "table" else dump(told, output)
+
+
+@click.command()
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
+    """Print what makes the shell complete `stampede`: eval "$(stampede completion bash)"."""
+    from click.shell_completion import get_completion_class
+
+    from .cli import main
+
+    found = get_completion_class(shell)
+    assert found is not None
+    click.echo(found(main, {}, "stampede", "_STAMPEDE_COMPLETE").source())
+
+
+@click.command()
+@api_options
+@click.option("--every", type=click.FloatRange(0.5), default=2.0, show_default=True, help="Seconds between two looks.")
+@click.option("--sort", default="-messages", show_default=True)
+@click.option("--count", type=click.IntRange(0), default=0, help="So many looks; 0: until Ctrl-C.")
+@click.option("--rows", type=click.IntRange(1, 200), default=20, show_default=True)
+def top(url: str, login: str | None, output: str, every: float, sort: str, count: int, rows: int) -> None:
+    """The busiest queues, again and again."""
+    from .watching import watch
+
+    watch(AdminApi(url, login), every, sort, count, rows, QUEUE_COLUMNS, output)

@@ -1,0 +1,110 @@
+"""The day's work on the command line, on a broker in this loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from broker.app.cli import main
+from tests.harness.api import Api, running
+
+
+@pytest.fixture
+async def api(tmp_path):
+    async with running(tmp_path, engine={"addresses": {"#": {"dead_letter_address": "DLQ"}}}) as api:
+        yield api
+
+
+async def run(api: Api, *line: str, input: str | None = None) -> Result:
+    """`stampede LINE --url …`, in a thread: the broker is in this loop."""
+    url = f"http://127.0.0.1:{api.broker.admin.port}"
+    return await asyncio.to_thread(CliRunner().invoke, main, [*line, "--url", url], input)
+
+
+async def done(api: Api, *line: str, input: str | None = None) -> str:
+    result = await run(api, *line, input=input)
+    assert result.exit_code == 0, (result.stdout, result.stderr)
+    return result.stdout
+
+
+async def send(api: Api, queue: str, *bodies: str, headers: tuple[str, ...] = ()) -> None:
+    await api.call("POST", "/queues", 201, address=queue)
+    for body in bodies:
+        await api.call("POST", f"/addresses/{queue}/messages", 201, body=body, headers=list(headers))
+
+
+async def test_queues_as_table_json_and_yaml(api):
+    await send(api, "orders", "a", "b")
+    await send(api, "mail", "c")
+    table = (await done(api, "queues", "--sort=-messages")).splitlines()
+    assert table[0].split()[:4] == ["NAME", "ADDRESS", "ROUTING", "MESSAGES"]
+    assert [line.split()[0] for line in table[1:]] == ["orders", "mail"]
+    assert [row["name"] for row in json.loads(await done(api, "queues", "-o", "json"))] == ["mail", "orders"]
+    assert yaml.safe_load(await done(api, "queues", "-q", "ord", "-o", "yaml"))[0]["messages"] == 2
+    assert "orders" in await done(api, "addresses") and (await done(api, "connections")).startswith("ID")
+    assert (await done(api, "subscriptions")).startswith("NAME")
+
+
+async def test_a_stuck_queue_says_why(api):
+    await send(api, "orders", "a")
+    assert "Nobody consumes it" in await done(api, "queue", "show", "orders")
+    await done(api, "queue", "pause", "orders")
+    assert "paused by an operator" in await done(api, "queue", "show", "orders")
+    await done(api, "queue", "resume", "orders")
+
+
+async def test_exit_codes(api):
+    missing = await run(api, "queue", "show", "nothing")
+    assert missing.exit_code == 4 and "'nothing'" in missing.stderr and "ADDRESS::NAME" in missing.stderr
+    assert (await run(api, "queues", "--sort", "colour")).exit_code == 1
+    assert (await run(api, "queues", "--colour")).exit_code == 2
+    away = await asyncio.to_thread(CliRunner().invoke, main, ["queues", "--url", "http://127.0.0.1:9"])
+    assert away.exit_code == 3 and "stampede serve" in away.stderr
+
+
+async def test_what_destroys_needs_the_name(api):
+    await send(api, "orders", "a", "b")
+    for line in (("queue", "purge", "orders"), ("queue", "delete", "orders")):
+        assert (await run(api, *line, input="yes\n")).exit_code == 2
+        assert (await run(api, *line)).exit_code == 2
+    assert (await api.get("/queues/orders"))["parts"][0]["messages"] == 2
+    await done(api, "queue", "purge", "orders", input="orders\n")
+    assert (await api.get("/queues/orders"))["parts"][0]["messages"] == 0
+    await done(api, "queue", "delete", "orders", "--yes")
+    assert (await run(api, "queue", "show", "orders")).exit_code == 4
+
+
+async def test_dead_letters_go_back(api):
+    labels = ("_AMQ_ORIG_ADDRESS:orders", "_AMQ_ORIG_QUEUE:orders", "dead-letter-reason:rejected")
+    await send(api, "DLQ", "a", "b", headers=labels)
+    assert (await done(api, "dlq")).splitlines()[1].split() == ["orders", "orders", "rejected", "2"]
+    assert (await done(api, "queue", "retry", "DLQ")).startswith("2 messages")
+    assert [row["body"] for row in json.loads(await done(api, "messages", "orders", "-o", "json"))] == ["a", "b"]
+    await send(api, "lost", "c")
+    stays = await run(api, "queue", "retry", "lost")
+    assert stays.exit_code == 1 and "does not say where it comes from" in stays.stderr
+
+
+async def test_export_and_import_are_exact(api, tmp_path):
+    await send(api, "orders", "ä\n\0b", "two", headers=("x:1:2",))
+    file = tmp_path / "orders.jsonl"
+    await done(api, "export", "orders", str(file))
+    await done(api, "import-messages", "again", str(file))
+    await done(api, "queue", "move", "orders", "archive", "--selector", "x = '1:2'")
+    before = [json.loads(line)["raw"] for line in file.read_text().splitlines()]
+    for queue in ("again", "archive"):
+        assert [row["raw"] for row in (await api.get(f"/queues/{queue}/messages", raw="true"))["items"]] == before
+
+
+async def test_top_and_completion(api):
+    await send(api, "orders", "a")
+    told = json.loads(await done(api, "top", "--count", "1", "-o", "json"))
+    assert told["queues"][0]["name"] == "orders" and set(told["rates"]) == {"accepted", "delivered", "acked"}
+    assert "orders" in await done(api, "top", "--count", "1")
+    for shell in ("bash", "zsh", "fish"):
+        result = CliRunner().invoke(main, ["completion", shell])
+        assert result.exit_code == 0 and "_STAMPEDE_COMPLETE" in result.stdout
