@@ -23,7 +23,7 @@ LONGEST_NAME: Final = 128
 LOOK_S: Final = 1.0
 
 
-class Keeper:
+class LogRetention:
     """`begin()` it once; then `advance` and `forget` as archives say."""
 
     def __init__(self, journal: Journal, limit: int, pool: Executor) -> None:

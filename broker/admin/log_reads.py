@@ -36,13 +36,13 @@ from broker.core.records import RunRecord
 from broker.engine.address_settings import is_pattern
 from broker.journal.history import Cursor, Entry, epoch_at
 from broker.journal.journal import Journal
-from broker.journal.scanning import Part
+from broker.journal.scanning import SlotPart
 from broker.rpc.v1 import log_reads_pb2 as pb
 from broker.seams.clock import Clock
 from broker.seams.files import read_whole
 
-from .log_keeping import Keeper
-from .log_rows import HIDDEN, VIEWS, Names, Queue, Wanted, batch, rows
+from .log_keeping import LogRetention
+from .log_rows import HIDDEN, VIEWS, Queue, QueueNames, Wanted, batch, rows
 from .log_scan import answers
 
 log = logging.getLogger("stampede.reads")
@@ -70,7 +70,7 @@ STATUS: Final = {
 }
 
 
-class Reader(Protocol):
+class LogUser(Protocol):
     """Somebody who has logged in."""
 
     def may(self, address: str) -> bool:
@@ -78,11 +78,11 @@ class Reader(Protocol):
         ...
 
 
-Login = Callable[[str | None, str | None, str], Awaitable[Reader]]
+Login = Callable[[str | None, str | None, str], Awaitable[LogUser]]
 """login, passcode, peer → who it is; raises RefusedError."""
 
 
-class Place(Protocol):
+class SlotDirectory(Protocol):
     """Which slots are here."""
 
     def slots_of(self, address: str) -> Iterable[int]:
@@ -113,7 +113,7 @@ class LogReads:
         self,
         settings: LogReadsSettings,
         journal: Journal,
-        place: Place,
+        place: SlotDirectory,
         login: Login,
         clock: Clock,
         delimiter: str,
@@ -128,9 +128,9 @@ class LogReads:
         self._clock = clock
         self._delimiter = delimiter
         self._broker_id = broker_id or journal.disk_id
-        self._names = Names(place.queues)
+        self._names = QueueNames(place.queues)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="log-reads")
-        self._keeper = Keeper(journal, settings.keep_bytes, self._pool)
+        self._keeper = LogRetention(journal, settings.keep_bytes, self._pool)
         self._keeper.begin()
         self._server: Any = None
         self._streams = 0
@@ -194,7 +194,7 @@ class LogReads:
 
     # ── calls ──────────────────────────────────────────────────────────────────────────────────────
 
-    def _unary(self, call: Callable[[Any, Reader], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
+    def _unary(self, call: Callable[[Any, LogUser], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
         async def handle(request: Any, context: grpc.aio.ServicerContext) -> Any:
             try:
                 return await call(request, await self._who(context))
@@ -204,7 +204,7 @@ class LogReads:
         return handle
 
     def _stream(
-        self, call: Callable[[Any, Reader], AsyncGenerator[Any, None]]
+        self, call: Callable[[Any, LogUser], AsyncGenerator[Any, None]]
     ) -> Callable[[Any, Any], AsyncGenerator[Any, None]]:
         async def handle(request: Any, context: grpc.aio.ServicerContext) -> AsyncGenerator[Any, None]:
             counted = False
@@ -227,7 +227,7 @@ class LogReads:
 
         return handle
 
-    async def _who(self, context: grpc.aio.ServicerContext) -> Reader:
+    async def _who(self, context: grpc.aio.ServicerContext) -> LogUser:
         login, passcode = _basic(context.invocation_metadata() or ())
         return await self._login(login, passcode, _peer(context))
 
@@ -258,7 +258,7 @@ class LogReads:
         )
         raise AssertionError("abort() raises")
 
-    async def describe(self, request: pb.DescribeRequest, reader: Reader) -> pb.Description:
+    async def describe(self, request: pb.DescribeRequest, reader: LogUser) -> pb.Description:
         """What can be read, by slots."""
         _check_view(request.view, also="log")
         self._check_addresses(request.addresses, reader)
@@ -294,7 +294,7 @@ class LogReads:
             lineage=[pb.Lineage(epoch=epoch, start=first) for epoch, first in lineage if first < end],
         )  # fmt: skip
 
-    async def read(self, request: pb.ReadRequest, reader: Reader) -> AsyncGenerator[bytes, None]:
+    async def read(self, request: pb.ReadRequest, reader: LogUser) -> AsyncGenerator[bytes, None]:
         """Rows of one slot: a ReadBatch after the other, encoded."""
         _check_view(request.view)
         self._check_addresses(request.addresses, reader)
@@ -340,11 +340,11 @@ class LogReads:
         if getattr(request, "from") >= until:
             yield batch([], start, epoch, start >= (request.until or end))
 
-    async def scan(self, request: pb.ScanRequest, reader: Reader) -> AsyncGenerator[pb.ScanBatch, None]:
+    async def scan(self, request: pb.ScanRequest, reader: LogUser) -> AsyncGenerator[pb.ScanBatch, None]:
         """Records of many slots: a ScanBatch after the other."""
         _check_view(request.view, also="log")
         self._check_addresses(request.addresses, reader)
-        parts: dict[int, Part] = {}
+        parts: dict[int, SlotPart] = {}
         for asked in request.parts:
             self._check_slot(asked.slot)
             start = getattr(asked, "from")
@@ -352,7 +352,7 @@ class LogReads:
             if asked.slot in parts:
                 raise RefusedError(Code.BAD_READ, f"slot {asked.slot} is asked for twice")
             end = self._place.end(asked.slot)
-            parts[asked.slot] = Part(start, min(asked.until or end, end), asked.epoch)
+            parts[asked.slot] = SlotPart(start, min(asked.until or end, end), asked.epoch)
         wanted = Wanted(
             request.view or "messages", request.addresses, reader.may, self._delimiter, request.since_ms,
             request.before_ms,
@@ -382,7 +382,7 @@ class LogReads:
             else:
                 await asyncio.sleep(0)
 
-    async def lookup(self, request: pb.LookupRequest, reader: Reader) -> pb.LookupAnswer:
+    async def lookup(self, request: pb.LookupRequest, reader: LogUser) -> pb.LookupAnswer:
         """The offsets of a time."""
         finder, ahead = self._history.finder(request.ts_ms)
         found = await asyncio.get_running_loop().run_in_executor(self._pool, finder.find, ahead)
@@ -393,7 +393,7 @@ class LogReads:
                 answer.offsets[slot] = min(max(found[slot], self._history.earliest(slot)), self._place.end(slot))
         return answer
 
-    async def watermark(self, request: pb.WatermarkRequest, reader: Reader) -> pb.WatermarkAnswer:
+    async def watermark(self, request: pb.WatermarkRequest, reader: LogUser) -> pb.WatermarkAnswer:
         """What an archive has, and what is kept for it. It speaks of all addresses of its slots."""
         self._check_addresses(("#",), reader)
         if request.forget:
@@ -407,7 +407,7 @@ class LogReads:
             await self._keeper.advance(request.name, request.offsets)
         return pb.WatermarkAnswer(kept_bytes=self._keeper.kept, limit_bytes=self._settings.keep_bytes)
 
-    async def read_body(self, request: pb.ReadBodyRequest, reader: Reader) -> AsyncGenerator[pb.BodyChunk, None]:
+    async def read_body(self, request: pb.ReadBodyRequest, reader: LogUser) -> AsyncGenerator[pb.BodyChunk, None]:
         """A large body, of a message that the reader may see."""
         self._check_slot(request.slot)
         self._history.check(request.slot, request.offset, 0)
@@ -447,7 +447,7 @@ class LogReads:
             raise RefusedError(Code.READ_ELSEWHERE, f"slot {slot}: ask {endpoint or 'again, nobody has it just now'}")
 
     @staticmethod
-    def _check_addresses(addresses: Iterable[str], reader: Reader) -> None:
+    def _check_addresses(addresses: Iterable[str], reader: LogUser) -> None:
         for name in addresses:
             if not name:
                 raise RefusedError(Code.BAD_READ, "an address is empty")

@@ -46,7 +46,7 @@ Queue = tuple[str, str]
 """(name, address)"""
 
 
-class Names:
+class QueueNames:
     """What queues are called: those that live (`live`: slot → id → queue), and those that the log told of."""
 
     def __init__(self, live: Callable[[int], dict[int, Queue]]) -> None:
@@ -114,7 +114,7 @@ class Wanted:
         return at >= self._since and (not self._before or at < self._before)
 
 
-def rows(entry: Entry, names: Names, wanted: Wanted) -> Iterator[bytes | None]:
+def rows(entry: Entry, names: QueueNames, wanted: Wanted) -> Iterator[bytes | None]:
     """The rows of one item, encoded, in their order; None for one that is not wanted, so that who counts can count."""
     record = entry.record
     if isinstance(record, MetaRecord):
@@ -132,7 +132,7 @@ def rows(entry: Entry, names: Names, wanted: Wanted) -> Iterator[bytes | None]:
         yield from _settled(entry, record, names, wanted)
 
 
-def _messages(entry: Entry, record: RunRecord, names: Names, wanted: Wanted) -> Iterator[bytes | None]:
+def _messages(entry: Entry, record: RunRecord, names: QueueNames, wanted: Wanted) -> Iterator[bytes | None]:
     queue = names.of(record.slot, record.queues[0])[0] if len(record.queues) == 1 else ""
     run = record.run
     made = _Messages(entry, record, wanted.body, queue)
@@ -145,7 +145,7 @@ def _messages(entry: Entry, record: RunRecord, names: Names, wanted: Wanted) -> 
             yield None
 
 
-def _enqueued(entry: Entry, record: RunRecord, names: Names, wanted: Wanted) -> Iterator[bytes | None]:
+def _enqueued(entry: Entry, record: RunRecord, names: QueueNames, wanted: Wanted) -> Iterator[bytes | None]:
     made = [_Messages(entry, record, wanted.body, names.of(record.slot, number)[0]) for number in record.queues]
     for index in range(len(record.run.records)):
         for at, queue in enumerate(made):
@@ -233,7 +233,7 @@ def _unescaped(text: bytes) -> bytes:
     return _SEQUENCE.sub(lambda found: _MEANING.get(found[1], found[0]), text)
 
 
-def _nacked(entry: Entry, record: MetaRecord, names: Names, wanted: Wanted) -> Iterator[bytes | None]:
+def _nacked(entry: Entry, record: MetaRecord, names: QueueNames, wanted: Wanted) -> Iterator[bytes | None]:
     data = record.data
     queue, address = names.of(record.slot, data["queue"])
     if wanted.address(address):
@@ -244,7 +244,7 @@ def _nacked(entry: Entry, record: MetaRecord, names: Names, wanted: Wanted) -> I
         yield from _each(record.slot, data["spans"], shared.SerializeToString())
 
 
-def _settled(entry: Entry, record: SettleRecord, names: Names, wanted: Wanted) -> Iterator[bytes | None]:
+def _settled(entry: Entry, record: SettleRecord, names: QueueNames, wanted: Wanted) -> Iterator[bytes | None]:
     queue, address = names.of(record.slot, record.queue)
     if address == HIDDEN or record.why == Left.ENDED or not wanted.address(address) or not wanted.time(record.at):
         return

@@ -18,10 +18,10 @@ from broker.core.errors import OffsetExpired
 from broker.core.records import Left
 from broker.journal import format as f
 from broker.journal.history import History
-from broker.journal.scanning import Found, Part, remember, scan
+from broker.journal.scanning import FoundRecord, SlotPart, remember, scan
 from broker.rpc.v1 import log_reads_pb2 as pb
 
-from .log_rows import HIDDEN, Names, Wanted
+from .log_rows import HIDDEN, QueueNames, Wanted
 
 TURNS: Final = 512
 """Turns after which there is an answer, also an empty one."""
@@ -34,7 +34,7 @@ assert _RUN.size == f.RUN_FIXED.size
 class _Sieve:
     """What of the records is for this reader, and the names of their queues."""
 
-    def __init__(self, wanted: Wanted, names: Names) -> None:
+    def __init__(self, wanted: Wanted, names: QueueNames) -> None:
         self._wanted = wanted
         self._names = names
         self._events = wanted.view in ("events", "log")
@@ -43,7 +43,7 @@ class _Sieve:
         self.queues: list[pb.QueueName] = []
         """To be told with the next answer."""
 
-    def keep(self, data: bytes, found: Iterable[Found]) -> list[bytes]:
+    def keep(self, data: bytes, found: Iterable[FoundRecord]) -> list[bytes]:
         """The records that are for him; neighbours in one piece."""
         pieces: list[bytes] = []
         begin = end = -1
@@ -59,7 +59,7 @@ class _Sieve:
             pieces.append(data[begin:end])
         return pieces
 
-    def _passes(self, data: bytes, record: Found) -> bool:
+    def _passes(self, data: bytes, record: FoundRecord) -> bool:
         if record.kind == f.RUN:
             return self._run(data, record)
         at = record.at + _HEAD
@@ -76,7 +76,7 @@ class _Sieve:
             return False
         return self._queue(record.slot, settled.queue)
 
-    def _run(self, data: bytes, record: Found) -> bool:
+    def _run(self, data: bytes, record: FoundRecord) -> bool:
         at = record.at + _HEAD
         time, count, queues, length = _RUN.unpack_from(data, at)
         first = at + f.RUN_FIXED.size + (f.before_queues(record.flags) if record.flags else 0)
@@ -113,7 +113,13 @@ class _Sieve:
 
 
 async def answers(
-    history: History, parts: dict[int, Part], wanted: Wanted, names: Names, pool: Executor, most: int, budget: int
+    history: History,
+    parts: dict[int, SlotPart],
+    wanted: Wanted,
+    names: QueueNames,
+    pool: Executor,
+    most: int,
+    budget: int,
 ) -> AsyncGenerator[pb.ScanBatch, None]:
     """`most` records in one turn of the loop, `budget` bytes in one answer, about."""
     under = scan(history, parts)
@@ -144,7 +150,7 @@ async def answers(
 
 
 def _answer(
-    pieces: list[bytes], sieve: _Sieve, parts: dict[int, Part], known: dict[int, int], done: bool
+    pieces: list[bytes], sieve: _Sieve, parts: dict[int, SlotPart], known: dict[int, int], done: bool
 ) -> pb.ScanBatch:
     answer = pb.ScanBatch(records=b"".join(pieces), queues=sieve.queues, done=done)
     sieve.queues = []

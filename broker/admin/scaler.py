@@ -46,7 +46,7 @@ Queues = Callable[[str], Awaitable[list[dict[str, Any]]]]
 """address or pattern → entries per queue; raises NoNumber."""
 
 
-class Wish(NamedTuple):
+class TriggerSpec(NamedTuple):
     """What a trigger asks for."""
 
     address: str
@@ -60,7 +60,7 @@ class BadTrigger(Exception):
     """The metadata of a trigger makes no sense; the text says what to change."""
 
 
-def wish_of(metadata: dict[str, str]) -> Wish:
+def wish_of(metadata: dict[str, str]) -> TriggerSpec:
     """Raises BadTrigger."""
     unknown = sorted(set(metadata) - {*KNOWN, *KEDAS})
     if unknown:
@@ -73,7 +73,7 @@ def wish_of(metadata: dict[str, str]) -> Wish:
     value = _number(metadata, "value", DEFAULT_VALUE)
     if value <= 0:
         raise BadTrigger("metadata.value is the messages per consumer: more than 0")
-    return Wish(
+    return TriggerSpec(
         metadata["address"], metadata.get("queue", ""), COUNTS[count], value, _number(metadata, "activationValue", 0)
     )
 
@@ -89,13 +89,13 @@ def _number(metadata: dict[str, str], name: str, default: float) -> float:
     return number
 
 
-def total(wish: Wish, queues: list[dict[str, Any]]) -> float:
+def total(wish: TriggerSpec, queues: list[dict[str, Any]]) -> float:
     """The number KEDA divides by `value`."""
     wanted = [entry for entry in queues if not wish.queue or entry["queue"] == wish.queue]
     return float(sum(entry[name] for entry in wanted for name in wish.counts))
 
 
-def metric_name(wish: Wish) -> str:
+def metric_name(wish: TriggerSpec) -> str:
     """A name of its own for each address, in letters that metric names may have."""
     text = f"stampede-{wish.address}" + (f"-{wish.queue}" if wish.queue else "")
     return "".join(c if c.isalnum() else "-" for c in text.lower())
@@ -139,7 +139,7 @@ class Scaler:
         if self._server is not None:
             await self._server.stop(None)
 
-    async def _number(self, ref: pb.ScaledObjectRef, context: grpc.aio.ServicerContext) -> tuple[Wish, float]:
+    async def _number(self, ref: pb.ScaledObjectRef, context: grpc.aio.ServicerContext) -> tuple[TriggerSpec, float]:
         wish = await self._wish(ref, context)
         try:
             return wish, total(wish, await self._queues(wish.address))
@@ -147,7 +147,7 @@ class Scaler:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
             raise
 
-    async def _wish(self, ref: pb.ScaledObjectRef, context: grpc.aio.ServicerContext) -> Wish:
+    async def _wish(self, ref: pb.ScaledObjectRef, context: grpc.aio.ServicerContext) -> TriggerSpec:
         try:
             return wish_of(dict(ref.scalerMetadata))
         except BadTrigger as error:

@@ -23,7 +23,7 @@ STAMP = 20
 """Digits at the head of a body: nanoseconds of the monotonic clock."""
 
 
-class Run:
+class BenchRun:
     """What both sides share."""
 
     def __init__(self, destination: str, body_bytes: int, lag: int, headers: dict[str, str]) -> None:
@@ -73,7 +73,7 @@ async def measure(
     headers: dict[str, str],
 ) -> int:
     """Runs it and prints the JSON line; 0, or 1 when messages did not arrive."""
-    run = Run(destination, body_bytes, lag, headers)
+    run = BenchRun(destination, body_bytes, lag, headers)
     async with open_client() as producer, open_client() as consumer, consumer.subscribe(destination) as subscription:
         start = run.clock()
         consuming = asyncio.create_task(run.consume(subscription))
@@ -91,7 +91,7 @@ async def measure(
     return 0 if len(run.latencies) == run.sent else 1
 
 
-def _report(run: Run, took: float, body_bytes: int, rate: float) -> dict[str, Any]:
+def _report(run: BenchRun, took: float, body_bytes: int, rate: float) -> dict[str, Any]:
     ordered = sorted(run.latencies)
     report: dict[str, Any] = {
         "measures": "client and server together (Python generator)",

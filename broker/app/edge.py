@@ -29,9 +29,9 @@ from broker.edge.directory import AskedNames, Directory, LocalClientIds
 from broker.edge.draining import excess
 from broker.edge.edge import Edge
 from broker.edge.listener import Listeners, listen_host
-from broker.edge.timers import Beats
+from broker.edge.timers import TimerWheel
 from broker.edge.users import User
-from broker.link.body_spool import Keeper
+from broker.link.body_spool import BodySpool
 from broker.link.cluster_port import ClusterPort
 from broker.link.reachability import LOOK_S
 from broker.owner.io_thread import IoThread
@@ -68,10 +68,10 @@ class EdgeProcess(ClusterProcess):
         client_ids = self.shared.client_ids if self.shared is not None else None
         self._asked = AskedNames(self.names)
         directory = Directory(client_ids or LocalClientIds(settings.edge.client_id_in_use), self._asked)
-        self.beats = Beats(self.loop)
+        self.beats = TimerWheel(self.loop)
         self._io = IoThread(self.loop, "bodies")
         most = settings.cluster.kept_body_bytes
-        keeper = Keeper(self._io, partial(temporary_file, settings.data), most) if most else None
+        keeper = BodySpool(self._io, partial(temporary_file, settings.data), most) if most else None
         self.port = ClusterPort(
             settings, self.dialer, self.clock, self.loop.call_soon, self.loop.call_later, self.id, self.boot,
             number(63), keeper=keeper,

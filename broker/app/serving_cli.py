@@ -29,7 +29,7 @@ class Unserved(NamedTuple):
     since_s: float | None
 
 
-class Serving(NamedTuple):
+class ServedSlots(NamedTuple):
     """serves: owner → how many slots it serves, None = it did not say. unserved: by slot; of an owner that did not say
     nothing is known."""
 
@@ -37,7 +37,7 @@ class Serving(NamedTuple):
     unserved: list[Unserved]
 
 
-def serving(picture: Picture) -> Serving:
+def serving(picture: Picture) -> ServedSlots:
     """Asks all owners."""
     owners = picture.view.owners
     with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -52,7 +52,7 @@ def serving(picture: Picture) -> Serving:
         elif (answer := answers[record.leader]) and (found := answer["not_served"].get(str(slot))):
             unserved.append(Unserved(slot, record.leader, found["why"], found["since_s"]))
     serves = {one: None if answer is None else int(answer["serves"]) for one, answer in answers.items()}
-    return Serving(serves, unserved)
+    return ServedSlots(serves, unserved)
 
 
 def lines(unserved: Iterable[Unserved]) -> list[str]:

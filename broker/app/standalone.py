@@ -20,7 +20,7 @@ from broker.edge.auth import make_authenticator
 from broker.edge.directory import Directory, LocalClientIds, LocalNames
 from broker.edge.edge import Edge
 from broker.edge.listener import Listeners, listen_host
-from broker.edge.timers import Beats
+from broker.edge.timers import TimerWheel
 from broker.journal.journal import Journal
 from broker.link.local import LocalOwner
 from broker.owner.io_thread import IoThread
@@ -85,7 +85,7 @@ class Standalone:
             settings, self.journal, self.clock, commit, page_in, prepare, self.loop.call_soon, self._alarm.set,
             self.loop.call_later, memory=self.memory, steady=self._steady,
         )  # fmt: skip
-        self.beats = Beats(self.loop)
+        self.beats = TimerWheel(self.loop)
         self.port = LocalOwner(self.shard, bodies)
         names = LocalNames()
         directory = Directory(LocalClientIds(settings.edge.client_id_in_use), names)

@@ -24,7 +24,7 @@ from .beats import Beats
 from .body import BodyStream
 from .errors import ClientError, ClientTimeout, ConnectionLost, ServerError, again
 from .frames import octets, refuse_nul, send_headers
-from .message import Message, Named
+from .message import Message, TransactionName
 from .outbox import Outbox
 from .receipts import Receipts
 from .source import Source, open_source
@@ -84,7 +84,7 @@ class Client:
         headers: Mapping[str, str] | None = None,
         *,
         receipt: bool = False,
-        transaction: Named | None = None,
+        transaction: TransactionName | None = None,
     ) -> None:
         """Sends one message. receipt: wait until the server has taken it (for a persistent one: stored it); without,
         the call returns when the frame is on its way, and a refusal shows at the next call.

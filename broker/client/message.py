@@ -38,7 +38,7 @@ class Origin(Protocol):
     def client(self) -> Requester: ...
 
 
-class Named(Protocol):
+class TransactionName(Protocol):
     """A transaction, as far as the frames inside it name it."""
 
     id: str
@@ -137,7 +137,7 @@ class Message:
         if self._stream is not None and not self._begun:
             self._stream.discard()
 
-    async def ack(self, transaction: Named | None = None, receipt: bool = False) -> None:
+    async def ack(self, transaction: TransactionName | None = None, receipt: bool = False) -> None:
         """Consumed. In ack mode `client` it covers all earlier messages of the subscription as well.
 
         receipt: wait until the server has confirmed it."""
@@ -145,7 +145,7 @@ class Message:
 
     async def nack(
         self,
-        transaction: Named | None = None,
+        transaction: TransactionName | None = None,
         receipt: bool = False,
         headers: Mapping[str, str] | None = None,
     ) -> None:
@@ -154,7 +154,7 @@ class Message:
         await self._settle("NACK", transaction, receipt, headers)
 
     async def _settle(
-        self, command: str, transaction: Named | None, receipt: bool, extra: Mapping[str, str] | None
+        self, command: str, transaction: TransactionName | None, receipt: bool, extra: Mapping[str, str] | None
     ) -> None:
         subscription = self._subscription
         if subscription.ack == "auto":

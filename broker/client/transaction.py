@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from .errors import ClientError
-from .message import Message, Named, Requester
+from .message import Message, Requester, TransactionName
 
 
 class Sender(Requester, Protocol):
@@ -24,7 +24,7 @@ class Sender(Requester, Protocol):
         headers: Mapping[str, str] | None = None,
         *,
         receipt: bool = False,
-        transaction: Named | None = None,
+        transaction: TransactionName | None = None,
     ) -> None: ...
 
     async def send_for_receipt(

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from broker.core.slots import SlotRecord
 
-from .view import Kind, Step, View, leaders
+from .view import Step, StepKind, View, leaders
 
 REACHING = 4
 """So many times `max_moves` are handed over at a time because edges cannot reach their leader: hardly anybody is served
@@ -86,7 +86,7 @@ class _Desk:
             # Each of these has one replica too many until its drop. With more of them than may move, which one came
             # last says nothing any more (_surplus): the same two slots would go to and fro for ever.
             waiting = [
-                slot for slot in self._over if slot not in self._steps or self._steps[slot].kind is not Kind.DROP
+                slot for slot in self._over if slot not in self._steps or self._steps[slot].kind is not StepKind.DROP
             ]
             self._moves = min(self._moves, self._view.policy.max_moves - len(waiting))
             self._spread_zones()
@@ -129,7 +129,7 @@ class _Desk:
             self._transfers -= 1
             self._leads[record.leader] -= 1
             self._leads[target] += 1
-            self._steps[slot] = Step(Kind.TRANSFER, record, replace(record, target=target), target)
+            self._steps[slot] = Step(StepKind.TRANSFER, record, replace(record, target=target), target)
 
     def _drop(self) -> None:
         for slot, record in sorted(self._view.records.items()):
@@ -144,7 +144,7 @@ class _Desk:
                     self._hand_over(slot, record, synced)
                 else:
                     new = replace(record, replicas=_less(record.replicas, one), isr=_less(record.isr, one))
-                    self._steps[slot] = Step(Kind.DROP, record, new, one)
+                    self._steps[slot] = Step(StepKind.DROP, record, new, one)
                 break
 
     def _needed(self, gone: str) -> int:
@@ -165,7 +165,7 @@ class _Desk:
         self._moves -= 1
         self._loads[owner] += 1
         self._future[slot].append(owner)
-        self._steps[slot] = Step(Kind.ADD, record, replace(record, replicas=(*record.replicas, owner)), owner)
+        self._steps[slot] = Step(StepKind.ADD, record, replace(record, replicas=(*record.replicas, owner)), owner)
 
     def _repair(self) -> None:
         short = [slot for slot, kept in self._future.items() if len(kept) < self._want and self._free(slot)]

@@ -28,7 +28,7 @@ from .membership import Membership
 from .placement import urgent
 from .slots import SlotTable
 from .tasks import Tasks
-from .view import Kind, Policy, Step, View, health
+from .view import Policy, Step, StepKind, View, health
 from .watched import REFUSED_RETRY_S, RETRY_S, Watched
 
 log = logging.getLogger("stampede.cluster")
@@ -70,7 +70,7 @@ class Controller:
         self._gone: dict[str, float] = {}  # owner → when we first saw that it is not there
         self._mass, self._mass_since = False, -math.inf  # more than half are gone; since when, or were at last
         self._zones: dict[str, str] = {}
-        self._done: Counter[Kind] = Counter()
+        self._done: Counter[StepKind] = Counter()
         self._tasks = Tasks()
         membership.listen(self._press)
         slots.listen(lambda slot, record: self._dirty.set())
@@ -122,7 +122,7 @@ class Controller:
                      [({"owner": owner}, len(edges)) for owner, edges in view.unreached().items()])  # fmt: skip
         yield Metric("stomp_controller", "gauge", "1 on the owner that is the controller.", [({}, int(self.held))])
         yield Metric("stomp_controller_steps_total", "counter", "Changes of slot records made by this owner as the "
-                     "controller.", [({"kind": kind.value}, self._done[kind]) for kind in Kind])  # fmt: skip
+                     "controller.", [({"kind": kind.value}, self._done[kind]) for kind in StepKind])  # fmt: skip
 
     # -- rounds ------------------------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from .watched import Watched
 log = logging.getLogger("stampede.cluster")
 
 
-class Holder(msgspec.Struct, frozen=True):
+class ElectedController(msgspec.Struct, frozen=True):
     """The value of the key: who plans, and by which policy (so that `stampede cluster` shows the same plan)."""
 
     id: str
@@ -35,10 +35,10 @@ class Holder(msgspec.Struct, frozen=True):
         return Policy(self.replicas, self.min_in_sync, self.max_moves)
 
 
-def holder_of(item: KeyValue | None) -> Holder | None:
+def holder_of(item: KeyValue | None) -> ElectedController | None:
     """None: nobody, or not readable."""
     try:
-        return msgspec.json.decode(item.value, type=Holder) if item is not None else None
+        return msgspec.json.decode(item.value, type=ElectedController) if item is not None else None
     except msgspec.DecodeError as error:
         log.error("%s: %s", item.key if item else "", error)
         return None
@@ -81,7 +81,7 @@ class Office:
         if not lease or (item is not None and not self._mine(item)):
             return False
         me = self._membership.me
-        value = msgspec.json.encode(Holder(me.id, me.boot, *self._policy))
+        value = msgspec.json.encode(ElectedController(me.id, me.boot, *self._policy))
         revision = await self._metadata.commit(
             [(self._key, item.revision if item else 0)], [Put(self._key, value, lease)]
         )

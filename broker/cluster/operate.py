@@ -28,7 +28,7 @@ ATTEMPTS = 20
 """Compare-and-swaps that somebody else may win before we give up."""
 
 
-class Refusal(BrokerError):
+class NotPossible(BrokerError):
     """The cluster is not in a state in which this can be done; the text says why and what would help."""
 
 
@@ -72,7 +72,7 @@ async def set_cordon(metadata: Metadata, keys: Keys, owner: str, on: bool) -> bo
     if await metadata.get(keys.member("owner", owner)) is None:
         records = [_record(item) for item in (await metadata.range(keys.slots))[0]]
         if not any(owner in record.replicas for record in records):
-            raise Refusal(f"There is no owner {owner!r}, dead or alive; `stampede cluster status` lists them.")
+            raise NotPossible(f"There is no owner {owner!r}, dead or alive; `stampede cluster status` lists them.")
     return bool(await metadata.commit([(keys.cordon(owner), 0)], [Put(keys.cordon(owner), b"")]))
 
 
@@ -84,11 +84,11 @@ async def ask_to_lead(metadata: Metadata, keys: Keys, slot: int, owner: str) -> 
         if record.leader == owner:
             return "done"
         if record.shelved:
-            raise Refusal(f"Slot {slot} is shelved; `stampede cluster unshelve {slot}` has it tried again.")
+            raise NotPossible(f"Slot {slot} is shelved; `stampede cluster unshelve {slot}` has it tried again.")
         if await metadata.get(keys.member("owner", owner)) is None:
-            raise Refusal(f"There is no live owner {owner!r}; `stampede cluster status` lists them.")
+            raise NotPossible(f"There is no live owner {owner!r}; `stampede cluster status` lists them.")
         if await metadata.get(keys.cordon(owner)) is not None:
-            raise Refusal(f"{owner} is being drained; `stampede cluster undrain {owner}` ends that.")
+            raise NotPossible(f"{owner} is being drained; `stampede cluster undrain {owner}` ends that.")
         if record.target == owner:
             return "handing over"
         if owner in record.isr:
@@ -99,7 +99,7 @@ async def ask_to_lead(metadata: Metadata, keys: Keys, slot: int, owner: str) -> 
             new, state = replace(record, replicas=(*record.replicas, owner)), "seeding"
         if await _swap(metadata, keys, record, new):
             return state
-    raise Refusal(f"Slot {slot} changes all the time; try again when the cluster is calm.")
+    raise NotPossible(f"Slot {slot} changes all the time; try again when the cluster is calm.")
 
 
 async def force(metadata: Metadata, keys: Keys, slot: int, owner: str) -> SlotRecord:
@@ -108,17 +108,17 @@ async def force(metadata: Metadata, keys: Keys, slot: int, owner: str) -> SlotRe
     for _ in range(ATTEMPTS):
         record = await _read(metadata, keys, slot)
         if await metadata.get(keys.member("owner", owner)) is None:
-            raise Refusal(f"There is no live owner {owner!r}; `stampede cluster status` lists them.")
+            raise NotPossible(f"There is no live owner {owner!r}; `stampede cluster status` lists them.")
         for one in record.isr:
             if await metadata.get(keys.member("owner", one)) is not None:
-                raise Refusal(
+                raise NotPossible(
                     f"Slot {slot} has a live in-sync replica on {one}, nothing needs to be lost; "
                     f"`stampede cluster move {slot} {owner}` makes another owner its leader."
                 )
         new = SlotRecord(slot, record.epoch + 1, owner, (owner,), (owner,))
         if await _swap(metadata, keys, record, new):
             return new
-    raise Refusal(f"Slot {slot} changes all the time; try again when the cluster is calm.")
+    raise NotPossible(f"Slot {slot} changes all the time; try again when the cluster is calm.")
 
 
 async def unshelve(metadata: Metadata, keys: Keys, slot: int) -> SlotRecord:
@@ -126,19 +126,19 @@ async def unshelve(metadata: Metadata, keys: Keys, slot: int) -> SlotRecord:
     for _ in range(ATTEMPTS):
         record = await _read(metadata, keys, slot)
         if not record.shelved:
-            raise Refusal(f"Slot {slot} is not shelved; `stampede cluster status` lists those that are.")
+            raise NotPossible(f"Slot {slot} is not shelved; `stampede cluster status` lists those that are.")
         new = replace(record, shelved="")
         actions = (Put(keys.slot(slot), new.encode()), Delete(keys.throw(slot)))
         if await metadata.commit([(keys.slot(slot), record.revision)], actions):
             return new
-    raise Refusal(f"Slot {slot} changes all the time; try again when the cluster is calm.")
+    raise NotPossible(f"Slot {slot} changes all the time; try again when the cluster is calm.")
 
 
 def only_grow(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     """Settings of addresses may not take partitions away. Raises Refusal. `before` may be another tool's work."""
     had, has = before.get("partitions", 1), after.get("partitions", 1)
     if isinstance(had, int) and has < had:
-        raise Refusal(
+        raise NotPossible(
             f"{name} has {had} partitions, {has} are fewer: partitions may only grow, because messages in the last "
             "ones would be kept and given to nobody. To have fewer, use another address; consumers empty this one."
         )
@@ -162,15 +162,15 @@ async def edit_table(metadata: Metadata, key: str, changes: Mapping[str, Any]) -
         action = Put(key, msgspec.json.encode(table)) if table else Delete(key)
         if await metadata.commit([(key, item.revision if item else 0)], [action]):
             return table
-    raise Refusal(f"{key} changes all the time; try again.")
+    raise NotPossible(f"{key} changes all the time; try again.")
 
 
 async def _read(metadata: Metadata, keys: Keys, slot: int) -> SlotRecord:
     if not 0 <= slot < SLOTS:
-        raise Refusal(f"There is no slot {slot}; slots are 0 to {SLOTS - 1}.")
+        raise NotPossible(f"There is no slot {slot}; slots are 0 to {SLOTS - 1}.")
     item = await metadata.get(keys.slot(slot))
     if item is None:
-        raise Refusal(f"Slot {slot} has no record yet: no owner has ever been started in this cluster.")
+        raise NotPossible(f"Slot {slot} has no record yet: no owner has ever been started in this cluster.")
     return _record(item)
 
 
@@ -178,7 +178,7 @@ def _record(item: KeyValue) -> SlotRecord:
     try:
         return SlotRecord.decode(int(last_part(item.key)), item.value, item.revision)
     except ValueError as error:
-        raise Refusal(f"{item.key}: {error}") from None
+        raise NotPossible(f"{item.key}: {error}") from None
 
 
 async def _swap(metadata: Metadata, keys: Keys, record: SlotRecord, new: SlotRecord) -> bool:

@@ -15,7 +15,7 @@ from broker.core.ids import SLOTS
 from broker.core.slots import SlotRecord
 
 from .arrange import arrange
-from .view import Kind, Step, View, leaders
+from .view import Step, StepKind, View, leaders
 
 
 def plan(view: View) -> list[Step]:
@@ -35,7 +35,7 @@ def urgent(view: View) -> list[Step]:
                 led[step.owner] += 1
                 steps.append(step)
         elif record.target and not _possible(view, record, cut):
-            steps.append(Step(Kind.CANCEL, record, replace(record, target=""), record.target))
+            steps.append(Step(StepKind.CANCEL, record, replace(record, target=""), record.target))
     return steps
 
 
@@ -56,7 +56,7 @@ def _create(view: View, led: Counter[str]) -> list[Step]:
         loads.update(chosen)
         leader = min(chosen, key=lambda o: (led[o], o))
         led[leader] += 1
-        steps.append(Step(Kind.CREATE, None, SlotRecord(slot, 1, leader, tuple(chosen), tuple(chosen)), leader))
+        steps.append(Step(StepKind.CREATE, None, SlotRecord(slot, 1, leader, tuple(chosen), tuple(chosen)), leader))
     return steps
 
 
@@ -73,7 +73,7 @@ def _failover(view: View, record: SlotRecord, led: Counter[str], cut: frozenset[
     leader = min(alive, key=lambda o: (o in cut, o not in hosts, o != record.target, led[o], o))
     isr = tuple(alive) if len(alive) >= view.policy.min_in_sync else record.isr
     new = replace(record, epoch=record.epoch + 1, leader=leader, isr=isr, target="")
-    return Step(Kind.FAILOVER, record, new, leader)
+    return Step(StepKind.FAILOVER, record, new, leader)
 
 
 def _possible(view: View, record: SlotRecord, cut: frozenset[str]) -> bool:
@@ -125,6 +125,6 @@ def foretold(view: View) -> list[Step]:
     return steps
 
 
-def left_to_move(view: View) -> Mapping[Kind, int]:
+def left_to_move(view: View) -> Mapping[StepKind, int]:
     """How many steps of each kind are ahead."""
     return Counter(step.kind for step in foretold(view))

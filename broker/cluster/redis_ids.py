@@ -29,7 +29,7 @@ _RELEASE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL
 Done = Callable[[RefusedError | None], None]
 
 
-class Holder(Protocol):
+class ClientIdHolder(Protocol):
     """Who has a client-id."""
 
     id: int
@@ -44,7 +44,7 @@ class RedisClientIds:
         self._link = link
         self._policy = policy
         self._boot = boot
-        self._holders: dict[str, Holder] = {}
+        self._holders: dict[str, ClientIdHolder] = {}
         self._tasks = Tasks()
 
     def start(self) -> None:
@@ -61,7 +61,7 @@ class RedisClientIds:
 
     # ── the directory's questions ──────────────────────────────────────────────────────────────────
 
-    def claim(self, client_id: str, holder: Holder, done: Done) -> None:
+    def claim(self, client_id: str, holder: ClientIdHolder, done: Done) -> None:
         """See edge.directory.ClientIds."""
         other = self._holders.get(client_id)
         if other is not None and self._policy == "refuse":
@@ -73,13 +73,13 @@ class RedisClientIds:
             other.taken_over()
         self._tasks.spawn(self._claim(client_id, holder, done), "claim of a client-id")
 
-    def release(self, client_id: str, holder: Holder) -> None:
+    def release(self, client_id: str, holder: ClientIdHolder) -> None:
         """See edge.directory.ClientIds."""
         if self._holders.get(client_id) is holder:
             del self._holders[client_id]
             self._tasks.spawn(self._free(client_id, self._value(holder)), "release of a client-id")
 
-    async def _claim(self, client_id: str, holder: Holder, done: Done) -> None:
+    async def _claim(self, client_id: str, holder: ClientIdHolder, done: Done) -> None:
         refused: RefusedError | None = None
         try:
             other = await self._register(client_id, self._value(holder))
@@ -130,10 +130,10 @@ class RedisClientIds:
             except RedisAway:
                 continue
 
-    async def _refresh(self, held: list[tuple[str, Holder]]) -> None:
+    async def _refresh(self, held: list[tuple[str, ClientIdHolder]]) -> None:
         """Keeps ours, writes what Redis has lost, ends what somebody else has by now."""
         values = await self._link.ask(lambda client: client.mget([self._key(client_id) for client_id, _ in held]))
-        lost: list[tuple[str, Holder]] = []
+        lost: list[tuple[str, ClientIdHolder]] = []
 
         async def write(client: Any) -> None:
             async with client.pipeline(transaction=False) as pipe:
@@ -173,7 +173,7 @@ class RedisClientIds:
         if holder is not None and value == self._value(holder):
             self._lose(client_id, holder)
 
-    def _lose(self, client_id: str, holder: Holder) -> None:
+    def _lose(self, client_id: str, holder: ClientIdHolder) -> None:
         if self._holders.get(client_id) is holder:
             del self._holders[client_id]
             holder.taken_over()
@@ -188,7 +188,7 @@ class RedisClientIds:
     def _key(self, client_id: str) -> str:
         return f"{self._link.prefix}id:{client_id}"
 
-    def _value(self, holder: Holder) -> str:
+    def _value(self, holder: ClientIdHolder) -> str:
         return f"{self._boot}/{holder.id}"
 
 

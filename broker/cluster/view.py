@@ -29,7 +29,7 @@ class Policy(NamedTuple):
         return cls(settings.replicas, settings.min_in_sync, settings.max_moves)
 
 
-class Kind(Enum):
+class StepKind(Enum):
     """What a step does to a slot's record."""
 
     CREATE = "create"
@@ -49,7 +49,7 @@ class Kind(Enum):
 class Step(NamedTuple):
     """One compare-and-swap. owner: whom it is about (new leader, target, added or dropped replica)."""
 
-    kind: Kind
+    kind: StepKind
     old: SlotRecord | None
     new: SlotRecord
     owner: str
@@ -58,12 +58,14 @@ class Step(NamedTuple):
         """For people."""
         slot, before = self.new.slot, self.old.leader if self.old else ""
         return {
-            Kind.CREATE: f"slot {slot}: create on {', '.join(self.new.replicas)}, led by {self.owner}",
-            Kind.FAILOVER: f"slot {slot}: {self.owner} leads instead of {before or 'nobody'}, epoch {self.new.epoch}",
-            Kind.CANCEL: f"slot {slot}: no transfer to {self.owner}",
-            Kind.TRANSFER: f"slot {slot}: {before} hands over to {self.owner}",
-            Kind.ADD: f"slot {slot}: add replica on {self.owner}",
-            Kind.DROP: f"slot {slot}: drop replica on {self.owner}",
+            StepKind.CREATE: f"slot {slot}: create on {', '.join(self.new.replicas)}, led by {self.owner}",
+            StepKind.FAILOVER: (
+                f"slot {slot}: {self.owner} leads instead of {before or 'nobody'}, epoch {self.new.epoch}"
+            ),
+            StepKind.CANCEL: f"slot {slot}: no transfer to {self.owner}",
+            StepKind.TRANSFER: f"slot {slot}: {before} hands over to {self.owner}",
+            StepKind.ADD: f"slot {slot}: add replica on {self.owner}",
+            StepKind.DROP: f"slot {slot}: drop replica on {self.owner}",
         }[self.kind]
 
 

@@ -20,20 +20,20 @@ OF_EDGE = {"tcp": "port", "tls": "tls_port", "ws": "ws_port", "wss": "wss_port"}
 """Names of the ports of [edge] → their settings. An acceptor of such a name stands in that port's place."""
 
 
-class Named(NamedTuple):
+class NamedAcceptor(NamedTuple):
     """One entry of [acceptors], its URL read. `notes`: what of the URL has no counterpart."""
 
     settings: AcceptorSettings
     notes: list[str]
 
 
-def named(name: str, table: Mapping[str, Any]) -> Named:
+def named(name: str, table: Mapping[str, Any]) -> NamedAcceptor:
     """The acceptor as it stands in the settings. What is set beside the URL wins. Raises ConfigError."""
     url = table.get("url", "")
     if not url:
-        return Named(AcceptorSettings(**table), [])
+        return NamedAcceptor(AcceptorSettings(**table), [])
     found = read(url, f"acceptors.{name}.url")
-    return Named(AcceptorSettings(**{**found.settings, **table}), found.notes)
+    return NamedAcceptor(AcceptorSettings(**{**found.settings, **table}), found.notes)
 
 
 def all_acceptors(settings: Settings) -> dict[str, AcceptorSettings]:

@@ -16,7 +16,7 @@ from broker.wire.memo import Memo
 
 from .dialect import Dialect, Homes
 from .login_places import Strangers
-from .send_route import Routes
+from .send_route import RouteCache
 
 
 class Entrance:
@@ -30,7 +30,13 @@ class Entrance:
     __slots__ = ("dialect", "memo", "name", "open", "routes", "settings", "strangers", "wire")
 
     def __init__(
-        self, name: str, settings: AcceptorSettings, wire: WireSettings, dialect: Dialect, memo: Memo, routes: Routes
+        self,
+        name: str,
+        settings: AcceptorSettings,
+        wire: WireSettings,
+        dialect: Dialect,
+        memo: Memo,
+        routes: RouteCache,
     ) -> None:
         self.name = name
         self.settings = settings
@@ -63,12 +69,12 @@ class Entrances:
         delimiter: str = ".",
     ) -> None:
         self.homes = Homes()
-        self._shared: dict[tuple[object, ...], tuple[Memo, Routes]] = {}
+        self._shared: dict[tuple[object, ...], tuple[Memo, RouteCache]] = {}
         self._by_name: dict[str, Entrance] = {}
         for name, settings in acceptors.items():
             dialect = Dialect.of(settings.anycast_prefix, settings.multicast_prefix, delimiter, self.homes)
             if dialect.key not in self._shared:
-                self._shared[dialect.key] = Memo(wire.memo_entries), Routes(partitions, dialect)
+                self._shared[dialect.key] = Memo(wire.memo_entries), RouteCache(partitions, dialect)
             own = replace(wire, large_body_bytes=settings.large_body_bytes)
             self._by_name[name] = Entrance(name, settings, own, dialect, *self._shared[dialect.key])
 
@@ -76,7 +82,7 @@ class Entrances:
         return self._by_name[name]
 
     @property
-    def routes(self) -> Routes:
+    def routes(self) -> RouteCache:
         """Of the ports of [edge]: for questions that no prefix has to do with."""
         return self._by_name[next(iter(OF_EDGE))].routes
 

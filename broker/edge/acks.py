@@ -14,7 +14,7 @@ from broker.wire.escapes import unescape
 from broker.wire.events import Acks
 from broker.wire.versions import Version
 
-from .subscription import Subscription
+from .subscription import SlotSubscription
 
 if TYPE_CHECKING:
     from .session import Session
@@ -57,7 +57,7 @@ def acks(session: Session, event: Acks) -> None:
         start = end
 
 
-def _over_parts(session: Session, sub: Subscription, numbers: list[int], receipts: list[bytes] | None) -> None:
+def _over_parts(session: Session, sub: SlotSubscription, numbers: list[int], receipts: list[bytes] | None) -> None:
     """These acknowledgements may cover messages of other parts of the subscription as well."""
     covered = sub.covered(numbers)
     for (part, ids), seq in zip(covered, session.answers.ask_parts(receipts, len(covered)), strict=True):
@@ -66,7 +66,7 @@ def _over_parts(session: Session, sub: Subscription, numbers: list[int], receipt
         sub.order.flow()
 
 
-def _check_subscription(session: Session, sub: Subscription, given: str) -> None:
+def _check_subscription(session: Session, sub: SlotSubscription, given: str) -> None:
     """C49: a 1.1 ACK names the subscription, and it must be the right one. In 1.0 and 1.2 the id alone says whose the
     message is: there the header is not looked at, and clients make it up. So it does in 1.1; what stands for nothing in
     the language of a client that must send the header and has not been told is taken as that."""
@@ -76,7 +76,7 @@ def _check_subscription(session: Session, sub: Subscription, given: str) -> None
         )
 
 
-def delivery(session: Session, id: bytes, subscription: str | None) -> tuple[Subscription, int]:
+def delivery(session: Session, id: bytes, subscription: str | None) -> tuple[SlotSubscription, int]:
     """See Session.delivery."""
     handle, _, number = id.rpartition(b"-")
     sub = session.handles.get(handle)

@@ -36,7 +36,7 @@ class Numbers:
         return self._last
 
 
-class Marks:
+class AddedHeaders:
     """What is added to the messages of one session."""
 
     __slots__ = ("_flags", "_numbers", "_user")
@@ -87,13 +87,13 @@ class Marks:
         return b"".join([line + b"\n" for line in kept]) + rest
 
 
-def marks_of(session: Session) -> Marks | None:
+def marks_of(session: Session) -> AddedHeaders | None:
     """None: nothing is added to what this session sends."""
     acceptor = session.acceptor
     if not acceptor.enable_message_id and not acceptor.validated_user:
         return None
     edge: Edge = session.edge
-    return Marks(
+    return AddedHeaders(
         edge.numbers if acceptor.enable_message_id else None,
         session.principal if acceptor.validated_user else None,
     )

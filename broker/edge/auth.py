@@ -28,7 +28,7 @@ from broker.seams.files import fingerprint, mode
 from broker.seams.passcodes import verify
 
 from .channel import Channel
-from .login_queue import Check, Pair, Penalties, Turns
+from .login_queue import Check, LoginQueue, Pair, Penalties
 from .shares import network
 from .tcp import peer_host
 from .users import MAX_NAME, User, load_users
@@ -150,7 +150,7 @@ class TableAuthenticator:
         self._right: dict[bytes, Principal] = {}
         self._checks: dict[bytes, tuple[Check, asyncio.Future[Principal | None]]] = {}
         self._penalties = Penalties(clock, sleep)
-        self._turns = Turns(threads, MAX_WAITING, self._penalties.blocked)
+        self._turns = LoginQueue(threads, MAX_WAITING, self._penalties.blocked)
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="login")
 
     @property

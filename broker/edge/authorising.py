@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .permissions import Rights
     from .send_route import Route
     from .session import Session
-    from .subscribing import Wish
+    from .subscribing import SubscribeRequest
 
 ADDRESS, DURABLE, OWN = "create_address", "create_durable_queue", "create_non_durable_queue"
 CREATE = "create"
@@ -58,7 +58,7 @@ def _allowed(rights: Rights, address: str, queues: tuple[str | None, ...]) -> fr
     return allowed
 
 
-def subscribing(session: Session, wish: Wish) -> bool:
+def subscribing(session: Session, wish: SubscribeRequest) -> bool:
     """May a SUBSCRIBE create what is not there. Raises RefusedError(NOT_ALLOWED)."""
     rights = session.rights
     if rights is None or not wish.address:

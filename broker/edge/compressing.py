@@ -15,7 +15,7 @@ from zlib import compressobj, decompressobj, error
 from broker.core.message import Run
 from broker.link.owner_port import BodyReader, BodyWriter
 
-from .timers import Beats
+from .timers import TimerWheel
 
 LEVEL = 1
 """Of zlib: the fastest. Text shrinks to about a third of what a slow level leaves over."""
@@ -64,7 +64,7 @@ class Inflating:
 
     __slots__ = ("_beats", "_reader", "_tail", "_zip")
 
-    def __init__(self, reader: BodyReader, beats: Beats) -> None:
+    def __init__(self, reader: BodyReader, beats: TimerWheel) -> None:
         self._reader = reader
         self._beats = beats
         self._zip = decompressobj()

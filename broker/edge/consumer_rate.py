@@ -15,10 +15,10 @@ from broker.core.commands import UNLIMITED
 from broker.core.effects import Deliver
 
 from .rate_limits import Pace, under_way
-from .split_subscription import Sink
+from .split_subscription import DeliverySink
 
 if TYPE_CHECKING:
-    from .subscription import Subscription
+    from .subscription import SlotSubscription
 
 SLOW = 20
 """Messages a second: up to that one at a time is under way, above it as many as the room holds."""
@@ -31,15 +31,15 @@ class Tempo:
 
     __slots__ = ("_next", "_pace")
 
-    def __init__(self, rate: int, sink: Sink, now: float) -> None:
+    def __init__(self, rate: int, sink: DeliverySink, now: float) -> None:
         self._next = sink
         self._pace = Pace(rate, now)
 
-    def join(self, part: Subscription) -> None:
+    def join(self, part: SlotSubscription) -> None:
         """This part's deliveries come here from now on."""
         part.sink = self
 
-    def deliver(self, sub: Subscription, effect: Deliver) -> None:
+    def deliver(self, sub: SlotSubscription, effect: Deliver) -> None:
         edge = sub.session.edge
         now = edge.clock.monotonic()
         wait = self._pace.take(len(effect.run), now)
@@ -50,7 +50,7 @@ class Tempo:
         self._next.deliver(sub, effect)
 
 
-def _over(sub: Subscription) -> None:
+def _over(sub: SlotSubscription) -> None:
     """As many messages as the part has may have been shown by now."""
     session = sub.session
     if sub.consumer in session.edge.consumers:

@@ -25,7 +25,7 @@ MAX_DESTINATION = 1024
 """Characters; keeps one destination from filling a page of the log's snapshot."""
 
 
-class Target(NamedTuple):
+class Destination(NamedTuple):
     """A destination in the broker's own terms."""
 
     address: str
@@ -33,7 +33,7 @@ class Target(NamedTuple):
     queue: str | None
 
 
-NOWHERE = Target("", Routing.MULTICAST, None)
+NOWHERE = Destination("", Routing.MULTICAST, None)
 """Of a SEND to a temporary destination, until its connection says which one that is."""
 
 
@@ -106,12 +106,12 @@ class Dialect:
         """The same for a SUBSCRIBE; routing, durable: of what it names."""
         check_subscribe(headers, routing, durable)
 
-    def resolve(self, destination: str, type_header: str | None, header_name: str) -> Target:
+    def resolve(self, destination: str, type_header: str | None, header_name: str) -> Destination:
         """What `destination` names. `type_header`: value of destination-type / subscription-type, if given.
 
         Raises RefusedError(BAD_DESTINATION | BAD_HEADER)."""
         if destination.startswith(THEIRS):
-            return Target(address_of(destination), Routing.MULTICAST, None)
+            return Destination(address_of(destination), Routing.MULTICAST, None)
         check_destination(destination)
         routing, name = Routing.UNSET, destination
         for prefix, meaning in self.prefixes:
@@ -141,7 +141,7 @@ class Dialect:
             )
         if len(name) > MAX_DESTINATION:
             raise RefusedError(Code.BAD_DESTINATION, f"longer than {MAX_DESTINATION} characters")
-        return Target(address, routing, queue if mark else None)
+        return Destination(address, routing, queue if mark else None)
 
     def is_wildcard(self, address: str) -> bool:
         """Does the name stand for several addresses."""
@@ -157,7 +157,7 @@ class Dialect:
             )
 
 
-def check_no_wildcard(target: Target, dialect: Dialect) -> None:
+def check_no_wildcard(target: Destination, dialect: Dialect) -> None:
     """Raises RefusedError(BAD_DESTINATION) for a SEND to a name that stands for several addresses."""
     if dialect.is_wildcard(target.address):
         raise RefusedError(
@@ -167,7 +167,7 @@ def check_no_wildcard(target: Target, dialect: Dialect) -> None:
         )
 
 
-def check_wildcard(target: Target, dialect: Dialect, plain: Routing) -> bool:
+def check_wildcard(target: Destination, dialect: Dialect, plain: Routing) -> bool:
     """Does a SUBSCRIBE stand for several addresses. plain: what a name means that does not say. Raises
     RefusedError(BAD_DESTINATION) where it may not."""
     address = target.address

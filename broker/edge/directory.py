@@ -43,7 +43,7 @@ class ClientIds(Protocol):
         ...
 
 
-class Names(Protocol):
+class SubscriptionNames(Protocol):
     """Durable subscriptions (`client-id.name`) and their addresses."""
 
     def claim(self, name: str, address: str, done: Done) -> None:
@@ -64,7 +64,7 @@ class Directory:
 
     __slots__ = ("client_ids", "names")
 
-    def __init__(self, client_ids: ClientIds, names: Names) -> None:
+    def __init__(self, client_ids: ClientIds, names: SubscriptionNames) -> None:
         self.client_ids = client_ids
         self.names = names
 

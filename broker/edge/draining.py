@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from broker.core.errors import Code
 from broker.seams.clock import Clock
 
-from .timers import Beats
+from .timers import TimerWheel
 
 if TYPE_CHECKING:
     from .session import Session
@@ -27,7 +27,7 @@ class Shedding:
 
     __slots__ = ("_beats", "_budget", "_clock", "_detail", "_left", "_rate", "_running", "_sessions")
 
-    def __init__(self, sessions: Callable[[], Iterable[Session]], clock: Clock, beats: Beats) -> None:
+    def __init__(self, sessions: Callable[[], Iterable[Session]], clock: Clock, beats: TimerWheel) -> None:
         self._sessions = sessions
         self._clock = clock
         self._beats = beats

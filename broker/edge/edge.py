@@ -38,12 +38,12 @@ from .directory import Directory, LocalClientIds, LocalNames
 from .draining import Shedding
 from .fair_reading import Rounds
 from .login_places import Strangers
-from .outbound import Outbox
+from .outbound import Outbound
 from .permissions import Permissions, Rights
 from .rate_limits import Tokens, make_rates
 from .session import Session
-from .subscription import Subscription
-from .timers import Beats
+from .subscription import SlotSubscription
+from .timers import TimerWheel
 from .wildcard_subscription import Everywhere, block
 
 log = logging.getLogger("stampede.edge")
@@ -63,7 +63,7 @@ class Edge:
         settings: Settings,
         port: OwnerPort,
         clock: Clock,
-        beats: Beats,
+        beats: TimerWheel,
         auth: Authenticator,
         boot: str,
         directory: Directory | None = None,
@@ -95,7 +95,7 @@ class Edge:
         self.reads = self.steps.kind("read")
         self.rounds = Rounds(lambda callback: beats.soon(callback), clock.monotonic)
         self.sessions: dict[int, Session] = {}
-        self.consumers: dict[int, Subscription] = {}
+        self.consumers: dict[int, SlotSubscription] = {}
         self.digits: dict[int, int] = {}
         """Slot → of the numbers of its messages, as last seen here (Subscription.overhead)."""
         self.wildcards: dict[int, Everywhere] = {}
@@ -103,7 +103,7 @@ class Edge:
         self.others: Callable[[Effect], None] | None = None
         """Who else asks owners in this process: hears what is for no session of ours."""
         self.dispatching = False
-        self.touched: list[Outbox] = []
+        self.touched: list[Outbound] = []
         self.eased: dict[Crowds, None] = {}
         """What sessions keep waiting, of which some may leave: addresses have room again."""
         self.holding = Holding(self, memory or Memory())
@@ -117,7 +117,7 @@ class Edge:
         self._per_ip: dict[str, int] = {}
         self.strangers = Strangers()
         self._paused: list[Session] = []
-        self._grants: list[Subscription] = []
+        self._grants: list[SlotSubscription] = []
         self.shedding = Shedding(lambda: self.sessions.values(), clock, beats)
         self._unknown: frozenset[str] = frozenset()
         """Groups of the permissions that no user has, as last told."""
@@ -361,12 +361,12 @@ class Edge:
         self.flush()
         self.submit_grants()
 
-    def _part(self, consumer: int) -> Subscription | None:
+    def _part(self, consumer: int) -> SlotSubscription | None:
         """It is in no table: the part of a wildcard that had no message yet, or nobody any more."""
         fan = self.wildcards.get(block(consumer))
         return None if fan is None else fan.part(consumer)
 
-    def _consumer_of(self, consumer: int) -> Subscription | None:
+    def _consumer_of(self, consumer: int) -> SlotSubscription | None:
         return self.consumers.get(consumer) or self._part(consumer)
 
     def _fault(self, effect: Effect) -> None:
@@ -417,7 +417,7 @@ class Edge:
             except Exception:
                 outbox.session.fault()
 
-    def grant(self, sub: Subscription) -> None:
+    def grant(self, sub: SlotSubscription) -> None:
         """The subscription's room goes back with the next submit_grants()."""
         self._grants.append(sub)
 

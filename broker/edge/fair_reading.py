@@ -24,7 +24,7 @@ LEAST, FIRST, MOST = 16 * 1024, 64 * 1024, 1024 * 1024
 """Bytes of a portion, at the beginning, and its bounds."""
 
 
-class Reader(Protocol):
+class FairReader(Protocol):
     """A connection. portion: bytes it may bring at a time."""
 
     portion: int
@@ -49,7 +49,7 @@ class Rounds:
         self._now = now
         self._spent = 0.0
         self._due = False
-        self._waiting: OrderedDict[Reader, None] = OrderedDict()
+        self._waiting: OrderedDict[FairReader, None] = OrderedDict()
 
     def has_time(self) -> bool:
         """May a read be taken now; then call spent()."""
@@ -58,7 +58,7 @@ class Rounds:
     def began(self) -> float:
         return self._now()
 
-    def spent(self, reader: Reader, began: float, nbytes: int) -> None:
+    def spent(self, reader: FairReader, began: float, nbytes: int) -> None:
         """So many bytes of it were taken since then."""
         span = self._now() - began
         self._spent += span
@@ -67,7 +67,7 @@ class Rounds:
         reader.portion = min(max(fitting, reader.portion // 2, LEAST), MOST)
         self._soon()
 
-    def wait(self, reader: Reader) -> None:
+    def wait(self, reader: FairReader) -> None:
         """It has bytes that wait, and may be read."""
         self._waiting[reader] = None
         self._soon()

@@ -38,7 +38,7 @@ PATIENCE_S = 60.0
 """For TLS and PROXY where the acceptor sets no limit."""
 
 
-class Steps(NamedTuple):
+class HandshakeSteps(NamedTuple):
     """What a socket goes through before it is a connection. `certificates`: None = no TLS. `sources`: whose PROXY
     headers are believed; none: anybody's."""
 
@@ -78,7 +78,7 @@ class Arrivals:
         """Of tasks that have not begun: nobody else closes these."""
         self.failed = {Reason.TLS_FAILED: 0, Reason.PROXY_FAILED: 0}
 
-    def begin(self, sock: socket.socket, channel: StreamChannel, steps: Steps, places: Waiting) -> None:
+    def begin(self, sock: socket.socket, channel: StreamChannel, steps: HandshakeSteps, places: Waiting) -> None:
         """Takes over an accepted socket; `channel` gets the bytes of the client once all steps are done."""
         peer = _peer(sock)
         ip = "" if steps.proxy else _ip(peer)
@@ -107,7 +107,7 @@ class Arrivals:
         channel: StreamChannel,
         peer: str,
         ip: str,
-        steps: Steps,
+        steps: HandshakeSteps,
         places: Waiting,
         task: asyncio.Task[None],
     ) -> None:
@@ -125,7 +125,7 @@ class Arrivals:
             if task.cancelled():
                 self._fail(channel.id, peer, steps.last, "gave way to a newer connection: it was silent for longest")
 
-    async def _arrive(self, sock: socket.socket, channel: StreamChannel, peer: str, steps: Steps) -> None:
+    async def _arrive(self, sock: socket.socket, channel: StreamChannel, peer: str, steps: HandshakeSteps) -> None:
         self._fresh.discard(sock)
         if steps.proxy:
             try:
@@ -145,7 +145,7 @@ class Arrivals:
             channel.peer = client
         await self._connect(sock, channel, channel.peer or peer, steps)
 
-    async def _connect(self, sock: socket.socket, channel: StreamChannel, peer: str, steps: Steps) -> None:
+    async def _connect(self, sock: socket.socket, channel: StreamChannel, peer: str, steps: HandshakeSteps) -> None:
         try:
             if steps.certificates is None:
                 await self._loop.connect_accepted_socket(lambda: channel, sock)
@@ -189,7 +189,7 @@ class AcceptLoop:
         loop: asyncio.AbstractEventLoop,
         sock: socket.socket,
         arrivals: Arrivals,
-        steps: Steps,
+        steps: HandshakeSteps,
         make: Callable[[], StreamChannel],
     ) -> None:
         """`make` builds the channel of each connection."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from .session import Session
 
 
-class Intake:
+class Inbound:
     """The reading half of a session.
 
     batch   commands of this read; whoever carries out a frame adds to it.

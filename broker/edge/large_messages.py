@@ -22,7 +22,7 @@ from broker.link.owner_port import Away, BodyReader, Rotten
 
 from . import framelog
 from .compressing import Inflating, length_of
-from .subscription import Subscription
+from .subscription import SlotSubscription
 from .timers import Handle
 from .utf8_check import TextCheck
 
@@ -42,7 +42,7 @@ class LargeDelivery:
         "_begun", "_check", "_effect", "_left", "_reader", "_reading", "_seen", "_session", "_sub", "_text", "_timer",
     )  # fmt: skip
 
-    def __init__(self, session: Session, sub: Subscription, effect: Deliver) -> None:
+    def __init__(self, session: Session, sub: SlotSubscription, effect: Deliver) -> None:
         self._session = session
         self._sub = sub
         self._effect = effect

@@ -21,7 +21,7 @@ from broker.core.metrics import Metric
 
 from .auth import is_loopback
 from .channel import EdgeLike
-from .handshakes import AcceptLoop, Arrivals, Steps
+from .handshakes import AcceptLoop, Arrivals, HandshakeSteps
 from .sniff import BufferedEitherChannel, EitherChannel
 from .tcp import BufferedTcpChannel, StreamChannel, TcpChannel, tune
 from .tls import CertificateWatcher
@@ -167,7 +167,7 @@ class Listeners:
         if acceptor.tls or acceptor.proxy_protocol:
             certificates = self.certificates[self._owner(name)] if acceptor.tls else None
             sources = networks(acceptor.proxy_sources)
-            steps = Steps(acceptor.proxy_protocol, certificates, acceptor.handshake_timeout_s, sources)
+            steps = HandshakeSteps(acceptor.proxy_protocol, certificates, acceptor.handshake_timeout_s, sources)
             return AcceptLoop(self._loop, sock, self._arrivals, steps, make)
         return await self._loop.create_server(make, sock=sock, backlog=acceptor.backlog)
 

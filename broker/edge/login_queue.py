@@ -59,7 +59,7 @@ class Check:
         self.entries: dict[str, bool] = {}
 
 
-class Turns:
+class LoginQueue:
     """threads: checks at a time. most: that may wait. blocked: has the pair earned a wait meanwhile."""
 
     def __init__(self, threads: int, most: int, blocked: Callable[[Pair], bool]) -> None:

@@ -18,7 +18,7 @@ from broker.wire.writer import receipts
 from . import framelog
 from .channel import GONE
 from .large_messages import LargeDelivery, Line
-from .subscription import Subscription
+from .subscription import SlotSubscription
 
 if TYPE_CHECKING:
     from .session import Session
@@ -27,7 +27,7 @@ GATHER_BYTES = 1024 * 1024
 """Deliveries gathered for one write; more than that leave at once, so that one turn cannot fill the memory."""
 
 
-class Outbox:
+class Outbound:
     """The writing half of a session, and the sink of its subscriptions.
 
     writable   the socket takes more.    nbytes   all that has left; any byte is a heart-beat."""
@@ -85,7 +85,7 @@ class Outbox:
         else:
             self.write(receipts(ids))
 
-    def deliver(self, sub: Subscription, effect: Deliver) -> None:
+    def deliver(self, sub: SlotSubscription, effect: Deliver) -> None:
         run = effect.run
         self._edge.counters.deliveries += len(run)
         if run.flags & BLOB:
@@ -134,14 +134,14 @@ class Outbox:
 
     # ── large bodies ───────────────────────────────────────────────────────────────────────────────
 
-    def _deliver_large(self, sub: Subscription, effect: Deliver) -> None:
+    def _deliver_large(self, sub: SlotSubscription, effect: Deliver) -> None:
         self.flush()
         if self._line is None:
             self._line = Line(self.session)
             self._edge.holding.note(self.session)
         self._line.body(LargeDelivery(self.session, sub, effect))
 
-    def large_done(self, sub: Subscription, effect: Deliver) -> None:
+    def large_done(self, sub: SlotSubscription, effect: Deliver) -> None:
         """The large body at the head of the line is out: what waited behind it goes. Room is given back when the
         line is empty, so that what gathers behind a slow body is bounded by the rooms."""
         assert self._line is not None

@@ -25,7 +25,7 @@ from .subscribing import subscribe_reply
 from .temporary import QUEUE, Private
 
 if TYPE_CHECKING:
-    from .inbound import Intake
+    from .inbound import Inbound
     from .session import Session
 
 PENDING_BODY_BYTES = 4 * 1024 * 1024
@@ -37,7 +37,7 @@ class Publisher:
 
     __slots__ = ("_create", "_intake", "_last", "_last_route", "_marks", "_session", "large")
 
-    def __init__(self, session: Session, intake: Intake) -> None:
+    def __init__(self, session: Session, intake: Inbound) -> None:
         self._session = session
         self._intake = intake
         self._create = True

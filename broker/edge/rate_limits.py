@@ -21,11 +21,11 @@ from broker.core.effects import Deliver, Effect
 from broker.seams.clock import Clock
 from broker.wire.events import BodyStart, Event, Sends
 
-from .timers import Beats
+from .timers import TimerWheel
 
 if TYPE_CHECKING:
     from .session import Session
-    from .subscription import Subscription
+    from .subscription import SlotSubscription
 
 SLICE_S = 0.1
 """Tokens are taken for so long ahead, and asked for again after so long when there were none."""
@@ -169,7 +169,7 @@ class Pace:
 class Rates:
     """All meters of an edge. `tokens`: shared with other edges; None: each edge for itself."""
 
-    def __init__(self, settings: EdgeSettings, clock: Clock, beats: Beats, tokens: Tokens | None) -> None:
+    def __init__(self, settings: EdgeSettings, clock: Clock, beats: TimerWheel, tokens: Tokens | None) -> None:
         self._producer_rate = settings.max_producer_rate
         self._consumer_rate = settings.max_consumer_rate
         self._clock = clock
@@ -231,7 +231,7 @@ class Rates:
         """Its connection is gone."""
         self._paces.pop(session, None)
 
-    def delivered(self, effects: Sequence[Effect], consumers: dict[int, Subscription]) -> None:
+    def delivered(self, effects: Sequence[Effect], consumers: dict[int, SlotSubscription]) -> None:
         """These have come from an owner."""
         if self._consumer_rate < 0:
             return
@@ -245,11 +245,11 @@ class Rates:
         for user, count in counts.items():
             self._meter(self._consumers, "out", user, self._consumer_rate).take(count)
 
-    def granting(self, subs: list[Subscription]) -> list[Subscription]:
+    def granting(self, subs: list[SlotSubscription]) -> list[SlotSubscription]:
         """Those of them whose room may be given back now; the others' turn comes by itself."""
         if self._consumer_rate < 0:
             return subs
-        now: list[Subscription] = []
+        now: list[SlotSubscription] = []
         for sub in subs:
             meter = self._meter(self._consumers, "out", sub.session.principal, self._consumer_rate)
             if meter.open:
@@ -263,7 +263,7 @@ class Rates:
         """Has what goes to users a rate."""
         return self._consumer_rate >= 0
 
-    def begins(self, sub: Subscription, room: int) -> bool:
+    def begins(self, sub: SlotSubscription, room: int) -> bool:
         """May a new subscription have its room now; otherwise its turn comes by itself."""
         if self._consumer_rate < 0:
             return True
@@ -309,7 +309,7 @@ def under_way(rate: int, most: int, number: int = 1) -> int:
 
 
 def make_rates(
-    settings: EdgeSettings, clock: Clock, beats: Beats, tokens: Tokens | None, paced: bool = False
+    settings: EdgeSettings, clock: Clock, beats: TimerWheel, tokens: Tokens | None, paced: bool = False
 ) -> Rates | None:
     """None where no rate is set. `paced`: some acceptor has one for single connections."""
     if settings.max_producer_rate < 0 and settings.max_consumer_rate < 0 and not paced:

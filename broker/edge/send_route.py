@@ -108,7 +108,7 @@ class Route:
         self.split = Split(slots) if len(slots) > 1 else None
 
 
-class Routes:
+class RouteCache:
     """Equal routes are one object, so that neighbours of one read can be told apart by identity.
 
     partitions   how many an address has.

@@ -25,10 +25,10 @@ from broker.wire.writer import error_frame
 from . import acks, authorising, connecting, control
 from .acceptor import Entrance
 from .channel import GONE, Channel
-from .inbound import Intake
-from .outbound import Outbox
+from .inbound import Inbound
+from .outbound import Outbound
 from .receipts import Answers, Then
-from .subscription import Subscription
+from .subscription import SlotSubscription
 from .temporary import Temporaries
 from .transactions import Transactions
 from .watchdog import Watch
@@ -46,8 +46,8 @@ AT_ONCE = (
 )  # fmt: skip
 """Ends that do not wait for a large body on its way out: nobody reads it, or nobody can go on writing it."""
 
-NO_SUBSCRIPTIONS: dict[str, Subscription] = {}
-NO_HANDLES: dict[bytes, Subscription] = {}
+NO_SUBSCRIPTIONS: dict[str, SlotSubscription] = {}
+NO_HANDLES: dict[bytes, SlotSubscription] = {}
 
 
 class Session:
@@ -66,8 +66,8 @@ class Session:
         self.id = channel.id
         self.wire = Connection(Role.SERVER, entrance.wire, entrance.memo)
         self.answers = Answers()
-        self.intake = Intake(self)
-        self.outbox = Outbox(self)
+        self.intake = Inbound(self)
+        self.outbox = Outbound(self)
         self.subscriptions = NO_SUBSCRIPTIONS
         self.handles = NO_HANDLES
         self.client_id = ""
@@ -238,7 +238,7 @@ class Session:
 
     # ── subscriptions ──────────────────────────────────────────────────────────────────────────────
 
-    def add_subscription(self, key: str, sub: Subscription) -> None:
+    def add_subscription(self, key: str, sub: SlotSubscription) -> None:
         """A subscription, or one more part of it: the last one stands for all in `subscriptions`."""
         if self.subscriptions is NO_SUBSCRIPTIONS:
             self.subscriptions = {}
@@ -246,14 +246,14 @@ class Session:
         self.subscriptions[key] = sub
         self.add_part(sub)
 
-    def add_part(self, sub: Subscription) -> None:
+    def add_part(self, sub: SlotSubscription) -> None:
         """A part has come to a subscription of these tables."""
         self.handles[sub.handle] = sub
         self.edge.consumers[sub.consumer] = sub
         if sub.ack is not AckMode.AUTO:
             self.use(sub.slot)
 
-    def remove_subscription(self, key: str, sub: Subscription) -> list[Subscription]:
+    def remove_subscription(self, key: str, sub: SlotSubscription) -> list[SlotSubscription]:
         """Returns its parts."""
         del self.subscriptions[key]
         if self._temporaries is not None:
@@ -267,11 +267,11 @@ class Session:
             part.fan = None  # no rings of objects
         return parts
 
-    def consumer_closed(self, sub: Subscription, code: Code, detail: str) -> None:
+    def consumer_closed(self, sub: SlotSubscription, code: Code, detail: str) -> None:
         """The owner ended this subscription; the client must hear of it, and STOMP only has ERROR for that."""
         self.fail(code, detail, None)
 
-    def delivery(self, id: bytes, subscription: str | None) -> tuple[Subscription, int]:
+    def delivery(self, id: bytes, subscription: str | None) -> tuple[SlotSubscription, int]:
         """The consumer and message number that an ack id names. Raises RefusedError(NO_SUCH_DELIVERY)."""
         return acks.delivery(self, id, subscription)
 

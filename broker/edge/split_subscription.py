@@ -22,13 +22,13 @@ from broker.core.errors import Code, RefusedError
 
 if TYPE_CHECKING:
     from .session import Session
-    from .subscription import Subscription
+    from .subscription import SlotSubscription
 
 
-class Sink(Protocol):
+class DeliverySink(Protocol):
     """Who takes a subscription's deliveries: its session's outbox, or its Order on the way there."""
 
-    def deliver(self, sub: Subscription, effect: Deliver) -> None: ...
+    def deliver(self, sub: SlotSubscription, effect: Deliver) -> None: ...
 
 
 class Fan:
@@ -37,7 +37,7 @@ class Fan:
     __slots__ = ("_browsing", "parts")
 
     def __init__(self) -> None:
-        self.parts: list[Subscription] = []
+        self.parts: list[SlotSubscription] = []
         self._browsing = 0
 
     @property
@@ -45,7 +45,7 @@ class Fan:
         """Is it in all slots, also those without a part."""
         return False
 
-    def join(self, part: Subscription) -> None:
+    def join(self, part: SlotSubscription) -> None:
         part.fan = self
         self.parts.append(part)
         self._browsing += 1
@@ -66,19 +66,19 @@ class Order:
 
     def __init__(self, session: Session, limit: int, cumulative: bool) -> None:
         self._session = session
-        self._sink: Sink = session.outbox
+        self._sink: DeliverySink = session.outbox
         self._cumulative = cumulative
-        self._shown: deque[tuple[Subscription, Sequence[int]]] = deque()
+        self._shown: deque[tuple[SlotSubscription, Sequence[int]]] = deque()
         """Only kept when an ACK may cover it."""
-        self._waiting: deque[tuple[Subscription, Deliver]] = deque()
+        self._waiting: deque[tuple[SlotSubscription, Deliver]] = deque()
         self.free = limit
 
-    def deliver(self, sub: Subscription, effect: Deliver) -> None:
+    def deliver(self, sub: SlotSubscription, effect: Deliver) -> None:
         rest = self._show_some(sub, effect)
         if rest is not None:
             self._waiting.append((sub, rest))
 
-    def _show_some(self, sub: Subscription, effect: Deliver) -> Deliver | None:
+    def _show_some(self, sub: SlotSubscription, effect: Deliver) -> Deliver | None:
         """As much as the client may get now; returns the rest."""
         run, free = effect.run, self.free
         if free >= len(run):
@@ -91,33 +91,33 @@ class Order:
         self._show(sub, Deliver(effect.consumer, first, cost))
         return Deliver(effect.consumer, rest, effect.cost - cost)
 
-    def _show(self, sub: Subscription, effect: Deliver) -> None:
+    def _show(self, sub: SlotSubscription, effect: Deliver) -> None:
         run = effect.run
         self.free -= len(run)
         if self._cumulative:
             self._shown.append((sub, run.ids))
         self._sink.deliver(sub, effect)
 
-    def settle(self, sub: Subscription, numbers: Sequence[int]) -> list[tuple[Subscription, Sequence[int]]]:
+    def settle(self, sub: SlotSubscription, numbers: Sequence[int]) -> list[tuple[SlotSubscription, Sequence[int]]]:
         """What an acknowledgement of these messages of `sub` means: per part, the ids to settle there.
 
         Raises RefusedError(NO_SUCH_DELIVERY). Call flow() when the frame is dealt with."""
         if not self._cumulative:
             self.free += len(numbers)
             return [(sub, numbers)]
-        last: dict[Subscription, int] = {}
+        last: dict[SlotSubscription, int] = {}
         for number in numbers:
             last.update(self._cover(sub, number))
         return [(part, [number]) for part, number in last.items()]
 
-    def _cover(self, sub: Subscription, number: int) -> dict[Subscription, int]:
+    def _cover(self, sub: SlotSubscription, number: int) -> dict[SlotSubscription, int]:
         """Takes out everything up to this message; the last one of each part."""
         shown = self._shown
         if not any(part is sub and number in ids for part, ids in shown):
             raise RefusedError(
                 Code.NO_SUCH_DELIVERY, f"message {number} is not held unacknowledged by this subscription"
             )
-        last: dict[Subscription, int] = {}
+        last: dict[SlotSubscription, int] = {}
         while True:
             part, ids = shown.popleft()
             if part is sub and number in ids:

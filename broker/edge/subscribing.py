@@ -28,12 +28,12 @@ from broker.wire.events import Frame
 from . import authorising, consumer_rate
 from .asking import ask
 from .consumer_rate import Tempo
-from .dialect import NOWHERE, Target, check_wildcard, durable_name, not_named, whole_number, yes
+from .dialect import NOWHERE, Destination, check_wildcard, durable_name, not_named, whole_number, yes
 from .directory import Done, conflict
 from .rate_limits import under_way
 from .receipts import Then
 from .split_subscription import Fan, order_for, share
-from .subscription import Subscription
+from .subscription import SlotSubscription
 from .temporary import OWN, THEIRS
 from .wildcard_subscription import STANDING, Everywhere, block
 
@@ -51,7 +51,7 @@ RATED_ROOM = 16 * 1024
 """Bytes under way to a consumer whose user has a rate: what is under way has left the queue, whatever the rate."""
 
 
-class Wish:
+class SubscribeRequest:
     """What a SUBSCRIBE asks for, checked."""
 
     __slots__ = (
@@ -107,7 +107,7 @@ class Wish:
             self.address, self.ready = session.temporaries.subscribed(headers["destination"])
             self.slots = session.edge.routes.slots(self.address)
 
-    def _target(self, session: Session, headers: Mapping[str, str]) -> Target:
+    def _target(self, session: Session, headers: Mapping[str, str]) -> Destination:
         """What it names. Raises RefusedError."""
         destination, dialect = headers["destination"], session.entrance.dialect
         if destination.startswith(THEIRS):
@@ -155,7 +155,7 @@ BUSY_PARTS = 16
 
 def subscribe(session: Session, frame: Frame) -> None:
     """SUBSCRIBE: a consumer in each slot of the destination."""
-    wish = Wish(session, frame)
+    wish = SubscribeRequest(session, frame)
     name = wish.queue
     if not wish.durable or name is None:
         _attach(session, frame, wish)
@@ -177,7 +177,7 @@ def subscribe_reply(session: Session, name: str) -> None:
     subscribe(session, Frame("SUBSCRIBE", {"id": name, "destination": name}, b"", None))
 
 
-def _attach(session: Session, frame: Frame, wish: Wish) -> None:
+def _attach(session: Session, frame: Frame, wish: SubscribeRequest) -> None:
     if len(wish.slots) == 1:
         sub = _part(session, frame, wish, wish.slots[0], wish.room)
         if wish.rate > 0:
@@ -217,7 +217,7 @@ def _attach(session: Session, frame: Frame, wish: Wish) -> None:
         session.intake.batch.append(_command(session, wish, sub, sub.consumer, seq, messages, nbytes, room))
 
 
-def _attach_everywhere(session: Session, frame: Frame, wish: Wish) -> None:
+def _attach_everywhere(session: Session, frame: Frame, wish: SubscribeRequest) -> None:
     """A wildcard whose queues are made with their first message, and so are its parts."""
     # Its queues are its own: what waits here for the client to acknowledge is kept from nobody.
     room = share(wish.room, BUSY_PARTS)
@@ -234,17 +234,26 @@ def _attach_everywhere(session: Session, frame: Frame, wish: Wish) -> None:
     session.intake.batch.append(SubscribeAll(_command(session, wish, sub, fan.first, seq, wish.messages, nbytes, room)))
 
 
-def _part(session: Session, frame: Frame, wish: Wish, slot: int, room: int, consumer: int = 0) -> Subscription:
+def _part(
+    session: Session, frame: Frame, wish: SubscribeRequest, slot: int, room: int, consumer: int = 0
+) -> SlotSubscription:
     headers = frame.headers
     consumer = consumer or session.edge.next_consumer()
-    return Subscription(
+    return SlotSubscription(
         session, consumer, slot, wish.address, headers.get("id"), session.raw(headers.get("id", "")), wish.ack,
         session.edge.handle(consumer), room, session.raw(headers["destination"]), wish.operation, wish.queues,
     )  # fmt: skip
 
 
 def _command(
-    session: Session, wish: Wish, sub: Subscription, consumer: int, seq: int, messages: int, nbytes: int, room: int
+    session: Session,
+    wish: SubscribeRequest,
+    sub: SlotSubscription,
+    consumer: int,
+    seq: int,
+    messages: int,
+    nbytes: int,
+    room: int,
 ) -> Subscribe:
     rates = session.edge.rates
     if rates is not None and not rates.begins(sub, room):
@@ -396,7 +405,7 @@ def _unsubscribe(session: Session, frame: Frame, queue: str | None, address: str
         session.intake.batch.append(Unsubscribe(slot, session.id, seq, consumer, address, queue))
 
 
-def _by_destination(session: Session, destination: str) -> tuple[str, Subscription | None]:
+def _by_destination(session: Session, destination: str) -> tuple[str, SlotSubscription | None]:
     """What a 1.0 client may name by destination although its SUBSCRIBE had an id; the first one of several."""
     raw = session.raw(destination)
     return next(

@@ -22,7 +22,7 @@ from broker.core.message import BLOB, ESCAPED, REDELIVERED, TEXT, Run
 from broker.wire.versions import Version
 from broker.wire.writer import rewrite_lines, without_length
 
-from .split_subscription import Fan, Order, Sink
+from .split_subscription import DeliverySink, Fan, Order
 
 if TYPE_CHECKING:
     from .session import Session
@@ -38,7 +38,7 @@ was last looked at: they grow with the logarithm of what was sent there (13 and 
 window in bytes is small or large by what is counted wrong, twice per message in STOMP 1.2."""
 
 
-class Subscription:
+class SlotSubscription:
     """A consumer of one slot.
 
     owed    bytes delivered whose room has not been granted back yet.
@@ -89,7 +89,7 @@ class Subscription:
         queues: tuple[str | None, ...],
     ) -> None:
         self.session = session
-        self.sink: Sink = session.outbox
+        self.sink: DeliverySink = session.outbox
         self.fan: Fan | None = None
         self.order: Order | None = None
         self.consumer = consumer
@@ -131,7 +131,7 @@ class Subscription:
         """Is it a part of one that is in all slots as one (wildcard_subscription.py)."""
         return self.fan is not None and self.fan.whole
 
-    def sibling(self, consumer: int, slot: int, quarter: int) -> Subscription:
+    def sibling(self, consumer: int, slot: int, quarter: int) -> SlotSubscription:
         """A part like this one for another slot, that nothing was delivered to yet."""
         other = copy.copy(self)
         other.consumer, other.slot, other.quarter, other.owed = consumer, slot, quarter, 0
@@ -170,7 +170,7 @@ class Subscription:
         """The frame that tells a browser that it has seen everything (ActiveMQ's end marker)."""
         return b"%b0\nbrowser:end\ndestination:%b\n\n\0" % (self._plain, self.destination)
 
-    def covered(self, numbers: Sequence[int]) -> list[tuple[Subscription, Sequence[int]]]:
+    def covered(self, numbers: Sequence[int]) -> list[tuple[SlotSubscription, Sequence[int]]]:
         """What an acknowledgement of these messages settles: ids by part. Raises RefusedError(NO_SUCH_DELIVERY)."""
         return [(self, numbers)] if self.order is None else self.order.settle(self, numbers)
 

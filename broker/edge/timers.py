@@ -30,7 +30,7 @@ class Handle:
         self.callback = callback
 
 
-class Beats:
+class TimerWheel:
     """All deadlines of a process. About 170 bytes each, most of it the callback's bound method."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

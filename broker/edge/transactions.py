@@ -19,7 +19,7 @@ from broker.core.memory import RUN
 from broker.core.message import DURABLE, TEXT, Run
 
 
-class Transaction:
+class OpenTransaction:
     """The frames of one, in order."""
 
     __slots__ = ("_same", "frames", "nbytes", "parts")
@@ -72,7 +72,7 @@ class Transactions:
 
     def __init__(self, settings: EdgeSettings) -> None:
         self._settings = settings
-        self._open: dict[str, Transaction] = {}
+        self._open: dict[str, OpenTransaction] = {}
         self._frames = 0
         self._nbytes = 0
 
@@ -85,9 +85,9 @@ class Transactions:
             raise RefusedError(
                 Code.TRANSACTION_LIMIT, f"{self._settings.max_transactions} transactions are open (max_transactions)"
             )
-        self._open[id] = Transaction()
+        self._open[id] = OpenTransaction()
 
-    def get(self, id: str) -> Transaction:
+    def get(self, id: str) -> OpenTransaction:
         transaction = self._open.get(id)
         if transaction is None:
             raise RefusedError(Code.NO_SUCH_TRANSACTION, f"transaction:{id[:100]} was not begun on this connection")
@@ -111,7 +111,7 @@ class Transactions:
             )
         transaction.add(part)
 
-    def end(self, id: str) -> Transaction:
+    def end(self, id: str) -> OpenTransaction:
         """Takes it out, for COMMIT or ABORT."""
         transaction = self.get(id)
         del self._open[id]

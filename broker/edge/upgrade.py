@@ -30,7 +30,7 @@ DEFAULT_PORTS = (80, 443)
 """What browsers leave out of Host."""
 
 
-class Refusal(NamedTuple):
+class HttpRefusal(NamedTuple):
     """An HTTP answer instead of 101. `polite`: nobody did anything wrong (a browser looked in)."""
 
     status: http.HTTPStatus
@@ -43,21 +43,21 @@ def choose_subprotocol(protocol: object, offered: Sequence[Subprotocol]) -> Subp
     return next((name for name in SUBPROTOCOLS if name in offered), None)
 
 
-def refusal(request: Request, settings: EdgeSettings, local: tuple[str, int]) -> Refusal | None:
+def refusal(request: Request, settings: EdgeSettings, local: tuple[str, int]) -> HttpRefusal | None:
     """Why `request` is not upgraded, or None. `local`: our own address and port of this connection.
 
     Malformed upgrades (bad key, version …) are refused later by the WebSocket protocol itself."""
     if not request.headers.get_all("Upgrade"):
-        return Refusal(http.HTTPStatus.UPGRADE_REQUIRED, INFO, polite=True)
+        return HttpRefusal(http.HTTPStatus.UPGRADE_REQUIRED, INFO, polite=True)
     path = request.path.partition("?")[0]
     if settings.ws_path and path != settings.ws_path:
-        return Refusal(http.HTTPStatus.NOT_FOUND, "There is no WebSocket at this path (setting edge.ws_path).\n")
+        return HttpRefusal(http.HTTPStatus.NOT_FOUND, "There is no WebSocket at this path (setting edge.ws_path).\n")
     origins = request.headers.get_all("Origin")
     if len(origins) > 1:
-        return Refusal(http.HTTPStatus.BAD_REQUEST, "More than one Origin header.\n")
+        return HttpRefusal(http.HTTPStatus.BAD_REQUEST, "More than one Origin header.\n")
     hosts = request.headers.get_all("Host")
     if origins and not origin_allowed(origins[0], hosts[0] if hosts else "", settings.ws_allowed_origins, local):
-        return Refusal(
+        return HttpRefusal(
             http.HTTPStatus.FORBIDDEN,
             "Pages of this origin may not connect; add it to edge.ws_allowed_origins.\n",
         )

@@ -32,7 +32,7 @@ from broker.core.reasons import Reason
 
 from .channel import EdgeLike, SessionLike
 from .tcp import BufferedReads, PlainReads, StreamChannel, discard
-from .upgrade import Refusal, choose_subprotocol, refusal
+from .upgrade import HttpRefusal, choose_subprotocol, refusal
 from .ws_frames import Frames, TooLarge
 
 log = logging.getLogger("stampede.edge")
@@ -152,7 +152,7 @@ class WebSocketStream(StreamChannel):
             known = bool(protocol.writes and protocol.writes[0])
             self._fail_greeting("bad HTTP request" if known else "not HTTP (plain STOMP belongs to edge.port)")
         elif self._requested > MAX_REQUEST_BYTES:
-            self._refuse(Refusal(http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The request is too large.\n"))
+            self._refuse(HttpRefusal(http.HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The request is too large.\n"))
 
     def _accept(self, request: Request) -> bool:
         """Answers the request; whether the WebSocket is open now."""
@@ -170,7 +170,7 @@ class WebSocketStream(StreamChannel):
         self._send_pending()
         return True
 
-    def _refuse(self, no: Refusal) -> None:
+    def _refuse(self, no: HttpRefusal) -> None:
         response = self._protocol.reject(no.status, no.text)
         if no.status is http.HTTPStatus.UPGRADE_REQUIRED:
             response.headers["Upgrade"] = "websocket"

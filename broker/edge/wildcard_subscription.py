@@ -13,7 +13,7 @@ from broker.core.commands import BLOCK
 from broker.core.ids import SLOTS
 
 from .split_subscription import Fan
-from .subscription import Subscription
+from .subscription import SlotSubscription
 
 STANDING = SLOTS - 1
 """The slot of the part that stands for all: its number is the highest, and so its handle the longest."""
@@ -24,7 +24,7 @@ class Everywhere(Fan):
 
     __slots__ = ("_quarter", "_standing", "first")
 
-    def __init__(self, standing: Subscription, first: int) -> None:
+    def __init__(self, standing: SlotSubscription, first: int) -> None:
         super().__init__()
         self.first = first
         self._standing = standing
@@ -35,7 +35,7 @@ class Everywhere(Fan):
     def whole(self) -> bool:
         return True
 
-    def part(self, consumer: int) -> Subscription:
+    def part(self, consumer: int) -> SlotSubscription:
         """The part with that consumer, made now and put into the tables; call when the tables have none."""
         standing = self._standing
         made = standing.sibling(consumer, consumer - self.first, self._quarter)

@@ -52,7 +52,7 @@ def unrouted(slot: Slot, command: Publish, turn: Turn) -> None:
     name = settings.dead_letter_address
     if settings.send_to_dla_on_no_route and name and name != command.address and not forwarding.tired(command):
         own = dead_letter_queues.dead_letter_queue(settings, command.address)
-        way = forwarding.Way(name) if own is None else forwarding.Way(name, Routing.MULTICAST, own)
+        way = forwarding.Forward(name) if own is None else forwarding.Forward(name, Routing.MULTICAST, own)
         forwarding.send_on(slot, command, command.run, way, turn)
     else:
         slot.counters.dropped_unrouted += len(command.run.records)
@@ -74,7 +74,7 @@ def _send(slot: Slot, settings: DivertSettings, command: Publish, turn: Turn) ->
             address, _, queue = name.strip().partition("::")
             if address:
                 routing = command.routing if settings.routing == "PASS" else _ROUTING[settings.routing]
-                forwarding.send_on(slot, command, part, forwarding.Way(address, routing, queue or None), turn)
+                forwarding.send_on(slot, command, part, forwarding.Forward(address, routing, queue or None), turn)
     return wanted
 
 

@@ -18,7 +18,7 @@ from broker.core.message import GROUPED, REDELIVERED, Run
 from broker.selector import Predicate, compile
 from broker.selector.heads import head_of
 
-from .match_buckets import LOOSE, NOBODY, Far, Key, Lane
+from .match_buckets import LOOSE, NOBODY, Far, Key, MatchBucket
 from .message_groups import Groups
 from .runs import Span, add_span, inside
 from .selector_index import Sieve
@@ -65,9 +65,9 @@ class Choice:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.lanes: dict[Key, Lane] = {}
+        self.lanes: dict[Key, MatchBucket] = {}
         self.newest = 0
-        self.transit: Lane | None = None
+        self.transit: MatchBucket | None = None
         self.strange: dict[int, dict[int, int]] = {}
         """Position → ids held by consumers that have come back, and whose: their groups are those consumers', but have
         to be read first."""
@@ -195,13 +195,13 @@ class Choice:
     def _forget_bit(self, bit: int) -> None:
         self._used &= ~bit
 
-        def strip(lane: Lane) -> None:
+        def strip(lane: MatchBucket) -> None:
             lane.known &= ~bit
             lane.bits &= ~bit
 
         self._relabel(strip)
 
-    def _relabel(self, change: Callable[[Lane], None]) -> None:
+    def _relabel(self, change: Callable[[MatchBucket], None]) -> None:
         """Something is known otherwise of all lanes; equal ones become one."""
         lanes, self.lanes = self.lanes, {}
         for lane in lanes.values():
@@ -261,15 +261,15 @@ class Choice:
             result.setdefault((bits | add) & ~remove, []).extend(at)
         return {bits: sorted(at) for bits, at in result.items()}
 
-    def lane(self, bits: int, owner: int, run: Run) -> Lane:
+    def lane(self, bits: int, owner: int, run: Run) -> MatchBucket:
         """Where a run waits of which everything is known."""
         again = bool(run.flags & REDELIVERED)
         return self.lane_of((self.known, bits, owner, run.priority, run.attempts, again))
 
-    def lane_of(self, key: Key) -> Lane:
+    def lane_of(self, key: Key) -> MatchBucket:
         found = self.lanes.get(key)
         if found is None:
-            found = self.lanes[key] = Lane(key)
+            found = self.lanes[key] = MatchBucket(key)
         return found
 
     def park(self, bits: int, owner: int, run: Run) -> None:

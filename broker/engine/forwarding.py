@@ -35,7 +35,7 @@ HIDDEN: Final = "$to"
 _ORIGIN: Final = b"_AMQ_ORIG_ADDRESS:"
 
 
-class Way(NamedTuple):
+class Forward(NamedTuple):
     """queue: name of one queue of the address, or None for routing by type."""
 
     address: str
@@ -49,7 +49,7 @@ def tired(command: Publish) -> bool:
     return not command.session and command.run.lines.count(_ORIGIN) >= HOPS
 
 
-def send_on(slot: Slot, command: Publish, run: Run, way: Way, turn: Turn) -> None:
+def send_on(slot: Slot, command: Publish, run: Run, way: Forward, turn: Turn) -> None:
     """Messages of `command` (all, or some of them as `run`) go `way`. Part of its log group."""
     made = prefixed(run, _ORIGIN + escaped(command.address) + b"\n")
     made.ids, made.attempts = NO_IDS, 0
@@ -67,7 +67,7 @@ def send_on(slot: Slot, command: Publish, run: Run, way: Way, turn: Turn) -> Non
         turn.moves.append(Move(slot.number, 0, (), way.address, made, way.queue, way.routing))
 
 
-def _rest(slot: Slot, source: str, run: Run, way: Way, turn: Turn) -> None:
+def _rest(slot: Slot, source: str, run: Run, way: Forward, turn: Turn) -> None:
     name = f"{HIDDEN}.{way.queue or ''}"
     queue = slot.hidden.get((way.address, name, way.routing))
     if queue is None:

@@ -86,7 +86,7 @@ class Far:
         return found
 
 
-class Lane:
+class MatchBucket:
     """known    bits of the selectors that were asked.    bits   of those that match.
     owner    consumer to whom the groups of these messages belong; NOBODY, LOOSE.
     priority, attempts, again   of all of them; again: REDELIVERED.
@@ -131,7 +131,7 @@ class Lane:
             passed.append(near.popleft())
         near.extendleft(reversed(regroup({i: r for r in passed for i in r.ids}) if len(passed) > 1 else passed))
 
-    def merge(self, other: Lane) -> None:
+    def merge(self, other: MatchBucket) -> None:
         """Everything of another lane."""
         runs = [*self.near, *other.near]
         self.near = deque(regroup({i: run for run in runs for i in run.ids}))
@@ -139,7 +139,7 @@ class Lane:
             self.far.add((i,), place)
 
 
-def dress(run: Run, lane: Lane) -> Run:
+def dress(run: Run, lane: MatchBucket) -> Run:
     """A run that was read back, as it was when it was put away."""
     run.attempts = lane.attempts
     if lane.again:

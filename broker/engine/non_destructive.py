@@ -27,7 +27,7 @@ from .slot import Slot
 from .unloaded import ghost
 
 
-class Cursor:
+class ConsumerCursor:
     """seen   ids up to this one are behind it.    late   runs with lower ids that came after all (schedules).
     at     so many positions of the page index are behind it, counted from the first there ever was.
     feed   read from the journal for this one.    ahead   scheduled messages among that, which memory will see later."""
@@ -47,12 +47,12 @@ class Cursors:
     __slots__ = ("_asked", "_dropped", "_order", "_places", "_reader")
 
     def __init__(self) -> None:
-        self._places: dict[int, Cursor] = {}
+        self._places: dict[int, ConsumerCursor] = {}
         self._order: list[Run] | None = None
         """What is in memory, by id; None: not known."""
         self._dropped = 0
         """Positions that have left the page index."""
-        self._reader: Cursor | None = None
+        self._reader: ConsumerCursor | None = None
         """Whose fetch is under way."""
         self._asked: array[int] = array("Q")
 
@@ -103,7 +103,7 @@ class Cursors:
     def attach(self, consumer: Consumer, held: list[Span], taken: list[Span]) -> None:
         """It comes again: what its client was given is behind it. What it holds is known by number only: whatever is
         said of it is accepted and does nothing."""
-        cursor = self._places.setdefault(consumer.id, Cursor())
+        cursor = self._places.setdefault(consumer.id, ConsumerCursor())
         cursor.seen = max([cursor.seen, *(last for _, last in [*held, *taken])])
         if held and consumer.ledger is not None:
             ledger: Ledger = {}
@@ -120,11 +120,11 @@ class Cursors:
         for consumer in queue.consumers if queue.choice is None else queue.choice.active(queue):
             cursor = self._places.get(consumer.id)
             if cursor is None:
-                cursor = self._places[consumer.id] = Cursor()
+                cursor = self._places[consumer.id] = ConsumerCursor()
             if consumer.ready():
                 self._show(slot, queue, consumer, cursor, turn)
 
-    def _show(self, slot: Slot, queue: Queue, consumer: Consumer, cursor: Cursor, turn: Turn) -> None:
+    def _show(self, slot: Slot, queue: Queue, consumer: Consumer, cursor: ConsumerCursor, turn: Turn) -> None:
         while cursor.late and consumer.ready():
             run = _current(queue, cursor.late.popleft())
             rest = _give(slot, queue, consumer, run, turn)
@@ -146,7 +146,7 @@ class Cursors:
         if at == len(order) and not cursor.feed and consumer.ready():
             self._read(slot, queue, cursor, turn)
 
-    def _read(self, slot: Slot, queue: Queue, cursor: Cursor, turn: Turn) -> None:
+    def _read(self, slot: Slot, queue: Queue, cursor: ConsumerCursor, turn: Turn) -> None:
         """Asks for what is behind memory; not if memory itself is about to be filled."""
         index = queue.index
         cursor.at = max(cursor.at, self._dropped)
@@ -158,7 +158,7 @@ class Cursors:
         slot.fetch(queue, self._asked, turn)
 
 
-def _late(cursor: Cursor, run: Run) -> None:
+def _late(cursor: ConsumerCursor, run: Run) -> None:
     """Something scheduled has entered memory: what was given ahead is not new, what was only read ahead is here now."""
     twice = [fed for fed in cursor.feed if fed.due and not set(run.ids).isdisjoint(fed.ids)]
     for fed in twice:
@@ -176,14 +176,14 @@ def _current(queue: Queue, run: Run) -> Run:
     return run if last_value is None else last_value.current(run)
 
 
-def _unseen(run: Run, cursor: Cursor) -> Run:
+def _unseen(run: Run, cursor: ConsumerCursor) -> Run:
     """Those of its messages that are before the consumer."""
     if not run.ids or run.ids[0] > cursor.seen:
         return run
     return pick(run, [at for at, i in enumerate(run.ids) if i > cursor.seen])
 
 
-def _walk(slot: Slot, queue: Queue, consumer: Consumer, cursor: Cursor, run: Run, turn: Turn) -> Run | None:
+def _walk(slot: Slot, queue: Queue, consumer: Consumer, cursor: ConsumerCursor, run: Run, turn: Turn) -> Run | None:
     """Gives the run to the consumer, as far as it can take it, and returns the rest."""
     if not run.ids:
         return None

@@ -25,10 +25,10 @@ from .unloaded import Recall, Restored
 
 if TYPE_CHECKING:
     from .limits import Book
-    from .queue_policies import Kind
+    from .queue_policies import QueuePolicy
     from .redelivery import Leaving
     from .schedule import Agenda
-    from .slow_consumers import Pace
+    from .slow_consumers import ConsumerPace
 
 _CHUNK = 1024
 """Positions per array: the front is dropped array by array."""
@@ -207,7 +207,7 @@ class Queue:
         self.table: Restored | None = None
         self.idle_since = 0
         self.agenda: Agenda | None = None
-        self.kind: Kind | None = None
+        self.kind: QueuePolicy | None = None
         self.choice: Choice | None = None
         self.far = 0
         self.grouped = False
@@ -216,7 +216,7 @@ class Queue:
         self.declared = self.paused = False
         self.owed = 0
         """It is to get what its address kept up to this id, when that is in memory (retroactive.py); 0: nothing."""
-        self.pace: Pace | None = None
+        self.pace: ConsumerPace | None = None
         """How fast its consumers are, where that matters."""
         self.book: Book | None = None
         """Its share of what its address holds, where that has a limit."""

@@ -32,7 +32,7 @@ _FEW = 16
 """Above one in so many it is cheaper to look at all runs once."""
 
 
-class Kind:
+class QueuePolicy:
     """What a queue does beside first in, first out.
 
     last_value   newest message of each key; None: all.
@@ -129,7 +129,7 @@ def equip(queue: Queue) -> None:
         or settings.consumers_before_dispatch
     )
     if special:
-        queue.kind = queue.kind or Kind()
+        queue.kind = queue.kind or QueuePolicy()
         queue.kind.configure(queue, settings)
         queue.__class__ = Tended
     elif queue.kind is not None and not (queue.kind.cursors is not None and queue.delivering):
@@ -137,7 +137,7 @@ def equip(queue: Queue) -> None:
         queue.__class__ = Queue
 
 
-def fetched(kind: Kind, runs: list[Run], used: list[Run]) -> None:
+def fetched(kind: QueuePolicy, runs: list[Run], used: list[Run]) -> None:
     """The journal's answer to whom it was read for, and what of it is in the queue."""
     if kind.last_value is not None and kind.last_value.asked is not None:
         kind.last_value.looked(runs, used)
@@ -145,7 +145,7 @@ def fetched(kind: Kind, runs: list[Run], used: list[Run]) -> None:
         kind.cursors.fetched(runs, used if kind.last_value is None else kind.last_value.alive(used))
 
 
-def read_back(kind: Kind) -> None:
+def read_back(kind: QueuePolicy) -> None:
     """A page has entered memory: its messages rested before, so they replace each other before anybody gets one."""
     if kind.last_value is not None:
         kind.last_value.settle_down()
@@ -156,7 +156,7 @@ def stays(queue: Queue) -> bool:
     return queue.kind is not None and queue.kind.cursors is not None
 
 
-def reads_ahead(queue: Queue, kind: Kind) -> bool:
+def reads_ahead(queue: Queue, kind: QueuePolicy) -> bool:
     """Has it use for what is paged out though nobody consumes: keys have to be known before a newer message comes,
     cursors count on memory being filled first, and a ring that is too long loses its oldest messages."""
     if kind.last_value is not None or kind.cursors is not None:
@@ -164,7 +164,7 @@ def reads_ahead(queue: Queue, kind: Kind) -> bool:
     return 0 <= queue.settings.ring_size < queue.count + queue.paged_count + queue.far
 
 
-def tend(slot: Slot, queue: Queue, kind: Kind, turn: Turn) -> bool:
+def tend(slot: Slot, queue: Queue, kind: QueuePolicy, turn: Turn) -> bool:
     """Brings the queue in order. Returns whether its messages may be handed out now, and are handed out as usual."""
     if kind.last_value is not None:
         kind.last_value.overtaken()
@@ -182,7 +182,7 @@ def tend(slot: Slot, queue: Queue, kind: Kind, turn: Turn) -> bool:
     return True
 
 
-def trim(slot: Slot, queue: Queue, kind: Kind, turn: Turn) -> None:
+def trim(slot: Slot, queue: Queue, kind: QueuePolicy, turn: Turn) -> None:
     """What rests now may be too much."""
     if kind.last_value is not None:
         kind.last_value.settle_down()
@@ -192,7 +192,7 @@ def trim(slot: Slot, queue: Queue, kind: Kind, turn: Turn) -> None:
         _shorten(slot, queue, rests - ring, turn)
 
 
-def _enough(slot: Slot, queue: Queue, kind: Kind, turn: Turn) -> bool:
+def _enough(slot: Slot, queue: Queue, kind: QueuePolicy, turn: Turn) -> bool:
     """Have enough consumers come, or the first of them long ago."""
     if not queue.consumers:
         kind.since, kind.begun = 0, False

@@ -18,7 +18,7 @@ from .runs import pick
 from .slot import Held, Slot
 
 
-class Turns(Protocol):
+class RoundRobin(Protocol):
     """Where the round robin goes on."""
 
     start: int
@@ -95,7 +95,7 @@ def foremost(consumers: list[Consumer]) -> list[Consumer]:
 
 
 def deal(
-    slot: Slot, queue: Queue, turns: Turns, consumers: list[Consumer], run: Run, turn: Turn, gone: list[Run]
+    slot: Slot, queue: Queue, turns: RoundRobin, consumers: list[Consumer], run: Run, turn: Turn, gone: list[Run]
 ) -> Run | None:
     """The run to consumers that are ready, one message each in turn; returns what they cannot take."""
     ways = len(consumers)
@@ -119,7 +119,7 @@ def deal(
 
 
 def _message_by_message(
-    slot: Slot, queue: Queue, turns: Turns, consumers: list[Consumer], run: Run, turn: Turn, gone: list[Run]
+    slot: Slot, queue: Queue, turns: RoundRobin, consumers: list[Consumer], run: Run, turn: Turn, gone: list[Run]
 ) -> Run | None:
     """Deals a run while credits are short."""
     hands: list[list[int]] = [[] for _ in consumers]

@@ -21,7 +21,7 @@ from . import costly_selectors
 from .browser import consumed
 from .consumer import Consumer
 from .eligibility import Audience, Choice
-from .match_buckets import LOOSE, NOBODY, Lane, dress
+from .match_buckets import LOOSE, NOBODY, MatchBucket, dress
 from .message_groups import Group, Groups
 from .queue import Queue
 from .redelivery import expire
@@ -113,11 +113,11 @@ def _learn(slot: Slot, queue: Queue, choice: Choice, turn: Turn) -> None:
         slot.fetch(queue, choice.asked, turn)
 
 
-def _rank(lane: Lane) -> tuple[int, int]:
+def _rank(lane: MatchBucket) -> tuple[int, int]:
     return -lane.priority, lane.first()
 
 
-def _wants(consumer: Consumer, lane: Lane) -> bool:
+def _wants(consumer: Consumer, lane: MatchBucket) -> bool:
     """May the first message of the lane be the consumer's, as far as is known."""
     if lane.owner not in (NOBODY, LOOSE, consumer.id):
         return False
@@ -189,7 +189,7 @@ class _Dealer:
                 return False
         return True
 
-    def _waiting(self) -> list[Lane]:
+    def _waiting(self) -> list[MatchBucket]:
         choice = self._choice
         lanes = [lane for lane in choice.lanes.values() if lane]
         if len(lanes) < len(choice.lanes):
@@ -198,7 +198,7 @@ class _Dealer:
             lanes.append(choice.transit)
         return lanes
 
-    def _deal_lane(self, lane: Lane, limit: int) -> bool:
+    def _deal_lane(self, lane: MatchBucket, limit: int) -> bool:
         """Its messages before `limit` (0: all), to those who may have them; everything is known of them."""
         queue = self._queue
         audience = self._choice.audience(queue, lane.bits, lane.owner)
@@ -217,11 +217,11 @@ class _Dealer:
                 Queue.added(queue, rest)
         return True
 
-    def _look_again(self, lane: Lane, limit: int) -> bool:
+    def _look_again(self, lane: MatchBucket, limit: int) -> bool:
         """Somebody might want its first messages: finds out."""
         return self._place(self._take(lane, limit))
 
-    def _take(self, lane: Lane, limit: int) -> Run:
+    def _take(self, lane: MatchBucket, limit: int) -> Run:
         """The first run, as far as it lies before `limit`."""
         queue = self._queue
         run = lane.near.popleft()
@@ -234,12 +234,12 @@ class _Dealer:
             run = run.cut(slice(cut))
         return run
 
-    def _read_back(self, lane: Lane) -> None:
+    def _read_back(self, lane: MatchBucket) -> None:
         """Asks for the first messages of the lane, one lane at a time."""
         queue, choice = self._queue, self._choice
         if queue.fetching is not None or choice.transit is not None:
             return
-        transit = choice.transit = Lane(lane.key)
+        transit = choice.transit = MatchBucket(lane.key)
         positions: dict[int, None] = {}
         for i, position in lane.far.take(_BACK):
             transit.far.add((i,), position)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 SECONDS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86_400}
 
 
-class Pace:
+class ConsumerPace:
     """What the consumers of one queue took since the period began.
 
     ends    epoch milliseconds.    taken   consumer → messages; those that had something to take."""
@@ -47,7 +47,7 @@ def watch(slot: Slot, queue: Queue, now: int) -> None:
     if queue.settings.slow_consumer_threshold < 0 or not queue.consumers:
         queue.pace = None
     elif queue.pace is None:
-        queue.pace = Pace()
+        queue.pace = ConsumerPace()
         _begin(slot, queue, queue.pace, now)
 
 
@@ -56,11 +56,11 @@ def configure(slot: Slot) -> None:
     for queue in slot.queues.values():
         queue.pace = None
         if queue.settings.slow_consumer_threshold >= 0 and queue.consumers:
-            queue.pace = Pace()
+            queue.pace = ConsumerPace()
             slot.wake(queue, 1)
 
 
-def tick(slot: Slot, queue: Queue, pace: Pace, turn: Turn) -> None:
+def tick(slot: Slot, queue: Queue, pace: ConsumerPace, turn: Turn) -> None:
     """Looks at everybody when the period is over."""
     if turn.now < pace.ends:
         slot.wake(queue, pace.ends)
@@ -83,7 +83,7 @@ def least_of(settings: AddressSettings) -> float:
     return rate * settings.slow_consumer_check_period_s or 1
 
 
-def _begin(slot: Slot, queue: Queue, pace: Pace, now: int) -> None:
+def _begin(slot: Slot, queue: Queue, pace: ConsumerPace, now: int) -> None:
     pace.ends = now + settings_ms(queue.settings)
     # What is in a plain queue is for whoever comes, and handed out behind us; elsewhere it may be for others.
     anybody = queue.choice is None and queue.kind is None and _filled(queue)

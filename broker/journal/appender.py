@@ -22,7 +22,7 @@ from .tail import Tail
 _ALIGN: Final = 4096
 
 
-class Part:
+class BatchPart:
     """One segment's share of a batch: buffers to be written at `offset`. buffers[0] is the batch header."""
 
     __slots__ = ("buffers", "count", "end", "number", "offset", "segment", "size")
@@ -46,7 +46,7 @@ class Batch:
     __slots__ = ("ends", "freed", "items", "nbytes", "parts", "removals")
 
     def __init__(
-        self, parts: list[Part], freed: list[int], removals: list[str], items: list[Item], ends: Sequence[int]
+        self, parts: list[BatchPart], freed: list[int], removals: list[str], items: list[Item], ends: Sequence[int]
     ) -> None:
         self.parts = parts
         self.nbytes = sum(p.end - p.offset for p in parts)
@@ -92,8 +92,8 @@ class Appender:
         self._next, self._epochs, self._own = self.logs.next, self.logs.epochs, self.logs.own
         self._seed = f.seed_of(disk_id)
         self._snapshot_from = 0
-        self._part: Part | None = None
-        self._parts: list[Part] = []
+        self._part: BatchPart | None = None
+        self._parts: list[BatchPart] = []
         self._items: list[Item] = []
         self.freed: list[int] = []
         self.removals: list[str] = []
@@ -317,18 +317,18 @@ class Appender:
         header = f.BATCH.size if self._part is None else 0
         return self.book is not None and self.offset + header + size <= self.book.size
 
-    def _begin(self) -> Part:
+    def _begin(self) -> BatchPart:
         """A new part of the batch, in the current segment."""
         book = self.book
         assert book is not None
         self.number += 1
-        part = self._part = Part(book.number, book.size, self.number, self.offset)
+        part = self._part = BatchPart(book.number, book.size, self.number, self.offset)
         self._parts.append(part)
         self.offset += f.BATCH.size
         self.inflight += f.BATCH.size
         return part
 
-    def _roll(self, size: int) -> Part:
+    def _roll(self, size: int) -> BatchPart:
         """Closes the segment. The next one begins with all that recovery needs once older ones are gone."""
         number = 1
         if self.book is not None:

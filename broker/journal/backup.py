@@ -27,7 +27,7 @@ from .appender import Appender
 from .bodies import BodyFile
 from .keeping import NAME as LOCK
 from .live_index import Books
-from .recovery import Scan
+from .recovery import RecoveryScan
 from .store import Store, read_all, read_identity, segment_name
 
 STATEMENT: Final = "backup.json"
@@ -48,7 +48,7 @@ little, because somebody else is at work."""
 WAIT: Final = -1
 
 
-class Target(Protocol):
+class BackupTarget(Protocol):
     """Where copies go."""
 
     def begin(self, nbytes: int) -> None:
@@ -132,7 +132,9 @@ class _Held(Store):
             self.drop(number)
 
 
-def take(files: Files, folder: str, target: Target, pace: Pace, now_ms: Callable[[], int], spare: int) -> Statement:
+def take(
+    files: Files, folder: str, target: BackupTarget, pace: Pace, now_ms: Callable[[], int], spare: int
+) -> Statement:
     """Copies the folder. `spare`: bytes below which the broker's disk must not fall on our account.
 
     Raises CorruptJournal when the log is damaged, JournalError when there is no room, no journal, or another backup is
@@ -147,7 +149,7 @@ def take(files: Files, folder: str, target: Target, pace: Pace, now_ms: Callable
 
 
 class _Backup:
-    def __init__(self, files: Files, folder: str, target: Target, pace: Pace, spare: int) -> None:
+    def __init__(self, files: Files, folder: str, target: BackupTarget, pace: Pace, spare: int) -> None:
         self._files = files
         self._folder = folder
         self._target = target
@@ -175,7 +177,7 @@ class _Backup:
         end = self._freeze(numbers)
         books = Books()
         appender = Appender(books, self._store.disk_id, self._store.settings.segment_bytes)
-        scan = Scan(self._store, books, appender, watch=lambda share: self._pace(0))
+        scan = RecoveryScan(self._store, books, appender, watch=lambda share: self._pace(0))
         scan.run(numbers)
         needed = [number for number in numbers if number not in scan.surplus]
         for number in scan.surplus:

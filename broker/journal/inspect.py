@@ -19,7 +19,7 @@ from . import format as f
 from .appender import Appender
 from .bodies import BodyFile
 from .live_index import Books
-from .recovery import Scan
+from .recovery import RecoveryScan
 from .store import Store, read_all, read_identity, segment_name, write_all
 
 _RECORD_MIN: Final = f.RECORD.size
@@ -154,7 +154,7 @@ def _last_batch(segment: Segment) -> int:
 def _verify_whole(store: Store, numbers: list[int], report: Report) -> None:
     """What only shows when the log is read as one: missing segments, missing batches, missing bodies."""
     books = Books()
-    scan = Scan(store, books, Appender(books, store.disk_id, store.settings.segment_bytes))
+    scan = RecoveryScan(store, books, Appender(books, store.disk_id, store.settings.segment_bytes))
     scan.run(numbers)
     bodies: dict[int, Blob] = {}
     runs = 0

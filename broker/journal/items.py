@@ -23,7 +23,7 @@ Head = tuple[int, int, int, int, int, int, int]
 _PARTS: Final = (f.RUN, f.SETTLE, f.META)
 
 
-class Parsed(NamedTuple):
+class ParsedItem(NamedTuple):
     """One item. first…last: its lsns (0: of a copy). members: (record, offset in the item, bytes)."""
 
     epoch: int
@@ -32,7 +32,7 @@ class Parsed(NamedTuple):
     members: list[tuple[Member, int, int]]
 
 
-def parse_item(slot: int, data: bytes, algorithm: int) -> Parsed:
+def parse_item(slot: int, data: bytes, algorithm: int) -> ParsedItem:
     """An item of the slot's log. Raises BadItem."""
     head = _checked(slot, data, algorithm)
     kind = head[2]
@@ -41,7 +41,7 @@ def parse_item(slot: int, data: bytes, algorithm: int) -> Parsed:
             _, size, _, flags, of, epoch, lsn = head
             if of != slot or flags & f.COPY or not lsn:
                 raise BadItem(f"slot {slot}: a record of kind {kind}, slot {of}, lsn {lsn} is no item")
-            return Parsed(epoch, lsn, lsn, [(_run(data, f.RECORD.size, size, flags, slot), 0, size)])
+            return ParsedItem(epoch, lsn, lsn, [(_run(data, f.RECORD.size, size, flags, slot), 0, size)])
         members: list[tuple[Member, int, int]] = []
         lsns: list[int] = []
         epochs: set[int] = set()
@@ -58,10 +58,10 @@ def parse_item(slot: int, data: bytes, algorithm: int) -> Parsed:
         raise BadItem(f"slot {slot}: an item cannot be read: {error}") from error
     if end != len(data) or len(epochs) != 1 or lsns != list(range(lsns[0], lsns[0] + len(lsns))):
         raise BadItem(f"slot {slot}: the members of an item do not belong together")
-    return Parsed(epochs.pop(), lsns[0], lsns[-1], members)
+    return ParsedItem(epochs.pop(), lsns[0], lsns[-1], members)
 
 
-def parse_seed(slot: int, data: bytes, algorithm: int) -> Parsed:
+def parse_seed(slot: int, data: bytes, algorithm: int) -> ParsedItem:
     """A part of a copy of the slot: a RUN or META without lsn. Raises BadItem."""
     _, size, kind, flags, of, epoch, lsn = _checked(slot, data, algorithm)
     if kind not in (f.RUN, f.META) or of != slot or lsn:
@@ -70,7 +70,7 @@ def parse_seed(slot: int, data: bytes, algorithm: int) -> Parsed:
         member = _member(data, f.RECORD.size, size, kind, flags, slot)
     except (StructError, ValueError, TypeError, msgspec.DecodeError) as error:
         raise BadItem(f"slot {slot}: a part of a copy cannot be read: {error}") from error
-    return Parsed(epoch, 0, 0, [(member, 0, size)])
+    return ParsedItem(epoch, 0, 0, [(member, 0, size)])
 
 
 def lsns_of(data: bytes, at: int, size: int, kind: int, slot: int, lsn: int) -> tuple[int, int, int] | None:

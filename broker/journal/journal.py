@@ -25,13 +25,13 @@ from .compaction import Compactor
 from .digest import DigestReader
 from .history import History
 from .items import Member, lsns_of
-from .keeping import Keeper
+from .keeping import BlobGuard
 from .lineage import Lineage
 from .live_index import Books
 from .living import Settled, settled_of
-from .marks import Marks
+from .marks import ArchiveMarks
 from .reader import Reader
-from .recovery import Recovered, Scan
+from .recovery import Recovered, RecoveryScan
 from .replica import Replica
 from .seeds import SeedReader, Survey
 from .store import Store, read_all, segment_name, write_all
@@ -69,7 +69,7 @@ class Journal:
         self.blobs = BlobStore(store, self._allocate_blob, lambda id: id in self._books.blobs)
         self._compactor = Compactor(store, self._books, self._appender, self._reader.moved, self.blobs)
         self.history = History(store, self._books, self._appender, self._compactor)
-        self.marks = Marks(store)
+        self.marks = ArchiveMarks(store)
         self.recovered = Recovered(store, self._books)
         self._closed = False
         self.append = self._appender.append
@@ -97,7 +97,7 @@ class Journal:
         return journal
 
     def _recover(self, numbers: list[int], alone: bool, watch: Callable[[float], None] | None) -> None:
-        scan = Scan(self._store, self._books, self._appender, watch)
+        scan = RecoveryScan(self._store, self._books, self._appender, watch)
         scan.run(numbers)
         self.recovered = scan.recovered
         if self._appender.tail.limit:
@@ -128,7 +128,7 @@ class Journal:
         self.write(batch)
         self.committed(batch)
 
-    def _fill_tail(self, scan: Scan) -> None:
+    def _fill_tail(self, scan: RecoveryScan) -> None:
         """Takes the items of the last batches into the tail."""
         tail, preferred = self._appender.tail, f.CHECKSUMS[f.PREFERRED]
         for number, start, end in scan.recent:
@@ -265,7 +265,7 @@ class Journal:
 
     def mind_backups(self) -> None:
         """From now on the folder may be copied while it is in use (backup.py)."""
-        self._store.keeper = Keeper(self._store.files, self._store.folder)
+        self._store.keeper = BlobGuard(self._store.files, self._store.folder)
 
     # ── replication ────────────────────────────────────────────────────────────────────────────────
 

@@ -19,7 +19,7 @@ from broker.seams.files import Files
 NAME: Final = "backup.lock"
 
 
-class Keeper:
+class BlobGuard:
     """The broker's end."""
 
     def __init__(self, files: Files, folder: str) -> None:

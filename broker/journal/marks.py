@@ -19,7 +19,7 @@ NAME = "archives"
 Table = dict[str, dict[int, int]]
 
 
-class Marks:
+class ArchiveMarks:
     """`names`: the table; to be read only."""
 
     def __init__(self, store: Store) -> None:

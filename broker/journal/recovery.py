@@ -170,7 +170,7 @@ def batches(data: bytes, segment: int, seed: int) -> Iterator[tuple[int, int, in
         yield start, offset, number
 
 
-class Scan:
+class RecoveryScan:
     """One pass over all segments. Afterwards `appender` and `books` are those of the moment of the last commit,
     but for slots whose copy was not complete: these are empty, and still in `appender.logs.seeding`.
 

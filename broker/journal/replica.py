@@ -12,7 +12,7 @@ from broker.core.records import RunRecord, SettleRecord
 
 from . import format as f
 from .appender import Appender
-from .items import Member, Parsed, parse_item, parse_seed
+from .items import Member, ParsedItem, parse_item, parse_seed
 from .lineage import Lineage
 
 
@@ -81,7 +81,7 @@ class Replica:
     def _own_checksums(data: bytes, algorithm: int) -> bytes:
         return data if algorithm == f.PREFERRED else f.resealed(data, f.CHECKSUMS[f.PREFERRED])
 
-    def _book(self, item: Parsed, position: int) -> list[Member]:
+    def _book(self, item: ParsedItem, position: int) -> list[Member]:
         appender = self._appender
         book = appender.book
         assert book is not None  # something has just been placed in it

@@ -28,7 +28,7 @@ from .bodies import PIECE, BodyFile
 from .builder import Builder
 from .live_index import Books, SegmentBook
 from .living import Living
-from .recovery import Scan
+from .recovery import RecoveryScan
 from .seeds import parts_of
 from .store import Store, segment_name
 from .wreck import Piece, Wreck
@@ -39,7 +39,7 @@ Key = tuple[int, int]
 """(slot, queue)"""
 
 
-class Sink(Protocol):
+class SalvageSink(Protocol):
     """Where what lives goes (builder.py, transcript.py)."""
 
     def has_body(self, id: int) -> bool: ...
@@ -76,7 +76,7 @@ class Salvaged:
         yield f"{sum(self.kept.values())} messages kept; {len(self.lost) or 'no'} losses"
 
 
-class Remains(Scan):
+class Remains(RecoveryScan):
     """A scan that takes what there is, and says what is missing.
 
     missing   segments that should be there.    snapshot   segment where the small state begins that counts; 0: none."""
@@ -170,7 +170,9 @@ def remains(files: Files, source: str, report: Salvaged) -> Iterator[tuple[Wreck
         yield wreck, scan, books
 
 
-def carry(scan: Remains, wreck: Wreck, books: Books, files: Files, source: str, sink: Sink, report: Salvaged) -> None:
+def carry(
+    scan: Remains, wreck: Wreck, books: Books, files: Files, source: str, sink: SalvageSink, report: Salvaged
+) -> None:
     """Everything that lives goes to the sink."""
     queues = Queues(scan)
     living = Living(books)
@@ -209,7 +211,7 @@ def _runs(piece: Piece, living: Living, scan: Remains, queues: Queues) -> Iterat
                     yield RunRecord(slot, record.address, held, record.run, record.dispatched, record.dedup)
 
 
-def _bodily(record: RunRecord, files: Files, source: str, sink: Sink, queues: Queues, report: Salvaged) -> bool:
+def _bodily(record: RunRecord, files: Files, source: str, sink: SalvageSink, queues: Queues, report: Salvaged) -> bool:
     """Takes the large body along, if there is one. False: it is lost, and with it the message."""
     blob = record.run.blob
     if blob is None or sink.has_body(blob.id):

@@ -22,7 +22,7 @@ _HEAD: Final = f.RECORD.size
 _ITEMS: Final = (f.RUN, f.SETTLE, f.META)
 
 
-class Part:
+class SlotPart:
     """A slot: what is due, where it ends, the epoch of what came last. `cut`: something behind its end was passed."""
 
     __slots__ = ("cut", "due", "epoch", "until")
@@ -34,7 +34,7 @@ class Part:
         self.cut = False
 
 
-class Found(NamedTuple):
+class FoundRecord(NamedTuple):
     """A record in `Scan.data`, from its head on. lsn 0: a MetaRecord of a snapshot: what queues there are."""
 
     slot: int
@@ -50,7 +50,7 @@ class Scan(Records):
 
     __slots__ = ("_floors", "left", "parts")
 
-    def __init__(self, store: Store, parts: dict[int, Part], place: Place, floors: Mapping[int, int]) -> None:
+    def __init__(self, store: Store, parts: dict[int, SlotPart], place: Place, floors: Mapping[int, int]) -> None:
         super().__init__(store, place)
         self.parts = parts
         self.paced = True
@@ -66,14 +66,14 @@ class Scan(Records):
         return slot in self.parts
 
     def _gone(self) -> OffsetExpired:
-        slot, part = next((pair for pair in self.parts.items() if pair[1].due < pair[1].until), (0, Part(1, 1, 0)))
+        slot, part = next((pair for pair in self.parts.items() if pair[1].due < pair[1].until), (0, SlotPart(1, 1, 0)))
         return OffsetExpired(slot, part.due, part.due + 1)
 
-    def read(self, ahead: Ahead, most: int) -> list[Found]:
+    def read(self, ahead: Ahead, most: int) -> list[FoundRecord]:
         """The next items, of `most` records of the log; may be none though there are more (see `left`, `thirsty`).
 
         Raises OffsetExpired | CorruptJournal | JournalDead."""
-        found: list[Found] = []
+        found: list[FoundRecord] = []
         self.thirsty = False
         while self.left and most > 0:
             try:
@@ -89,7 +89,7 @@ class Scan(Records):
                 most -= self._batch(record[0] - _HEAD, ahead, most, found)
         return found
 
-    def _batch(self, at: int, ahead: Ahead, most: int, found: list[Found]) -> int:
+    def _batch(self, at: int, ahead: Ahead, most: int, found: list[FoundRecord]) -> int:
         """Records of one batch, as far as they are in memory. Returns how many, at least 1."""
         segment, _, batch_end = self.place
         data, parts, unpack = self._data, self.parts, f.RECORD.unpack_from
@@ -119,7 +119,7 @@ class Scan(Records):
         self.place = Place(segment, start + at, batch_end)
         return count or 1
 
-    def _group(self, at: int, end: int, position: int, ahead: Ahead, found: list[Found]) -> int:
+    def _group(self, at: int, end: int, position: int, ahead: Ahead, found: list[FoundRecord]) -> int:
         """Records that count together. Returns how many."""
         count = 0
         for offset, length, kind, flags, slot, epoch, lsn in f.records_in(self._data, at + _HEAD, end):
@@ -130,13 +130,13 @@ class Scan(Records):
 
     def _item(
         self, slot: int, epoch: int, lsn: int, kind: int, flags: int, at: int, end: int, position: int, ahead: Ahead,
-        found: list[Found],
+        found: list[FoundRecord],
     ) -> None:  # fmt: skip
         if self._floors and position < self._floors.get(slot, 0):
             return
         if not lsn:
             if kind == f.META and not flags:
-                found.append(Found(slot, 0, kind, flags, at, end))
+                found.append(FoundRecord(slot, 0, kind, flags, at, end))
             return
         part = self.parts[slot]
         if lsn < part.due:
@@ -149,10 +149,10 @@ class Scan(Records):
         part.due = lsn + 1
         part.epoch = epoch
         self.left -= part.due == part.until
-        found.append(Found(slot, lsn, kind, flags, at, end))
+        found.append(FoundRecord(slot, lsn, kind, flags, at, end))
 
 
-def scan(history: History, parts: dict[int, Part]) -> Scan:
+def scan(history: History, parts: dict[int, SlotPart]) -> Scan:
     """From offsets that check() has allowed."""
     places = [history.cursor(slot, part.due).place for slot, part in parts.items() if part.due < part.until]
     return Scan(history.store, parts, min(places, default=Place(0)), history.floors)

@@ -21,8 +21,8 @@ from broker.seams.entropy import token
 from broker.seams.files import File, Files
 
 from . import format as f
-from .appender import Batch, Part
-from .keeping import Keeper
+from .appender import Batch, BatchPart
+from .keeping import BlobGuard
 
 SEGMENT_NAME: Final = re.compile(r"([0-9a-f]{16})\.log")
 _FULL: Final = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE}
@@ -68,7 +68,7 @@ class Store:
         self._pins: dict[int, int] = {}
         self._lock_file: File | None = None
         self._kept: list[str] = []
-        self.keeper: Keeper | None = None
+        self.keeper: BlobGuard | None = None
         """None: nobody ever copies the folder while it is in use."""
 
     def path(self, name: str) -> str:
@@ -218,7 +218,7 @@ class Store:
         """Whether everything before this batch has been written (a gap would read as rot)."""
         return not batch.parts or batch.parts[0].number == self.next_batch
 
-    def _write_part(self, part: Part) -> None:
+    def _write_part(self, part: BatchPart) -> None:
         with self.pinned(part.segment) as file:
             with self.guard("write the journal"):
                 offset = part.offset

@@ -11,7 +11,7 @@ from broker.core.effects import Effect
 
 from .owner_link import OwnerLink, Schedule
 from .owner_port import EffectListener
-from .slot_channel import Lane
+from .slot_channel import SlotChannel
 from .stats import LinkStats
 
 
@@ -54,7 +54,7 @@ class Telling:
 
     # ── pressure ───────────────────────────────────────────────────────────────────────────────────
 
-    def presses(self, lane: Lane, session: int) -> bool:
+    def presses(self, lane: SlotChannel, session: int) -> bool:
         """Must the session that has just submitted something for the slot pause."""
         link = lane.link
         if link is None:

@@ -27,7 +27,7 @@ PIECE = 128 * 1024
 """... so little of each stays there. Also what is read back at a time."""
 
 
-class Keeper:
+class BodySpool:
     """All bodies an edge keeps. io: a thread for their files. new_file: one that is gone when it is closed."""
 
     def __init__(self, io: Io, new_file: Callable[[], File], limit: int) -> None:
@@ -75,7 +75,7 @@ class Kept:
 
     __slots__ = ("_file", "_flushed", "_keeper", "_tail", "lost", "on_drain", "pending", "size")
 
-    def __init__(self, keeper: Keeper, on_drain: Callable[[], None]) -> None:
+    def __init__(self, keeper: BodySpool, on_drain: Callable[[], None]) -> None:
         self.size = self.pending = 0
         self.lost = False
         self._keeper = keeper

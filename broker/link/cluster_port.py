@@ -39,17 +39,17 @@ from broker.seams.stream import Dialer
 
 from .all_slots import Together
 from .backpressure import Telling
-from .body_spool import Keeper
+from .body_spool import BodySpool
 from .codec import PROTOCOL, SLOT_BITS, SlotState
 from .command_codec import MAX_MESSAGE_BYTES, LinkCommand
-from .consumer_replay import Entry, Mirrored, size_of
+from .consumer_replay import Mirrored, PendingCommand, size_of
 from .cross_slot_tx import Parking
 from .edge_bodies import KeptBlob
 from .effect_codec import LinkEffect
 from .owner_link import Later, OwnerLink, Schedule
 from .owner_port import BodyReader, BodyWriter, EffectListener
 from .routes import Routes
-from .slot_channel import Lane, answer
+from .slot_channel import SlotChannel, answer
 from .stats import LinkStats, of_lanes
 from .uploads import Uploads
 
@@ -88,7 +88,7 @@ class ClusterPort:
         boot: str,
         token: int,
         sparing: bool = False,
-        keeper: Keeper | None = None,
+        keeper: BodySpool | None = None,
     ) -> None:
         self.stats = LinkStats()
         self._settings = settings.cluster
@@ -113,7 +113,7 @@ class ClusterPort:
         self._parking = Parking()
         self._together = Together()
         self._watching = False
-        self._marking: dict[Lane, None] = {}
+        self._marking: dict[SlotChannel, None] = {}
         self._mark_timer = False
         self._patience: dict[str, Patience] = {}
         """Owner → ours with it."""
@@ -196,20 +196,20 @@ class ClusterPort:
             return False
         return self._other(lane, command)
 
-    def _send(self, lane: Lane, command: LinkCommand, nbytes: int) -> bool:
+    def _send(self, lane: SlotChannel, command: LinkCommand, nbytes: int) -> bool:
         """A kept command leaves. True: its owner holds too much already."""
         lane.send(command, nbytes)
         if not lane.opened:
             self._watch()
         return self._telling.presses(lane, getattr(command, "session", 0))
 
-    def _grant(self, lane: Lane, command: Grant) -> None:
+    def _grant(self, lane: SlotChannel, command: Grant) -> None:
         consumer = self._consumers.get(command.consumer)
         if consumer is not None:
             consumer.outstanding -= command.nbytes
         lane.send(command, 24)
 
-    def _other(self, lane: Lane, command: Command) -> bool:
+    def _other(self, lane: SlotChannel, command: Command) -> bool:
         nbytes = size_of(command)
         seq: int = getattr(command, "seq", 0)
         session: int = getattr(command, "session", 0)
@@ -236,7 +236,7 @@ class ClusterPort:
             nbytes = 0
         return pressed
 
-    def _mirror(self, lane: Lane, entry: Entry, command: Command) -> None:
+    def _mirror(self, lane: SlotChannel, entry: PendingCommand, command: Command) -> None:
         """Notes what the command does to consumers."""
         if isinstance(command, Subscribe):
             consumer = entry.consumer = Mirrored(command)
@@ -263,11 +263,11 @@ class ClusterPort:
             for consumer in self._routes.lane(command.slot).of_session(command.session):
                 consumer.closing = True
 
-    def _transact(self, lane: Lane, entry: Entry, command: Transact) -> bool:
+    def _transact(self, lane: SlotChannel, entry: PendingCommand, command: Transact) -> bool:
         """True: it must wait. One that reaches into other slots leaves when the Holds there, and what its session sent
         there, are answered (else it might overtake them), and what its session asks for afterwards waits until it is
         answered (else that might be seen before it)."""
-        others: dict[Lane, None] = {}
+        others: dict[SlotChannel, None] = {}
         for part in command.parts:
             if part.slot != lane.slot:
                 others[self._routes.lane(part.slot)] = None
@@ -278,7 +278,7 @@ class ClusterPort:
         command.dedup = lane.turn(entry) if others else (0, entry.number)
         return bool(others) and self._parking.begin(command.session, lane, entry, others)
 
-    def _refuse_at_once(self, lane: Lane, command: Command) -> bool:
+    def _refuse_at_once(self, lane: SlotChannel, command: Command) -> bool:
         if isinstance(command, Disconnect | Grant):
             return False
         session: int = getattr(command, "session", 0)
@@ -328,7 +328,7 @@ class ClusterPort:
             self._mark(lane)
         out.append(effect)
 
-    def _skip(self, lane: Lane, consumer: Mirrored, effect: Deliver, fresh: Any) -> None:
+    def _skip(self, lane: SlotChannel, consumer: Mirrored, effect: Deliver, fresh: Any) -> None:
         """What a browser has seen before the owner changed takes no room."""
         cost = 0 if fresh is None else fresh.nbytes + len(fresh) * consumer.command.overhead
         lane.send(Grant(lane.slot, consumer.number, effect.cost - cost), 24)
@@ -345,12 +345,12 @@ class ClusterPort:
             return
         self._finish(lane, entry, refused, out)
 
-    def _refuse(self, lane: Lane, entry: Entry, refused: Refused) -> None:
+    def _refuse(self, lane: SlotChannel, entry: PendingCommand, refused: Refused) -> None:
         """No owner says so."""
         self._finish(lane, entry, refused, self._telling.untold)
         self._telling.soon()
 
-    def _finish(self, lane: Lane, entry: Entry, refused: Refused | None, out: list[Effect]) -> None:
+    def _finish(self, lane: SlotChannel, entry: PendingCommand, refused: Refused | None, out: list[Effect]) -> None:
         """The entry is answered; what it meant for consumers is final."""
         command = entry.command
         kind = type(command)
@@ -365,10 +365,10 @@ class ClusterPort:
         self._tell_answer(entry, refused, out)
 
     @staticmethod
-    def _lives(lane: Lane, consumer: Mirrored | None) -> bool:
+    def _lives(lane: SlotChannel, consumer: Mirrored | None) -> bool:
         return consumer is not None and lane.consumers.get(consumer.number) is consumer
 
-    def _held(self, entry: Entry, out: list[Effect]) -> None:
+    def _held(self, entry: PendingCommand, out: list[Effect]) -> None:
         """A Hold stays until its transaction ends: a new owner must hear of it."""
         if not entry.answered:
             entry.answered = True
@@ -376,14 +376,14 @@ class ClusterPort:
             entry.seq = 0
             self._start_transaction(entry)
 
-    def _tell_answer(self, entry: Entry, refused: Refused | None, out: list[Effect]) -> None:
+    def _tell_answer(self, entry: PendingCommand, refused: Refused | None, out: list[Effect]) -> None:
         effect = answer(entry, refused)
         if entry.seq < 0:
             effect = self._together.told(effect)
         if effect is not None:
             out.append(effect)
 
-    def _finish_other(self, lane: Lane, entry: Entry, refused: Refused | None) -> Refused | None:
+    def _finish_other(self, lane: SlotChannel, entry: PendingCommand, refused: Refused | None) -> Refused | None:
         """Returns the refusal, unless what was asked holds anyway."""
         command, consumer = entry.command, entry.consumer
         if isinstance(command, Subscribe):
@@ -417,7 +417,7 @@ class ClusterPort:
         return refused
 
     def _unsubscribed(
-        self, lane: Lane, command: Unsubscribe, consumer: Mirrored | None, refused: Refused | None
+        self, lane: SlotChannel, command: Unsubscribe, consumer: Mirrored | None, refused: Refused | None
     ) -> Refused | None:
         if (
             refused is not None
@@ -433,14 +433,14 @@ class ClusterPort:
                 self._take(Unsubscribe(command.slot, command.session, 0, command.consumer, command.address))
         return refused
 
-    def _end_consumer(self, lane: Lane, consumer: Mirrored) -> None:
+    def _end_consumer(self, lane: SlotChannel, consumer: Mirrored) -> None:
         lane.end(consumer)
         self._consumers.pop(consumer.number, None)
         for hold in dict.fromkeys(consumer.holds.values()):
             if hold.answered:
                 self._forget(lane, hold)
 
-    def _release(self, entry: Entry) -> None:
+    def _release(self, entry: PendingCommand) -> None:
         """A transaction is answered. Where an owner changed meanwhile, it may have happened before that: then what its
         Holds claimed there nobody will ever settle (gone: it would count as delivered for ever; given back by a NACK:
         it would stay with this consumer). Giving back does nothing where there is nothing to give."""
@@ -450,7 +450,7 @@ class ClusterPort:
             if hold.claimed and lives and isinstance(command, Hold):
                 self._take(Settle(command.slot, command.session, 0, command.consumer, command.ids, Outcome.RETURN))
 
-    def _end_holds(self, entry: Entry) -> None:
+    def _end_holds(self, entry: PendingCommand) -> None:
         """The transaction of these Holds is over."""
         for hold in entry.holds:
             if hold.consumer is not None:
@@ -459,7 +459,7 @@ class ClusterPort:
                 self._forget(self._routes.lane(hold.command.slot), hold)
         entry.holds = []
 
-    def _forget(self, lane: Lane, entry: Entry) -> None:
+    def _forget(self, lane: SlotChannel, entry: PendingCommand) -> None:
         lane.forget(entry)
         if lane.asked is entry:
             lane.go_on()
@@ -482,13 +482,13 @@ class ClusterPort:
 
     # ── transactions over slots ────────────────────────────────────────────────────────────────────
 
-    def _start_transaction(self, before: Entry) -> None:
+    def _start_transaction(self, before: PendingCommand) -> None:
         ready = self._parking.answered(before)
         if ready is not None:
             lane, entry = ready
             self._send(lane, entry.command, entry.nbytes)
 
-    def _unpark(self, session: int, entry: Entry) -> None:
+    def _unpark(self, session: int, entry: PendingCommand) -> None:
         commands = self._parking.end(session, entry)
         if commands is None:
             return
@@ -525,7 +525,7 @@ class ClusterPort:
 
     # ── time ───────────────────────────────────────────────────────────────────────────────────────
 
-    def _unavailable(self, lane: Lane) -> tuple[Code, str]:
+    def _unavailable(self, lane: SlotChannel) -> tuple[Code, str]:
         if lane.shelved:
             return Code.SLOT_SHELVED, (
                 f"it is in slot {lane.slot}, which was shelved; others are not concerned. Ask the operator: "
@@ -555,7 +555,7 @@ class ClusterPort:
             else:
                 self._watch()
 
-    def _give_up(self, lane: Lane) -> None:
+    def _give_up(self, lane: SlotChannel) -> None:
         """Who waits for the slot has waited long enough. Ends of consumers are told whenever it comes back."""
         if not lane.refusing:
             lane.refusing = True
@@ -575,7 +575,7 @@ class ClusterPort:
         self._telling.landed(lane.slot)
         self._telling.soon()
 
-    def _mark(self, lane: Lane) -> None:
+    def _mark(self, lane: SlotChannel) -> None:
         """AUTO consumers of the slot were given something."""
         self._marking[lane] = None
         if not self._mark_timer:

@@ -20,7 +20,7 @@ Span = tuple[int, int]
 TRIES_SLACK = 1000
 
 
-class Entry:
+class PendingCommand:
     """A command that waits for its answer. By identity; `number` is unique in its slot.
 
     seq         what the edge called it; 0: nobody wants to hear of it (any more).
@@ -51,7 +51,7 @@ class Entry:
         self.resume = False
         self.answered = False
         self.happened = False
-        self.holds: list[Entry] = []
+        self.holds: list[PendingCommand] = []
         self.parked = False
         self.turn = 0
         self.claimed = self.firm = False
@@ -89,9 +89,9 @@ class Mirrored:
         self.ended = False
         self.outstanding = 0
         self.ids: dict[int, bool] = {}
-        self.aside: dict[Entry, list[int]] = {}
-        self.holds: dict[int, Entry] = {}
-        self.backs: dict[Entry, None] = {}
+        self.aside: dict[PendingCommand, list[int]] = {}
+        self.holds: dict[int, PendingCommand] = {}
+        self.backs: dict[PendingCommand, None] = {}
         self.spans: list[Span] = []
         self.old: list[Span] = []
         self.tries: dict[int, int] = {}
@@ -157,7 +157,7 @@ class Mirrored:
             if any(again.intersection(self.aside.get(each, ())) for each in mine):
                 self._happened(entry)
 
-    def _happened(self, entry: Entry) -> None:
+    def _happened(self, entry: PendingCommand) -> None:
         for each in [entry, *(hold for hold in entry.holds if hold in self.aside)]:
             each.happened = True
             self.forget(each)
@@ -176,7 +176,7 @@ class Mirrored:
 
     # ── settlements ────────────────────────────────────────────────────────────────────────────────
 
-    def set_aside(self, entry: Entry, ids: Sequence[int]) -> None:
+    def set_aside(self, entry: PendingCommand, ids: Sequence[int]) -> None:
         """`ids` are settled by the entry, or held by it. What open Holds cover stays with them until it is answered."""
         if self.leaving:
             return
@@ -226,7 +226,7 @@ class Mirrored:
             self._removed = 0
         return lasting
 
-    def forget(self, entry: Entry) -> None:
+    def forget(self, entry: PendingCommand) -> None:
         """The entry is answered, or (a Hold) its transaction has ended: what it covers is no longer ours."""
         self.aside.pop(entry, None)
         self.backs.pop(entry, None)

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 
 from broker.core.commands import Command, Publish, Transact
 
-from .consumer_replay import Entry
-from .slot_channel import Lane
+from .consumer_replay import PendingCommand
+from .slot_channel import SlotChannel
 
 
 class Parking:
@@ -24,13 +24,13 @@ class Parking:
 
     def __init__(self) -> None:
         self.active = False
-        self._parked: dict[int, tuple[Entry, list[Command]]] = {}
+        self._parked: dict[int, tuple[PendingCommand, list[Command]]] = {}
         """Session → the Transact that it waits for, and what waits."""
-        self._waits: dict[Entry, tuple[Lane, set[Entry]]] = {}
+        self._waits: dict[PendingCommand, tuple[SlotChannel, set[PendingCommand]]] = {}
         """Transact → its slot, and what it still waits for."""
-        self.starting: dict[Entry, Entry] = {}
+        self.starting: dict[PendingCommand, PendingCommand] = {}
 
-    def begin(self, session: int, lane: Lane, entry: Entry, others: Iterable[Lane]) -> bool:
+    def begin(self, session: int, lane: SlotChannel, entry: PendingCommand, others: Iterable[SlotChannel]) -> bool:
         """The session waits from now on. True: so does the Transact itself. `others`: of the slots it reaches into."""
         self._parked[session] = (entry, [])
         self.active = True
@@ -51,7 +51,7 @@ class Parking:
         parked[1].append(command)
         return True
 
-    def answered(self, before: Entry) -> tuple[Lane, Entry] | None:
+    def answered(self, before: PendingCommand) -> tuple[SlotChannel, PendingCommand] | None:
         """Which transaction may leave now, if any."""
         entry = self.starting.pop(before, None)
         if entry is None:
@@ -64,7 +64,7 @@ class Parking:
         entry.parked = False
         return lane, entry
 
-    def end(self, session: int, entry: Entry) -> list[Command] | None:
+    def end(self, session: int, entry: PendingCommand) -> list[Command] | None:
         """The session's transaction is answered: what waited, in order. None: it did not wait for this one."""
         _, waits = self._waits.pop(entry, (None, ()))
         for before in waits:
@@ -77,6 +77,6 @@ class Parking:
         return parked[1]
 
 
-def _sent_by(session: int, entry: Entry) -> bool:
+def _sent_by(session: int, entry: PendingCommand) -> bool:
     command = entry.command
     return isinstance(command, Publish | Transact) and command.session == session

@@ -50,7 +50,7 @@ class Resting:
         self.ends: list[Command] = []
 
 
-class PeerUser(Protocol):
+class EdgePeerUser(Protocol):
     """The server."""
 
     batch_bytes: int
@@ -74,7 +74,7 @@ class PeerUser(Protocol):
 class EdgePeer:
     """See the head of this file. `token` is its name space here."""
 
-    def __init__(self, hello: pb.Hello, user: PeerUser) -> None:
+    def __init__(self, hello: pb.Hello, user: EdgePeerUser) -> None:
         self.edge: str = hello.edge
         self.boot: str = hello.boot
         self.token: int = hello.token

@@ -34,7 +34,7 @@ class BodyTarget(Protocol):
         ...
 
 
-class Incoming:
+class BodyUpload:
     """One body on its way to a file.    slot, epoch: for whom, and in which it was led here."""
 
     __slots__ = ("_target", "_told", "epoch", "finished", "id", "received", "slot", "writer")
@@ -109,9 +109,9 @@ class OwnerBodies:
         self._target = target
         self._new_body = new_body
         self._open_body = open_body
-        self._incoming: dict[int, Incoming] = {}
+        self._incoming: dict[int, BodyUpload] = {}
         self._outgoing: dict[int, Outgoing] = {}
-        self._stored: dict[int, Incoming] = {}
+        self._stored: dict[int, BodyUpload] = {}
         """Blob id → complete and not published."""
         self._published: dict[int, None] = {}
 
@@ -199,10 +199,10 @@ class OwnerBodies:
         if (epoch := self._target.epoch(slot)) is None:
             self._target.send_body(pb.Body(id=id, failed=MOVED))
             return
-        incoming = self._incoming[id] = Incoming(id, slot, epoch, self._target)
+        incoming = self._incoming[id] = BodyUpload(id, slot, epoch, self._target)
         incoming.writer = self._new_body(slot, incoming.drained)
 
-    def _finished(self, incoming: Incoming, blob: Blob | None, why: str) -> None:
+    def _finished(self, incoming: BodyUpload, blob: Blob | None, why: str) -> None:
         if self._incoming.get(incoming.id) is not incoming:
             # Closed, or its stream has ended meanwhile: nobody can publish it.
             if blob is not None and incoming.writer is not None:

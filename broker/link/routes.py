@@ -16,7 +16,7 @@ from .backpressure import Telling
 from .codec import MOVED, OPENED, SERVING, SlotState
 from .owner_link import OwnerLink
 from .reachability import Reach
-from .slot_channel import Lane
+from .slot_channel import SlotChannel
 from .stats import LinkStats
 
 
@@ -37,7 +37,7 @@ class Routes:
         unreached_s: float,
     ) -> None:
         """`sparing`: of what is never used nothing is opened or dialled. `unreached_s`: as Reach has it."""
-        self.lanes: dict[int, Lane] = {}
+        self.lanes: dict[int, SlotChannel] = {}
         self.links: dict[tuple[str, str], OwnerLink] = {}
         self.closed = False
         self._clock = clock
@@ -50,12 +50,12 @@ class Routes:
         self._unused: dict[int, tuple[int, str, str]] = {}
         """Where slots are led that nobody has asked for yet."""
 
-    def lane(self, slot: int) -> Lane:
+    def lane(self, slot: int) -> SlotChannel:
         """The slot's, made when first needed."""
         lane = self.lanes.get(slot)
         if lane is None:
             assert 0 <= slot < SLOTS
-            lane = self.lanes[slot] = Lane(slot, self._clock.monotonic())
+            lane = self.lanes[slot] = SlotChannel(slot, self._clock.monotonic())
             if slot in self._unused:
                 self.route(slot, *self._unused.pop(slot))
         return lane
@@ -153,14 +153,14 @@ class Routes:
             lane.crowds.pop(key, None)
         out.append(effect)
 
-    def begin_bodies(self, lane: Lane) -> None:
+    def begin_bodies(self, lane: SlotChannel) -> None:
         """Large bodies that wait for the slot."""
         if lane.opened:
             lane.start_bodies()
 
     # ── a slot ─────────────────────────────────────────────────────────────────────────────────────
 
-    def current(self, link: OwnerLink, slot: int) -> Lane | None:
+    def current(self, link: OwnerLink, slot: int) -> SlotChannel | None:
         """The slot's lane, if this link is where its effects come from now."""
         lane = self.lanes.get(slot)
         if lane is None or lane.link is not link or not lane.opened:
@@ -168,7 +168,7 @@ class Routes:
             return None
         return lane
 
-    def open(self, lane: Lane) -> None:
+    def open(self, lane: SlotChannel) -> None:
         """Tells the slot's owner, on the stream there is, all it must know."""
         link = lane.link
         assert link is not None
@@ -179,7 +179,7 @@ class Routes:
             # Whoever leads it now says so itself when the next SEND comes; what the last one said is nobody's to end.
             self._telling.tell(Crowd(session, lane.slot, address, False))
 
-    def _down(self, lane: Lane) -> None:
+    def _down(self, lane: SlotChannel) -> None:
         """Nobody hears what we send for the slot."""
         if lane.opened:
             lane.down_since = self._clock.monotonic()
@@ -191,7 +191,7 @@ class Routes:
         if lane.kept:
             self._unserved()
 
-    def _leave(self, lane: Lane) -> None:
+    def _leave(self, lane: SlotChannel) -> None:
         """The slot is not its link's any more."""
         link, lane.link = lane.link, None
         if link is None:

@@ -14,12 +14,12 @@ from broker.core.effects import Done, Effect, Refused
 
 from .codec import SLOT_BITS, Open
 from .command_codec import LinkCommand
-from .consumer_replay import Entry, Mirrored, size_of
+from .consumer_replay import Mirrored, PendingCommand, size_of
 from .edge_bodies import BodyUp
 from .owner_link import OwnerLink
 
 
-class Lane:
+class SlotChannel:
     """See the head of this file.
 
     live         commands may be sent: the slot has a stream, and nobody said that it is led elsewhere.
@@ -50,12 +50,12 @@ class Lane:
         self.down_since = now
         self.number = 0
         self.nbytes = 0
-        self.kept: dict[int, Entry] = {}
+        self.kept: dict[int, PendingCommand] = {}
         self.consumers: dict[int, Mirrored] = {}
         self.sessions: dict[int, dict[int, Mirrored]] = {}
-        self.marked: Entry | None = None
+        self.marked: PendingCommand | None = None
         self.rest: deque[tuple[LinkCommand, int]] = deque()
-        self.asked: Entry | None = None
+        self.asked: PendingCommand | None = None
         self.turns: list[int] = []
         self.idle: list[int] = []
         self.waiting: list[BodyUp] = []
@@ -63,16 +63,16 @@ class Lane:
         self.crowds: dict[tuple[int, str], None] = {}
         """(session, address): who was told that what is full."""
 
-    def keep(self, command: Command, seq: int, nbytes: int) -> Entry:
+    def keep(self, command: Command, seq: int, nbytes: int) -> PendingCommand:
         """Numbers the command; it stays until it is answered."""
         number = self.number = self.number + 1
-        entry = self.kept[number] = Entry(number, command, seq, nbytes)
+        entry = self.kept[number] = PendingCommand(number, command, seq, nbytes)
         self.nbytes += nbytes
         if self.link is not None:
             self.link.nbytes += nbytes
         return entry
 
-    def turn(self, entry: Entry) -> tuple[int, int]:
+    def turn(self, entry: PendingCommand) -> tuple[int, int]:
         """A number for what others may overtake, in a sequence in which it is alone until it is answered: an owner
         takes any number that is not above the last one for a replay."""
         if not self.idle:
@@ -82,11 +82,11 @@ class Lane:
         self.turns[entry.turn - 1] += 1
         return entry.turn, self.turns[entry.turn - 1]
 
-    def seq(self, entry: Entry) -> int:
+    def seq(self, entry: PendingCommand) -> int:
         """The entry's number as it travels."""
         return entry.number << SLOT_BITS | self.slot
 
-    def forget(self, entry: Entry) -> None:
+    def forget(self, entry: PendingCommand) -> None:
         """It is answered, or will never be."""
         if self.kept.pop(entry.number, None) is None:
             return
@@ -153,7 +153,7 @@ class Lane:
         self.asked = None
         self.rest.clear()
 
-    def commands(self, entry: Entry) -> list[LinkCommand]:
+    def commands(self, entry: PendingCommand) -> list[LinkCommand]:
         """The entry as it is sent: the first time, and on a replay."""
         command, seq = entry.command, self.seq(entry)
         if isinstance(command, Disconnect):
@@ -227,7 +227,7 @@ class Lane:
         return list(self.sessions.get(session, {}).values())
 
 
-def answer(entry: Entry, refused: Refused | None) -> Effect | None:
+def answer(entry: PendingCommand, refused: Refused | None) -> Effect | None:
     """What the edge is told, or None when it did not ask."""
     session: int = getattr(entry.command, "session", 0)
     if refused is not None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from broker.core.metrics import Metric
 
 if TYPE_CHECKING:
-    from .slot_channel import Lane
+    from .slot_channel import SlotChannel
 
 
 class LinkStats:
@@ -32,7 +32,7 @@ class LinkStats:
         ]
 
 
-def of_lanes(lanes: Iterable[Lane]) -> list[Metric]:
+def of_lanes(lanes: Iterable[SlotChannel]) -> list[Metric]:
     """What waits at an edge for the owners of its slots."""
     lanes = list(lanes)
     down, waiting = sum([not lane.opened for lane in lanes]), sum([lane.nbytes for lane in lanes])

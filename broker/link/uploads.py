@@ -15,13 +15,13 @@ from broker.core.effects import Refused
 from broker.core.errors import Code
 from broker.core.message import Blob
 
-from .body_spool import Keeper
-from .consumer_replay import Entry
+from .body_spool import BodySpool
+from .consumer_replay import PendingCommand
 from .edge_bodies import BodyDown, BodyUp
 from .owner_link import Later, Schedule
 from .owner_port import Away, BodyReader, BodyWriter
 from .routes import Routes
-from .slot_channel import Lane
+from .slot_channel import SlotChannel
 from .stats import LinkStats
 
 AGAIN_S = 0.05
@@ -38,13 +38,13 @@ class Uploads:
     def __init__(
         self,
         routes: Routes,
-        keeper: Keeper | None,
+        keeper: BodySpool | None,
         schedule: Schedule,
         later: Later,
         stats: LinkStats,
         watch: Callable[[], None],
-        unavailable: Callable[[Lane], tuple[Code, str]],
-        refuse: Callable[[Lane, Entry, Refused], None],
+        unavailable: Callable[[SlotChannel], tuple[Code, str]],
+        refuse: Callable[[SlotChannel, PendingCommand, Refused], None],
     ) -> None:
         self._routes = routes
         self._keeper = keeper
@@ -77,7 +77,7 @@ class Uploads:
             lane.link.bodies.open(body, slot, blob)
         return body
 
-    def give_up(self, lane: Lane) -> None:
+    def give_up(self, lane: SlotChannel) -> None:
         """What waits for the slot has waited long enough."""
         code, why = self._unavailable(lane)
         waiting, lane.waiting = lane.waiting, []
@@ -99,7 +99,7 @@ class Uploads:
 
     # ── messages without their bodies ──────────────────────────────────────────────────────────────
 
-    def missing(self, lane: Lane, entry: Entry) -> bool:
+    def missing(self, lane: SlotChannel, entry: PendingCommand) -> bool:
         """The owner of the slot does not have the body of the message we asked it for again, nor the message. True: it
         will have both."""
         body, link = entry.body, lane.link
@@ -110,7 +110,7 @@ class Uploads:
         self._stats.bodies += 1
         return True
 
-    def _there(self, lane: Lane, entry: Entry, blob: Blob | None, why: str) -> None:
+    def _there(self, lane: SlotChannel, entry: PendingCommand, blob: Blob | None, why: str) -> None:
         command, link = entry.command, lane.link
         if lane.asked is not entry or link is None or not isinstance(command, Publish):
             return  # it is asked for anew, elsewhere

@@ -18,7 +18,7 @@ from grpc.aio import EOF
 from broker.config.settings import EtcdSettings
 from broker.seams.clock import Clock, SystemClock
 
-from .etcd_calls import Connection, EtcdCalls, Lost, judged
+from .etcd_calls import EtcdCalls, EtcdConnection, Lost, judged
 from .etcdpb import kv_pb2, rpc_pb2
 from .lease import KeptLease
 from .port import Change, Compacted, Delete, KeyValue, MetadataRefused, Put
@@ -140,7 +140,7 @@ class EtcdMetadata:
         return float(answer.TTL)
 
     async def _stream(
-        self, connection: Connection, prefix: str, revision: int
+        self, connection: EtcdConnection, prefix: str, revision: int
     ) -> AsyncGenerator[tuple[list[Change], int], None]:
         """(changes, the revision to go on from) of one watch on one connection. Raises Lost, Compacted,
         MetadataRefused."""

@@ -60,7 +60,7 @@ class Lost(Exception):
         self.sent = sent
 
 
-class Connection:
+class EtcdConnection:
     """A channel to one endpoint, logged in."""
 
     __slots__ = ("channel", "endpoint", "login")
@@ -115,7 +115,7 @@ class EtcdCalls:
         self._settings = settings
         self._endpoints = [part.strip() for part in settings.endpoints.split(",") if part.strip()]
         self._next = 0
-        self._current: Connection | None = None
+        self._current: EtcdConnection | None = None
         self._refusal: MetadataRefused | None = None
         self._search: asyncio.Task[None] | None = None
         self._round: asyncio.Future[None] | None = None
@@ -143,7 +143,7 @@ class EtcdCalls:
         timeout_s = self._settings.timeout_s
         # One frozen member out of several must not use up the whole time of a question.
         attempt_s = timeout_s / 2 if repeat and len(self._endpoints) > 1 else timeout_s
-        connection: Connection | None = None
+        connection: EtcdConnection | None = None
         why = "no answer"
         try:
             async with asyncio.timeout(timeout_s):
@@ -178,7 +178,7 @@ class EtcdCalls:
         self._newest = max(self._newest, revision)
         return answer
 
-    async def connected(self) -> Connection:
+    async def connected(self) -> EtcdConnection:
         """Waits for a connection, without end. Raises MetadataRefused when the login is refused."""
         while self._current is None:
             if self._closed:
@@ -192,7 +192,7 @@ class EtcdCalls:
             await asyncio.shield(self._round)
         return self._current
 
-    def broken(self, connection: Connection) -> None:
+    def broken(self, connection: EtcdConnection) -> None:
         """Nobody shall use it again."""
         if connection is self._current:
             self._current = None
@@ -236,7 +236,7 @@ class EtcdCalls:
             await asyncio.sleep(pause)
             pause = min(2 * pause, LAST_PAUSE_S)
 
-    def _found(self, connection: Connection) -> None:
+    def _found(self, connection: EtcdConnection) -> None:
         self._current = connection
         self._refusal = None
         self._search = None
@@ -255,13 +255,13 @@ class EtcdCalls:
             self._quiet = True
             log.warning("the metadata store does not answer, trying again until it does: %s", why)
 
-    async def _open(self, endpoint: str) -> Connection:
+    async def _open(self, endpoint: str) -> EtcdConnection:
         credentials = self._credentials()
         if credentials is None:
             channel = grpc.aio.insecure_channel(endpoint, options=OPTIONS)
         else:
             channel = grpc.aio.secure_channel(endpoint, credentials, options=OPTIONS)
-        connection = Connection(endpoint, channel)
+        connection = EtcdConnection(endpoint, channel)
         try:
             await self._greet(connection)
         except BaseException:
@@ -269,7 +269,7 @@ class EtcdCalls:
             raise
         return connection
 
-    async def _greet(self, connection: Connection) -> None:
+    async def _greet(self, connection: EtcdConnection) -> None:
         """Asks whether it works and knows a leader, and logs in."""
         try:
             status = await connection.ask(

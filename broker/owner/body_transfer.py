@@ -18,14 +18,14 @@ Then = Callable[["Blob | None", str], None]
 """then(the body there, "") or then(None, why)."""
 
 
-class Source(Protocol):
+class BodyPieces(Protocol):
     """bodies.FileBodyReader."""
 
     def read(self, n: int, done: Callable[[bytes | None, str], None]) -> None: ...
     def close(self) -> None: ...
 
 
-class Sink(Protocol):
+class BodySink(Protocol):
     """The port's BodyWriter."""
 
     @property
@@ -41,7 +41,7 @@ class Carry:
 
     unread   it was our end that failed."""
 
-    def __init__(self, source: Source, sink: Callable[[Callable[[], None]], Sink], then: Then) -> None:
+    def __init__(self, source: BodyPieces, sink: Callable[[Callable[[], None]], BodySink], then: Then) -> None:
         self._source = source
         self._then = then
         self._reading = False

@@ -49,7 +49,7 @@ PAUSE_S: Final = 0.01
 """How soon it is looked again whether there is room."""
 
 
-class SeedReader(Protocol):
+class SeedSource(Protocol):
     """A copy of a slot as of one moment. `lineage`, `lsn`: where its log stood."""
 
     lineage: list[tuple[int, int]]
@@ -59,7 +59,7 @@ class SeedReader(Protocol):
     def close(self) -> None: ...
 
 
-class BodyReader(Protocol):
+class ReplicaBodyReader(Protocol):
     def read(self, offset: int, n: int) -> bytes: ...
     def size(self) -> int: ...
     def close(self) -> None: ...
@@ -68,7 +68,7 @@ class BodyReader(Protocol):
 class Bodies(Protocol):
     """The leader's large bodies."""
 
-    def open(self, id: int) -> BodyReader:
+    def open(self, id: int) -> ReplicaBodyReader:
         """Raises JournalError when there is no such body (any more)."""
         ...
 
@@ -79,7 +79,7 @@ class Log(Protocol):
     @property
     def blobs(self) -> Bodies: ...
     def tail(self, slot: int, after_lsn: int, most: int) -> list[Item] | None: ...
-    def seed(self, slot: int, metas: list[MetaRecord]) -> SeedReader: ...
+    def seed(self, slot: int, metas: list[MetaRecord]) -> SeedSource: ...
 
 
 def bodies_of(data: bytes) -> Sequence[tuple[int, int]]:
@@ -269,7 +269,7 @@ class _Seed:
         self._user = user
         self._lead = lead
         self._track = track
-        self._reader: SeedReader | None = None
+        self._reader: SeedSource | None = None
         self._reading = False
         self._first = True
         self._items: list[bytes] = []
@@ -354,7 +354,7 @@ class _Body:
         self.id = id
         self._then: list[Callable[[], None]] = []
         self._user = user
-        self._reader: BodyReader | None = None
+        self._reader: ReplicaBodyReader | None = None
         self._reading = False
         self._over = False
         self._pause = RETRY_S

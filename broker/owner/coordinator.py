@@ -27,7 +27,7 @@ from broker.core.message import Blob, Run
 from broker.engine.engine import Engine
 from broker.engine.limits import Asked
 
-from .body_transfer import Carry, Sink, Source
+from .body_transfer import BodyPieces, BodySink, Carry
 from .transact import merge
 
 log = logging.getLogger("stampede.owner")
@@ -49,7 +49,7 @@ Parts = list[Publish | Settle]
 Then = Callable[[Refused | None], None]
 
 
-class Space(Protocol):
+class DiskState(Protocol):
     """What it needs of the journal."""
 
     @property
@@ -57,13 +57,13 @@ class Space(Protocol):
     def epoch(self, slot: int) -> int: ...
 
 
-class Turns(Protocol):
+class ShardTurns(Protocol):
     """What it needs of the shard."""
 
     engines: dict[int, Engine]
 
     @property
-    def journal(self) -> Space: ...
+    def journal(self) -> DiskState: ...
     def in_turn(self, slot: int, step: Callable[[Engine, Turn], None]) -> None: ...
     def when_ready(self, slot: int, callback: Callable[[], None]) -> None: ...
     def engine(self, slot: int) -> Engine: ...
@@ -121,13 +121,13 @@ class Coordinator:
 
     def __init__(
         self,
-        shard: Turns,
+        shard: ShardTurns,
         submit: Callable[[list[Command]], bool],
         boot: str,
         now_ms: Callable[[], int],
         later: Callable[[float, Callable[[], None]], Any],
-        open_body: Callable[[int, Blob], Source],
-        new_body: Callable[[int, Callable[[], None]], Sink],
+        open_body: Callable[[int, Blob], BodyPieces],
+        new_body: Callable[[int, Callable[[], None]], BodySink],
     ) -> None:
         """`open_body`: of this owner's; `new_body`: at the owner of a slot (the port's write_body)."""
         self._open_body = open_body

@@ -23,7 +23,7 @@ from broker.seams.stream import Stream, StreamEnd
 
 from .incoming_bodies import IncomingStore
 from .io_thread import Io
-from .leader_stream import Following, refusal
+from .leader_stream import LeaderStream, refusal
 from .peer import ALIVE, PROTOCOL, Identity
 from .replica_check import Found, Kept
 from .standby import Change, Settled, Shadow
@@ -94,14 +94,14 @@ class Followers:
         self._dead_after_s = settings.dead_after_ms / 1000
         self._born = clock.monotonic() + settings.promise_ms / 1000
         """What an earlier life of this process promised has run out by then."""
-        self._streams: dict[str, Following] = {}
+        self._streams: dict[str, LeaderStream] = {}
         """Leader's id → its stream."""
         self._patience: dict[str, Patience] = {}
         """Leader's id → ours with it."""
         self._shadows: dict[int, Shadow] = {}
-        self._sources: dict[int, Following] = {}
+        self._sources: dict[int, LeaderStream] = {}
         """Slot → the stream whose items count."""
-        self._asked: dict[int, tuple[Following, int]] = {}
+        self._asked: dict[int, tuple[LeaderStream, int]] = {}
         """Leads that wait until the slot is followed here."""
         self._known: dict[int, int] = {}
         """Slot → highest epoch that the node or a leader has named."""
@@ -125,7 +125,7 @@ class Followers:
             stream.stream.close("the owner ends")
 
     def accept(self, service: str, stream: Stream) -> StreamEnd:
-        return Following(self, stream)
+        return LeaderStream(self, stream)
 
     # ── for the node ───────────────────────────────────────────────────────────────────────────────
 
@@ -166,7 +166,7 @@ class Followers:
 
     # ── for the streams ────────────────────────────────────────────────────────────────────────────
 
-    def hello(self, stream: Following, hello: pb.Hello) -> str:
+    def hello(self, stream: LeaderStream, hello: pb.Hello) -> str:
         """Takes the stream; or why not."""
         me, owner = self.identity, getattr(hello, "from")
         if hello.cluster != me.cluster:
@@ -192,7 +192,7 @@ class Followers:
         self.home.lost(owner, "")
         return ""
 
-    def accepts(self, stream: Following, slot: int, epoch: int) -> bool:
+    def accepts(self, stream: LeaderStream, slot: int, epoch: int) -> bool:
         """Does the leader of this stream lead the slot, as far as is known here? If so the epoch is in the journal."""
         highest = max(self.journal.epoch(slot), self._known.get(slot, 0))
         old = self._sources.get(slot)
@@ -229,17 +229,17 @@ class Followers:
         self._shadows[slot].discard()
         self._shadows[slot] = self.home.new_shadow(slot)
 
-    def _detach(self, slot: int, source: Following) -> None:
+    def _detach(self, slot: int, source: LeaderStream) -> None:
         source.left(slot)
         self._promised[slot] = max(self._promised.get(slot, 0.0), source.promised)
 
-    def drop_source(self, slot: int, source: Following) -> None:
+    def drop_source(self, slot: int, source: LeaderStream) -> None:
         """Items of this stream count no more for the slot; what was promised stays."""
         if self._sources.get(slot) is source:
             del self._sources[slot]
             self._detach(slot, source)
 
-    def resigned(self, slot: int, source: Following, epoch: int) -> None:
+    def resigned(self, slot: int, source: LeaderStream, epoch: int) -> None:
         """The leader of this epoch will not dispatch the slot any more. Nor will those before it: they needed the
         promise of this leader, who waited for its end."""
         if self._asked.get(slot) == (source, epoch):
@@ -249,14 +249,14 @@ class Followers:
             self._promised.pop(slot, None)
             self.home.released(slot)
 
-    def gone(self, stream: Following) -> None:
+    def gone(self, stream: LeaderStream) -> None:
         """The stream is over."""
         for slot in list(stream.slots):
             self.drop_source(slot, stream)
         for slot in [slot for slot, (asked, _) in self._asked.items() if asked is stream]:
             del self._asked[slot]
 
-    def closed(self, stream: Following, why: str) -> None:
+    def closed(self, stream: LeaderStream, why: str) -> None:
         if self._streams.get(stream.owner) is stream:
             del self._streams[stream.owner]
             self.gone(stream)

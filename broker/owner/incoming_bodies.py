@@ -41,7 +41,7 @@ class _Body:
         self.whole = False
 
 
-class Incoming:
+class IncomingBodies:
     """The bodies of one stream. taken(id, bytes, whole) after each piece; failed(why), once, if the disk refuses."""
 
     __slots__ = ("_bodies", "_failed", "_io", "_store", "_taken")

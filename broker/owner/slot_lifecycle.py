@@ -43,7 +43,7 @@ ROUSE_RUNS = 1000
 """Of a slot that is taken over, given to its engine in one go (some 10 ms); meanwhile others are served."""
 
 
-class Serving(Protocol):
+class EdgeServer(Protocol):
     """Who takes commands from edges (link.LinkServer)."""
 
     def serve(self, slot: int, epoch: int, news: Callable[[], None] | None = None) -> None:
@@ -60,7 +60,7 @@ class Serving(Protocol):
         ...
 
 
-class Table(Protocol):
+class SlotRecords(Protocol):
     """Changes slot records: done(the new record, or None when it was not changed or nobody knows)."""
 
     def change(self, record: SlotRecord, new: SlotRecord, done: Callable[[SlotRecord | None], None]) -> None: ...
@@ -74,7 +74,7 @@ class Leading(Protocol):
     def resign(self, slot: int) -> None: ...
 
 
-class Following(Protocol):
+class FollowerPort(Protocol):
     """The follower side (follower.py)."""
 
     def follow(self, shadow: Shadow, epoch: int) -> None: ...
@@ -127,9 +127,9 @@ class Node:
         shard: Shard,
         journal: Journal,
         leaders: Leading,
-        followers: Following,
-        serving: Serving,
-        table: Table,
+        followers: FollowerPort,
+        serving: EdgeServer,
+        table: SlotRecords,
         crossings: Crossings,
         clock: Clock,
         survey_io: Io,

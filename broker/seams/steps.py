@@ -48,7 +48,7 @@ class Mark:
         self.used = 0.0
 
 
-class Kind:
+class StepKindStats:
     """Steps of one kind. slow: how many took more than SLOW_S; longest: seconds, since the start of the process."""
 
     __slots__ = (
@@ -122,11 +122,11 @@ class Steps:
     def __init__(self, clock: Clock, cpu: Callable[[], float] = thread_seconds) -> None:
         self._clock = clock
         self._mark = Mark(cpu)
-        self._kinds: list[Kind] = []
+        self._kinds: list[StepKindStats] = []
 
-    def kind(self, name: str) -> Kind:
+    def kind(self, name: str) -> StepKindStats:
         """A kind of its own, kept for metrics()."""
-        made = Kind(name, self._clock, self._mark)
+        made = StepKindStats(name, self._clock, self._mark)
         self._kinds.append(made)
         return made
 

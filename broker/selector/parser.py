@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from .syntax import And, Compare, In, IsNull, Like, Literal, Name, Negative, Node, Not, Or, Sum, XPath, is_condition
-from .tokens import Kind, Token, refused, tokens
+from .tokens import Token, TokenKind, refused, tokens
 
 MAX_LENGTH: Final = 64 * 1024
 """Characters; a header line is shorter, but settings may be long."""
@@ -88,32 +88,32 @@ class _Parser:
         raise self._unexpected("AND, OR or the end")
 
     def _ended(self) -> bool:
-        return self._next.kind is Kind.END
+        return self._next.kind is TokenKind.END
 
     # ── tokens ─────────────────────────────────────────────────────────────────────────────────────
 
     def _take(self) -> Token:
         token = self._next
-        if token.kind is not Kind.END:
+        if token.kind is not TokenKind.END:
             self._next = next(self._tokens)
         return token
 
-    def _is(self, kind: Kind, *values: str) -> bool:
+    def _is(self, kind: TokenKind, *values: str) -> bool:
         return self._next.kind is kind and self._next.value in values
 
-    def _took(self, kind: Kind, value: str) -> bool:
+    def _took(self, kind: TokenKind, value: str) -> bool:
         if self._is(kind, value):
             self._take()
             return True
         return False
 
-    def _must(self, kind: Kind, value: str) -> None:
+    def _must(self, kind: TokenKind, value: str) -> None:
         if not self._took(kind, value):
             raise self._unexpected(value)
 
     def _unexpected(self, wanted: str) -> Exception:
         token = self._next
-        found = "the end" if token.kind is Kind.END else f"'{str(token.value)[:50]}'"
+        found = "the end" if token.kind is TokenKind.END else f"'{str(token.value)[:50]}'"
         return refused(self._text, token.at, f"{wanted} should come here, not {found}")
 
     def _deeper(self, levels: int = 1) -> None:
@@ -138,17 +138,17 @@ class _Parser:
     def _joined(self, word: str, rule: Callable[[], Node], make: type[And] | type[Or]) -> Node:
         first = self._next
         node: Node = rule()
-        if not self._is(Kind.KEYWORD, word):
+        if not self._is(TokenKind.KEYWORD, word):
             return node
         if not is_condition(node):
             raise refused(self._text, first.at, f"this is a value; {word} joins conditions")
         parts = [node]
-        while self._took(Kind.KEYWORD, word):
+        while self._took(TokenKind.KEYWORD, word):
             parts.append(self._condition(rule, self._next))
         return make(tuple(parts))
 
     def _not(self) -> Node:
-        if not self._took(Kind.KEYWORD, "NOT"):
+        if not self._took(TokenKind.KEYWORD, "NOT"):
             return self._equal()
         self._deeper()
         node = Not(self._condition(self._not, self._next))
@@ -158,11 +158,11 @@ class _Parser:
     def _equal(self) -> Node:
         left, chained = self._comparison(), 0
         while True:
-            if self._is(Kind.OPERATOR, "=", "<>"):
+            if self._is(TokenKind.OPERATOR, "=", "<>"):
                 node: Node = self._compared(self._take(), left, self._comparison, null_only=True)
-            elif self._took(Kind.KEYWORD, "IS"):
-                negated = self._took(Kind.KEYWORD, "NOT")
-                self._must(Kind.KEYWORD, "NULL")
+            elif self._took(TokenKind.KEYWORD, "IS"):
+                negated = self._took(TokenKind.KEYWORD, "NOT")
+                self._must(TokenKind.KEYWORD, "NULL")
                 node = Not(IsNull(left)) if negated else IsNull(left)
             else:
                 self._depth -= chained
@@ -174,10 +174,10 @@ class _Parser:
     def _comparison(self) -> Node:
         left, chained = self._add(), 0
         while True:
-            if self._is(Kind.OPERATOR, "<", "<=", ">", ">="):
+            if self._is(TokenKind.OPERATOR, "<", "<=", ">", ">="):
                 node: Node = self._compared(self._take(), left, self._add)
-            elif self._is(Kind.KEYWORD, "NOT", "LIKE", "BETWEEN", "IN"):
-                node = self._special(left, self._took(Kind.KEYWORD, "NOT"))
+            elif self._is(TokenKind.KEYWORD, "NOT", "LIKE", "BETWEEN", "IN"):
+                node = self._special(left, self._took(TokenKind.KEYWORD, "NOT"))
             else:
                 self._depth -= chained
                 return left
@@ -186,9 +186,9 @@ class _Parser:
             self._deeper()
 
     def _special(self, left: Node, negated: bool) -> Node:
-        if self._is(Kind.KEYWORD, "BETWEEN"):
+        if self._is(TokenKind.KEYWORD, "BETWEEN"):
             return self._between(left, negated)
-        node = self._like(left) if self._took(Kind.KEYWORD, "LIKE") else self._in(left)
+        node = self._like(left) if self._took(TokenKind.KEYWORD, "LIKE") else self._in(left)
         return Not(node) if negated else node
 
     def _between(self, left: Node, negated: bool) -> Node:
@@ -196,7 +196,7 @@ class _Parser:
         BETWEEN would be true of it."""
         word = self._take()
         low = self._add()
-        self._must(Kind.KEYWORD, "AND")
+        self._must(TokenKind.KEYWORD, "AND")
         high = self._add()
         below, above = ("<", ">") if negated else (">=", "<=")
         bounds = Compare(below, left, low), Compare(above, left, high)
@@ -206,20 +206,20 @@ class _Parser:
 
     def _in(self, left: Node) -> Node:
         at = self._next.at
-        if not self._took(Kind.KEYWORD, "IN"):
+        if not self._took(TokenKind.KEYWORD, "IN"):
             raise self._unexpected("LIKE, BETWEEN or IN")
         if not isinstance(left, Name):
             raise refused(self._text, at, "only a header name may stand before IN")
-        self._must(Kind.OPERATOR, "(")
+        self._must(TokenKind.OPERATOR, "(")
         values = [self._string("IN")]
-        while self._took(Kind.OPERATOR, ","):
+        while self._took(TokenKind.OPERATOR, ","):
             values.append(self._string("IN"))
-        self._must(Kind.OPERATOR, ")")
+        self._must(TokenKind.OPERATOR, ")")
         return In(left, frozenset(values))
 
     def _like(self, left: Node) -> Node:
         pattern, escape = self._string("LIKE"), ""
-        if self._took(Kind.KEYWORD, "ESCAPE"):
+        if self._took(TokenKind.KEYWORD, "ESCAPE"):
             at = self._next.at
             escape = self._string("ESCAPE")
             if len(escape) != 1:
@@ -227,7 +227,7 @@ class _Parser:
         return Like(left, pattern, escape)
 
     def _string(self, after: str) -> str:
-        if self._next.kind is not Kind.STRING:
+        if self._next.kind is not TokenKind.STRING:
             raise self._unexpected(f"a text in '…' (for {after})")
         return str(self._take().value)
 
@@ -255,47 +255,47 @@ class _Parser:
 
     def _sum(self, operators: tuple[str, ...], rule: Callable[[], Node]) -> Node:
         first: Node = rule()
-        if not self._is(Kind.OPERATOR, *operators):
+        if not self._is(TokenKind.OPERATOR, *operators):
             return first
         rest: list[tuple[str, Node]] = []
-        while self._is(Kind.OPERATOR, *operators):
+        while self._is(TokenKind.OPERATOR, *operators):
             rest.append((str(self._take().value), rule()))
         return Sum(first, tuple(rest))
 
     def _unary(self) -> Node:
         token = self._next
-        if self._is(Kind.OPERATOR, "+", "-"):
+        if self._is(TokenKind.OPERATOR, "+", "-"):
             self._take()
             self._deeper()
             value = self._unary()
             self._depth -= 1
             return _signed(value) if token.value == "-" else value
-        if self._took(Kind.KEYWORD, "NOT"):
+        if self._took(TokenKind.KEYWORD, "NOT"):
             self._deeper()
             node = Not(self._condition(self._unary, self._next))
             self._depth -= 1
             return node
-        if self._took(Kind.OPERATOR, "("):
+        if self._took(TokenKind.OPERATOR, "("):
             self._deeper()
             node_in = self._or()
             self._depth -= 1
-            self._must(Kind.OPERATOR, ")")
+            self._must(TokenKind.OPERATOR, ")")
             return node_in
         return self._primary()
 
     def _primary(self) -> Node:
         token = self._next
-        if token.kind is Kind.NAME:
+        if token.kind is TokenKind.NAME:
             if not token.value:
                 raise refused(self._text, token.at, "a header name is not empty")
             return Name(str(self._take().value))
-        if token.kind in (Kind.STRING, Kind.NUMBER):
+        if token.kind in (TokenKind.STRING, TokenKind.NUMBER):
             return Literal(self._take().value)
-        if self._is(Kind.KEYWORD, "TRUE", "FALSE", "NULL"):
+        if self._is(TokenKind.KEYWORD, "TRUE", "FALSE", "NULL"):
             return Literal({"TRUE": True, "FALSE": False, "NULL": None}[str(self._take().value)])
-        if self._took(Kind.KEYWORD, "XPATH"):
+        if self._took(TokenKind.KEYWORD, "XPATH"):
             return XPath(self._string("XPATH"))
-        if self._is(Kind.KEYWORD, "XQUERY"):
+        if self._is(TokenKind.KEYWORD, "XQUERY"):
             raise refused(self._text, token.at, "XQUERY is not supported; XPATH is")
         raise self._unexpected("a header name, a value or (")
 

@@ -23,7 +23,7 @@ _SMALL: Final = MAX_COST // (64 * 1024)
 """What weighs less cannot cost too much, whatever headers a message has (wire.max_header_block_bytes)."""
 
 
-class Meter:
+class CostMeter:
     """Ends evaluations that would cost too much.    why   one was given up; empty: none was."""
 
     __slots__ = ("why",)
@@ -71,7 +71,7 @@ class Predicate:
         self.test = test_of(parsed.node, mode)
         self.xpath = reads_bodies(parsed.node)
         self.heavy = heavy = weight(parsed.node)
-        self.meter = Meter() if self.xpath or heavy > _SMALL else None
+        self.meter = CostMeter() if self.xpath or heavy > _SMALL else None
         if self.meter is not None:
             self.test = self.meter.watch(self.test, heavy)
         self.each = single(parsed.node)

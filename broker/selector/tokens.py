@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from broker.core.errors import Code, RefusedError
 
 
-class Kind(IntEnum):
+class TokenKind(IntEnum):
     """What a token is; KEYWORD and OPERATOR tell by their text (keywords in upper case)."""
 
     END = 0
@@ -27,7 +27,7 @@ class Kind(IntEnum):
 class Token(NamedTuple):
     """`value` of a NUMBER is int or float, else str. `at`: where it begins in the text."""
 
-    kind: Kind
+    kind: TokenKind
     value: str | int | float
     at: int
 
@@ -65,23 +65,23 @@ def tokens(text: str, start: int, hyphenated: bool) -> Iterator[Token]:
         if match.lastgroup != "space":
             yield _token(match, text, at)
         at = match.end()
-    yield Token(Kind.END, "", end)
+    yield Token(TokenKind.END, "", end)
 
 
 def _token(match: re.Match[str], text: str, at: int) -> Token:
     found, group = match[0], match.lastgroup
     if group == "name":
         upper = found.upper()
-        return Token(Kind.KEYWORD, upper, at) if upper in KEYWORDS else Token(Kind.NAME, found, at)
+        return Token(TokenKind.KEYWORD, upper, at) if upper in KEYWORDS else Token(TokenKind.NAME, found, at)
     if group == "operator":
-        return Token(Kind.OPERATOR, found, at)
+        return Token(TokenKind.OPERATOR, found, at)
     if group == "string":
-        return Token(Kind.STRING, found[1:-1].replace("''", "'"), at)
+        return Token(TokenKind.STRING, found[1:-1].replace("''", "'"), at)
     if group == "quoted":
-        return Token(Kind.NAME, found[1:-1].replace('""', '"'), at)
+        return Token(TokenKind.NAME, found[1:-1].replace('""', '"'), at)
     if len(found) > MAX_NUMBER:
         raise refused(text, at, f"a number has more than {MAX_NUMBER} characters")
-    return Token(Kind.NUMBER, _number(group, found), at)
+    return Token(TokenKind.NUMBER, _number(group, found), at)
 
 
 def _number(group: str | None, found: str) -> int | float:

@@ -39,7 +39,7 @@ _TEXT, _NUMBER, _NAME, _SIGN, _END = range(1, 6)
 _COMPARISONS: Final = ("=", "!=", "<", "<=", ">", ">=")
 
 
-class Shape:
+class DocumentShape:
     """What one evaluation may cost, by the size of the body.
 
     tokens     how often each node may be looked at.    texts   characters that may be looked for at each place."""
@@ -51,13 +51,13 @@ class Shape:
         self.texts = texts
 
 
-def shape_of(expression: str) -> Shape:
+def shape_of(expression: str) -> DocumentShape:
     """Raises RefusedError(BAD_SELECTOR) that says what is not taken."""
     if len(expression) > MAX_EXPRESSION:
         raise RefusedError(Code.BAD_SELECTOR, f"XPATH '{expression[:100]}…' is longer than {MAX_EXPRESSION} characters")
     tokens = list(_tokens(expression))
     _Reader(expression, tokens).whole()
-    return Shape(len(tokens), sum([len(text) for kind, text in tokens if kind == _TEXT]))
+    return DocumentShape(len(tokens), sum([len(text) for kind, text in tokens if kind == _TEXT]))
 
 
 def _tokens(expression: str) -> Iterator[tuple[int, str]]:

@@ -27,7 +27,7 @@ from broker.config.settings import (
     Settings,
 )
 from broker.core.errors import BrokerError
-from broker.link.body_spool import Keeper
+from broker.link.body_spool import BodySpool
 from broker.link.cluster_port import ClusterPort
 from broker.seams.entropy import number, token
 from tests.sim.cluster_checkers import DEAD, MOST
@@ -209,7 +209,7 @@ class Edge(EdgeProcess):
 
     async def start(self) -> None:
         loop, most = self.loop, self.settings.cluster.kept_body_bytes
-        self.keeper = Keeper(self._host.io(), Unnamed, most) if most else None  # type: ignore[arg-type]
+        self.keeper = BodySpool(self._host.io(), Unnamed, most) if most else None  # type: ignore[arg-type]
         self.port = ClusterPort(
             self.settings, self.dialer, self.clock, loop.call_soon, loop.call_later, self.id, self.boot, number(63),
             keeper=self.keeper,

@@ -22,7 +22,7 @@ from broker.link.attach_barrier import Anteroom
 from broker.link.consumer_replay import Mirrored
 from broker.link.edge_peer import EdgePeer
 from broker.link.link_server import LinkServer
-from broker.link.slot_channel import Lane
+from broker.link.slot_channel import SlotChannel
 from broker.owner.follower import Followers
 from broker.owner.isr import Lead
 from broker.owner.leader import Leaders
@@ -128,7 +128,7 @@ def test_settlements_are_lost(monkeypatch):
 
 def test_a_transaction_over_slots_is_numbered_among_the_others(monkeypatch):
     """Bugs that were there once, this one and the next."""
-    monkeypatch.setattr(Lane, "turn", lambda self, entry: (0, entry.number))
+    monkeypatch.setattr(SlotChannel, "turn", lambda self, entry: (0, entry.number))
     assert found_by("disks only", "missing [message", "split") is not None
 
 
@@ -193,14 +193,14 @@ def test_a_leader_does_not_ask_whether_a_body_is_its_own(monkeypatch):
 
 
 def test_what_comes_behind_a_large_message_overtakes_it_while_its_body_is_sent_again(monkeypatch):
-    original = Lane._ask
+    original = SlotChannel._ask
 
     def ask(self, command):
         original(self, command)
         while self.asked is not None and self.rest:
             self.link.add(self.slot, *self.rest.popleft())
 
-    monkeypatch.setattr(Lane, "_ask", ask)
+    monkeypatch.setattr(SlotChannel, "_ask", ask)
     assert found_by("disks only", "lost", "missing [message", "order", trait="large") is not None
 
 

@@ -7,7 +7,7 @@ from broker.journal import seeds
 from broker.journal.appender import Appender
 from broker.journal.lineage import SlotLogs
 from broker.journal.live_index import Books
-from broker.journal.recovery import Scan
+from broker.journal.recovery import RecoveryScan
 from tests.sim.journal_replicas import World
 
 SEEDS = 300
@@ -35,14 +35,14 @@ def test_a_reset_is_not_logged(monkeypatch):
 
 
 def test_an_incomplete_copy_counts(monkeypatch):
-    run = Scan.run
+    run = RecoveryScan.run
 
     def trusting(self, numbers):
         self._logs.seeding = set()
         run(self, numbers)
 
-    monkeypatch.setattr(Scan, "run", trusting)
-    monkeypatch.setattr(Scan, "_take_mark", without_seeding(Scan._take_mark))
+    monkeypatch.setattr(RecoveryScan, "run", trusting)
+    monkeypatch.setattr(RecoveryScan, "_take_mark", without_seeding(RecoveryScan._take_mark))
     assert found_by() is not None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.admin.log_rows import Names, Wanted, batch, rows
+from broker.admin.log_rows import QueueNames, Wanted, batch, rows
 from broker.core.message import Blob, Run
 from broker.core.records import Left, MetaRecord, RunRecord, SettleRecord
 from broker.journal.history import Entry
@@ -16,7 +16,7 @@ def entry(record, lsn=7):
 
 
 def made(record, view="messages", addresses=(), may=lambda _: True, queues=None, **more):
-    names = Names(lambda _: queues or {1: ("q", "a.b"), 2: ("r", "a.b")})
+    names = QueueNames(lambda _: queues or {1: ("q", "a.b"), 2: ("r", "a.b")})
     wanted = Wanted(view, addresses, may, **more)
     found = [row for row in rows(entry(record), names, wanted) if row is not None]
     answer = pb.ReadBatch.FromString(batch(found, 8, 3, True))

@@ -10,7 +10,7 @@ import pytest
 from broker.cluster import controller
 from broker.cluster.arrange import arrange
 from broker.cluster.identity import ghost
-from broker.cluster.view import Kind, Step
+from broker.cluster.view import Step, StepKind
 from broker.core.errors import Code, RefusedError
 from broker.core.slots import SlotRecord
 from broker.metadata.port import Delete, Put
@@ -406,7 +406,7 @@ def test_what_was_planned_in_office_is_not_written_out_of_office():
         owner.metadata.latency = lambda: 0.0
         record = world.records()[7]
         target = next(one for one in record.isr if one != record.leader)
-        step = Step(Kind.TRANSFER, record, replace(record, target=target), target)
+        step = Step(StepKind.TRANSFER, record, replace(record, target=target), target)
         late = owner.place.spawn(owner.controller._carry_out([step]))
         world.store.commit([], [Put(KEYS.controller, b"{}")])  # before it has heard of that
         await late

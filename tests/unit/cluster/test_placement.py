@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from broker.cluster.arrange import REACHING, arrange
 from broker.cluster.placement import carried_out, foretold, left_to_move, plan, urgent
-from broker.cluster.view import Kind, Policy, View, health
+from broker.cluster.view import Policy, StepKind, View, health
 from broker.core.ids import SLOTS
 from broker.core.slots import Member, SlotRecord
 
@@ -62,14 +62,14 @@ def check(view: View, steps) -> None:
         if old is None:
             continue
         assert old == view.records[new.slot]
-        assert (new.epoch > old.epoch) == (new.leader != old.leader or step.kind is Kind.FAILOVER)
+        assert (new.epoch > old.epoch) == (new.leader != old.leader or step.kind is StepKind.FAILOVER)
         assert set(new.isr) <= set(old.isr), "only a leader brings somebody in sync"
         if len(new.isr) < len(old.isr):
             assert len(set(new.isr) & set(view.owners)) >= view.policy.min_in_sync
-        if step.kind is Kind.TRANSFER:
+        if step.kind is StepKind.TRANSFER:
             assert new.target in old.isr and new.target in view.owners
-    adding = sum(step.kind is Kind.ADD for step in steps)
-    handing = sum(step.kind is Kind.TRANSFER for step in steps)
+    adding = sum(step.kind is StepKind.ADD for step in steps)
+    handing = sum(step.kind is StepKind.TRANSFER for step in steps)
     assert adding <= view.policy.max_moves
     assert handing <= view.policy.max_moves * (REACHING if view.cut_off() else 1)
 
@@ -89,7 +89,7 @@ def copies_moved(before: View, after: View) -> int:
 def test_a_new_cluster_is_even_from_the_first_records_on(count):
     owners = members(*(f"o{i}" for i in range(count)))
     steps = plan(View(owners, {}, Policy()))
-    assert [step.kind for step in steps] == [Kind.CREATE] * SLOTS
+    assert [step.kind for step in steps] == [StepKind.CREATE] * SLOTS
     view = carried_out(View(owners, {}, Policy()), steps)
     balanced(view, owners)
     assert all(len(record.isr) == min(3, count) and record.epoch == 1 for record in view.records.values())
@@ -105,7 +105,7 @@ def test_fail_over_comes_alone_at_once_and_from_the_isr():
     led = {slot for slot, record in view.records.items() if record.leader == "a"}
     view = replace(view, owners=members("b", "c"))
     steps = plan(view)
-    assert {step.new.slot for step in steps} == led and {step.kind for step in steps} == {Kind.FAILOVER}
+    assert {step.new.slot for step in steps} == led and {step.kind for step in steps} == {StepKind.FAILOVER}
     check(view, steps)
     assert all("a" not in step.new.isr and "a" in step.new.replicas for step in steps)
     after = carried_out(view, steps)
@@ -127,12 +127,12 @@ def leads(view: View) -> Counter[str]:
 def test_leaders_go_to_where_most_edges_reach_them_and_come_back_afterwards(missed):
     before = settled(members("a", "b", "c"))
     view, done = run(replace(before, edges=edges(*missed)))
-    assert set(done) == {Kind.TRANSFER}, "the owner is well: nothing is failed over, nothing copied"
+    assert set(done) == {StepKind.TRANSFER}, "the owner is well: nothing is failed over, nothing copied"
     assert leads(view)["a"] == 0 and abs(leads(view)["b"] - leads(view)["c"]) <= 1
     assert plan(view) == [], "no evening back as long as it is cut off"
     after, done = run(replace(view, edges=edges(*("" for _ in missed))))
     balanced(after, after.owners)
-    assert set(done) == {Kind.TRANSFER}
+    assert set(done) == {StepKind.TRANSFER}
 
 
 @pytest.mark.parametrize("missed", [("a", ""), ("abc", "abc"), (), ("ghost", "ghost")])
@@ -160,7 +160,7 @@ def test_a_hand_over_to_an_owner_that_was_cut_off_meanwhile_is_taken_back():
     record = next(record for record in view.records.values() if record.leader == "a")
     view = replace(view, records={**view.records, record.slot: replace(record, target="b")}, edges=edges("b", "b"))
     (step,) = urgent(view)
-    assert step.kind is Kind.CANCEL and step.new.slot == record.slot
+    assert step.kind is StepKind.CANCEL and step.new.slot == record.slot
 
 
 def test_fail_over_keeps_the_dead_in_the_isr_rather_than_going_below_the_minimum():
@@ -199,7 +199,7 @@ def test_the_one_replica_that_was_the_target_leads_after_a_fail_over():
 def test_a_transfer_that_cannot_happen_is_called_off(target):
     record = SlotRecord(7, 4, "a", ("a", "b"), ("a",), target)
     (step,) = urgent(View(members("a", "b"), {**all_on("a", "b"), 7: record}, Policy(2, 1)))
-    assert step.kind is Kind.CANCEL and step.new.target == ""
+    assert step.kind is StepKind.CANCEL and step.new.target == ""
 
 
 def test_a_restart_copies_nothing_and_a_loss_everything_it_must():
@@ -207,27 +207,27 @@ def test_a_restart_copies_nothing_and_a_loss_everything_it_must():
     away, _ = run(replace(before, owners=members("a", "b", "c")))
     assert copies_moved(before, away) == 0
     back, done = run(replace(away, owners=members("a", "b", "c", "d")))
-    assert copies_moved(before, back) == 0 and done[Kind.ADD] == done[Kind.DROP] == 0
+    assert copies_moved(before, back) == 0 and done[StepKind.ADD] == done[StepKind.DROP] == 0
     balanced(back, "abcd")
     lost, done = run(replace(away, lost=frozenset("d")))
-    assert done[Kind.ADD] == done[Kind.DROP] == sum("d" in r.replicas for r in before.records.values())
+    assert done[StepKind.ADD] == done[StepKind.DROP] == sum("d" in r.replicas for r in before.records.values())
     balanced(lost, "abc")
 
 
 def test_a_lost_owner_that_nobody_can_replace_keeps_its_place():
     before = settled(members("a", "b", "c"))
     after, done = run(replace(before, owners=members("a", "b"), lost=frozenset("c")))
-    assert done[Kind.DROP] == done[Kind.ADD] == 0
+    assert done[StepKind.DROP] == done[StepKind.ADD] == 0
     assert all("c" in record.replicas for record in after.records.values())
 
 
 def test_a_leaving_owner_gives_its_leaders_away_and_keeps_its_replicas():
     before = settled(members("a", "b", "c", "d"))
     after, done = run(replace(before, owners=members("a", "b", "c", "d", leaving="b")))
-    assert set(done) == {Kind.TRANSFER} and copies_moved(before, after) == 0
+    assert set(done) == {StepKind.TRANSFER} and copies_moved(before, after) == 0
     assert all(record.leader != "b" for record in after.records.values())
     # Some pass through a third owner on their way, because not every pair shares a slot.
-    assert done[Kind.TRANSFER] <= 64 * 1.5
+    assert done[StepKind.TRANSFER] <= 64 * 1.5
 
 
 def test_leaders_are_made_even_a_few_at_a_time_and_drained_as_many_as_allowed():
@@ -265,7 +265,7 @@ def test_a_cordoned_owner_is_emptied_and_can_be_taken_away():
     held = sum("d" in record.replicas for record in before.records.values())
     after, done = run(replace(before, cordoned=frozenset("d")))
     assert all("d" not in record.replicas for record in after.records.values())
-    assert done[Kind.ADD] == done[Kind.DROP] == held
+    assert done[StepKind.ADD] == done[StepKind.DROP] == held
     balanced(after, "abc")
     gone, done = run(replace(after, owners=members("a", "b", "c"), cordoned=frozenset()))
     assert not done and gone == replace(after, owners=members("a", "b", "c"), cordoned=frozenset())
@@ -274,7 +274,7 @@ def test_a_cordoned_owner_is_emptied_and_can_be_taken_away():
 def test_draining_stops_before_too_few_are_left_to_confirm_anything():
     before = settled(members("a", "b"))
     after, done = run(replace(before, cordoned=frozenset("b")))
-    assert done[Kind.DROP] == 0 and all(set(record.isr) == {"a", "b"} for record in after.records.values())
+    assert done[StepKind.DROP] == 0 and all(set(record.isr) == {"a", "b"} for record in after.records.values())
 
 
 def test_two_of_three_are_drained_down_to_the_minimum():
@@ -297,7 +297,7 @@ def test_a_newcomer_costs_no_more_copies_than_its_share(count):
     before = settled(members(*names))
     after, done = run(replace(before, owners=members(*names, "new")))
     assert copies_moved(before, after) <= math.ceil(SLOTS * 3 / (count + 1)) + 2
-    assert done[Kind.ADD] == done[Kind.DROP]
+    assert done[StepKind.ADD] == done[StepKind.DROP]
     balanced(after, [*names, "new"])
 
 
@@ -316,11 +316,11 @@ def test_replicas_of_a_slot_are_in_different_zones():
 def test_no_more_is_moved_at_a_time_than_allowed():
     view = replace(settled(members("a", "b", "c")), owners=members("a", "b", "c", "d"))
     steps = arrange(view)
-    assert Counter(step.kind for step in steps) == {Kind.ADD: 8}
+    assert Counter(step.kind for step in steps) == {StepKind.ADD: 8}
     records = {**view.records, **{step.new.slot: step.new for step in steps}}
     assert [step.kind for step in arrange(replace(view, records=records))] == [], "eight are being seeded"
     assert health(replace(view, records=records)).seeding == 8
-    assert left_to_move(view)[Kind.ADD] == 192
+    assert left_to_move(view)[StepKind.ADD] == 192
 
 
 NAMES = "abcdef"

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from broker.cluster.keys import Keys
-from broker.cluster.operate import Refusal, ask_to_lead, force, unshelve
+from broker.cluster.operate import NotPossible, ask_to_lead, force, unshelve
 from broker.cluster.placement import foretold, urgent
 from broker.cluster.quarantine import NOTE_S, WITHIN_S, Throw, note, shelved
 from broker.cluster.slots import SlotTable
@@ -170,13 +170,13 @@ async def test_a_store_that_is_away_is_not_waited_for_long():
 async def test_an_operator_has_it_tried_again():
     world = Stopping(out_of_service())
     world.store.commit([], [Put(KEYS.member("owner", "c"), Member("c", "owner", "h:1", "boot").encode())])
-    with pytest.raises(Refusal, match="cluster unshelve 7"):
+    with pytest.raises(NotPossible, match="cluster unshelve 7"):
         await ask_to_lead(world.metadata, KEYS, 7, "c")
     await world.stops("b")
     await unshelve(world.metadata, KEYS, 7)
     assert world.notes() == [], "what was noted before does not count against it"
     assert world.stands() == replace(out_of_service(), shelved="")
-    with pytest.raises(Refusal, match="not shelved"):
+    with pytest.raises(NotPossible, match="not shelved"):
         await unshelve(world.metadata, KEYS, 7)
 
 

@@ -12,7 +12,7 @@ import pytest
 from broker.core.message import BLOB, Blob, Run
 from broker.edge import compressing
 from broker.edge.compressing import Deflating, Inflating, length_of
-from broker.edge.timers import Beats
+from broker.edge.timers import TimerWheel
 
 
 class File:
@@ -53,7 +53,7 @@ def stored(*pieces: bytes) -> tuple[File, Blob]:
 
 
 async def read_back(file: File, length: int, most: int = 100_000) -> bytes:
-    reader = Inflating(file, Beats(asyncio.get_running_loop()))
+    reader = Inflating(file, TimerWheel(asyncio.get_running_loop()))
     out = b""
     while len(out) < length:
         came: asyncio.Future[tuple[bytes | None, str]] = asyncio.get_running_loop().create_future()

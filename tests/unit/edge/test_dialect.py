@@ -4,7 +4,7 @@ import pytest
 
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
-from broker.edge.dialect import Dialect, Homes, Target, durable_name, whole_number, yes
+from broker.edge.dialect import Destination, Dialect, Homes, durable_name, whole_number, yes
 
 resolve = Dialect.of("/queue/", "/topic/").resolve
 
@@ -12,12 +12,12 @@ resolve = Dialect.of("/queue/", "/topic/").resolve
 @pytest.mark.parametrize(
     ("destination", "target"),
     [
-        ("/queue/a", Target("a", Routing.ANYCAST, None)),
-        ("/topic/a.b", Target("a.b", Routing.MULTICAST, None)),
-        ("plain", Target("plain", Routing.UNSET, None)),
-        ("/queue/a/b", Target("a/b", Routing.ANYCAST, None)),
-        ("/queue/a::q", Target("a", Routing.ANYCAST, "q")),
-        ("a::q", Target("a", Routing.UNSET, "q")),
+        ("/queue/a", Destination("a", Routing.ANYCAST, None)),
+        ("/topic/a.b", Destination("a.b", Routing.MULTICAST, None)),
+        ("plain", Destination("plain", Routing.UNSET, None)),
+        ("/queue/a/b", Destination("a/b", Routing.ANYCAST, None)),
+        ("/queue/a::q", Destination("a", Routing.ANYCAST, "q")),
+        ("a::q", Destination("a", Routing.UNSET, "q")),
     ],
 )
 def test_what_a_destination_names(destination, target):
@@ -40,11 +40,11 @@ def test_a_destination_that_names_nothing_is_refused(destination):
 
 def test_the_longest_prefix_wins_and_is_cut_off():
     dialect = Dialect.of("q/, jms.queue.", "q/news/,jms.topic.")
-    assert dialect.resolve("q/a", None, "t") == Target("a", Routing.ANYCAST, None)
-    assert dialect.resolve("q/news/a", None, "t") == Target("a", Routing.MULTICAST, None)
-    assert dialect.resolve("jms.topic.a.b", None, "t") == Target("a.b", Routing.MULTICAST, None)
-    assert dialect.resolve("q/a::one", None, "t") == Target("a", Routing.ANYCAST, "one")
-    assert dialect.resolve("/queue/a", None, "t") == Target("/queue/a", Routing.UNSET, None)
+    assert dialect.resolve("q/a", None, "t") == Destination("a", Routing.ANYCAST, None)
+    assert dialect.resolve("q/news/a", None, "t") == Destination("a", Routing.MULTICAST, None)
+    assert dialect.resolve("jms.topic.a.b", None, "t") == Destination("a.b", Routing.MULTICAST, None)
+    assert dialect.resolve("q/a::one", None, "t") == Destination("a", Routing.ANYCAST, "one")
+    assert dialect.resolve("/queue/a", None, "t") == Destination("/queue/a", Routing.UNSET, None)
 
 
 def test_a_mistaken_prefix_is_told_the_right_ones():
@@ -53,7 +53,7 @@ def test_a_mistaken_prefix_is_told_the_right_ones():
 
 
 def test_without_prefixes_every_name_is_plain():
-    assert Dialect.of("", " , ").resolve("/topic/a", None, "t") == Target("/topic/a", Routing.UNSET, None)
+    assert Dialect.of("", " , ").resolve("/topic/a", None, "t") == Destination("/topic/a", Routing.UNSET, None)
 
 
 def test_a_bad_type_names_header_and_value():
@@ -86,8 +86,8 @@ def test_a_queue_without_its_address_is_found_by_the_settings_or_at_the_address_
     homes = Homes()
     dialect = Dialect.of("/queue/", "/topic/", ".", homes)
     homes.learn({"one": {"address": "both"}, "two": {}})
-    assert dialect.resolve("::one", None, "t") == Target("both", Routing.UNSET, "one")
-    assert dialect.resolve("/queue/::two", None, "t") == Target("two", Routing.ANYCAST, "two")
-    assert dialect.resolve("::q", None, "t") == Target("q", Routing.UNSET, "q")
+    assert dialect.resolve("::one", None, "t") == Destination("both", Routing.UNSET, "one")
+    assert dialect.resolve("/queue/::two", None, "t") == Destination("two", Routing.ANYCAST, "two")
+    assert dialect.resolve("::q", None, "t") == Destination("q", Routing.UNSET, "q")
     assert homes.elsewhere("one", "other") == "both"
     assert homes.elsewhere("one", "both") is homes.elsewhere("q", "other") is None

@@ -11,7 +11,7 @@ from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
 from broker.edge import foreign_headers
 from broker.edge.dialect import Dialect
-from broker.edge.send_route import Routes
+from broker.edge.send_route import RouteCache
 from broker.edge.subscribing import PRIORITIES
 from broker.wire.events import Head
 
@@ -20,7 +20,7 @@ PAGE = (Path(__file__).resolve().parents[3] / "docs" / "compatibility.md").read_
 
 
 def send(**headers: str) -> None:
-    Routes(lambda _: 1, DIALECT).of(Head(b"", {"destination": "/queue/a", **headers}, 0, False))
+    RouteCache(lambda _: 1, DIALECT).of(Head(b"", {"destination": "/queue/a", **headers}, 0, False))
 
 
 @pytest.mark.parametrize("name", [*foreign_headers.IN_SEND, *foreign_headers.ARGUMENTS])

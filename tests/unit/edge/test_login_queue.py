@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from broker.core.errors import RefusedError
-from broker.edge.login_queue import BUSY, FORGET_S, FREE_OF_ADDRESS, Check, Penalties, Turns
+from broker.edge.login_queue import BUSY, FORGET_S, FREE_OF_ADDRESS, Check, LoginQueue, Penalties
 
 from .test_auth import Clock
 
@@ -17,7 +17,7 @@ class Desk:
 
     def __init__(self, most: int = 1000, threads: int = 1) -> None:
         self.blocked: set[tuple[str, str]] = set()
-        self.turns = Turns(threads, most, lambda pair: pair in self.blocked)
+        self.turns = LoginQueue(threads, most, lambda pair: pair in self.blocked)
         self.checks: list[Check] = []
         self.done: list[Check] = []
 

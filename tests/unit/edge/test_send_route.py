@@ -6,7 +6,7 @@ from broker.core.address import Routing
 from broker.core.errors import RefusedError
 from broker.core.message import DURABLE
 from broker.edge.dialect import Dialect
-from broker.edge.send_route import READ, Routes
+from broker.edge.send_route import READ, RouteCache
 from broker.wire.events import Head
 from broker.wire.shape import SIGNIFICANT
 
@@ -23,7 +23,7 @@ def test_the_wire_never_hides_a_header_that_decides_the_route():
 
 
 def test_what_the_headers_say():
-    route = Routes(lambda address: 1, DIALECT).of(
+    route = RouteCache(lambda address: 1, DIALECT).of(
         head(destination="/topic/a", persistent="true", priority="9", ttl="1000")
     )
     assert (route.address, route.routing, route.queue) == ("a", Routing.MULTICAST, None)
@@ -31,7 +31,7 @@ def test_what_the_headers_say():
 
 
 def test_equal_headers_give_the_same_route_and_others_do_not():
-    routes = Routes(lambda address: 1, DIALECT)
+    routes = RouteCache(lambda address: 1, DIALECT)
     first = routes.of(head(destination="a"))
     assert routes.of(head(destination="a")) is first
     assert routes.of(head(destination="a", priority="5")) is not first
@@ -43,11 +43,11 @@ def test_equal_headers_give_the_same_route_and_others_do_not():
 def test_a_value_that_makes_no_sense_is_refused_by_name(bad):
     (name,) = bad
     with pytest.raises(RefusedError, match=f"{name}:{bad[name]}"):
-        Routes(lambda address: 1, DIALECT).of(head(destination="a", **bad))
+        RouteCache(lambda address: 1, DIALECT).of(head(destination="a", **bad))
 
 
 def test_when_it_is_due_and_what_does_not_count():
-    routes = Routes(lambda address: 1, DIALECT)
+    routes = RouteCache(lambda address: 1, DIALECT)
 
     def times(**headers):
         route = routes.of(Head(b"", {"destination": "a", **headers}, 0, True))

@@ -19,7 +19,7 @@ from broker.edge.auth import OpenAuthenticator
 from broker.edge.channel import Channel, next_connection_id
 from broker.edge.edge import OVERFLOW, Edge
 from broker.edge.session import Session
-from broker.edge.timers import Beats
+from broker.edge.timers import TimerWheel
 from broker.link.owner_port import Away
 from broker.seams.clock import SystemClock
 
@@ -140,7 +140,7 @@ class Bench:
     def __init__(self, **edge: Any) -> None:
         self.port = Port()
         settings = Settings(edge=EdgeSettings(**edge), wire=WireSettings(large_body_bytes=1000))
-        beats = Beats(asyncio.get_running_loop())
+        beats = TimerWheel(asyncio.get_running_loop())
         self.edge = Edge(settings, self.port, SystemClock(), beats, OpenAuthenticator(), "boot")
 
     def session(self) -> tuple[Session, Wire]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.edge.timers import TICK_S, Beats, Handle
+from broker.edge.timers import TICK_S, Handle, TimerWheel
 from tests.harness.shells import both_loops, run
 
 
@@ -63,11 +63,11 @@ def loop() -> Loop:
 
 
 @pytest.fixture
-def beats(loop: Loop) -> Beats:
-    return Beats(loop)
+def beats(loop: Loop) -> TimerWheel:
+    return TimerWheel(loop)
 
 
-def test_each_is_called_once_never_early_and_at_most_a_tick_late(loop: Loop, beats: Beats) -> None:
+def test_each_is_called_once_never_early_and_at_most_a_tick_late(loop: Loop, beats: TimerWheel) -> None:
     called: dict[float, float] = {}
     wanted = [1000 + i * 0.0137 for i in range(1, 500)]
     for at in reversed(wanted):
@@ -79,7 +79,7 @@ def test_each_is_called_once_never_early_and_at_most_a_tick_late(loop: Loop, bea
     assert loop.armed == 0
 
 
-def test_the_past_is_the_next_tick_even_for_one_that_keeps_asking_for_it(loop: Loop, beats: Beats) -> None:
+def test_the_past_is_the_next_tick_even_for_one_that_keeps_asking_for_it(loop: Loop, beats: TimerWheel) -> None:
     calls: list[float] = []
 
     def again() -> None:
@@ -93,7 +93,7 @@ def test_the_past_is_the_next_tick_even_for_one_that_keeps_asking_for_it(loop: L
     assert all(later - earlier >= TICK_S / 2 for earlier, later in itertools.pairwise(calls))
 
 
-def test_cancelled_ones_are_forgotten_at_once_and_wake_nobody(loop: Loop, beats: Beats) -> None:
+def test_cancelled_ones_are_forgotten_at_once_and_wake_nobody(loop: Loop, beats: TimerWheel) -> None:
     handles = [beats.deadline(1000 + i, lambda: pytest.fail("cancelled")) for i in range(1, 100)]
     assert loop.armed == 1
     for handle in handles:
@@ -104,7 +104,7 @@ def test_cancelled_ones_are_forgotten_at_once_and_wake_nobody(loop: Loop, beats:
     assert loop.wakes == 0
 
 
-def test_an_earlier_deadline_moves_the_timer_forward(loop: Loop, beats: Beats) -> None:
+def test_an_earlier_deadline_moves_the_timer_forward(loop: Loop, beats: TimerWheel) -> None:
     order: list[str] = []
     beats.deadline(1010, lambda: order.append("late"))
     beats.deadline(1001, lambda: order.append("early"))
@@ -116,7 +116,7 @@ def test_an_earlier_deadline_moves_the_timer_forward(loop: Loop, beats: Beats) -
     assert loop.wakes == 2
 
 
-def test_one_callback_may_cancel_its_neighbours_and_itself(loop: Loop, beats: Beats) -> None:
+def test_one_callback_may_cancel_its_neighbours_and_itself(loop: Loop, beats: TimerWheel) -> None:
     called: list[int] = []
     handles: list[Handle] = []
 
@@ -134,7 +134,7 @@ def test_one_callback_may_cancel_its_neighbours_and_itself(loop: Loop, beats: Be
 
 
 def test_a_failing_callback_does_not_stop_the_others(
-    loop: Loop, beats: Beats, caplog: pytest.LogCaptureFixture
+    loop: Loop, beats: TimerWheel, caplog: pytest.LogCaptureFixture
 ) -> None:
     called: list[int] = []
     beats.deadline(1001, lambda: [][0])
@@ -145,7 +145,7 @@ def test_a_failing_callback_does_not_stop_the_others(
     assert "a deadline failed" in caplog.text
 
 
-def test_stop_forgets_everything(loop: Loop, beats: Beats) -> None:
+def test_stop_forgets_everything(loop: Loop, beats: TimerWheel) -> None:
     handle = beats.deadline(1001, lambda: pytest.fail("stopped"))
     beats.stop()
     beats.cancel(handle)
@@ -153,7 +153,7 @@ def test_stop_forgets_everything(loop: Loop, beats: Beats) -> None:
     assert (len(beats), loop.wakes) == (0, 0)
 
 
-def test_thousands_of_heart_beats_share_wake_ups_and_little_memory(loop: Loop, beats: Beats) -> None:
+def test_thousands_of_heart_beats_share_wake_ups_and_little_memory(loop: Loop, beats: TimerWheel) -> None:
     """5,000 connections looking every 3.3 s for 10 s: one wake-up per tick at most."""
     count, looks = 5000, [0]
 
@@ -179,7 +179,7 @@ def test_thousands_of_heart_beats_share_wake_ups_and_little_memory(loop: Loop, b
 def test_real_loops_call_in_time(kind: str) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        beats = Beats(loop)
+        beats = TimerWheel(loop)
         done = asyncio.Event()
         late: list[float] = []
         for i in range(1, 8):

@@ -9,7 +9,7 @@ from broker.core.address import Outcome, Routing
 from broker.core.commands import Publish, Settle
 from broker.core.errors import Code, RefusedError
 from broker.core.message import DURABLE, NO_IDS, TEXT, Run
-from broker.edge.transactions import Transaction, Transactions
+from broker.edge.transactions import OpenTransaction, Transactions
 
 
 def part() -> Settle:
@@ -42,7 +42,7 @@ def test_ended_means_gone() -> None:
 
 def test_what_a_transaction_has_waited_counts():
     """By the clock of the edge alone; what has passed is as good as now."""
-    transaction = Transaction()
+    transaction = OpenTransaction()
     for ttl, delay in ((10_000, 0), (0, 6_000), (1_000, 500), (0, 0)):
         run = Run(NO_IDS, b"", [b"x"], 1, expires=50_000 + ttl if ttl else 0, due=50_000 + delay if delay else 0)
         publish = Publish(1, 1, 0, "a", Routing.ANYCAST, run)
@@ -73,7 +73,7 @@ def texts(part: Publish | Settle) -> list[bytes]:
 
 def test_a_commit_costs_its_places_not_its_frames():
     """10,000 frames were 10,000 parts, and one step of 100 ms; order is kept in each destination."""
-    transaction = Transaction()
+    transaction = OpenTransaction()
     expected: dict[str, list[bytes]] = {"a": [], "b": [], "c": []}
     for n in range(10_000):
         address, lines = "abc"[n % 3], b"n:" if n % 2 else b"other:x\nn:"
@@ -84,7 +84,7 @@ def test_a_commit_costs_its_places_not_its_frames():
 
 
 def test_acknowledgements_of_a_consumer_are_one_part_and_their_holds_keep_their_own_ids():
-    transaction = Transaction()
+    transaction = OpenTransaction()
     ids = [[n] for n in range(10)]
     for n, named in enumerate(ids):
         transaction.add(Settle(1, 1, 0, 7 + n % 2, named, Outcome.NACK if n > 7 else Outcome.ACK))
@@ -96,7 +96,7 @@ def test_acknowledgements_of_a_consumer_are_one_part_and_their_holds_keep_their_
 
 
 def test_what_differs_in_more_than_its_headers_stays_apart():
-    transaction = Transaction()
+    transaction = OpenTransaction()
     parts = [sent(1), sent(2, ttl=5), sent(3, ttl=5), sent(4, expires=9), sent(5, flags=TEXT), sent(6, flags=DURABLE)]
     for part in [*parts, sent(7), sent(8, flags=TEXT | DURABLE), sent(9, expires=9)]:
         transaction.add(part)

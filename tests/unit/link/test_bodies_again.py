@@ -10,7 +10,7 @@ from broker.core.effects import Deliver, Done, Refused
 from broker.core.errors import Code
 from broker.core.message import BLOB, Run
 from broker.link import body_spool
-from broker.link.body_spool import PIECE, SPILL, Keeper
+from broker.link.body_spool import PIECE, SPILL, BodySpool
 from broker.link.link_server import SWEEP_S
 from broker.link.owner_port import Away
 from tests.unit.link.test_edge_bodies import BODY, SLOT, Files
@@ -49,7 +49,7 @@ class Place:
         settings = make_settings()
         bodies = {"new_body": self.files.new_body, "open_body": self.files.open_body}
         self.owners = {name: Owner(self.world, name, settings, **bodies) for name in "ab"}
-        self.keeper = Keeper(self, self.new_file, limit)
+        self.keeper = BodySpool(self, self.new_file, limit)
         self.edge = Edge(self.world, settings, keeper=self.keeper)
         self.port = self.edge.port
         self.epoch = 0

@@ -9,7 +9,7 @@ from broker.core.commands import Prepare, Publish, Settle, Subscribe
 from broker.core.effects import Done, Refused
 from broker.core.errors import Code
 from broker.core.message import BLOB, Blob, Run
-from broker.link.consumer_replay import Entry, Mirrored
+from broker.link.consumer_replay import Mirrored, PendingCommand
 from broker.link.edge_bodies import CHUNK, MOVED, WINDOW
 from broker.link.link_server import SWEEP_S
 from broker.link.owner_bodies import OwnerBodies
@@ -405,7 +405,7 @@ def test_a_message_whose_body_is_lost_takes_none_of_its_neighbours_along(mode):
     consumer = Mirrored(Subscribe(SLOT, 1, 1, 7, "q", Routing.ANYCAST, mode))
     for i in (1, 2, 3):
         consumer.delivered(run_of(b"x", ids=[i]), 10)
-    entry = Entry(1, Settle(SLOT, 1, 0, 7, [2], Outcome.UNREADABLE), 0, 0)
+    entry = PendingCommand(1, Settle(SLOT, 1, 0, 7, [2], Outcome.UNREADABLE), 0, 0)
     consumer.set_aside(entry, [2])
     assert list(consumer.ids) == [1, 3] and consumer.aside == {entry: [2]}
     consumer.let_go()  # another owner: it hands the message out as its own disk has it

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.owner.leader_stream import Following
+from broker.owner.leader_stream import LeaderStream
 from broker.rpc.v1 import replica_pb2 as pb
 
 SLOT = 7
@@ -18,7 +18,7 @@ class Home:
         self.home = self.journal = self.clock = self.stream = self
         self.blobs = self.body_io = None
         self.peer = "leader:1"
-        self.following = Following(self, self)
+        self.following = LeaderStream(self, self)
         self.following.slots[SLOT] = 2
 
     def monotonic(self):
