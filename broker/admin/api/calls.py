@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from broker.core.errors import RefusedError
-from broker.seams.steps import Kind
+from broker.seams.steps import StepKindStats
 
 from . import audit
 from .access import SAFE, Gate, Who
@@ -66,7 +66,7 @@ class Route:
 class Caller:
     """Carries out requests. steps: of its loop, measured."""
 
-    def __init__(self, gate: Gate, steps: Kind) -> None:
+    def __init__(self, gate: Gate, steps: StepKindStats) -> None:
         self._gate = gate
         self._steps = steps
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from broker.admin.desk import Desk
 from broker.config.settings import AdminSettings
 from broker.seams.clock import Clock
-from broker.seams.steps import Kind
+from broker.seams.steps import StepKindStats
 
 from .access import Gate
 from .acting import Acting
@@ -48,7 +48,7 @@ class Api:
         clients: Clients,
         logins: Logins,
         node: Node,
-        steps: Kind,
+        steps: StepKindStats,
         delimiter: str,
         desk: Desk,
         clock: Clock,
