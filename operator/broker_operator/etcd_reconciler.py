@@ -59,6 +59,10 @@ class Keyed:
         spec = resource.spec(AddressSpec)
         fields = {"address": spec.name or spec.match, "queues": len(spec.queues)}
         cluster = self._world.clusters.get(Id(BROKER, resource.id.namespace, resource.broker))
+        if circle := self._world.circles.through(resource):
+            why = f"its diverts lead back to it: {' → '.join(circle)}; each message would be there many times"
+            await self._say(resource, Condition("Accepted", False, "DivertCircle", why), fields)
+            return REFUSED_AGAIN_S
         refusal = self._refusal(resource, cluster)
         if refusal is not None:
             return await self._say(resource, refusal, fields)

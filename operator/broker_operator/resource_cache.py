@@ -16,6 +16,7 @@ import msgspec
 from broker.cluster.keys import Keys
 from broker.core.errors import BrokerError
 
+from .circles import Circles
 from .cluster import Cluster
 from .entries import of_address
 from .model import BrokerSpec, Resource, Table, UserSpec, version_of
@@ -36,6 +37,7 @@ class World:
         """By the id of the StompBroker."""
         self.unusable: dict[Id, str] = {}
         """The same → why its etcd cannot even be asked."""
+        self.circles = Circles()
         self._claims: dict[Id, frozenset[Claim]] = {}
         self._claimants: dict[Claim, set[Id]] = {}
 
@@ -46,11 +48,13 @@ class World:
         if known is not None and version_of(known.raw) >= version_of(raw):
             return None
         self.resources[resource.id] = resource
+        self.circles.put(resource)
         self._claim(resource.id, frozenset() if resource.leaving else claims_of(resource))
         return resource
 
     def drop(self, id: Id) -> None:
         self.resources.pop(id, None)
+        self.circles.drop(id)
         self._claim(id, frozenset())
 
     def _claim(self, id: Id, claims: frozenset[Claim]) -> None:

@@ -151,7 +151,8 @@ def test_who_shares_a_claim_is_looked_at_again():
 def test_an_older_version_of_a_resource_is_not_taken():
     world = World(lambda id: None)
     one = raw(ADDRESS, "one")
-    newer = {**one, "metadata": {**one["metadata"], "resourceVersion": "999"}}
+    version = str(int(one["metadata"]["resourceVersion"]) + 1)
+    newer = {**one, "metadata": {**one["metadata"], "resourceVersion": version}}
     assert world.put(newer) is not None
     assert world.put(one) is None and world.put(newer) is None
 

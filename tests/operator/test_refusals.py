@@ -308,3 +308,15 @@ async def test_certificates_of_the_components_end_seen(setting, tmp_path, days, 
     assert again and setting.workloads.expiries.keys() == {broker.id}
     setting.workloads.gone(broker.id)
     assert not setting.workloads.expiries
+
+
+async def test_an_address_whose_diverts_lead_back_to_it_is_refused_with_the_way(setting):
+    setting.put(BROKER)
+    for name, to, born in (("orders", "audit", 1), ("audit", "orders", 2)):
+        made = raw(
+            ADDRESS, name, created=f"2026-01-0{born}T00:00:00Z", name=name, diverts=[{"name": to, "forward": [to]}]
+        )
+        young = setting.world.put(made)
+    assert await setting.keyed.address(young) == REFUSED_AGAIN_S
+    status, reason, message = setting.statuses.condition("Accepted")
+    assert (status, reason) == ("False", "DivertCircle") and "audit → orders → audit" in message
