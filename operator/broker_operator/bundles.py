@@ -125,7 +125,8 @@ class Bundles:
         for body in missing(wanted, self._resources):
             found = self._resources.get(id_of(body))
             if found is not None and controller_of(found.raw) != meta["uid"]:
-                log.error("ConfigMap %s: %s was not made from it and is left alone", meta["name"], found.id)
+                why = f"{found.id} was not made from this ConfigMap and is left alone: give one of the two another name"
+                await self._tell(bundle, str(found.id), why)
                 continue
             try:
                 await self._kube.apply(body)

@@ -88,7 +88,7 @@ def run(
     watched = tuple(name.strip() for name in namespaces.split(",") if name.strip())
     where = lease_namespace or _own_namespace() or (watched[0] if watched else "default")
     try:
-        asyncio.run(_run(Options(watched, image, pod_templates == ANY), where, lease, port))
+        asyncio.run(_run(Options(watched, image, pod_templates == ANY, f"{where}/{lease}"), where, lease, port))
     except BrokerError as error:
         raise click.ClickException(str(error)) from None
 

@@ -148,6 +148,14 @@ class Kube:
         path = path_of(api_version, kind, namespace, name)
         return await self._write("PATCH", path, patch, "application/merge-patch+json")
 
+    async def annotate(self, resource: Table, key: str, value: str) -> Table:
+        """Writes one annotation if nobody changed the resource meanwhile. Raises KubeError (404, 409)."""
+        meta = resource["metadata"]
+        patch = {
+            "metadata": {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"], "annotations": {key: value}}
+        }
+        return await self.merge(resource["apiVersion"], resource["kind"], meta["namespace"], meta["name"], patch)
+
     async def create(self, body: Table) -> Table:
         """Raises KubeError (409: it exists)."""
         path = path_of(body["apiVersion"], body["kind"], body["metadata"]["namespace"])

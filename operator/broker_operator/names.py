@@ -15,6 +15,8 @@ FIELD_MANAGER = "stampede-operator"
 
 PAUSED = f"{GROUP}/paused"
 """Annotation: "true", or the time (RFC 3339) until which nothing is changed."""
+OPERATOR = f"{GROUP}/operator"
+"""Annotation of a StompBroker: NAMESPACE/LEASE of the operator that it belongs to (ownership.py)."""
 CONFIG_HASH = f"{GROUP}/config-hash"
 """Annotation of pod templates: another ConfigMap rolls the pods."""
 APPLIED = f"{GROUP}/applied"

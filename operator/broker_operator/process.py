@@ -30,6 +30,7 @@ from .lists import Lists
 from .model import BrokerSpec, Resource, Table
 from .names import ACCEPTOR, ADDRESS, BROKER, USER, Id
 from .owners import Versions
+from .ownership import LOOK_S, Ownership
 from .resource_cache import World, slim
 from .statuses import Statuses
 from .workloads import Workloads
@@ -49,11 +50,13 @@ CALM_S = 0.3
 
 
 class Options(NamedTuple):
-    """namespaces: () = all. image: of brokers that name none. any_template: see templates.py."""
+    """namespaces: () = all. image: of brokers that name none. any_template: see templates.py. lease: NAMESPACE/NAME of
+    ours, which StompBrokers name (ownership.py)."""
 
     namespaces: tuple[str, ...] = ()
     image: str = ""
     any_template: bool = False
+    lease: str = "default/stampede-operator"
 
 
 class Operator:
@@ -69,6 +72,7 @@ class Operator:
         self.statuses = Statuses(kube, self.world, self.events)
         self.applier = Applier(kube)
         self.connections = Connections(self.world, kube, self._on_cluster)
+        self.ownership = Ownership(kube, self.world, self.events, self.clock, options.lease)
         self.keyed = Keyed(self.world, kube, self.statuses, self.events, self.clock)
         self.bundles = Bundles(kube, self.events, self.world.resources)
         self.costs = Costs(kube, self.clock)
@@ -264,10 +268,20 @@ class Operator:
             self.keyed.gone(id)
             return None
         if id.kind == BROKER:
+            before = self.ownership.holds(id)
+            if not await self.ownership.take(resource):
+                await self.connections.drop(id)
+                return LOOK_S
+            if not before:
+                resource = self.world.resources.get(id, resource)
+                for other in self._dependents(id):
+                    self.queue.add(other)
             if (rival := self.world.rival(resource)) is not None:
                 await self.connections.refuse(id, f"its etcd.prefix is that of {rival}")
             else:
                 await self.connections.ensure(resource, resource.spec(BrokerSpec))
+        elif self.ownership.others(resource):
+            return None  # what becomes of its StompBroker has it looked at again
         work = {
             BROKER: self.workloads.broker,
             ACCEPTOR: self.workloads.acceptor,

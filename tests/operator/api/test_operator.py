@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from broker_operator import names
+from broker_operator import names, ownership, process
 from broker_operator.bundles import DIGEST, LABEL, digest
 from broker_operator.kube import Kube, KubeError, login, path_of
 from broker_operator.lease import Lease
@@ -142,9 +142,9 @@ async def world(kube, etcd) -> AsyncIterator[World]:
 
 
 @asynccontextmanager
-async def operating(world: World) -> AsyncIterator[Operator]:
+async def operating(world: World, options: Options | None = None) -> AsyncIterator[Operator]:
     kube = Kube(login())
-    operator = Operator(kube, Options((NAMESPACE,), "stampede:1"))
+    operator = Operator(kube, options or Options((NAMESPACE,), "stampede:1"))
     await operator.start()
     try:
         yield operator
@@ -207,6 +207,64 @@ async def test_two_for_one_address_do_not_fight(world):
         assert len(await world.until(lambda: events_of(world, "second", "Accepted"))) == 1
         assert not await events_of(world, "first")
         assert await world.pods.config() == {"addresses/orders": {"max_delivery_attempts": 5}}
+
+
+async def test_two_releases_in_one_namespace_do_not_fight(world, monkeypatch):
+    """Each operator has an image of its own, and both see all resources: a StompBroker is one operator's, and so is
+    whatever names it. The other one takes over when the lease of that one is not renewed any more."""
+    monkeypatch.setattr(process, "LOOK_S", 0.2)
+    first, second = (
+        Options((NAMESPACE,), f"stampede:{tag}", lease=f"{NAMESPACE}/{world.broker}-{tag}") for tag in ("1", "2")
+    )
+    leases = [Lease(world.kube, NAMESPACE, f"{world.broker}-{tag}", "pod", SystemClock()) for tag in ("1", "2")]
+    for lease in leases:
+        await lease.acquire()
+    owners = names.owner_name(world.broker)
+
+    async def stateful() -> Table:
+        return await world.get("StatefulSet", owners, "apps/v1") or {}
+
+    async def runs(image: str) -> bool:
+        found = await stateful()
+        return bool(found) and found["spec"]["template"]["spec"]["containers"][0]["image"] == image
+
+    async def looks(operator: Operator) -> None:
+        """It has looked at the StompBroker once more."""
+        before = sum(operator.queue.done.values())
+        labels = {"metadata": {"labels": {"a": token(4)}}}
+        await world.kube.merge(API_VERSION, BROKER, NAMESPACE, world.broker, labels)
+        await world.until(lambda: sum(operator.queue.done.values()) > before)
+
+    await world.make(BROKER, world.broker, {names.OPERATOR: second.lease}, image=None)
+    async with operating(world, second):
+        await world.until(lambda: runs("stampede:2"))
+        async with operating(world, first) as idle:
+            await world.make(ADDRESS, "orders", name="orders")
+            await world.becomes(ADDRESS, "orders", "Programmed", "NoMembers")
+            generation = (await stateful())["metadata"]["generation"]
+            await looks(idle)
+            assert not +idle.kube.writes, "what is another operator's is not written"
+            assert not idle.world.clusters
+            assert (await stateful())["metadata"]["generation"] == generation
+    # One that nobody looks after any more: its operator's lease stands still.
+    monkeypatch.setattr(ownership, "GONE_S", 0.5)
+    async with operating(world, first):
+        await world.until(lambda: runs("stampede:1"))
+        assert (await world.get(BROKER, world.broker))["metadata"]["annotations"][names.OPERATOR] == first.lease
+        (told,) = await world.until(lambda: events_of(world, world.broker, "OperatorChanged"))
+        assert second.lease in told["message"]
+    monkeypatch.setattr(ownership, "GONE_S", 3600.0)
+    async with operating(world, second) as idle:
+        await looks(idle)
+        assert not +idle.kube.writes and await runs("stampede:1")
+
+
+async def test_a_broker_that_names_no_operator_gets_one_before_anything_is_made(world):
+    await world.make(BROKER, world.broker)
+    async with operating(world) as operator:
+        await world.until(lambda: world.get("StatefulSet", names.owner_name(world.broker), "apps/v1"))
+        found = await world.get(BROKER, world.broker)
+        assert found["metadata"]["annotations"][names.OPERATOR] == operator.options.lease
 
 
 async def test_what_went_while_nobody_looked_is_swept(world):
