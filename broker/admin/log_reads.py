@@ -62,6 +62,7 @@ STATUS: Final = {
     Code.OFFSET_EXPIRED: grpc.StatusCode.OUT_OF_RANGE,
     Code.OFFSET_DIVERGED: grpc.StatusCode.FAILED_PRECONDITION,
     Code.READ_ELSEWHERE: grpc.StatusCode.UNAVAILABLE,
+    Code.REPLICA_BEHIND: grpc.StatusCode.UNAVAILABLE,
     Code.UNKNOWN_SLOT: grpc.StatusCode.NOT_FOUND,
     Code.READER_LIMIT: grpc.StatusCode.RESOURCE_EXHAUSTED,
     Code.BAD_READ: grpc.StatusCode.INVALID_ARGUMENT,
@@ -90,11 +91,20 @@ class SlotDirectory(Protocol):
         ...
 
     def elsewhere(self, slot: int) -> str | None:
-        """None: it is read here. Else the endpoint to ask, "" = nobody just now."""
+        """None: it is led here. Else its leader's endpoint, "" = nobody just now."""
+        ...
+
+    def behind(self, slot: int) -> str | None:
+        """Of a slot that is led elsewhere: why what is followed here cannot be read; "" = it can, None = it is not
+        followed here."""
         ...
 
     def end(self, slot: int) -> int:
-        """The high-water mark: what was told to somebody lies before it."""
+        """The high-water mark: what was told to somebody lies before it. Of a slot followed here: as last heard."""
+        ...
+
+    def endpoint(self) -> str:
+        """Our own, as others know it."""
         ...
 
     def endpoints(self) -> list[str]:
@@ -221,7 +231,7 @@ class LogReads:
                     async for answer in answers:
                         yield answer
             except (RefusedError, JournalError) as error:
-                await self._abort(context, error, getattr(request, "slot", 0))
+                await self._abort(context, error, getattr(request, "slot", -1))
             finally:
                 self._streams -= counted
 
@@ -232,22 +242,25 @@ class LogReads:
         return await self._login(login, passcode, _peer(context))
 
     async def _abort(
-        self, context: grpc.aio.ServicerContext, error: RefusedError | JournalError, slot: int = 0
+        self, context: grpc.aio.ServicerContext, error: RefusedError | JournalError, slot: int = -1
     ) -> NoReturn:
         answer = pb.Error(text=str(error))
         code = Code.INTERNAL
         status = grpc.StatusCode.INTERNAL
+        if isinstance(error, OffsetExpired | OffsetDiverged) and self._place.elsewhere(error.slot) is not None:
+            # Another replica may have it: that it is gone says only the leader.
+            slot, error = error.slot, RefusedError(Code.REPLICA_BEHIND, str(error))
         if isinstance(error, RefusedError):
             code = error.code
         elif isinstance(error, OffsetExpired):
             code = Code.OFFSET_EXPIRED
-            answer.earliest = max(error.earliest, self._history.earliest(slot))
+            answer.earliest = max(error.earliest, self._history.earliest(error.slot))
         elif isinstance(error, OffsetDiverged):
             code = Code.OFFSET_DIVERGED
         elif isinstance(error, CorruptJournal):
             status = grpc.StatusCode.DATA_LOSS
             log.error("a reader of the log: %s", error)
-        if code is Code.READ_ELSEWHERE:
+        if code in (Code.READ_ELSEWHERE, Code.REPLICA_BEHIND) and slot >= 0:
             answer.endpoint = self._place.elsewhere(slot) or ""
         answer.code = code.number
         self._refused[code.name.lower()] = self._refused.get(code.name.lower(), 0) + 1
@@ -264,8 +277,9 @@ class LogReads:
         self._check_addresses(request.addresses, reader)
         answer = pb.Description(broker_id=self._broker_id, now_ms=self._clock.wall_ms())
         answer.endpoints.extend(self._place.endpoints())
+        answer.endpoint = self._place.endpoint()
         for slot in self._slots(request.addresses):
-            answer.slots.append(self._range(slot))
+            answer.slots.append(self._range(slot, request.followers))
         if request.cuts:
             here = [part.slot for part in answer.slots if not part.endpoint]
             for offsets in self._history.begins(here, min(request.cuts, MOST_CUTS)):
@@ -283,14 +297,15 @@ class LogReads:
             found.update(s for s in range(SLOTS) if self._place.elsewhere(s) is not None or self._place.end(s) > 1)
         return sorted(found)
 
-    def _range(self, slot: int) -> pb.SlotRange:
+    def _range(self, slot: int, followers: bool) -> pb.SlotRange:
         endpoint = self._place.elsewhere(slot)
-        if endpoint is not None:
+        if endpoint is not None and not (followers and self._place.behind(slot) == ""):
             return pb.SlotRange(slot=slot, endpoint=endpoint or "?")
         end = self._place.end(slot)
         lineage = self._history.lineage(slot)
         return pb.SlotRange(
             slot=slot, earliest=self._history.earliest(slot), end=end, epoch=epoch_at(lineage, end - 1),
+            follower=endpoint is not None, leader="" if endpoint is None else endpoint or "?",
             lineage=[pb.Lineage(epoch=epoch, start=first) for epoch, first in lineage if first < end],
         )  # fmt: skip
 
@@ -298,10 +313,8 @@ class LogReads:
         """Rows of one slot: a ReadBatch after the other, encoded."""
         _check_view(request.view)
         self._check_addresses(request.addresses, reader)
-        self._check_slot(request.slot)
         start = getattr(request, "from")
-        self._history.check(request.slot, start, request.epoch)
-        end = self._place.end(request.slot)
+        end = self._check_part(request.slot, request)
         until = min(request.until or end, end)
         wanted = Wanted(
             request.view or "messages", request.addresses, reader.may, self._delimiter, request.since_ms,
@@ -346,13 +359,10 @@ class LogReads:
         self._check_addresses(request.addresses, reader)
         parts: dict[int, SlotPart] = {}
         for asked in request.parts:
-            self._check_slot(asked.slot)
-            start = getattr(asked, "from")
-            self._history.check(asked.slot, start, asked.epoch)
+            end = self._check_part(asked.slot, asked)
             if asked.slot in parts:
                 raise RefusedError(Code.BAD_READ, f"slot {asked.slot} is asked for twice")
-            end = self._place.end(asked.slot)
-            parts[asked.slot] = SlotPart(start, min(asked.until or end, end), asked.epoch)
+            parts[asked.slot] = SlotPart(getattr(asked, "from"), min(asked.until or end, end), asked.epoch)
         wanted = Wanted(
             request.view or "messages", request.addresses, reader.may, self._delimiter, request.since_ms,
             request.before_ms,
@@ -412,6 +422,8 @@ class LogReads:
         self._check_slot(request.slot)
         self._history.check(request.slot, request.offset, 0)
         end = self._place.end(request.slot)
+        if request.offset >= end and self._place.elsewhere(request.slot) is not None:
+            raise RefusedError(Code.REPLICA_BEHIND, f"slot {request.slot}: it is known here up to {end - 1}")
         cursor = self._history.cursor(request.slot, request.offset)
         blob = None
         while cursor.due < min(request.offset + 1, end):
@@ -443,8 +455,27 @@ class LogReads:
         if slot >= SLOTS:
             raise RefusedError(Code.UNKNOWN_SLOT, f"{slot}; slots are 0 to {SLOTS - 1}")
         endpoint = self._place.elsewhere(slot)
-        if endpoint is not None:
-            raise RefusedError(Code.READ_ELSEWHERE, f"slot {slot}: ask {endpoint or 'again, nobody has it just now'}")
+        if endpoint is None:
+            return
+        ask = f"ask {endpoint or 'again, nobody leads it just now'}"
+        why = self._place.behind(slot)
+        if why is None:
+            raise RefusedError(Code.READ_ELSEWHERE, f"slot {slot}: {ask}")
+        if why:
+            raise RefusedError(Code.REPLICA_BEHIND, f"slot {slot}: {why}; {ask}")
+
+    def _check_part(self, slot: int, asked: pb.ReadRequest | pb.ScanPart) -> int:
+        """May it be read here, from there, and is this the log that is meant? Its high-water mark."""
+        self._check_slot(slot)
+        start, until, end = getattr(asked, "from"), asked.until, self._place.end(slot)
+        if self._place.elsewhere(slot) is not None and max(start, until) > end:
+            # Whether its items are those that are meant cannot be told before it has the last of them.
+            raise RefusedError(
+                Code.REPLICA_BEHIND, f"slot {slot}: it is known here up to {end - 1}, not to {max(start, until) - 1}"
+            )
+        self._history.check(slot, start, asked.epoch)
+        self._history.check_until(slot, until, asked.until_epoch)
+        return end
 
     @staticmethod
     def _check_addresses(addresses: Iterable[str], reader: LogUser) -> None:

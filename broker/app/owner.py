@@ -180,7 +180,7 @@ class OwnerProcess(ClusterProcess):
             return -1
         from .reading import OwnerReads  # not needed else: it brings what edges are made of
 
-        self.reads = OwnerReads(self.settings, self.shard, self.journal, self.leaders, self.table)
+        self.reads = OwnerReads(self.settings, self.shard, self.journal, self.leaders, self.followers, self.table)
         return await self.reads.start()
 
     def _make(self) -> None:

@@ -19,6 +19,7 @@ from broker.edge.permissions import Permissions, Rights
 from broker.edge.users import User
 from broker.engine.address_settings import Matcher
 from broker.journal.journal import Journal
+from broker.owner.follower import Followers
 from broker.owner.leader import Leaders
 from broker.owner.shard import Shard
 from broker.seams.clock import Clock, SystemClock
@@ -75,8 +76,14 @@ class Here:
     def elsewhere(self, slot: int) -> str | None:
         return None
 
+    def behind(self, slot: int) -> str | None:
+        return None
+
     def end(self, slot: int) -> int:
         return self._history.end(slot)
+
+    def endpoint(self) -> str:
+        return ""
 
     def endpoints(self) -> list[str]:
         return []
@@ -86,12 +93,16 @@ class Here:
         return {queue.id: (queue.name, queue.address) for queue in engine.queues()} if engine is not None else {}
 
 
-class Led:
-    """Slots that this owner leads are here; of others the leader is asked (log_reads.Place)."""
+class Replicated:
+    """Slots that this owner leads are here, and those that it follows in sync, as far as their leaders say that they
+    count (log_reads.Place)."""
 
-    def __init__(self, shard: Shard, journal: Journal, leaders: Leaders, table: SlotTable) -> None:
+    def __init__(
+        self, shard: Shard, journal: Journal, leaders: Leaders, followers: Followers, table: SlotTable
+    ) -> None:
         self._here = Here(shard, journal)
         self._leaders = leaders
+        self._followers = followers
         self._table = table
         self.membership: Membership | None = None
         """Once it has joined; nothing is read before."""
@@ -108,15 +119,30 @@ class Led:
         leader = self.membership.owners.get(record.leader) if record is not None else None
         return leader.reads if leader is not None and leader.id != self.membership.me.id else ""
 
+    def behind(self, slot: int) -> str | None:
+        record = self._table.records.get(slot)
+        if self.membership is None or record is None or not self._followers.known(slot):
+            return None
+        if self.membership.me.id not in record.isr:
+            return "the replica here is not in sync"
+        if self._followers.counted(slot) is None:
+            return "its leader has not said yet how much of it counts"
+        return ""
+
     def end(self, slot: int) -> int:
-        return min(self._here.end(slot), self._leaders.counted(slot) + 1)
+        counted = self._leaders.counted(slot) if self._leaders.leads(slot) else self._followers.counted(slot) or 0
+        return min(self._here.end(slot), counted + 1)
+
+    def endpoint(self) -> str:
+        return self.membership.me.reads if self.membership is not None else ""
 
     def endpoints(self) -> list[str]:
         owners = self.membership.owners.values() if self.membership is not None else ()
         return sorted(owner.reads for owner in owners if owner.reads)
 
     def queues(self, slot: int) -> dict[int, tuple[str, str]]:
-        return self._here.queues(slot)
+        found = self._here.queues(slot)
+        return found or {queue.id: (queue.name, queue.address) for queue in self._followers.queues(slot)}
 
 
 class OwnerReads:
@@ -125,12 +151,15 @@ class OwnerReads:
     Nobody gets in before the owner has joined and knows them; without users, only where nobody but this machine can
     reach the port."""
 
-    def __init__(self, settings: Settings, shard: Shard, journal: Journal, leaders: Leaders, table: SlotTable) -> None:
+    def __init__(
+        self, settings: Settings, shard: Shard, journal: Journal, leaders: Leaders, followers: Followers,
+        table: SlotTable,
+    ) -> None:  # fmt: skip
         self._settings = settings
         self._clock = SystemClock()
         self._users: dict[str, User] = {}
         self._permissions = Permissions({})
-        self._place = Led(shard, journal, leaders, table)
+        self._place = Replicated(shard, journal, leaders, followers, table)
         self._auth = TableAuthenticator({}, self._clock)
         self._logins = Logins(self._auth, self._rights)
         delimiter = settings.engine.wildcard_delimiter

@@ -95,6 +95,7 @@ class Code(Enum):
     UNKNOWN_SLOT = (1804, "There is no such slot", Reason.REFUSED)
     READER_LIMIT = (1805, "Too many readers of the log", Reason.CONNECTION_LIMIT)
     BAD_READ = (1806, "Not a request to the read API", Reason.PROTOCOL_ERROR)
+    REPLICA_BEHIND = (1807, "This replica cannot be read just now", Reason.OWNER_STOPPED)
 
     def __init__(self, number: int, text: str, reason: Reason) -> None:
         self.number = number
@@ -138,11 +139,16 @@ class OffsetExpired(JournalError):
 
     def __init__(self, slot: int, offset: int, earliest: int) -> None:
         super().__init__(f"slot {slot}: offset {offset} has been freed, the earliest is {earliest}")
+        self.slot = slot
         self.earliest = earliest
 
 
 class OffsetDiverged(JournalError):
     """The reader has read another history than this log holds: the text says where they part."""
+
+    def __init__(self, slot: int, text: str) -> None:
+        super().__init__(f"slot {slot}: {text}")
+        self.slot = slot
 
 
 class CorruptJournal(JournalError):

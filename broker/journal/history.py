@@ -100,14 +100,27 @@ class History:
         if offset < self.earliest(slot):
             raise OffsetExpired(slot, offset, self.earliest(slot))
         if offset > self.end(slot):
-            raise OffsetDiverged(f"slot {slot}: offset {offset} is beyond the end of this log, {self.end(slot)}")
+            raise OffsetDiverged(slot, f"offset {offset} is beyond the end of this log, {self.end(slot)}")
         if not epoch or offset == 1:
             return
         lineage = self.lineage(slot)
         before, at = epoch_at(lineage, offset - 1), epoch_at(lineage, offset)
         if epoch not in (before, at):
             raise OffsetDiverged(
-                f"slot {slot}: offset {offset} was read in epoch {epoch}, this log has epoch {before or at} there"
+                slot, f"offset {offset} was read in epoch {epoch}, this log has epoch {before or at} there"
+            )
+
+    def check_until(self, slot: int, until: int, epoch: int) -> None:
+        """Does this log agree with the one in which the item before `until` is of `epoch` (0: it is not said)?
+
+        Logs that have an item of the same epoch and number are the same up to it: an epoch has one leader.
+        Raises OffsetDiverged."""
+        if not epoch or until < 2 or until > self.end(slot):
+            return
+        before = epoch_at(self.lineage(slot), until - 1)
+        if before not in (0, epoch):
+            raise OffsetDiverged(
+                slot, f"what ends at offset {until} ends in epoch {epoch}, this log has epoch {before} there"
             )
 
     def cursor(self, slot: int, offset: int) -> Cursor:

@@ -278,6 +278,10 @@ class Journal:
         """(epoch, lsn) of the last item; (0, 0) = holds nothing that could be gone on from: copy it anew."""
         return self._logs.last(slot)
 
+    def written(self, slot: int) -> int:
+        """lsn of its last item on the disk; 0 = none."""
+        return self.history.end(slot) - 1
+
     def epoch(self, slot: int) -> int:
         """The highest epoch that began here; 0 = none."""
         return self._logs.epochs[slot]

@@ -17,6 +17,7 @@ from broker.core.errors import Code
 from broker.core.metrics import Metric
 from broker.core.patience import Patience, stood_still
 from broker.core.records import MetaRecord, RunRecord
+from broker.engine.queue import Queue
 from broker.rpc.v1 import replica_pb2 as pb
 from broker.seams.clock import Clock
 from broker.seams.stream import Stream, StreamEnd
@@ -108,6 +109,8 @@ class Followers:
         self._promised: dict[int, float] = {}
         self._led_in: dict[int, tuple[str, str, int]] = {}
         """Slot → (leader, its boot id, epoch) that the last promise was given to."""
+        self._counted: dict[int, int] = {}
+        """Slot → the last item of which its leader has said that it counts."""
         self._partial: set[int] = set()
         """Slots of which a copy was begun and not ended."""
         self._ticked = 0.0
@@ -148,6 +151,7 @@ class Followers:
             source.send(pb.ToLeader(broken=pb.Broken(slot=slot)))
         if slot in self._partial:
             self._forget(slot)
+        self._counted.pop(slot, None)
         return self._shadows.pop(slot, None)
 
     def promised_until(self, slot: int) -> float:
@@ -159,6 +163,15 @@ class Followers:
     def known(self, slot: int) -> bool:
         """Was follow() called for it (and not unfollow())."""
         return slot in self._shadows
+
+    def counted(self, slot: int) -> int | None:
+        """The last item of a slot followed here that is known to count; None: nobody has said so yet."""
+        return self._counted.get(slot) if slot not in self._partial else None
+
+    def queues(self, slot: int) -> list[Queue]:
+        """Of a slot followed here."""
+        shadow = self._shadows.get(slot)
+        return shadow.engine.queues() if shadow is not None else []
 
     def snapshot(self) -> list[MetaRecord]:
         """Small state of all slots followed, for the head of a new segment."""
@@ -221,6 +234,7 @@ class Followers:
     def _forget(self, slot: int) -> None:
         """A copy that was not finished is worth nothing: the slot is empty."""
         self._partial.discard(slot)
+        self._counted.pop(slot, None)
         self.journal.reset_slot(slot)
         self.journal.end_seed(slot, [], 0)
         self._renew_shadow(slot)
@@ -265,6 +279,7 @@ class Followers:
 
     def begin_seed(self, slot: int) -> None:
         self.seeded += 1
+        self._counted.pop(slot, None)
         self.journal.reset_slot(slot)
         self._partial.add(slot)
         self._renew_shadow(slot)
@@ -284,6 +299,10 @@ class Followers:
         except Exception as error:
             self.home.thrown(error)
             raise
+
+    def on_counted(self, slot: int, lsn: int) -> None:
+        """Its leader says so. It never becomes less: what counts has been told to somebody."""
+        self._counted[slot] = max(lsn, self._counted.get(slot, 0))
 
     def look(self, slot: int, found: Found) -> None:
         """At what is followed, for its leader."""

@@ -56,9 +56,10 @@ class Track:
     floor    it may join the isr when it has at least this.
     asked    monotonic time when it was asked what it has.
     answered number of its pong after which its promises cover this slot.
-    bodies   large bodies it has been given ahead of their items.    moving  one is on its way."""
+    bodies   large bodies it has been given ahead of their items.    moving  one is on its way.
+    told     the last lsn of which it has been told that it counts; UNKNOWN: of none yet."""
 
-    __slots__ = ("acked", "answered", "asked", "bodies", "floor", "member", "moving", "sent", "slot", "state")
+    __slots__ = ("acked", "answered", "asked", "bodies", "floor", "member", "moving", "sent", "slot", "state", "told")
 
     def __init__(self, slot: int, member: str) -> None:
         self.slot = slot
@@ -71,6 +72,7 @@ class Track:
         self.answered = 0
         self.bodies: set[int] = set()
         self.moving = False
+        self.told = UNKNOWN
 
     def fit(self) -> bool:
         """Does its log go on from where ours is or was."""

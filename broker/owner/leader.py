@@ -48,6 +48,7 @@ class LeaderLog(Log, Protocol):
     """What it asks of the journal."""
 
     def last(self, slot: int) -> tuple[int, int]: ...
+    def written(self, slot: int) -> int: ...
     def lineage(self, slot: int) -> list[tuple[int, int]]: ...
 
 
@@ -507,6 +508,7 @@ class Leaders:
         slept = stood_still(self._ticked, now, self._settings.ping_ms / 1000)
         self._ticked = now
         self._slept += slept
+        self._tell_counted()
         used = {member for lead in self._leads.values() for member in lead.tracks}
         for id, peer in list(self._peers.items()):
             peer.tick(slept)
@@ -519,6 +521,19 @@ class Leaders:
         for lead in list(self._leads.values()):
             if stuck or not lead.at_rest():
                 self._consider(lead)
+
+    def _tell_counted(self) -> None:
+        """Followers in sync hear with the next ping what counts by now: so far they may be read (docs/adr/0010).
+        What is not on our own disk yet does not count: alone, we would not have it."""
+        for slot, lead in self._leads.items():
+            if not lead.whole or lead.deposed:
+                continue
+            lsn = min(lead.reached, self._journal.written(slot))
+            for member in lead.record.isr:
+                track = lead.tracks.get(member)
+                if track is not None and track.told != lsn and track.fit():
+                    track.told = lsn
+                    self._peers[member].tell(slot, lsn)
 
     def metrics(self) -> Iterable[Metric]:
         return lag_metrics(self, self._leads.values(), self._peers.values(), self._catch_up)

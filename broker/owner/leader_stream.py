@@ -64,6 +64,7 @@ class FollowerSide(Protocol):
     def end_seed(self, slot: int, lineage: list[tuple[int, int]], lsn: int) -> None: ...
     def copying(self, slot: int) -> bool: ...
     def apply(self, slot: int, changes: list[Change]) -> None: ...
+    def on_counted(self, slot: int, lsn: int) -> None: ...
     def look(self, slot: int, found: Found) -> None: ...
 
 
@@ -95,6 +96,8 @@ class LeaderStream:
         except DecodeError:
             message = pb.ToFollower()
         what = message.WhichOneof("what")
+        if message.HasField("counted"):
+            self._counted(message.counted)
         if not self.owner:
             self._hello(message.hello if what == "hello" else pb.Hello(), what == "hello")
         elif what == "append":
@@ -188,6 +191,11 @@ class LeaderStream:
         # The promise begins before the answer leaves: the leader counts from when it asked, which is earlier still.
         self.promised = self._user.clock.monotonic() + self._promise_s
         self.send(pb.ToLeader(pong=number))
+
+    def _counted(self, counted: pb.Counted) -> None:
+        for slot, lsn in zip(counted.slots, counted.lsns, strict=False):
+            if slot in self.slots:
+                self._user.on_counted(slot, lsn)
 
     # ── items ──────────────────────────────────────────────────────────────────────────────────────
 

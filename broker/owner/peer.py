@@ -103,10 +103,10 @@ class Peer:
     missed    when the last attempt to reach it began that has failed since it spoke last; 0 = none has."""
 
     __slots__ = (
-        "_again", "_append_seq", "_attempt", "_clock", "_dialer", "_dialled", "_down_since", "_flight", "_gathered",
-        "_gathered_bytes", "_gathered_late", "_heard", "_identity", "_known", "_later", "_leads", "_leads_due", "_over",
-        "_pings", "_promise_s", "_refused", "_seq", "_stream", "_up", "_user", "address", "id", "late", "lost",
-        "missed", "patience", "pongs", "promise", "unacked",
+        "_again", "_append_seq", "_attempt", "_clock", "_counted", "_dialer", "_dialled", "_down_since", "_flight",
+        "_gathered", "_gathered_bytes", "_gathered_late", "_heard", "_identity", "_known", "_later", "_leads",
+        "_leads_due", "_over", "_pings", "_promise_s", "_refused", "_seq", "_stream", "_up", "_user", "address", "id",
+        "late", "lost", "missed", "patience", "pongs", "promise", "unacked",
     )  # fmt: skip
 
     def __init__(
@@ -158,6 +158,8 @@ class Peer:
         self._gathered_bytes = self._gathered_late = 0
         self._leads: dict[int, int] = {}
         self._leads_due = False
+        self._counted: dict[int, int] = {}
+        """Slot → up to where it counts: goes with the next ping."""
         self._over = False
 
     # ── the stream ─────────────────────────────────────────────────────────────────────────────────
@@ -228,6 +230,7 @@ class Peer:
         self._pings.clear()
         self._gathered.clear()
         self._leads.clear()
+        self._counted.clear()
         self._gathered_bytes = self._gathered_late = self.unacked = self.late = self.pongs = 0
 
     def close(self, why: str) -> None:
@@ -295,7 +298,16 @@ class Peer:
         if self._stream is not None:
             self._seq += 1
             self._pings[self._seq] = self._clock.monotonic()
-            self._send(pb.ToFollower(ping=self._seq))
+            message = pb.ToFollower(ping=self._seq)
+            if self._counted:
+                counted, self._counted = self._counted, {}
+                message.counted.slots.extend(counted)
+                message.counted.lsns.extend(counted.values())
+            self._send(message)
+
+    def tell(self, slot: int, lsn: int) -> None:
+        """Everything of the slot up to there counts: said with the next ping."""
+        self._counted[slot] = lsn
 
     def lead(self, slot: int, epoch: int) -> None:
         """Asks what it has of the slot. Slots asked for in one go travel together."""
@@ -315,6 +327,7 @@ class Peer:
     def resign(self, record: SlotRecord) -> None:
         """The slot is led here no more: its promise is void."""
         self._leads.pop(record.slot, None)
+        self._counted.pop(record.slot, None)
         self._send(pb.ToFollower(resign=pb.Resign(slot=record.slot, epoch=record.epoch)))
 
     @property

@@ -31,13 +31,14 @@ class SlotInfo:
 
 @dataclass(frozen=True)
 class Range:
-    """[start, end) of a slot; `epoch`: of the item before start, 0 = not to be checked."""
+    """[start, end) of a slot. `epoch`: of the item before start, `until_epoch`: of the last one; 0 = not checked."""
 
     slot: int
     start: int
     end: int
     epoch: int = 0
     endpoint: str = ""
+    until_epoch: int = 0
 
     def __len__(self) -> int:
         return max(self.end - self.start, 0)
@@ -45,9 +46,10 @@ class Range:
 
 @dataclass(frozen=True)
 class Split:
-    """What one task reads, in this order."""
+    """What one task reads, in this order. `endpoints`: of all brokers that may have it, should one go away."""
 
     ranges: tuple[Range, ...] = field(default=())
+    endpoints: tuple[str, ...] = field(default=())
 
 
 def epoch_before(info: SlotInfo, offset: int) -> int:
@@ -114,22 +116,23 @@ def between(start: Mapping[str, Mapping[str, int]], end: Mapping[str, Mapping[st
                 1801,
             )
         epoch = first.get("e", 0)
-        found.append(Range(int(slot), first["o"], place["o"], epoch, info.endpoint if info else ""))
+        until = place.get("e", 0) or (epoch_before(info, place["o"]) if info else 0)
+        found.append(Range(int(slot), first["o"], place["o"], epoch, info.endpoint if info else "", until))
     return found
 
 
-def splits(ranges: Iterable[Range], items: int, cuts: Iterable[Mapping[int, int]], infos: Mapping[int, SlotInfo]
-           ) -> list[Split]:  # fmt: skip
+def splits(
+    ranges: Iterable[Range], items: int, cuts: Mapping[str, Iterable[Mapping[int, int]]], infos: Mapping[int, SlotInfo]
+) -> list[Split]:
     """Tasks of about `items` items, cut where the log is cheap to begin at: else each would pass over what is others'.
 
-    The parts of one task are of one broker's log."""
+    The parts of one task are of one broker's log, and so are cuts (endpoint → cuts)."""
     tasks: list[Split] = []
     ranges = list(ranges)
-    cuts = list(cuts)
     for endpoint in sorted({part.endpoint for part in ranges}):
         left = {part.slot: part for part in ranges if part.endpoint == endpoint}
         gathered: dict[int, Range] = {}
-        for cut in [cut for cut in cuts if set(cut) & set(left)]:
+        for cut in [cut for cut in cuts.get(endpoint, ()) if set(cut) & set(left)]:
             piece = {slot: min(max(cut.get(slot, part.start), part.start), part.end) for slot, part in left.items()}
             size = sum(stop - left[slot].start for slot, stop in piece.items())
             if gathered and size and sum(map(len, gathered.values())) + size > items:
@@ -150,10 +153,17 @@ def _move(left: dict[int, Range], gathered: dict[int, Range], stops: Mapping[int
     for slot, stop in stops.items():
         part = left[slot]
         if stop > part.start:
+            first, left[slot] = parted(part, stop, infos.get(slot))
             had = gathered.get(slot)
-            gathered[slot] = replace(had, end=stop) if had is not None else replace(part, end=stop)
-            info = infos.get(slot)
-            left[slot] = replace(part, start=stop, epoch=epoch_before(info, stop) if info else 0)
+            gathered[slot] = replace(had, end=stop, until_epoch=first.until_epoch) if had is not None else first
+
+
+def parted(part: Range, stop: int, info: SlotInfo | None) -> tuple[Range, Range]:
+    """What lies before `stop`, and the rest."""
+    if stop >= part.end:
+        return part, replace(part, start=part.end, epoch=part.until_epoch)
+    epoch = epoch_before(info, stop) if info else 0
+    return replace(part, end=stop, until_epoch=epoch), replace(part, start=stop, epoch=epoch)
 
 
 def capped_at(

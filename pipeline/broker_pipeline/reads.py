@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import base64
 import threading
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final
 
@@ -21,9 +21,12 @@ from broker.seams.clock import SystemClock
 from .errors import PipelineError
 from .options import Access
 from .ranges import Range, SlotInfo
+from .replicas import Described, another
 
 _SERVICE: Final = "/stampede.v1.LogReads/"
 _CALL_S: Final = 30.0
+_ASK_S: Final = 5.0
+"""A broker that others can stand in for."""
 _PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 3.0
 _MAX_MESSAGE: Final = 64 << 20
@@ -40,10 +43,15 @@ _ADVICE: Final = {
 
 
 class LogReads:
-    """Use it with `with`. Raises PipelineError. Not for several threads."""
+    """Use it with `with`. Raises PipelineError. Not for several threads.
 
-    def __init__(self, access: Access) -> None:
+    endpoints   of brokers besides those of `access`: any of them may be asked when others are away."""
+
+    def __init__(self, access: Access, endpoints: Iterable[str] = ()) -> None:
         self._access = access
+        self._endpoints = tuple(dict.fromkeys((*access.brokers, *endpoints)))
+        self._moved: dict[int, str] = {}
+        """Slot → who has been read last of it, where that is another than was planned."""
         self._channels: dict[str, grpc.Channel] = {}
         self._clock = SystemClock()
         self._wait = threading.Event()
@@ -78,18 +86,18 @@ class LogReads:
                 self._channels[endpoint] = grpc.insecure_channel(endpoint, options)
         return self._channels[endpoint]
 
-    def _unary(self, endpoint: str, name: str, request: Any, answer: Any) -> Any:
+    def _unary(self, endpoint: str, name: str, request: Any, answer: Any, seconds: float = _CALL_S) -> Any:
         call = self._channel(endpoint).unary_unary(
             _SERVICE + name, request_serializer=type(request).SerializeToString, response_deserializer=answer.FromString
         )
-        return call(request, metadata=self._metadata, timeout=_CALL_S)
+        return call(request, metadata=self._metadata, timeout=seconds)
 
     def _anyone(self, name: str, request: Any, answer: Any) -> Any:
         """Of the first broker that answers; asked again until patience ends."""
         end = self._clock.monotonic() + self._access.patience_s
         pause = _PAUSE_S
         while True:
-            for endpoint in self._access.brokers:
+            for endpoint in self._endpoints:
                 try:
                     return self._unary(endpoint, name, request, answer)
                 except grpc.RpcError as error:
@@ -107,40 +115,54 @@ class LogReads:
         return described.broker, described.now_ms, described.infos
 
     def plan(self, addresses: tuple[str, ...], view: str, cuts: int = MOST_CUTS) -> Described:
-        """The same, and places of the log that are cheap to begin at. Asked until every slot has somebody."""
-        request = pb.DescribeRequest(addresses=addresses, view=view, cuts=cuts)
+        """The same; with `cuts`, also places of the log that are cheap to begin at, and who else has it.
+
+        Asked until every slot has somebody who leads it."""
+        request = pb.DescribeRequest(addresses=addresses, view=view, cuts=cuts, followers=bool(cuts))
         end = self._clock.monotonic() + self._access.patience_s
         while True:
-            try:
-                return self._described(request)
-            except _NotNow as error:
-                if self._clock.monotonic() > end:
-                    raise PipelineError(str(error), 1803) from None
+            described = self._described(request)
+            missing = described.missing()
+            if not missing:
+                return described
+            if self._clock.monotonic() > end:
+                raise PipelineError(f"nobody leads slot {missing[0]} now (and {len(missing) - 1} others)", 1803)
             self._wait.wait(_LONGEST_PAUSE_S / 3)
 
     def _described(self, request: Any) -> Described:
+        """What can be said now: leaders are asked, and where followers matter all owners."""
         first = self._anyone("Describe", request, pb.Description)
-        made = Described(first.broker_id, first.now_ms, {}, [])
-        made.put(first, "", {part.slot for part in first.slots})
-        wanted: dict[str, set[int]] = {}
-        for part in first.slots:
-            if part.endpoint:
-                wanted.setdefault(part.endpoint, set()).add(part.slot)
-        for endpoint, slots in sorted(wanted.items()):
-            if endpoint == "?":
-                continue
+        made = Described(first.broker_id, first.now_ms, endpoints=tuple(first.endpoints))
+        self._endpoints = tuple(dict.fromkeys((*self._endpoints, *first.endpoints)))
+        made.put(first, first.endpoint)
+        others = {part.endpoint or part.leader for part in first.slots}
+        if request.followers:
+            others.update(first.endpoints)
+        for endpoint in sorted(others - {"", "?", first.endpoint}):
             try:
-                made.put(self._unary(endpoint, "Describe", request, pb.Description), endpoint, slots)
+                made.put(self._unary(endpoint, "Describe", request, pb.Description, _ASK_S), endpoint)
             except grpc.RpcError as error:
                 if error.code() not in _AGAIN:
                     raise _explained(error, endpoint) from None
-        if missing := {part.slot for part in first.slots} - set(made.infos):
-            raise _NotNow(f"nobody reads slot {min(missing)} now (and {len(missing) - 1} others); try again")
-        return made
+        return made.whole()
 
-    def lookup(self, ts_ms: int) -> dict[int, int]:
-        """Slot → first offset that is not older."""
-        return dict(self._anyone("Lookup", pb.LookupRequest(ts_ms=ts_ms), pb.LookupAnswer).offsets)
+    def lookup(self, ts_ms: int, infos: Mapping[int, SlotInfo]) -> dict[int, int]:
+        """Slot → first offset that is not older, as the leaders of all these slots say."""
+        found: dict[int, int] = {}
+        for endpoint in sorted({info.endpoint for info in infos.values()}):
+            slots = [slot for slot, info in infos.items() if info.endpoint == endpoint]
+            request = pb.LookupRequest(ts_ms=ts_ms, slots=slots)
+            if not endpoint:
+                answer = self._anyone("Lookup", request, pb.LookupAnswer)
+            else:
+                try:
+                    answer = self._unary(endpoint, "Lookup", request, pb.LookupAnswer)
+                except grpc.RpcError as error:
+                    raise _explained(error, endpoint) from None
+            found.update(answer.offsets)
+        if lost := set(infos) - set(found):
+            raise PipelineError(f"slot {min(lost)} has another leader than a moment ago; try again", 1803)
+        return found
 
     def watermark(self, name: str, offsets: dict[int, int]) -> tuple[int, int]:
         """Everything before these is safely elsewhere. Every owner hears it: each frees a log of its own.
@@ -165,13 +187,14 @@ class LogReads:
     def scan(
         self, ranges: Iterable[Range], *, addresses: tuple[str, ...], view: str, since_ms: int, before_ms: int
     ) -> Iterator[Any]:
-        """ScanBatches of these ranges, each item once, those of each slot in order. Where a leader has gone it goes on
-        at the next one."""
+        """ScanBatches of these ranges, each item once, those of each slot in order. Where a broker has gone, or has not
+        yet what is asked for, it goes on at another replica."""
         left = {part.slot: part for part in ranges if len(part)}
         end = self._clock.monotonic() + self._access.patience_s
         pause, turn = _PAUSE_S, 0
         while left:
-            problem: grpc.RpcError | None = None
+            problem: PipelineError | None = None
+            failed: set[str] = set()
             for endpoint, parts in _by_endpoint(left.values()).items():
                 place = endpoint or self._access.brokers[turn % len(self._access.brokers)]
                 request = pb.ScanRequest(
@@ -184,14 +207,16 @@ class LogReads:
                             end, pause = self._clock.monotonic() + self._access.patience_s, _PAUSE_S
                         yield batch
                 except grpc.RpcError as error:
-                    problem = error
-                    if error.code() not in _AGAIN:
-                        raise _explained(error, place) from None
+                    problem = _explained(error, place)
+                    if error.code() not in _AGAIN and not (endpoint and problem.code == 1801 and self._held(left)):
+                        raise problem from None
+                if any(part.slot in left for part in parts):
+                    failed.add(endpoint)
             if not left:
                 return
             if self._clock.monotonic() > end:
                 if problem is not None:
-                    raise _explained(problem, place) from None
+                    raise problem
                 part = next(iter(left.values()))
                 raise PipelineError(
                     f"{place}: slot {part.slot} ends at {part.start}, and {part.end} was promised; try again"
@@ -199,12 +224,21 @@ class LogReads:
             turn += 1
             self._wait.wait(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_S)
-            if any(part.endpoint for part in left.values()):
-                infos = self.plan((), view, 0).infos
-                left = {
-                    slot: replace(part, endpoint=infos[slot].endpoint if slot in infos else part.endpoint)
-                    for slot, part in left.items()
-                }
+            left = self._elsewhere(left, failed)
+
+    def _elsewhere(self, left: dict[int, Range], failed: set[str]) -> dict[int, Range]:
+        """The same, with who else can be asked. A broker on its own has no others."""
+        if not any(part.endpoint for part in left.values()):
+            return left
+        replicas = self._described(pb.DescribeRequest(followers=True)).replicas
+        left = {slot: another(part, replicas.get(slot, ()), failed) for slot, part in left.items()}
+        self._moved.update({slot: part.endpoint for slot, part in left.items()})
+        return left
+
+    def _held(self, left: dict[int, Range]) -> bool:
+        """Has somebody got all of it: one replica's log may begin later than another's."""
+        replicas = self._described(pb.DescribeRequest(followers=True)).replicas
+        return all(any(r.earliest <= part.start for r in replicas.get(slot, ())) for slot, part in left.items())
 
     def _stream(self, endpoint: str, name: str, request: Any, answer: Any) -> Iterator[Any]:
         call = self._channel(endpoint).unary_stream(
@@ -216,44 +250,36 @@ class LogReads:
             call.cancel()
 
     def body(self, part: Range, offset: int, ref: str) -> Iterator[bytes]:
-        """Pieces of a large body."""
+        """Pieces of a large body; where a broker has gone, the rest comes from another one."""
         request = pb.ReadBodyRequest(slot=part.slot, offset=offset, body_ref=ref)
-        endpoint = part.endpoint or self._access.brokers[0]
-        try:
-            for chunk in self._stream(endpoint, "ReadBody", request, pb.BodyChunk):
-                yield chunk.data
-        except grpc.RpcError as error:
-            raise _explained(error, endpoint) from None
-
-
-class _NotNow(Exception):
-    """A slot has nobody just now."""
-
-
-@dataclass
-class Described:
-    """infos: slot → info. cuts: places of one broker's log, ascending: slot → offset."""
-
-    broker: str
-    now_ms: int
-    infos: dict[int, SlotInfo]
-    cuts: list[dict[int, int]]
-
-    def put(self, answer: Any, endpoint: str, slots: set[int]) -> None:
-        """What one broker has said of these slots."""
-        here = [part.slot for part in answer.slots if not part.endpoint]
-        for part in answer.slots:
-            if part.slot in slots and not part.endpoint:
-                self.infos[part.slot] = _info(part, endpoint)
-        for cut in answer.cuts:
-            self.cuts.append({slot: at for slot, at in zip(here, cut.offsets, strict=True) if slot in slots})
+        part = replace(part, start=offset, endpoint=self._moved.get(part.slot, part.endpoint))
+        end = self._clock.monotonic() + self._access.patience_s
+        got = 0
+        while True:
+            endpoint = part.endpoint or self._access.brokers[0]
+            try:
+                at = 0
+                for chunk in self._stream(endpoint, "ReadBody", request, pb.BodyChunk):
+                    fresh = chunk.data[max(got - at, 0) :]
+                    at += len(chunk.data)
+                    if fresh:
+                        got = at
+                        yield fresh
+                return
+            except grpc.RpcError as error:
+                if error.code() not in _AGAIN or self._clock.monotonic() > end:
+                    raise _explained(error, endpoint) from None
+            self._wait.wait(_PAUSE_S)
+            part = self._elsewhere({part.slot: part}, {part.endpoint})[part.slot]
 
 
 def _by_endpoint(parts: Iterable[Range]) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
     for part in parts:
         found.setdefault(part.endpoint, []).append(
-            pb.ScanPart(slot=part.slot, until=part.end, epoch=part.epoch, **{"from": part.start})
+            pb.ScanPart(
+                slot=part.slot, until=part.end, epoch=part.epoch, until_epoch=part.until_epoch, **{"from": part.start}
+            )
         )
     return found
 
@@ -271,11 +297,6 @@ def _advance(left: dict[int, Range], places: Any) -> bool:
         else:
             left[place.slot] = replace(part, start=at, epoch=place.epoch)
     return before != (len(left), [part.start for part in left.values()])
-
-
-def _info(part: Any, endpoint: str) -> SlotInfo:
-    lineage = tuple((line.epoch, line.start) for line in part.lineage)
-    return SlotInfo(part.slot, endpoint, part.earliest, max(part.end, part.earliest), lineage)
 
 
 def _explained(error: grpc.RpcError, endpoint: str) -> PipelineError:

@@ -24,9 +24,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from .errors import PipelineError
 from .options import ReadOptions, read_options
-from .ranges import Offsets, Range, SlotInfo, Split, at, between, capped, earliest, latest, parse, splits
-from .reads import Described, LogReads
+from .ranges import Offsets, Range, SlotInfo, Split, at, between, capped, earliest, latest, parse
+from .reads import LogReads
 from .records import Decoder
+from .replicas import Described
 from .rows import SCHEMA, TEXT, VIEW
 from .sink import StampedeStreamWriter, StampedeWriter, write_options
 
@@ -71,7 +72,7 @@ def _resolve(reads: LogReads, text: str, infos: Mapping[int, SlotInfo]) -> Offse
     if text == "latest":
         return latest(infos.values())
     if text.startswith("@") and text[1:].isdigit():
-        found = reads.lookup(int(text[1:]))
+        found = reads.lookup(int(text[1:]), infos)
         return {
             str(slot): at(info, min(max(found.get(slot, info.end), info.earliest), info.end))
             for slot, info in infos.items()
@@ -81,7 +82,7 @@ def _resolve(reads: LogReads, text: str, infos: Mapping[int, SlotInfo]) -> Offse
 
 def _read(options: ReadOptions, split: Split) -> Iterator[Any]:
     """In a worker. Where there is nothing to read Spark makes a partition of its own, of None: an empty split."""
-    with LogReads(options.access) as reads:
+    with LogReads(options.access, split.endpoints) as reads:
         parts = {part.slot: part for part in split.ranges}
 
         def large(slot: int, offset: int, reference: str, message: str) -> tuple[bytes | None, str]:
@@ -149,7 +150,7 @@ class StampedeReader(DataSourceReader):
             infos = described.infos
             start, end = _resolve(reads, options.start, infos), _resolve(reads, options.end, infos)
         ranges = between(start, {slot: place for slot, place in end.items() if int(slot) in infos}, infos)
-        return [Task(split) for split in splits(ranges, options.split_rows, described.cuts, infos)]
+        return [Task(split) for split in described.tasks(ranges, options.split_rows)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         from dataclasses import replace
@@ -206,7 +207,7 @@ class StampedeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: Offsets, end: Offsets) -> Sequence[InputPartition]:
         described = self._plan()
         ranges = between(start, end, described.infos)
-        return [Task(split) for split in splits(ranges, self.options.split_rows, described.cuts, described.infos)]
+        return [Task(split) for split in described.tasks(ranges, self.options.split_rows)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         return _read(self.options, partition.value or Split())

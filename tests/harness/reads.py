@@ -35,8 +35,9 @@ class LogReader:
         call = self.channel.unary_unary(SERVICE + name, type(request).SerializeToString, answer.FromString)
         return call(request, metadata=self.metadata, timeout=60)
 
-    def describe(self, *addresses: str, view: str = "messages") -> Any:
-        return self._unary("Describe", pb.DescribeRequest(addresses=addresses, view=view), pb.Description)
+    def describe(self, *addresses: str, view: str = "messages", followers: bool = False) -> Any:
+        request = pb.DescribeRequest(addresses=addresses, view=view, followers=followers)
+        return self._unary("Describe", request, pb.Description)
 
     def watermark(self, name: str, offsets: dict[int, int], forget: bool = False) -> Any:
         request = pb.WatermarkRequest(name=name, offsets=offsets, forget=forget)

@@ -31,6 +31,12 @@ class FakeReads:
         self.answers = 0
         self.marks: dict[str, dict[int, int]] = {}
         self.requests: list[pb.ScanRequest] = []
+        self.leader: FakeReads | None = None
+        """Whom it follows."""
+        self.group: list[FakeReads] = []
+        """All owners of its cluster, itself among them."""
+        self.behind = False
+        """It refuses to be read, as one that has not heard yet how much counts."""
         self.server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
         one, many = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
         self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("stampede.v1.LogReads", {
@@ -60,6 +66,10 @@ class FakeReads:
             items.append((begin, step))
             begin += step
 
+    @property
+    def endpoint(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
     def end(self, slot: int) -> int:
         return len(self.items[slot]) + 1
 
@@ -80,14 +90,22 @@ class FakeReads:
         return b"".join(f.record(f.RUN, flags, slot, 1, offset, payload, f.CHECKSUMS[f.PREFERRED]))
 
     def describe(self, request, context):
+        leader = self.leader.endpoint if self.leader is not None else ""
         slots = [
             pb.SlotRange(
-                slot=s, earliest=self.earliest, end=self.end(s), epoch=1, lineage=[pb.Lineage(epoch=1, start=1)]
+                slot=s, earliest=self.earliest, end=self.end(s), epoch=1, lineage=[pb.Lineage(epoch=1, start=1)],
+                follower=bool(leader), leader=leader,
             )
+            if not leader or (request.followers and not self.behind)
+            else pb.SlotRange(slot=s, endpoint=leader)
             for s in sorted(self.items)
-        ]
+        ]  # fmt: skip
         cuts = [pb.Cut(offsets=[1 + 5 * n] * len(slots)) for n in range(20)] if request.cuts else []
-        return pb.Description(slots=slots, broker_id="fake", now_ms=START_MS, cuts=cuts)
+        cuts = cuts if any(not part.endpoint for part in slots) else []
+        return pb.Description(
+            slots=slots, broker_id="fake", now_ms=START_MS, cuts=cuts,
+            endpoints=[other.endpoint for other in self.group], endpoint=self.endpoint if self.group else "",
+        )  # fmt: skip
 
     def lookup(self, request, context):
         return pb.LookupAnswer(offsets={
@@ -101,6 +119,8 @@ class FakeReads:
 
     def scan(self, request, context):
         self.requests.append(request)
+        if self.behind:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "1807 This replica cannot be read just now")
         queues = [pb.QueueName(slot=part.slot, id=1, name="q", address=f"a{part.slot}") for part in request.parts]
         for part in request.parts:
             start = getattr(part, "from")

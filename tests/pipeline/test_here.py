@@ -5,10 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 from broker_pipeline.cli import cause
+from packaging.requirements import Requirement
 
 from .conftest import WHY
 
@@ -44,3 +46,43 @@ def test_what_went_wrong_is_found_in_what_spark_says():
     java = "An error\nCaused by: a.B: outer\n\tat x\nCaused by: java.io.IOException: No space left on device\n\tat y"
     assert cause(java) == "java.io.IOException: No space left on device"
     assert cause("only this\nat x") == "only this" and cause("")
+
+
+def test_images_are_given_what_they_copy_and_the_broker_nothing_of_spark():
+    """What .dockerignore keeps back is not there to be copied, and the classic builder does not say so."""
+    allowed = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    for file in ("Dockerfile", "pipeline/Dockerfile"):
+        steps = [line.split() for line in (ROOT / file).read_text().splitlines() if line.startswith("COPY")]
+        for source in [name for _, *names, _ in steps for name in names if not name.startswith("--")]:
+            if source.startswith("/opt/"):
+                continue  # of an earlier stage
+            assert any(source == name or f"{name}/".startswith(f"{source}/") for name in allowed), (file, source)
+    installs = [line for line in (ROOT / "Dockerfile").read_text().splitlines() if "install" in line and "'.[" in line]
+    assert len(installs) == 1 and "pipeline" not in installs[0]
+    pinned = (ROOT / "deploy/image/constraints.txt").read_text().lower()
+    assert "pyspark" not in pinned and "pyarrow" not in pinned
+
+
+def needed(extras: frozenset[str]) -> set[str]:
+    """Names of all that `pip install stampede-broker[extras]` brings, as far as they are installed here."""
+    found: set[str] = set()
+    left = [("stampede-broker", extras)]
+    while left:
+        name, wanted = left.pop()
+        try:
+            requires = metadata.requires(name) or []
+        except metadata.PackageNotFoundError:
+            continue
+        for line in requires:
+            need = Requirement(line)
+            counts = need.marker is None or any(need.marker.evaluate({"extra": extra}) for extra in (wanted or {""}))
+            if counts and need.name.lower() not in found:
+                found.add(need.name.lower())
+                left.append((need.name, frozenset(need.extras)))
+    return found
+
+
+def test_nothing_that_the_broker_needs_needs_spark():
+    assert "grpcio" in needed(frozenset())
+    for extras in (frozenset(), frozenset({"operator", "redis", "xpath"})):
+        assert not needed(extras) & {"pyspark", "pyarrow", "pandas", "numpy", "duckdb"}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from broker_pipeline.errors import PipelineError
 from broker_pipeline.options import Access, read_options
 from broker_pipeline.ranges import Range, SlotInfo, between, capped, capped_at, earliest, latest, parse, splits
 from broker_pipeline.reads import LogReads
+from broker_pipeline.replicas import Replica, spread
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,7 +33,7 @@ def test_batches_and_tasks_cover_everything_once(infos, items, most, cuts, at_cu
         end = capped_at(place, infos, places, most) if at_cuts else capped(place, infos.values(), most)
         if end == place:
             break
-        tasks = splits(between(place, end, infos), items, places, infos)
+        tasks = splits(between(place, end, infos), items, {"": places}, infos)
         for task in tasks:
             assert len({part.slot for part in task.ranges}) == len(task.ranges)
         for part in (part for task in tasks for part in task.ranges):
@@ -49,7 +52,7 @@ def test_batches_and_tasks_cover_everything_once(infos, items, most, cuts, at_cu
 def test_tasks_end_where_the_log_is_cheap_to_begin_at_and_are_of_one_broker():
     infos = {n: SlotInfo(n, endpoint, 1, 101) for n, endpoint in ((1, ""), (2, ""), (3, "other:1"))}
     cuts = [{1: 1 + 10 * n, 2: 1 + 10 * n} for n in range(11)]
-    tasks = splits([Range(n, 1, 101, 0, info.endpoint) for n, info in infos.items()], 60, cuts, infos)
+    tasks = splits([Range(n, 1, 101, 0, info.endpoint) for n, info in infos.items()], 60, {"": cuts}, infos)
     ours = [task.ranges for task in tasks if task.ranges[0].endpoint == ""]
     assert [[(part.slot, part.start, part.end) for part in ranges] for ranges in ours] == [
         [(1, at, min(at + 30, 101)), (2, at, min(at + 30, 101))] for at in (1, 31, 61, 91)
@@ -85,12 +88,16 @@ def test_wrong_options_are_refused_by_name(options, text):
         read_options(options)
 
 
-def messages(reads: LogReads, part: Range) -> list[str]:
-    found = []
+def messages_by_batch(reads: LogReads, part: Range) -> Iterator[list[str]]:
     for batch in reads.scan([part], addresses=(), view="messages", since_ms=0, before_ms=0):
+        found = []
         for at, _, _, flags, slot, _, _ in f.records_in(batch.records, 0, len(batch.records)):
             found += [f"{slot}-{n}" for n in f.read_run(batch.records, at, flags, slot).run.ids]
-    return found
+        yield found
+
+
+def messages(reads: LogReads, part: Range) -> list[str]:
+    return [name for batch in messages_by_batch(reads, part) for name in batch]
 
 
 def test_streams_that_break_give_each_item_once():
@@ -106,3 +113,76 @@ def test_errors_say_what_to_do():
         gone = Access((f"127.0.0.1:{fake.port}",), patience_s=0)
     with LogReads(gone) as reads, pytest.raises(PipelineError, match=r"log_reads\.port"):
         reads.describe((), "messages")
+
+
+@given(INFOS, st.integers(1, 400), st.data())
+def test_what_is_spread_over_replicas_is_read_once_from_those_that_have_it(infos, items, data):
+    replicas = {
+        slot: [
+            Replica(f"h:{n}", data.draw(st.integers(1, info.end)) if n else info.earliest, n == 0)
+            for n in range(data.draw(st.integers(1, 3)))
+        ]
+        for slot, info in infos.items()
+    }
+    ranges = [Range(slot, info.earliest, info.end, 0, "h:0", 3) for slot, info in infos.items()]
+    covered = {slot: [] for slot in infos}
+    for part in spread(ranges, replicas, infos, items):
+        covered[part.slot].append(part)
+        having = {replica.endpoint: replica.earliest for replica in replicas[part.slot]}
+        assert having[part.endpoint] <= infos[part.slot].earliest
+    for slot, info in infos.items():
+        parts = covered[slot]
+        assert len({part.endpoint for part in parts}) == len(parts), "one broker reads a slot in one go"
+        assert [part.start for part in parts] == [info.earliest, *(part.end for part in parts[:-1])][: len(parts)]
+        assert not parts or (parts[-1].end, parts[-1].until_epoch) == (info.end, 3)
+        for part in parts[:-1]:
+            assert part.until_epoch == max((e for e, s in info.lineage if s < part.end), default=0)
+
+
+def cluster_of(*fakes: FakeReads) -> None:
+    """The first leads, the others follow."""
+    for fake in fakes:
+        fake.group = list(fakes)
+        fake.leader = None if fake is fakes[0] else fakes[0]
+
+
+def test_tasks_are_spread_over_those_in_sync_and_none_is_asked_for_what_it_has_not():
+    with FakeReads({5: 90, 6: 90}) as one, FakeReads({5: 90, 6: 90}) as two, FakeReads({5: 90, 6: 90}) as three:
+        cluster_of(one, two, three)
+        three.behind = True
+        with LogReads(Access((three.endpoint,))) as reads:
+            described = reads.plan((), "log")
+            assert {info.endpoint for info in described.infos.values()} == {one.endpoint}
+            ranges = between({}, latest(described.infos.values()), described.infos)
+            tasks = described.tasks(ranges, 20)
+            assert {part.endpoint for task in tasks for part in task.ranges} == {one.endpoint, two.endpoint}
+            found = [name for task in tasks for part in task.ranges for name in messages(reads, part)]
+            assert sorted(found) == sorted(f"{slot}-{n}" for slot in (5, 6) for n in range(90))
+            few = described.tasks(ranges, 1000)
+            assert len(few) == 1, "what is little is read from one"
+
+
+def test_who_dies_or_falls_behind_in_the_middle_of_a_read_is_gone_on_from_elsewhere():
+    with FakeReads({5: 300}) as one, FakeReads({5: 300}) as two, FakeReads({5: 300}, earliest=80) as three:
+        cluster_of(one, two, three)
+        whole = Range(5, 1, one.end(5), 0, three.endpoint)
+        with LogReads(Access((one.endpoint,), patience_s=20)) as reads:
+            found = messages(reads, whole)
+            assert found == [f"5-{n}" for n in range(300)], "what begins too late elsewhere is had from the leader"
+            two.break_every = 50
+            found = messages(reads, Range(5, 1, one.end(5), 0, two.endpoint))
+            assert found == [f"5-{n}" for n in range(300)] and one.requests and len(two.requests) == 1
+            begun = messages_by_batch(reads, Range(5, 1, one.end(5), 0, one.endpoint))
+            first = next(begun)
+            one.server.stop(None).wait()
+            rest = [name for batch in begun for name in batch]
+            assert first + rest == [f"5-{n}" for n in range(300)], "the leader died"
+
+
+def test_what_nobody_has_any_more_is_an_error_at_once():
+    with FakeReads({5: 40}, earliest=9) as one, FakeReads({5: 40}, earliest=5) as two:
+        cluster_of(one, two)
+        with LogReads(Access((one.endpoint,))) as reads:
+            assert reads.plan((), "log").infos[5].earliest == 5, "of whoever has most"
+            with pytest.raises(PipelineError, match="keep_bytes"):
+                messages(reads, Range(5, 1, one.end(5), 0, one.endpoint))

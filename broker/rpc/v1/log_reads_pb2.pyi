@@ -7,28 +7,32 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class DescribeRequest(_message.Message):
-    __slots__ = ("addresses", "view", "cuts")
+    __slots__ = ("addresses", "view", "cuts", "followers")
     ADDRESSES_FIELD_NUMBER: _ClassVar[int]
     VIEW_FIELD_NUMBER: _ClassVar[int]
     CUTS_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWERS_FIELD_NUMBER: _ClassVar[int]
     addresses: _containers.RepeatedScalarFieldContainer[str]
     view: str
     cuts: int
-    def __init__(self, addresses: _Optional[_Iterable[str]] = ..., view: _Optional[str] = ..., cuts: _Optional[int] = ...) -> None: ...
+    followers: bool
+    def __init__(self, addresses: _Optional[_Iterable[str]] = ..., view: _Optional[str] = ..., cuts: _Optional[int] = ..., followers: bool = ...) -> None: ...
 
 class Description(_message.Message):
-    __slots__ = ("slots", "broker_id", "now_ms", "endpoints", "cuts")
+    __slots__ = ("slots", "broker_id", "now_ms", "endpoints", "cuts", "endpoint")
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
     CUTS_FIELD_NUMBER: _ClassVar[int]
+    ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     slots: _containers.RepeatedCompositeFieldContainer[SlotRange]
     broker_id: str
     now_ms: int
     endpoints: _containers.RepeatedScalarFieldContainer[str]
     cuts: _containers.RepeatedCompositeFieldContainer[Cut]
-    def __init__(self, slots: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ..., broker_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., endpoints: _Optional[_Iterable[str]] = ..., cuts: _Optional[_Iterable[_Union[Cut, _Mapping]]] = ...) -> None: ...
+    endpoint: str
+    def __init__(self, slots: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ..., broker_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., endpoints: _Optional[_Iterable[str]] = ..., cuts: _Optional[_Iterable[_Union[Cut, _Mapping]]] = ..., endpoint: _Optional[str] = ...) -> None: ...
 
 class Cut(_message.Message):
     __slots__ = ("offsets",)
@@ -37,20 +41,24 @@ class Cut(_message.Message):
     def __init__(self, offsets: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class SlotRange(_message.Message):
-    __slots__ = ("slot", "endpoint", "earliest", "end", "epoch", "lineage")
+    __slots__ = ("slot", "endpoint", "earliest", "end", "epoch", "lineage", "follower", "leader")
     SLOT_FIELD_NUMBER: _ClassVar[int]
     ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     EARLIEST_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     LINEAGE_FIELD_NUMBER: _ClassVar[int]
+    FOLLOWER_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
     slot: int
     endpoint: str
     earliest: int
     end: int
     epoch: int
     lineage: _containers.RepeatedCompositeFieldContainer[Lineage]
-    def __init__(self, slot: _Optional[int] = ..., endpoint: _Optional[str] = ..., earliest: _Optional[int] = ..., end: _Optional[int] = ..., epoch: _Optional[int] = ..., lineage: _Optional[_Iterable[_Union[Lineage, _Mapping]]] = ...) -> None: ...
+    follower: bool
+    leader: str
+    def __init__(self, slot: _Optional[int] = ..., endpoint: _Optional[str] = ..., earliest: _Optional[int] = ..., end: _Optional[int] = ..., epoch: _Optional[int] = ..., lineage: _Optional[_Iterable[_Union[Lineage, _Mapping]]] = ..., follower: bool = ..., leader: _Optional[str] = ...) -> None: ...
 
 class Lineage(_message.Message):
     __slots__ = ("epoch", "start")
@@ -61,7 +69,7 @@ class Lineage(_message.Message):
     def __init__(self, epoch: _Optional[int] = ..., start: _Optional[int] = ...) -> None: ...
 
 class ReadRequest(_message.Message):
-    __slots__ = ("slot", "until", "epoch", "addresses", "view", "since_ms", "before_ms", "include_body", "max_bytes")
+    __slots__ = ("slot", "until", "epoch", "addresses", "view", "since_ms", "before_ms", "include_body", "max_bytes", "until_epoch")
     SLOT_FIELD_NUMBER: _ClassVar[int]
     FROM_FIELD_NUMBER: _ClassVar[int]
     UNTIL_FIELD_NUMBER: _ClassVar[int]
@@ -72,6 +80,7 @@ class ReadRequest(_message.Message):
     BEFORE_MS_FIELD_NUMBER: _ClassVar[int]
     INCLUDE_BODY_FIELD_NUMBER: _ClassVar[int]
     MAX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_EPOCH_FIELD_NUMBER: _ClassVar[int]
     slot: int
     until: int
     epoch: int
@@ -81,7 +90,8 @@ class ReadRequest(_message.Message):
     before_ms: int
     include_body: bool
     max_bytes: int
-    def __init__(self, slot: _Optional[int] = ..., until: _Optional[int] = ..., epoch: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ..., view: _Optional[str] = ..., since_ms: _Optional[int] = ..., before_ms: _Optional[int] = ..., include_body: bool = ..., max_bytes: _Optional[int] = ..., **kwargs) -> None: ...
+    until_epoch: int
+    def __init__(self, slot: _Optional[int] = ..., until: _Optional[int] = ..., epoch: _Optional[int] = ..., addresses: _Optional[_Iterable[str]] = ..., view: _Optional[str] = ..., since_ms: _Optional[int] = ..., before_ms: _Optional[int] = ..., include_body: bool = ..., max_bytes: _Optional[int] = ..., until_epoch: _Optional[int] = ..., **kwargs) -> None: ...
 
 class ReadBatch(_message.Message):
     __slots__ = ("rows", "next", "done", "epoch")
@@ -160,15 +170,17 @@ class ScanRequest(_message.Message):
     def __init__(self, parts: _Optional[_Iterable[_Union[ScanPart, _Mapping]]] = ..., addresses: _Optional[_Iterable[str]] = ..., view: _Optional[str] = ..., since_ms: _Optional[int] = ..., before_ms: _Optional[int] = ..., max_bytes: _Optional[int] = ...) -> None: ...
 
 class ScanPart(_message.Message):
-    __slots__ = ("slot", "until", "epoch")
+    __slots__ = ("slot", "until", "epoch", "until_epoch")
     SLOT_FIELD_NUMBER: _ClassVar[int]
     FROM_FIELD_NUMBER: _ClassVar[int]
     UNTIL_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    UNTIL_EPOCH_FIELD_NUMBER: _ClassVar[int]
     slot: int
     until: int
     epoch: int
-    def __init__(self, slot: _Optional[int] = ..., until: _Optional[int] = ..., epoch: _Optional[int] = ..., **kwargs) -> None: ...
+    until_epoch: int
+    def __init__(self, slot: _Optional[int] = ..., until: _Optional[int] = ..., epoch: _Optional[int] = ..., until_epoch: _Optional[int] = ..., **kwargs) -> None: ...
 
 class ScanBatch(_message.Message):
     __slots__ = ("records", "next", "queues", "done")

@@ -7,7 +7,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ToFollower(_message.Message):
-    __slots__ = ("hello", "leads", "append", "seed", "chunk", "ping", "resign", "check")
+    __slots__ = ("hello", "leads", "append", "seed", "chunk", "ping", "resign", "check", "counted")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     LEADS_FIELD_NUMBER: _ClassVar[int]
     APPEND_FIELD_NUMBER: _ClassVar[int]
@@ -16,6 +16,7 @@ class ToFollower(_message.Message):
     PING_FIELD_NUMBER: _ClassVar[int]
     RESIGN_FIELD_NUMBER: _ClassVar[int]
     CHECK_FIELD_NUMBER: _ClassVar[int]
+    COUNTED_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     leads: Leads
     append: Append
@@ -24,7 +25,16 @@ class ToFollower(_message.Message):
     ping: int
     resign: Resign
     check: Check
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., leads: _Optional[_Union[Leads, _Mapping]] = ..., append: _Optional[_Union[Append, _Mapping]] = ..., seed: _Optional[_Union[Seed, _Mapping]] = ..., chunk: _Optional[_Union[BlobChunk, _Mapping]] = ..., ping: _Optional[int] = ..., resign: _Optional[_Union[Resign, _Mapping]] = ..., check: _Optional[_Union[Check, _Mapping]] = ...) -> None: ...
+    counted: Counted
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., leads: _Optional[_Union[Leads, _Mapping]] = ..., append: _Optional[_Union[Append, _Mapping]] = ..., seed: _Optional[_Union[Seed, _Mapping]] = ..., chunk: _Optional[_Union[BlobChunk, _Mapping]] = ..., ping: _Optional[int] = ..., resign: _Optional[_Union[Resign, _Mapping]] = ..., check: _Optional[_Union[Check, _Mapping]] = ..., counted: _Optional[_Union[Counted, _Mapping]] = ...) -> None: ...
+
+class Counted(_message.Message):
+    __slots__ = ("slots", "lsns")
+    SLOTS_FIELD_NUMBER: _ClassVar[int]
+    LSNS_FIELD_NUMBER: _ClassVar[int]
+    slots: _containers.RepeatedScalarFieldContainer[int]
+    lsns: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, slots: _Optional[_Iterable[int]] = ..., lsns: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class ToLeader(_message.Message):
     __slots__ = ("acked", "pong", "haves", "stale", "broken", "taken", "checked")

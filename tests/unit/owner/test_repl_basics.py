@@ -431,3 +431,19 @@ def test_what_followers_acknowledge_before_it_is_sealed_counts_when_it_is():
     leader.committing = False
     leader.step()
     world.until(lambda: told(world) == 1, seconds=5)
+
+
+def test_followers_in_sync_hear_how_much_counts_and_forget_it_with_their_log():
+    world = ready_world()
+    leader, follower = world.leader(SLOT), world.owners["o1"]
+    world.until(lambda: follower.followers.counted(SLOT) == leader.journal.last(SLOT)[1])
+    world.owners["o2"].crash()
+    leader.send(SLOT)
+    last = leader.journal.last(SLOT)[1]
+    world.run(0.02)
+    assert follower.journal.last(SLOT)[1] == last > follower.followers.counted(SLOT), "nobody was told of it yet"
+    world.until(lambda: in_sync(world, "o0", "o1") and follower.followers.counted(SLOT) == last)
+    follower.crash()
+    follower.start()
+    assert follower.followers.counted(SLOT) is None
+    world.until(lambda: follower.followers.counted(SLOT) == last, what="it to hear it again")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.journal.history import epoch_at
 from tests.unit.owner.repl_world import World
 
 SLOTS = (3, 8)
@@ -24,6 +25,8 @@ class History:
         )
         self.random = self.world.random
         self.sent: dict[int, list[int]] = {slot: [] for slot in SLOTS}
+        self.counted: dict[tuple[int, int], int] = {}
+        """(slot, lsn) → epoch of an item that some follower might be read up to."""
         for slot, leader in zip(SLOTS, ("o0", "o1"), strict=True):
             self.world.create(slot, leader)
 
@@ -128,6 +131,17 @@ class History:
             self.work()
             self.faults()
             self.world.run(self.random.uniform(0.001, 0.1))
+            self.look()
+
+    def look(self) -> None:
+        """What a follower may be read up to is on its disk, and the same at everybody, for ever."""
+        for owner in self.world.owners.values():
+            for slot in SLOTS if owner.up else ():
+                lsn = owner.followers.counted(slot)
+                if lsn:
+                    assert owner.journal.written(slot) >= lsn
+                    epoch = epoch_at(owner.journal.lineage(slot), lsn)
+                    assert self.counted.setdefault((slot, lsn), epoch) == epoch, "another history was read"
 
     def heal(self) -> None:
         world = self.world
@@ -140,6 +154,11 @@ class History:
         for slot in SLOTS:
             for owner in world.owners.values():
                 owner.check_complete(slot)
+        self.look()
+        for (slot, lsn), epoch in self.counted.items():
+            for owner in world.owners.values():
+                assert owner.journal.last(slot)[1] >= lsn, "what was read is gone"
+                assert epoch_at(owner.journal.lineage(slot), lsn) == epoch, "what was read is another now"
 
     def at_rest(self) -> bool:
         world = self.world
@@ -159,3 +178,4 @@ def test_history(seed):
     history.play(150)
     history.heal()
     assert sum(map(len, history.world.told.values())) > 20
+    assert len(history.counted) > 4
