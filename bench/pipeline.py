@@ -1,20 +1,28 @@
-"""The archive of many small messages: rows per second of the whole job, after the start of the session.
+"""What the pipeline does in a second, what it costs, and whom. Needs Java 17, the extra `pipeline` and a C compiler.
 
-    .venv/bin/python bench/pipeline.py --messages 2000000     # needs Java 17 and the extra `pipeline`
+    .venv/bin/python bench/pipeline.py --part archive --messages 2000000   # rows/s of a whole archive, memory meanwhile
+    .venv/bin/python bench/pipeline.py --part beside                        # the broker while an archive runs
+    .venv/bin/python bench/pipeline.py --part sink                          # rows/s into a durable queue
 
-Rule: a broker of its own, in a folder that is gone afterwards; what is archived is counted by the archive's manifests.
+Rule: a broker of its own, in a folder that is gone afterwards; what is archived is counted by the archive's manifests,
+what is written by the broker.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
+import contextlib
+import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
+import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -23,8 +31,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "pipeline")]
 from broker_pipeline.archive import Job, run  # noqa: E402
 from broker_pipeline.manifests import Archive  # noqa: E402
 from broker_pipeline.session import session  # noqa: E402
-
-from broker.client import connect  # noqa: E402
+from scenarios import generator  # noqa: E402
 
 
 def ports(count: int) -> list[int]:
@@ -42,11 +49,20 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-async def fill(port: int, messages: int, size: int) -> None:
-    body = b"x" * size
-    async with connect(f"stomp://127.0.0.1:{port}", receipt_timeout=300) as client, client.pipeline(2000) as sends:
-        for n in range(messages):
-            await sends.send(f"/queue/bench.{n % 4}", body, {"persistent": "true"})
+def load(port: int, *arguments: str) -> dict:
+    """One run of the generator: its JSON line."""
+    line = [str(generator()), "--port", str(port), *arguments, "--idle-timeout", "60"]
+    done = subprocess.run(line, capture_output=True, text=True)
+    assert done.stdout.strip(), done.stderr
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def fill(port: int, messages: int, size: int) -> None:
+    begun = time.monotonic()
+    produce = ["--produce-only", "--producers", "4", "--destination", "/queue/bench.%d", "--destinations", "4"]
+    more = ["--header", "persistent:true", "--receipt-every", "100", "--window", "20"]
+    load(port, *produce, "--count", str(messages), "--body", str(size), *more)
+    print(f"sent {messages} of {size} bytes in {time.monotonic() - begun:.1f} s", flush=True)
 
 
 def seconds(pid: int) -> float:
@@ -83,40 +99,161 @@ def used(server: int) -> dict[str, float]:
     return times
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--messages", type=int, default=2_000_000)
-    parser.add_argument("--size", type=int, default=200)
-    parser.add_argument("--master", default="local[2]")
-    given = parser.parse_args()
-    stomp, reads, admin, ws = ports(4)
-    with tempfile.TemporaryDirectory(prefix="stampede-bench-") as folder:
-        serve = [sys.executable, "-m", "broker.app.cli", "serve", "--port", str(stomp), "--ws-port", str(ws)]
-        serve += ["--admin-port", str(admin), "--data", f"{folder}/data", "--log-level", "WARNING"]
-        serve += ["--set", f"log_reads.port={reads}"]
-        env = os.environ | {"PYTHONPATH": str(ROOT)}
-        with subprocess.Popen(serve, env=env, stdout=subprocess.DEVNULL) as server:
+def megabytes(pid: int) -> float:
+    """In memory now."""
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            return next((int(line.split()[1]) / 1024 for line in file if line.startswith("VmRSS")), 0.0)
+    except OSError:
+        return 0.0
+
+
+class Memory:
+    """What the JVM, the largest Python worker and the broker hold at most, looked at twice a second."""
+
+    def __init__(self, server: int) -> None:
+        self.most: dict[str, float] = {}
+        self._server = server
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def _watch(self) -> None:
+        while not self._over.wait(0.5):
+            for pid in set(descendants(os.getpid())) - {os.getpid()}:
+                try:
+                    with open(f"/proc/{pid}/comm") as file:
+                        who = "JVM" if file.read().startswith("java") else "worker"
+                except OSError:
+                    continue
+                who = "broker" if pid == self._server else who
+                self.most[who] = max(self.most.get(who, 0.0), megabytes(pid))
+
+    def __enter__(self) -> Memory:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def __str__(self) -> str:
+        return ", ".join(f"{who} {value:.0f} MB" for who, value in sorted(self.most.items()))
+
+
+class Server:
+    """A broker in a folder. `stomp`, `reads`: its ports."""
+
+    def __init__(self, folder: str) -> None:
+        self.stomp, self.reads, self.admin, ws = ports(4)
+        self.source = {"broker": f"127.0.0.1:{self.reads}"}
+        serve = [sys.executable, "-m", "broker.app.cli", "serve", "--port", str(self.stomp), "--ws-port", str(ws)]
+        serve += ["--admin-port", str(self.admin), "--data", f"{folder}/data", "--log-level", "WARNING"]
+        serve += ["--set", f"log_reads.port={self.reads}"]
+        self.process = subprocess.Popen(serve, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL)
+        self.pid = self.process.pid
+        while not listens(self.reads) and self.process.poll() is None:
+            time.sleep(0.1)
+
+    def metric(self, name: str, label: str = "") -> int:
+        """Sum of its samples, of those with this value of a label."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}/metrics", timeout=30) as answer:
+            lines = answer.read().decode().splitlines()
+        found = [line for line in lines if line.startswith(name) and f'"{label}"' in line + '""']
+        return sum(int(float(line.rsplit(" ", 1)[1])) for line in found)
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[tuple[Server, str]]:
+    folder = tempfile.mkdtemp(prefix="stampede-bench-")
+    server = Server(folder)
+    try:
+        yield server, folder
+    finally:
+        server.process.terminate()
+        server.process.wait()
+        shutil.rmtree(folder)
+
+
+def archive(given: argparse.Namespace) -> None:
+    with serving() as (server, folder):
+        fill(server.stomp, given.messages, given.size)
+        spark = session(given.master, given.memory)
+        begun, before = time.monotonic(), used(server.pid)
+        with Memory(server.pid) as memory:
+            run(spark, Job(f"{folder}/lake", server.source), print)
+        took = time.monotonic() - begun
+        spent = {who: after - before.get(who, 0.0) for who, after in used(server.pid).items()}
+        spark.stop()
+        files = Archive(f"{folder}/lake").load().files.values()
+        rows = sum(file.rows for file in files)
+        messages = sum(file.rows for file in files if file.view == "messages")
+        assert messages == given.messages, messages
+        print(f"{rows} rows ({messages} messages) in {took:.1f} s: {rows / took:,.0f} rows/s")
+        parts = ", ".join(f"{who} {value:.1f}" for who, value in spent.items())
+        print(f"processor seconds {sum(spent.values()):.1f}: {parts}; load {os.getloadavg()[0]:.1f}")
+        print(f"memory at most: {memory}")
+
+
+def beside(given: argparse.Namespace) -> None:
+    """Everything on one machine: the archive runs at low priority (nice), as a batch job beside a broker would."""
+    flow = ["--destination", "/queue/live.%d", "--destinations", "4", "--producers", "4", "--consumers", "4"]
+    flow += ["--header", "persistent:true", "--body", str(given.size), "--receipt-every", "1", "--window", "200"]
+
+    def measured(server: Server) -> tuple[float, float]:
+        """Messages a second as fast as it goes, and p99 in ms at 1,000 a second."""
+        full = load(server.stomp, *flow, "--max-lag", "5000", "--seconds", str(given.seconds))
+        calm = load(server.stomp, *flow, "--rate", "1000", "--seconds", str(given.seconds))
+        return full["received_per_s"], calm["latency_us"]["p99"] / 1000
+
+    with serving() as (server, folder):
+        fill(server.stomp, given.messages, given.size)
+        alone = measured(server)
+        line = ["nice", "-n", "19", sys.executable, "-m", "broker_pipeline.cli", "archive", f"{folder}/lake"]
+        line += ["--continuous", "--every", "1", "--broker", server.source["broker"], "--master", given.master]
+        env = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'pipeline'}"}
+        with subprocess.Popen(line, env=env, stdout=subprocess.PIPE, text=True) as job:
             try:
-                while not listens(reads) and server.poll() is None:
-                    time.sleep(0.1)
-                begun = time.monotonic()
-                asyncio.run(fill(stomp, given.messages, given.size))
-                print(f"sent {given.messages} in {time.monotonic() - begun:.1f} s", flush=True)
-                spark = session(given.master, "2g")
-                begun, before = time.monotonic(), used(server.pid)
-                run(spark, Job(f"{folder}/lake", {"broker": f"127.0.0.1:{reads}"}), print)
-                took = time.monotonic() - begun
-                spent = {who: after - before.get(who, 0.0) for who, after in used(server.pid).items()}
-                spark.stop()
-                files = Archive(f"{folder}/lake").load().files.values()
-                rows = sum(file.rows for file in files)
-                messages = sum(file.rows for file in files if file.view == "messages")
-                assert messages == given.messages, messages
-                print(f"{rows} rows ({messages} messages) in {took:.1f} s: {rows / took:,.0f} rows/s", flush=True)
-                parts = ", ".join(f"{who} {value:.1f}" for who, value in spent.items())
-                print(f"processor seconds {sum(spent.values()):.1f}: {parts}; load {os.getloadavg()[0]:.1f}")
+                assert job.stdout is not None
+                while not server.metric("stomp_log_scanned_bytes_total"):
+                    time.sleep(0.2)
+                    assert job.poll() is None
+                together = measured(server)
             finally:
-                server.terminate()
+                job.terminate()
+                job.communicate()
+        rows = sum(file.rows for file in Archive(f"{folder}/lake").load().files.values())
+    fall = 100 * (1 - together[0] / alone[0])
+    print(f"throughput: {alone[0]:,.0f}/s alone, {together[0]:,.0f}/s beside an archive: {fall:.0f} % less")
+    print(f"p99 at 1,000/s: {alone[1]:.1f} ms alone, {together[1]:.1f} ms beside an archive ({rows} rows meanwhile)")
+
+
+def sink(given: argparse.Namespace) -> None:
+    with serving() as (server, _):
+        spark = session(given.master, given.memory)
+        options = {"url": f"stomp://127.0.0.1:{server.stomp}", "destination": "/queue/sink"}
+        body = "x" * given.size
+        for messages in (1000, given.messages):  # the first one starts the workers
+            rows = spark.range(0, messages, 1, 2).selectExpr(f"concat('{body}', id) as body")
+            begun = time.monotonic()
+            rows.write.format("stampede").mode("append").options(**options).save()
+            took = time.monotonic() - begun
+        spark.stop()
+        held = server.metric("stomp_queue_messages", "sink")
+        assert held == given.messages + 1000, held
+        print(f"{given.messages} rows into a durable queue in {took:.1f} s: {given.messages / took:,.0f} rows/s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--part", choices=("archive", "beside", "sink"), default="archive")
+    parser.add_argument("--messages", type=int, default=0, help="2,000,000 of an archive, 400,000 of a sink")
+    parser.add_argument("--size", type=int, default=200)
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement beside an archive")
+    parser.add_argument("--master", default="local[2]")
+    parser.add_argument("--memory", default="1g", help="of the driver")
+    given = parser.parse_args()
+    given.messages = given.messages or (400_000 if given.part == "sink" else 2_000_000)
+    {"archive": archive, "beside": beside, "sink": sink}[given.part](given)
 
 
 if __name__ == "__main__":

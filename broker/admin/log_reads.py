@@ -51,6 +51,8 @@ SERVICE: Final = "stampede.v1.LogReads"
 MOST_BATCH_BYTES: Final = 2 << 20
 """A client's gRPC takes 4 MiB unless told otherwise, and one row may be larger than what was asked for."""
 MOST_CUTS: Final = 256
+DESCRIBED: Final = 16
+"""Slots, or cuts through all slots, that are described in one turn of the loop."""
 BODY_PIECE: Final = 256 * 1024
 TURN_BYTES: Final = 16 * 1024
 """Of the log taken apart in one turn of the loop (one record at least)."""
@@ -278,12 +280,17 @@ class LogReads:
         answer = pb.Description(broker_id=self._broker_id, now_ms=self._clock.wall_ms())
         answer.endpoints.extend(self._place.endpoints())
         answer.endpoint = self._place.endpoint()
-        for slot in self._slots(request.addresses):
+        for number, slot in enumerate(self._slots(request.addresses), 1):
             answer.slots.append(self._range(slot, request.followers))
+            if number % DESCRIBED == 0:
+                await asyncio.sleep(0)
         if request.cuts:
             here = [part.slot for part in answer.slots if not part.endpoint]
-            for offsets in self._history.begins(here, min(request.cuts, MOST_CUTS)):
+            cuts = self._history.begins(here, min(request.cuts, MOST_CUTS))
+            for number, offsets in enumerate(cuts, 1):
                 answer.cuts.add(offsets=offsets)
+                if number % DESCRIBED == 0:
+                    await asyncio.sleep(0)
         return answer
 
     def _slots(self, addresses: Iterable[str]) -> list[int]:

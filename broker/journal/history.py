@@ -168,12 +168,13 @@ class History:
         """slot → position before which nothing of its log counts any more."""
         return self._logs.floors
 
-    def begins(self, slots: Sequence[int], most: int) -> list[list[int]]:
-        """Offsets of these slots where segments begin: places that are cheap to start at. At most so many, evenly."""
+    def begins(self, slots: Sequence[int], most: int) -> Iterator[list[int]]:
+        """Offsets of these slots where segments begin, as of now: places that are cheap to start at. At most so many,
+        evenly."""
         books = [book for book in self._books.segments.values() if not book.freed]
         if len(books) > most:
             books = [books[n * len(books) // most] for n in range(most)]
-        return [[book.begins[slot] for slot in slots] for book in books]
+        return ([book.begins[slot] for slot in slots] for book in books)
 
     def ahead_of(self, segment: int) -> Ahead:
         """What a scan may look at."""

@@ -54,6 +54,11 @@ def run(spark: Any, job: Job, say: Say) -> int:
             plan = reads.plan(scope, "log")
             broker, infos = plan.broker, plan.infos
             _check(state, broker, scope, job.folder)
+            if state.last is None:
+                # Else what there is now may be freed before the first manifest is written.
+                _mark(reads, job.name, _start(state, infos), say)
+                plan = reads.plan(scope, "log")
+                infos = plan.infos
             rows = 0
             while True:
                 start = _start(state, infos)

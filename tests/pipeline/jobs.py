@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from typing import Any
 
 
@@ -56,6 +58,15 @@ def archive(spark: Any, folder: str, source: dict[str, str], round_items: int = 
     from broker_pipeline.archive import Job, run
 
     return run(spark, Job(folder, source, round_items=round_items), print)
+
+
+def archive_on(spark: Any, folder: str, source: dict[str, str], round_items: int, enough: str) -> int:
+    """Run after run, as `--continuous` does, until the file `enough` is there."""
+    rows = 0
+    while not os.path.exists(enough):
+        rows += archive(spark, folder, source, round_items)
+        time.sleep(0.2)
+    return rows
 
 
 def compact(spark: Any, folder: str, least: int) -> int:

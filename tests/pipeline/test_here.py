@@ -9,7 +9,8 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from broker_pipeline.cli import cause
+import yaml
+from broker_pipeline.cli import cause, main
 from packaging.requirements import Requirement
 
 from .conftest import WHY
@@ -86,3 +87,13 @@ def test_nothing_that_the_broker_needs_needs_spark():
     assert "grpcio" in needed(frozenset())
     for extras in (frozenset(), frozenset({"operator", "redis", "xpath"})):
         assert not needed(extras) & {"pyspark", "pyarrow", "pandas", "numpy", "duckdb"}
+
+
+def test_the_chart_starts_the_archive_with_options_that_there_are():
+    golden = (ROOT / "tests/helm/golden/archive.yaml").read_text()
+    (job,) = [each for each in yaml.safe_load_all(golden) if each and each["kind"] == "CronJob"]
+    (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    name, *arguments = container["args"]
+    context = main.commands[name].make_context(name, list(arguments))
+    assert context.params["folder"] == "/archive" and context.params["once"] and context.params["tls"]
+    assert {each["mountPath"] for each in container["volumeMounts"]} >= {"/archive", "/tmp"}

@@ -12,7 +12,8 @@ from broker_pipeline.page import page
 from tests.harness import Broker, Client, free_ports, listens, scratch, until
 
 from .host import Host, SparkError
-from .torture import Alone, Torture
+from .sites import Alone
+from .torture import Torture
 
 NOTEBOOK = Path(__file__).resolve().parents[2] / "docs/examples/reading.ipynb"
 pytestmark = pytest.mark.timeout(900)  # Spark starts dozens of processes, and other tests run beside it

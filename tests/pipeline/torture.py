@@ -2,9 +2,10 @@
 
     make pipeline-torture ARGS="--rounds 30"                    # a broker of its own
     make pipeline-torture ARGS="--rounds 100 --folder /var/tmp/t"   # again with the same folder: goes on
+    make pipeline-torture ARGS="--cluster --messages 6700"          # etcd, three owners, two edges
 
-A round sends a few hundred messages while the archive runs, kills somebody at a random moment, lets everybody come
-back, archives the rest, and compares.
+A round sends messages while the archive runs and runs, does somebody harm at a random moment (sites.py), lets everybody
+come back, archives the rest, and compares.
 
 Rule: the sender notes what the broker has acknowledged before it sends more (acked.txt); what it was told nothing about
 may be there or not, once.
@@ -19,12 +20,12 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(ROOT / "pipeline"), str(ROOT / "operator")]
@@ -32,48 +33,9 @@ sys.path[:0] = [str(ROOT), str(ROOT / "pipeline"), str(ROOT / "operator")]
 from broker_pipeline.manifests import Archive  # noqa: E402
 
 from broker.client import ClientError, connect  # noqa: E402
-from tests.harness import Broker, Client, free_ports, listens, until  # noqa: E402
+from tests.harness import Client, until  # noqa: E402
 from tests.pipeline.host import Host, SparkError  # noqa: E402
-
-LIMIT_S = 600.0
-
-
-class Site(Protocol):
-    """Who is there to be killed, besides Spark."""
-
-    victims: dict[str, Any]
-    source: dict[str, str]
-
-    def port(self) -> int: ...
-
-    def restart(self, victim: str) -> None: ...
-
-    def ready(self) -> bool: ...
-
-
-class Alone:
-    """A standalone broker; its data stays in the folder."""
-
-    def __init__(self, folder: Path) -> None:
-        (reads,) = free_ports(1)
-        # Small segments: tasks, and records at the ends of files.
-        self.broker = Broker(folder, {"log_reads.port": reads, "journal.segment_bytes": 256 * 1024})
-        self._reads = reads
-        self.broker.start()
-        self.victims = {"broker": self.broker}
-        self.source = {"broker": f"127.0.0.1:{reads}", "addresses": "torture.a,torture.b"}
-
-    def port(self) -> int:
-        return self.broker.port
-
-    def restart(self, victim: str) -> None:
-        self.broker.start()
-
-    def ready(self) -> bool:
-        return listens(self._reads)
-
-    def close(self) -> None:
-        self.broker.stop()
+from tests.pipeline.sites import LIMIT_S, Alone, InCluster, Site  # noqa: E402
 
 
 def children(pid: int) -> list[int]:
@@ -152,6 +114,8 @@ class Torture:
     def __init__(self, folder: Path, site: Site, seed: int, messages: int, say: Callable[[str], object]) -> None:
         self.folder, self.site, self.messages, self._say = folder, site, messages, say
         self.acked, self.lake, self._state = folder / "acked.txt", folder / "lake", folder / "rounds.json"
+        self._enough = folder / "enough"
+        """Once it is there an archive that goes on and on ends."""
         self.done = json.loads(self._state.read_text()) if self._state.exists() else []
         self.seed = seed
         self._host: Host | None = None
@@ -171,15 +135,19 @@ class Torture:
         """One of them."""
         number = len(self.done)
         dice = random.Random(f"{self.seed}/{number}")
-        chosen = dice.choice(["driver", "worker", *self.site.victims])
+        chosen = dice.choice(["driver", "worker", *self.site.harms])
         victim, delay = victim or chosen, dice.uniform(0.0, 6.0)
         begun = time.monotonic()
         host = self.host()
+        if not (self.lake / "manifests").exists():
+            # From the first message on: what comes before an archive there is none of.
+            host.call("archive", str(self.lake), self.site.source, self.messages)
         sender = Sender(self.site, self.acked, [f"{number}-{n}" for n in range(self.messages)])
         until(
             lambda: self.acked.exists() and f"\n{number}-" in "\n" + self.acked.read_text(), "a first message", LIMIT_S
         )
-        host.begin("archive", str(self.lake), self.site.source, self.messages // 3)
+        self._enough.unlink(missing_ok=True)
+        host.begin("archive_on", str(self.lake), self.site.source, self.messages // 3, str(self._enough))
         time.sleep(delay)
         self._kill(victim, host)
         sender.join(LIMIT_S)
@@ -187,7 +155,7 @@ class Torture:
         self._compare()
         self.done.append({"victim": victim, "delay": round(delay, 2), "seconds": round(time.monotonic() - begun, 1)})
         self._state.write_text(json.dumps(self.done))
-        self._say(f"round {number + 1}: {victim} killed after {delay:.1f} s; all there, each once")
+        self._say(f"round {number + 1}: {victim} after {delay:.1f} s; all {len(self._known())} there, each once")
 
     def _kill(self, victim: str, host: Host) -> None:
         if victim == "driver":
@@ -201,9 +169,8 @@ class Torture:
                 except ProcessLookupError:
                     continue
         else:
-            self.site.victims[victim].kill()
-            self.site.restart(victim)
-            until(self.site.ready, f"{victim} to be back", LIMIT_S)
+            self.site.harm(victim)
+        self._enough.touch()
         try:
             host.answer()
         except SparkError as error:
@@ -220,19 +187,23 @@ class Torture:
                 assert time.monotonic() < end, error
 
     def _compare(self) -> None:
-        acked = set(self.acked.read_text().split())
+        acked = self._known()
         found = archived(self.lake)
         assert not acked - set(found), f"lost: {sorted(acked - set(found))[:5]}"
         assert set(found) == acked, f"never sent: {sorted(set(found) - acked)[:5]}"
         twice = [name for name, count in found.items() if count != 1]
         assert not twice, f"twice in the archive: {twice[:5]}"
 
+    def _known(self) -> set[str]:
+        """What the broker has acknowledged, ever."""
+        return set(self.acked.read_text().split())
+
     def replay(self) -> None:
         """Everything, twice: it arrives once."""
         name = f"r{len(self.done)}"
         plan = {"id": name, "into": f"/queue/again.{name}", "addresses": ("torture.a", "torture.b")}
         url = f"stomp://127.0.0.1:{self.site.port()}"
-        acked = sorted(set(self.acked.read_text().split()))
+        acked = sorted(self._known())
         count = len(acked)
         assert self.host().call("replay", str(self.lake), self.site.source, url, plan) == count
         (self.lake / f"replays/{name}.done").unlink()
@@ -252,13 +223,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=30, help="in all, those of earlier runs in the folder included")
     parser.add_argument("--messages", type=int, default=400, help="of a round")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--folder", type=Path, default=Path("/tmp/stampede-pipeline-torture"))
+    parser.add_argument("--folder", type=Path, help="of what is kept; default: below /tmp")
+    parser.add_argument("--cluster", action="store_true", help="etcd, three owners and two edges instead of one broker")
     given = parser.parse_args()
+    name = "stampede-pipeline-torture" + ("-cluster" if given.cluster else "")
+    given.folder = given.folder or Path(tempfile.gettempdir()) / name
     given.folder.mkdir(parents=True, exist_ok=True)
-    site = Alone(given.folder / "broker")
+    site: Site = InCluster(given.folder / "cluster") if given.cluster else Alone(given.folder / "broker")
     torture = Torture(given.folder, site, given.seed, given.messages, lambda text: print(text, flush=True))
     try:
-        until(site.ready, "the read API")
         while len(torture.done) < given.rounds:
             torture.round()
         torture.replay()

@@ -1,0 +1,28 @@
+"""The archive of a cluster: each acknowledged message once, whoever dies and whoever leads; `make pipeline-torture
+ARGS=--cluster` is the long one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.harness.servers import needs_etcdctl
+
+from .sites import InCluster
+from .torture import Torture
+
+pytestmark = pytest.mark.timeout(1800)  # Spark and a cluster start dozens of processes; other tests run beside them
+
+
+def test_who_dies_or_leads_leaves_each_message_once(tmp_path: Path):
+    needs_etcdctl()
+    site = InCluster(tmp_path / "cluster")
+    torture = Torture(tmp_path, site, 1, 400, print)
+    try:
+        for harm in ("owner", "rolling", "edge"):
+            torture.round(harm)
+        torture.replay()
+    finally:
+        torture.close()
+        site.close()
