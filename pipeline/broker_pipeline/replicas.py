@@ -14,7 +14,7 @@ from .ranges import Range, SlotInfo, Split, parted, splits
 
 
 @dataclass(frozen=True)
-class Replica:
+class SlotReplica:
     """Of one slot, at a broker that may be read."""
 
     endpoint: str
@@ -34,7 +34,7 @@ class Described:
     now_ms: int
     infos: dict[int, SlotInfo] = field(default_factory=dict)
     cuts: list[dict[int, int]] = field(default_factory=list)
-    replicas: dict[int, list[Replica]] = field(default_factory=dict)
+    replicas: dict[int, list[SlotReplica]] = field(default_factory=dict)
     places: dict[str, list[dict[int, int]]] = field(default_factory=dict)
     endpoints: tuple[str, ...] = ()
     answered: set[str] = field(default_factory=set)
@@ -53,7 +53,7 @@ class Described:
                 self._away.add((endpoint, part.slot))
             if part.endpoint:
                 continue
-            self.replicas.setdefault(part.slot, []).append(Replica(endpoint, part.earliest, not part.follower))
+            self.replicas.setdefault(part.slot, []).append(SlotReplica(endpoint, part.earliest, not part.follower))
             if not part.follower:
                 led.add(part.slot)
                 self._lead(part, endpoint)
@@ -91,7 +91,7 @@ class Described:
 
 
 def spread(
-    ranges: Iterable[Range], replicas: Mapping[int, Sequence[Replica]], infos: Mapping[int, SlotInfo], items: int
+    ranges: Iterable[Range], replicas: Mapping[int, Sequence[SlotReplica]], infos: Mapping[int, SlotInfo], items: int
 ) -> list[Range]:
     """Of each slot the oldest part to one broker, the next to another: each then passes over a part of its log only.
 
@@ -123,11 +123,11 @@ def spread(
     return found
 
 
-def _having(part: Range, replicas: Mapping[int, Sequence[Replica]]) -> set[str]:
+def _having(part: Range, replicas: Mapping[int, Sequence[SlotReplica]]) -> set[str]:
     return {replica.endpoint for replica in replicas.get(part.slot, ()) if replica.earliest <= part.start}
 
 
-def another(part: Range, replicas: Iterable[Replica], avoid: Iterable[str]) -> Range:
+def another(part: Range, replicas: Iterable[SlotReplica], avoid: Iterable[str]) -> Range:
     """The same, where it may go on: not with those that have just failed if there is anybody else; its leader first.
 
     What nobody has any more its leader is asked for: it says so."""

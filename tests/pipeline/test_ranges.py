@@ -9,7 +9,7 @@ from broker_pipeline.errors import PipelineError
 from broker_pipeline.options import Access, read_options
 from broker_pipeline.ranges import Range, SlotInfo, between, capped, capped_at, earliest, latest, parse, splits
 from broker_pipeline.reads import LogReads
-from broker_pipeline.replicas import Replica, spread
+from broker_pipeline.replicas import SlotReplica, spread
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -119,7 +119,7 @@ def test_errors_say_what_to_do():
 def test_what_is_spread_over_replicas_is_read_once_from_those_that_have_it(infos, items, data):
     replicas = {
         slot: [
-            Replica(f"h:{n}", data.draw(st.integers(1, info.end)) if n else info.earliest, n == 0)
+            SlotReplica(f"h:{n}", data.draw(st.integers(1, info.end)) if n else info.earliest, n == 0)
             for n in range(data.draw(st.integers(1, 3)))
         ]
         for slot, info in infos.items()
