@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from broker.core.metrics import Metric
 
-if TYPE_CHECKING:
-    from .slot_channel import SlotChannel
+
+class UnansweredSlot(Protocol):
+    """One slot as an edge sees it (slot_channel.py)."""
+
+    @property
+    def opened(self) -> bool: ...
+
+    @property
+    def nbytes(self) -> int: ...
 
 
 class LinkStats:
@@ -32,7 +39,7 @@ class LinkStats:
         ]
 
 
-def of_lanes(lanes: Iterable[SlotChannel]) -> list[Metric]:
+def of_lanes(lanes: Iterable[UnansweredSlot]) -> list[Metric]:
     """What waits at an edge for the owners of its slots."""
     lanes = list(lanes)
     down, waiting = sum([not lane.opened for lane in lanes]), sum([lane.nbytes for lane in lanes])

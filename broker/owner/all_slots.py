@@ -6,20 +6,29 @@ patterns (engine/wildcards.py).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from broker.core.commands import Barrier, Command, Disconnect, DisconnectAll, Unsubscribe, UnsubscribeAll, Wide
 from broker.core.effects import Done, Refused, Turn
 from broker.core.errors import Code
-from broker.engine.wildcards import slots_in
+from broker.engine.engine import Engine
+from broker.engine.wildcards import Wildcards, slots_in
 
 from .release_gate import Touched
 
-if TYPE_CHECKING:
-    from .shard import Shard
+
+class Slots(Protocol):
+    """What it needs of the shard."""
+
+    @property
+    def wildcards(self) -> Wildcards: ...
+
+    def engine(self, slot: int) -> Engine: ...
+
+    def wake(self) -> None: ...
 
 
-def carry_out(shard: Shard, command: Wide, turn: Turn, touched: Touched) -> None:
+def carry_out(shard: Slots, command: Wide, turn: Turn, touched: Touched) -> None:
     """In place of an engine."""
     if isinstance(command, UnsubscribeAll):
         _unsubscribe(shard, command, turn, touched)
@@ -31,7 +40,7 @@ def carry_out(shard: Shard, command: Wide, turn: Turn, touched: Touched) -> None
         shard.engine(0).handle(command, turn)  # any of them may say whether it can be had
 
 
-def _unsubscribe(shard: Shard, command: UnsubscribeAll, turn: Turn, touched: Touched) -> None:
+def _unsubscribe(shard: Slots, command: UnsubscribeAll, turn: Turn, touched: Touched) -> None:
     session, seq, first = command.session, command.seq, command.consumer
     awake = shard.wildcards.end(first, session)
     if awake is None:
@@ -46,7 +55,7 @@ def _unsubscribe(shard: Shard, command: UnsubscribeAll, turn: Turn, touched: Tou
         turn.effects.append(Done(session, seq))
 
 
-def _step(shard: Shard, command: Command, turn: Turn, touched: Touched) -> None:
+def _step(shard: Slots, command: Command, turn: Turn, touched: Touched) -> None:
     engine = shard.engine(command.slot)
     engine.handle(command, turn)
     touched[engine] = None

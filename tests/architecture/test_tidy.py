@@ -103,7 +103,9 @@ def test_what_tests_import_of_the_product_is_there():
             text = known.get(module, known.get(f"{module}.__init__"))
             for name in (part.split(" as ")[0].strip() for part in names.split(",")):
                 there = text is not None and (
-                    name in text or f"{module}.{name}" in known or f"{module}.{name}.__init__" in known
+                    re.search(rf"\b{name}\b", text)
+                    or f"{module}.{name}" in known
+                    or f"{module}.{name}.__init__" in known
                 )
                 missing |= set() if there else {f"{path.relative_to(ROOT)}: {module}.{name}"}
     assert not missing
