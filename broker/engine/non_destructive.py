@@ -197,7 +197,7 @@ def _give(slot: Slot, queue: Queue, consumer: Consumer, run: Run, turn: Turn) ->
     if not run.ids or (run.expires and run.expires <= turn.now):
         return None
     if consumer.bit and queue.choice is not None:
-        found = queue.choice.look(run)
+        found, _, _ = queue.choice.look(run)
         if isinstance(found, int):
             at = list(range(len(run.ids))) if found & consumer.bit else []
         else:

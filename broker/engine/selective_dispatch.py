@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Iterable
 
 from broker.core.effects import Turn
@@ -32,6 +33,11 @@ from .slot import Slot
 _BACK = 1024
 """Messages read back at a time, of those known by number only."""
 
+PIECE_NS = 1_000_000
+"""Of looking, roughly, until the rest has to wait for the next turn."""
+_SEEN_NS = 50
+"""… of asking a consumer or a lane whether it is due."""
+
 Hands = dict[Consumer, list[int]]
 """Who gets which messages of a run."""
 Ways = list[tuple[int, int]]
@@ -51,10 +57,8 @@ def dispatch(slot: Slot, queue: Queue, choice: Choice, turn: Turn, gone: list[Ru
     if queue.settings.group_buckets and choice.groups is None:
         choice.groups = Groups(queue.settings.group_buckets)
     dealer = _Dealer(slot, queue, choice, turn, gone)
-    if dealer.ready():
-        dealer.catch_up()
-        if dealer.from_lanes() and dealer.from_queue():
-            choice.hungry = bool(dealer.ready())
+    if dealer.ready() and dealer.catch_up() and dealer.from_lanes() and dealer.from_queue():
+        choice.hungry = bool(dealer.ready())
     for consumers, why in choice.overran(queue):
         costly_selectors.note(slot, consumers, why)
     if choice.hungry and queue.nbytes * 2 > slot.limit:
@@ -125,10 +129,29 @@ def _wants(consumer: Consumer, lane: MatchBucket) -> bool:
     return not bit or bool(bit & lane.bits) or not bit & lane.known
 
 
-class _Dealer:
-    """One turn of one queue. `_stuck`: consumers whose next message has to be read back first."""
+class _Wanting:
+    """_wants() of any of these consumers, as one question."""
 
-    __slots__ = ("_choice", "_firsts", "_gone", "_queue", "_slot", "_stuck", "_turn")
+    __slots__ = ("_bits", "_by_id", "_greedy")
+
+    def __init__(self, consumers: list[Consumer]) -> None:
+        self._by_id = {consumer.id: consumer for consumer in consumers}
+        self._bits = 0
+        for bit in {consumer.bit for consumer in consumers}:
+            self._bits |= bit
+        self._greedy = any(not consumer.bit for consumer in consumers)
+
+    def wants(self, lane: MatchBucket) -> bool:
+        if lane.owner not in (NOBODY, LOOSE):
+            owner = self._by_id.get(lane.owner)
+            return owner is not None and _wants(owner, lane)
+        return self._greedy or bool(self._bits & (lane.bits | ~lane.known))
+
+
+class _Dealer:
+    """One turn of one queue. `_stuck`: consumers whose next message has to be read back first. `_work`: nanoseconds."""
+
+    __slots__ = ("_choice", "_firsts", "_gone", "_queue", "_slot", "_stuck", "_turn", "_work")
 
     def __init__(self, slot: Slot, queue: Queue, choice: Choice, turn: Turn, gone: list[Run]) -> None:
         self._slot = slot
@@ -138,10 +161,24 @@ class _Dealer:
         self._gone = gone
         self._stuck: set[int] = set()
         self._firsts: set[int] = set()
+        self._work = 0
+
+    def _enough(self) -> bool:
+        """Has this turn looked for long; then the next one goes on. A queue that keeps less than it is given does not
+        wait (dispatch.enough)."""
+        if self._work < PIECE_NS or self._queue.kind is not None:
+            return False
+        self._slot.unfinished[self._queue] = None
+        return True
 
     def ready(self) -> list[Consumer]:
         """Who can take a message now."""
         return self._able(self._choice.active(self._queue))
+
+    def _somebody(self) -> bool:
+        """Can anybody take a message now."""
+        stuck = self._stuck
+        return any(c.ready() and c.id not in stuck for c in self._choice.active(self._queue))
 
     def _able(self, consumers: Iterable[Consumer]) -> list[Consumer]:
         stuck = self._stuck
@@ -149,23 +186,30 @@ class _Dealer:
 
     # ── what waits ─────────────────────────────────────────────────────────────────────────────────
 
-    def catch_up(self) -> None:
-        """What came back to the head of the queue takes its place among what waits."""
+    def catch_up(self) -> bool:
+        """What came back to the head of the queue takes its place among what waits. False: not all of it yet."""
         queue, choice = self._queue, self._choice
         for level in queue.levels or (queue.ready,):
             while level and level[0].ids[0] < choice.newest:
+                if self._enough():
+                    return False
                 run = level.popleft()
                 queue.left(run)
                 if not self._expired(run):
-                    self._park_all(run)
+                    self._park_all(run, level)
+        return True
 
     def from_lanes(self) -> bool:
         """Hands out what waits, as far as anybody is ready for it. False: the log has to be told first."""
         choice, levels = self._choice, self._queue.levels
         while ready := self.ready():
-            wanted = [lane for lane in self._waiting() if any([_wants(consumer, lane) for consumer in ready])]
+            waiting, wanting = self._waiting(), _Wanting(ready)
+            self._work += _SEEN_NS * 2 * (len(waiting) + len(ready))
+            wanted = [lane for lane in waiting if wanting.wants(lane)]
             if not wanted:
                 return True
+            if self._enough():
+                return False
             lane = min(wanted, key=_rank)
             if levels is not None and any(levels[lane.priority + 1 :]):
                 if not self.from_queue(lane.priority):  # what is new comes first there
@@ -177,7 +221,8 @@ class _Dealer:
                 self._stuck.update([consumer.id for consumer in takers])
                 continue
             certain = lane.owner != LOOSE and all([not c.bit or bool(c.bit & lane.known) for c in takers])
-            others = wanted if not certain else [w for w in wanted if any([_wants(c, w) for c in takers])]
+            takings = _Wanting(takers)
+            others = wanted if not certain else [w for w in wanted if takings.wants(w)]
             firsts = [w.first() for w in others if w is not lane and w.priority == lane.priority]
             if len(lane.far):
                 firsts.append(lane.far.first())
@@ -206,8 +251,9 @@ class _Dealer:
             consumers = self._able(audience.consumers)
             if not consumers:
                 return True
-            if not may_go(self._slot, queue, lane.near[0], self._turn):
+            if self._enough() or not may_go(self._slot, queue, lane.near[0], self._turn):
                 return False
+            self._work += _SEEN_NS * len(audience.consumers)
             run = self._take(lane, limit)
             if self._expired(run):
                 continue
@@ -219,7 +265,7 @@ class _Dealer:
 
     def _look_again(self, lane: MatchBucket, limit: int) -> bool:
         """Somebody might want its first messages: finds out."""
-        return self._place(self._take(lane, limit))
+        return self._place(self._take(lane, limit), lane.near)
 
     def _take(self, lane: MatchBucket, limit: int) -> Run:
         """The first run, as far as it lies before `limit`."""
@@ -254,11 +300,13 @@ class _Dealer:
         queue = self._queue
         for level in reversed(queue.levels[above + 1 :]) if queue.levels else (queue.ready,):
             while level:
-                if not self.ready():
+                if not self._somebody():
                     return True
+                if self._enough():
+                    return False
                 run = level.popleft()
                 queue.left(run)
-                if not self._place(run):
+                if not self._place(run, level):
                     return False
         return True
 
@@ -268,12 +316,13 @@ class _Dealer:
         expire(self._slot, self._queue, run, self._turn)
         return True
 
-    def _place(self, run: Run) -> bool:
-        """To those who may have it; the rest waits. False: the log has to be told first."""
+    def _place(self, run: Run, level: deque[Run]) -> bool:
+        """To those who may have it; the rest waits. What takes too long to look at goes back to the front of the level
+        it was taken from. False: the log has to be told first."""
         if self._expired(run):
             return True
         choice, queue = self._choice, self._queue
-        looked = choice.look(run)
+        run, looked = self._look(run, level)
         grouped = run.flags & GROUPED and choice.groups is not None
         if isinstance(looked, int) and not grouped:
             return self._place_alike(run, looked)
@@ -287,10 +336,24 @@ class _Dealer:
         self._park(run, ways, {at for hand in hands.values() for at in hand})
         return going
 
+    def _look(self, run: Run, level: deque[Run]) -> tuple[Run, dict[int, list[int]] | int]:
+        """As much of the run as there is time for, and what it matches."""
+        queue = self._queue
+        most = max(PIECE_NS - self._work, 1) if queue.kind is None else 0
+        looked, count, spent = self._choice.look(run, most)
+        self._work += spent
+        if count < len(run.records):
+            rest = run.cut(slice(count, None))
+            level.appendleft(rest)
+            Queue.added(queue, rest)
+            run = run.cut(slice(count))
+        return run, looked
+
     def _place_alike(self, run: Run, bits: int) -> bool:
         """All its messages go the same way."""
         choice, queue = self._choice, self._queue
         audience = choice.audience(queue, bits, NOBODY)
+        self._work += _SEEN_NS * len(audience.consumers)
         rest: Run | None = run
         while rest is not None and (consumers := self._able(audience.consumers)):
             if not may_go(self._slot, queue, rest, self._turn):
@@ -301,11 +364,12 @@ class _Dealer:
             self._park_run(bits, NOBODY, rest)
         return True
 
-    def _park_all(self, run: Run) -> None:
+    def _park_all(self, run: Run, level: deque[Run]) -> None:
         """Looks at the run, and lets it wait."""
         choice = self._choice
         groups = choice.groups if run.flags & GROUPED else None
-        _, ways = self._assign(run, choice.look(run), groups, False)
+        run, looked = self._look(run, level)
+        _, ways = self._assign(run, looked, groups, False)
         self._park(run, ways, set())
 
     def _assign(

@@ -52,23 +52,29 @@ class Sieve:
         """Is the answer the same for all messages of the run."""
         return not self.asked or (shared(run) and not self.index.each)
 
-    def sift(self, run: Run) -> dict[int, list[int]] | int:
-        """Bits → indices of the messages they match, in the order of their first one; an int: all match these."""
+    def sift(self, run: Run, most: int = 0) -> tuple[dict[int, list[int]] | int, int]:
+        """(bits → indices of the messages they match, in the order of their first one, an int: all match these; so many
+        messages were looked at). most: for about so many nanoseconds, one message at the least; 0: all of them."""
+        self.index.work = 0
         if not self.asked:
-            return 0
-        found = self._sift(run)
+            return 0, len(run.records)
+        if self.alike(run):
+            found: tuple[dict[int, list[int]] | int, int] = self.bits(run, 0), len(run.records)
+        else:
+            found = self._sift(run, most)
         for selector in self.index.metered:
             assert selector.meter is not None
             if why := selector.meter.overran():
                 self.overran.append((self._bits[selector], why))
         return found
 
-    def _sift(self, run: Run) -> dict[int, list[int]] | int:
-        if self.alike(run):
-            return self.bits(run, 0)
+    def _sift(self, run: Run, most: int) -> tuple[dict[int, list[int]] | int, int]:
         result: dict[int, list[int]] = {}
+        at, index = 0, self.index
         for at in range(len(run.records)):
             result.setdefault(self.bits(run, at), []).append(at)
+            if most and index.work > most:
+                break
         if len(result) == 1:
-            return next(iter(result))
-        return result
+            return next(iter(result)), at + 1
+        return result, at + 1

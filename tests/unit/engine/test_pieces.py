@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from broker.core.address import Outcome
+from broker.core.commands import Publish
 from broker.core.effects import Deliver
 from broker.engine.consumer import Consumer
 from broker.engine.redelivery import BACK
+from broker.engine.selective_dispatch import PIECE_NS
 from broker.engine.slot import LEAST, PIECE
+from broker.selector.index import ASKED, Index
 
-from .world import INDIVIDUAL, World, got, ids
+from .world import ANYCAST, INDIVIDUAL, World, got, ids, run_of
 
 BACKLOG = PIECE * 5
 
@@ -217,3 +220,64 @@ def test_long_runs_cost_less():
     world.in_pieces = True
     world.disconnect(1)
     assert not world.engine.unfinished and world.queue()["ready"] == BACK * 16
+
+
+def choosy(selectors: int = 400) -> World:
+    """A queue with that many consumers whose selectors no index helps with."""
+    world = World()
+    for number in range(1, selectors + 1):
+        world.subscribe(number, selector=f"name LIKE '%x{number}%'")
+    world.in_pieces = True
+    return world
+
+
+def looked_at(monkeypatch) -> list[int]:
+    """Nanoseconds of looking, as it goes on."""
+    spent, find = [0], Index.find
+
+    def counted(index, *args):
+        before = index.work
+        found = find(index, *args)
+        spent[0] += index.work - before
+        return found
+
+    monkeypatch.setattr(Index, "find", counted)
+    return spent
+
+
+@pytest.mark.parametrize("reads", [1, 60])
+def test_messages_that_many_selectors_are_asked_of_are_looked_at_in_pieces(monkeypatch, reads) -> None:
+    world, spent = choosy(), looked_at(monkeypatch)
+    records = [b"name:x%dx\n\n\0" % (n % 9 + 1) for n in range(60)]
+    size = 60 // reads
+    runs = [run_of(*records[at : at + size]) for at in range(0, 60, size)]
+    effects = world.do(*(Publish(7, 99, 0, "q", ANYCAST, run) for run in runs))
+    turns = []
+    while world.engine.unfinished:
+        turns.append(spent[0])
+        spent[0] = 0
+        assert len(turns) < 100
+        effects += world.finish(world.turn())
+    assert max(turns) <= PIECE_NS + 400 * ASKED + 1000
+    assert sum(turns) + spent[0] >= 60 * 400 * ASKED
+    got = {number: len(ids(effects, number)) for number in range(1, 401)}
+    wanted = {n: sum(b"x%d" % n in record for record in records) for n in range(1, 401)}
+    assert got == wanted
+
+
+def test_what_comes_back_and_what_waits_is_looked_at_in_pieces_and_keeps_its_order(monkeypatch) -> None:
+    world, spent = choosy(), looked_at(monkeypatch)
+    world.in_pieces = False
+    world.publish("q", *[b"name:y\n\n%d\0" % n for n in range(40)])
+    world.in_pieces = True
+    spent[0] = 0
+    effects = world.subscribe(1000, selector="name LIKE 'y%' OR name = 'z'")
+    turns = []
+    while world.engine.unfinished:
+        turns.append(spent[0])
+        spent[0] = 0
+        assert len(turns) < 100
+        effects += world.finish(world.turn())
+    assert max([*turns, spent[0]]) <= PIECE_NS + 401 * ASKED * 2
+    found = ids(effects, 1000)
+    assert len(found) == 40 and found == sorted(found)
