@@ -57,6 +57,7 @@ class Code(Enum):
     QUEUE_EXISTS = (1316, "There is a queue of this name already", Reason.REFUSED)
     NO_SUCH_TRANSACTION = (1401, "No such transaction", Reason.PROTOCOL_ERROR)
     DUPLICATE_TRANSACTION = (1402, "Transaction already begun", Reason.PROTOCOL_ERROR)
+    TOO_FEW_IDS = (1403, "The address remembers too few duplicate ids", Reason.REFUSED)
     CONNECTION_LIMIT = (1501, "Too many connections", Reason.CONNECTION_LIMIT)
     SUBSCRIPTION_LIMIT = (1502, "Too many subscriptions", Reason.SUBSCRIPTION_LIMIT)
     TRANSACTION_LIMIT = (1503, "Transaction limit exceeded", Reason.TRANSACTION_LIMIT)

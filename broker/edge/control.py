@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.address import Outcome
 from broker.core.commands import Barrier, Command, Disconnect, DisconnectAll, Hold, Settle, Transact
+from broker.core.errors import Code, RefusedError
 from broker.core.reasons import Reason
 from broker.wire.events import Frame
 from broker.wire.versions import Version
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 CALM = {Reason.CLIENT_DISCONNECT, Reason.SHUTDOWN, Reason.OWNER_STOPPED}
 """Ends that say nothing about the messages the client held: it went in order, or the broker left it."""
 MAX_DELAY_MS = 366 * 24 * 3600 * 1000
+MAX_IDS = 1 << 53
 
 
 def ack(session: Session, frame: Frame) -> None:
@@ -71,9 +73,27 @@ def _seen(session: Session, frame: Frame, transaction: str | None) -> None:
 
 
 def begin(session: Session, frame: Frame) -> None:
+    """BEGIN may say what the transaction needs: that its destination remembers so many duplicate ids."""
+    least = whole_number(frame.headers, "id-cache-size", 0, MAX_IDS)
+    if least is not None:
+        _check_ids(session, frame.headers.get("destination"), least)
     session.transactions.begin(frame.headers["transaction"])
     if frame.receipt is not None:
         session.answer_now([frame.receipt])
+
+
+def _check_ids(session: Session, destination: str | None, least: int) -> None:
+    """Raises RefusedError(TOO_FEW_IDS)."""
+    if destination is None:
+        raise RefusedError(Code.MISSING_HEADER, "BEGIN with id-cache-size needs the destination it speaks of")
+    address = session.entrance.dialect.resolve(destination, None, "destination-type").address
+    known = session.edge.match(address).id_cache_size
+    if known < least:
+        raise RefusedError(
+            Code.TOO_FEW_IDS,
+            f"{address[:100]} remembers the last {known} ids, and the sender repeats up to {least}: set its "
+            f"id_cache_size to {least} or more",
+        )
 
 
 def commit(session: Session, frame: Frame) -> None:

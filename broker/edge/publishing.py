@@ -213,7 +213,10 @@ class Publisher:
         if route.split is not None:
             parts = by_slot(event, route.split)
             # One slot for all of a transaction that belongs to no group: several would have to agree on its COMMIT.
-            slot = route.split.slots[session.id % len(route.split.slots)]
+            # That of its first message with a group or an id, so that who repeats it comes to where the id is known.
+            own = next((where for where, _ in parts if where is not None), None)
+            other = route.split.slots[session.id % len(route.split.slots)] if own is None else own
+            slot = session.transactions.get(name).homes.setdefault(route.address, other)
         for where, records in parts:
             nbytes = _size(event.head, records) if len(parts) > 1 else event.nbytes
             part = self._command(event.head, records, nbytes, route, slot if where is None else where)

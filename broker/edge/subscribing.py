@@ -239,10 +239,13 @@ def _part(
 ) -> SlotSubscription:
     headers = frame.headers
     consumer = consumer or session.edge.next_consumer()
-    return SlotSubscription(
+    sub = SlotSubscription(
         session, consumer, slot, wish.address, headers.get("id"), session.raw(headers.get("id", "")), wish.ack,
         session.edge.handle(consumer), room, session.raw(headers["destination"]), wish.operation, wish.queues,
     )  # fmt: skip
+    if yes(headers, "message-slot"):
+        sub.tell_slot()
+    return sub
 
 
 def _command(

@@ -3,7 +3,8 @@
 A frame is prefix + id + "\\n" + lines + record. The parts behind the prefix are rendered once per run and
 joined with the prefix as separator; nothing is formatted per message but its number. The message-id is
 `<handle>-<number>`, where the handle is unique for this consumer over restarts of the broker; the 1.2 `ack`
-header has the same value.
+header has the same value. Who asked for the slot as well (`message-slot`) knows the message by slot and number, at each
+delivery and in the log.
 
 Rule: bytes of a run are never decoded on the plain path; only runs with escapes for older clients are rewritten.
 """
@@ -55,6 +56,7 @@ class SlotSubscription:
         "_learns",
         "_mid",
         "_plain",
+        "_told",
         "ack",
         "address",
         "consumer",
@@ -105,6 +107,7 @@ class SlotSubscription:
         self._changes = CHANGES[session.version]
         self._acks = ack is not AckMode.AUTO and session.version is Version.V12
         self._head = b"MESSAGE\nsubscription:%b\n" % raw_id if id is not None else b"MESSAGE\n"
+        self._told = b""
         self._name(handle)
         digits = session.edge.digits.get(slot, DIGITS)
         self.overhead = len(self._plain) + digits + 1 + (len(handle) + digits + 6 if self._acks else 0)
@@ -115,6 +118,15 @@ class SlotSubscription:
         self._mid = b"message-id:%b-" % handle
         self._plain = self._head + self._mid
         self._learns = True
+
+    def tell_slot(self) -> None:
+        """Each message says where it is kept (`message-slot`)."""
+        before = len(self._told)
+        self._head = self._head.removesuffix(self._told)
+        self._told = b"message-slot:%d\n" % self.slot
+        self._head += self._told
+        self.overhead += len(self._told) - before
+        self._plain = self._head + self._mid
 
     @property
     def browses(self) -> bool:
@@ -136,6 +148,8 @@ class SlotSubscription:
         other = copy.copy(self)
         other.consumer, other.slot, other.quarter, other.owed = consumer, slot, quarter, 0
         other._name(self.session.edge.handle(consumer))
+        if self._told:
+            other.tell_slot()
         return other
 
     def render(self, run: Run) -> bytes:

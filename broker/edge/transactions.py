@@ -22,9 +22,11 @@ from broker.core.message import DURABLE, TEXT, Run
 class OpenTransaction:
     """The frames of one, in order."""
 
-    __slots__ = ("_same", "frames", "nbytes", "parts")
+    __slots__ = ("_same", "frames", "homes", "nbytes", "parts")
 
     def __init__(self) -> None:
+        self.homes: dict[str, int] = {}
+        """Split address → the slot of those of its messages that may go to any."""
         self.parts: list[Publish | Settle] = []
         self.frames = 0
         self.nbytes = 0

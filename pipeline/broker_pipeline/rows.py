@@ -94,3 +94,42 @@ def columns(schema: Any, values: list[Any], blocks: list[Any], **given: Any) -> 
         made[field.name].cast(field.type) if field.name in made else pa.nulls(count, field.type) for field in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def taken_table(taken: list[Any], text: bool) -> Any:
+    """Messages of consume mode (taking.Taken). Positions in the log are not known to a consumer: null."""
+    import pyarrow as pa
+
+    schema = arrow_schema(text)
+
+    def times(name: str) -> Any:
+        found = [message.headers.get(name, "") for message in taken]
+        return pa.array(
+            [int(value) * 1000 if value.isdigit() and value != "0" else None for value in found], pa.int64()
+        )
+
+    made = {
+        "slot": pa.array([int(message.id.partition("-")[0]) for message in taken]),
+        "ts": times("ingress-timestamp"),
+        "expires": times("expires"),
+        "address": pa.array([message.address for message in taken]),
+        "message_id": pa.array([message.id for message in taken]),
+        "headers": pa.array([list(message.headers.items()) for message in taken], schema.field("headers").type),
+        "body": pa.array([message.body for message in taken], pa.binary()),
+        "size": pa.array([message.size for message in taken]),
+        "priority": pa.array([_priority(message.headers.get("priority", "")) for message in taken]),
+        "group_id": pa.array([message.headers.get("JMSXGroupID") for message in taken], pa.string()),
+        "attempt": pa.array([message.attempt for message in taken]),
+        "body_ref": pa.array([message.body_ref for message in taken], pa.string()),
+    }
+    if text:
+        made["text"] = pa.array([_text(message.body) for message in taken], pa.string())
+    arrays = [
+        made[field.name].cast(field.type) if field.name in made else pa.nulls(len(taken), field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _priority(text: str) -> int:
+    return int(text) if text.isdigit() else 4

@@ -22,8 +22,9 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from .consume import StampedeConsumer
 from .errors import PipelineError
-from .options import ReadOptions, read_options
+from .options import ReadOptions, consume_options, consumes, read_options
 from .ranges import Offsets, Range, SlotInfo, Split, at, between, capped, earliest, latest, parse
 from .reads import LogReads
 from .records import Decoder
@@ -51,9 +52,16 @@ class StampedeSource(DataSource):
         return SCHEMA + text + (VIEW if self.options.get("view") == "log" else "")
 
     def reader(self, schema: Any) -> DataSourceReader:
+        if consumes(self.options):
+            raise PipelineError(
+                "mode=consume takes messages away when Spark has committed them, and a batch read commits nothing: use "
+                "spark.readStream (with trigger(availableNow=True) it ends), or read the log without mode=consume"
+            )
         return StampedeReader(read_options(self.options))
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        if consumes(self.options):
+            return StampedeConsumer(consume_options(self.options))
         return StampedeStreamReader(read_options(self.options))
 
     def writer(self, schema: Any, overwrite: bool) -> StampedeWriter:

@@ -126,6 +126,8 @@ class FakeReads:
             start = getattr(part, "from")
             if start < self.earliest:
                 context.abort(grpc.StatusCode.OUT_OF_RANGE, "1801 This part of the log is gone: it begins later")
+            if part.epoch not in (0, 1):
+                context.abort(grpc.StatusCode.FAILED_PRECONDITION, "1802 The log has another history there")
             for offset in range(start, part.until):
                 self.answers += 1
                 if self.break_every and self.answers % self.break_every == 0:

@@ -41,6 +41,10 @@ def parquet_ids(spark: Any, folder: str) -> list[str]:
     return [row.message_id for row in spark.read.parquet(f"{folder}/out").collect()]
 
 
+def parquet_bodies(spark: Any, folder: str) -> list[bytes]:
+    return [bytes(row.body) for row in spark.read.parquet(f"{folder}/out").collect()]
+
+
 def write_stream(spark: Any, read: dict[str, str], write: dict[str, str], folder: str) -> None:
     query = (
         spark.readStream.format("stampede").options(**read).load()
@@ -50,8 +54,11 @@ def write_stream(spark: Any, read: dict[str, str], write: dict[str, str], folder
     query.awaitTermination()
 
 
-def write(spark: Any, rows: list[tuple[Any, ...]], schema: str, options: dict[str, str]) -> None:
-    spark.createDataFrame(rows, schema).write.format("stampede").mode("append").options(**options).save()
+def write(spark: Any, rows: list[tuple[Any, ...]], schema: str, options: dict[str, str], parts: int = 1) -> None:
+    frame = spark.createDataFrame(rows, schema)
+    if parts > 1:
+        frame = frame.repartitionByRange(parts, "n")
+    frame.write.format("stampede").mode("append").options(**options).save()
 
 
 def archive(spark: Any, folder: str, source: dict[str, str], round_items: int = 500_000) -> int:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(900)  # Spark starts dozens of processes, and o
 
 @pytest.fixture(scope="module")
 def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
-    with scratch(request, "sink") as folder, Broker(folder) as broker:
+    with scratch(request, "sink") as folder, Broker(folder, {"engine.addresses.forgetful.id_cache_size": 0}) as broker:
         yield broker
 
 
@@ -84,10 +84,34 @@ def test_sink_writes_each_row_once_however_often(spark: Host, broker: Broker, tm
     assert bodies(broker, "two", 21) == sorted([b"%d" % n for n in range(20)] + [b"last"])
 
 
+def test_an_atomic_write_is_one_transaction_of_all_tasks(spark: Host, broker: Broker):
+    options = {"url": f"stomp://127.0.0.1:{broker.port}", "destination": "/queue/atomic", "writeId": "w1"}
+    rows = [(n, b"%d" % n, None) for n in range(30)]
+    schema = "n int, body binary, destination string"
+    broken = [*rows, (30, b"L" * 200_000, None)]
+    with pytest.raises(SparkError, match="cannot be part of a transaction"):
+        spark.call("write", broken, schema, options | {"atomic": "batch"}, 3)
+    assert broker.messages("atomic") == 0
+    for _ in range(2):
+        spark.call("write", rows, schema, options | {"atomic": "batch"}, 3)
+    assert bodies(broker, "atomic", 30) == sorted(b"%d" % n for n in range(30))
+    with pytest.raises(SparkError, match="remembers the last"):
+        spark.call("write", rows, schema, options | {"destination": "/queue/forgetful", "atomic": "task"}, 3)
+    assert broker.messages("forgetful") == 0
+
+
 def test_errors_reach_the_user(spark: Host):
     with pytest.raises(SparkError, match="no option 'adresses'"):
         spark.call("ids", {"broker": "127.0.0.1:1", "adresses": "a"})
     with pytest.raises(SparkError, match=r"log_reads\.port"):
         spark.call("ids", {"broker": "127.0.0.1:1", "patience": "1"})
+    with FakeReads({3: 30}, earliest=4) as fake:
+        options = {"broker": f"127.0.0.1:{fake.port}"}
+        gone = options | {"startingOffsets": json.dumps({"3": {"o": 1, "e": 1}})}
+        with pytest.raises(SparkError, match=r"offset 1 is gone.*raise log_reads\.keep_bytes"):
+            spark.call("ids", gone)
+        foreign = options | {"startingOffsets": json.dumps({"3": {"o": 5, "e": 9}})}
+        with pytest.raises(SparkError, match=r"1802.*new checkpoint or a new archive folder"):
+            spark.call("ids", foreign)
     with pytest.raises(SparkError, match="the broker did not take everything"):
         spark.call("write", [("x",)], "body string", {"url": "stomp://127.0.0.1:1", "destination": "/queue/x"})

@@ -13,7 +13,7 @@ from broker.core.address import Routing
 from broker.core.commands import UNLIMITED, Grant, Publish, Subscribe, Unsubscribe
 from broker.core.effects import Deliver
 from broker.core.errors import Code
-from broker.core.message import Run
+from broker.core.message import REDELIVERED, Run
 from broker.wire.versions import Version
 
 from .test_session import Bench
@@ -220,3 +220,33 @@ async def test_lengths_of_time_go_to_the_owner_as_such():
         publish = bench.port.last(Publish)
         assert (publish.ttl, publish.delay) == lengths
         assert publish.run.expires or publish.run.due
+
+
+@pytest.mark.parametrize("more", ["", "ack:client-individual\n"])
+async def test_who_asks_is_told_the_slot_of_each_message_and_pays_for_it(more):
+    bench = Bench()
+    bench.edge.configure(replace(EngineSettings(), addresses={"q": {"partitions": 3}}))
+    session, wire = bench.session()
+    for id, header in (("1", ""), ("2", "message-slot:true\n"), ("3", "message-slot:false\n")):
+        bench.port.commands.clear()
+        session.receive(f"SUBSCRIBE\nid:{id}\ndestination:q\n{header}{more}\n\0".encode())
+        parts = [command for command in bench.port.commands if isinstance(command, Subscribe)]
+        assert len(parts) == 3
+        wire.take()
+        for part in parts:
+            for flags in (0, REDELIVERED):
+                deliver_flagged(bench, part, flags)
+                told = wire.take()
+                assert (b"\nmessage-slot:%d\n" % part.slot in told) == (id == "2")
+        if id == "2":
+            told_of = parts
+        elif id == "3":
+            longer = [old.overhead - new.overhead for new, old in zip(parts, told_of, strict=True)]
+            assert longer == [len(f"message-slot:{part.slot}\n") for part in parts]
+    command, told = subscribe(Bench(), "message-slot:perhaps\n")
+    assert command is None and b"error-code:1302" in told
+
+
+def deliver_flagged(bench: Bench, command: Subscribe, flags: int) -> None:
+    run = Run(range(1, 2), b"\n", [b"x\0"], 3, flags)
+    bench.edge.on_effects([Deliver(command.consumer, run, 3 + command.overhead)])

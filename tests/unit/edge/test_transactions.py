@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from broker.config.settings import EdgeSettings
+from broker.config.settings import EdgeSettings, EngineSettings
 from broker.core.address import Outcome, Routing
-from broker.core.commands import Publish, Settle
+from broker.core.commands import Publish, Settle, Transact
 from broker.core.errors import Code, RefusedError
 from broker.core.message import DURABLE, NO_IDS, TEXT, Run
 from broker.edge.transactions import OpenTransaction, Transactions
+
+from .test_session import Bench
 
 
 def part() -> Settle:
@@ -102,3 +104,39 @@ def test_what_differs_in_more_than_its_headers_stays_apart():
         transaction.add(part)
     found = [[int(text.split(b"body ")[1][:-1]) for text in texts(part)] for part in transaction.parts]
     assert found == [[1, 7], [2], [3], [4, 9], [5], [6], [8]]
+
+
+@pytest.mark.parametrize("frames", [1, 30])
+async def test_what_a_transaction_sends_to_a_split_address_goes_where_its_first_id_does(frames: int) -> None:
+    """Whoever repeats it comes to the slot that knows the id, whatever the connection and however it is read."""
+    found = set()
+    for _ in range(4):
+        bench = Bench()
+        bench.edge.configure(EngineSettings(addresses={"q": {"partitions": 4}}))
+        for _ in range(5):
+            session, _ = bench.session()
+            session.receive(b"BEGIN\ntransaction:t\n\n\0")
+            sends = [b"SEND\ndestination:/queue/q\ntransaction:t\n_AMQ_DUPL_ID:one\n\nx\0"]
+            sends += [b"SEND\ndestination:/queue/q\ntransaction:t\n\n%d\0" % n for n in range(29)]
+            for at in range(0, 30, frames):
+                session.receive(b"".join(sends[at : at + frames]))
+            session.receive(b"COMMIT\ntransaction:t\n\n\0")
+            (command,) = [each for each in bench.port.commands if isinstance(each, Transact)]
+            bench.port.commands.clear()
+            found.add(tuple({part.slot for part in command.parts}))
+    assert len(found) == 1 and len(found.pop()) == 1
+
+
+async def test_begin_may_say_how_many_ids_must_be_remembered() -> None:
+    bench = Bench()
+    bench.edge.configure(EngineSettings(addresses={"few": {"id_cache_size": 10}, "none": {"id_cache_size": 0}}))
+    for destination, least, code in (
+        ("/queue/few", "10", 0), ("/queue/few", "11", 1403), ("/queue/none", "1", 1403), ("/queue/other", "20000", 0),
+        ("/queue/few", "many", 1302), ("", "5", 1301),
+    ):  # fmt: skip
+        session, wire = bench.session()
+        line = f"destination:{destination}\n" if destination else ""
+        session.receive(f"BEGIN\ntransaction:t\n{line}id-cache-size:{least}\nreceipt:r\n\n\0".encode())
+        told = wire.take()
+        assert (f"error-code:{code}".encode() in told) if code else told.startswith(b"RECEIPT"), (told, least)
+        assert code != 1403 or b"id_cache_size" in told
