@@ -11,14 +11,14 @@ import re
 import signal
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from broker import __version__
 
 from .errors import PipelineError
-from .manifests import Archive, missing, total
+from .manifests import Archive, damaged, missing, total
 from .options import access
 from .reads import LogReads
 
@@ -62,8 +62,26 @@ def _source(f: Any) -> Any:
     return f
 
 
+def _conf(context: click.Context, _: click.Parameter, given: tuple[str, ...]) -> None:
+    for each in given:
+        key, sign, value = each.partition("=")
+        if not sign or not key.startswith("spark."):
+            raise click.BadParameter(f"{each!r} is not spark.KEY=VALUE")
+        context.meta.setdefault(__name__, {})[key] = value
+
+
+def _session(master: str, memory: str) -> Any:
+    from .session import session
+
+    return session(master, memory, **click.get_current_context().meta.get(__name__, {}))
+
+
 def _spark(f: Any) -> Any:
     f = click.option("--master", default="local[*]", show_default=True, help="Spark master.")(f)
+    f = click.option(
+        "--conf", multiple=True, metavar="KEY=VALUE", expose_value=False, callback=_conf,
+        help="Of Spark, as for spark-submit: spark.jars.packages=…, spark.hadoop.fs.s3a.endpoint=…",
+    )(f)  # fmt: skip
     return click.option("--memory", default="1g", show_default=True, help="Of the driver.")(f)
 
 
@@ -77,18 +95,48 @@ def _perform(what: Callable[[], object]) -> None:
         what()
     except PipelineError as error:
         raise _Said(str(error)) from None
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        raise _Said(advised(f"{where}{error.strerror or error}")) from None
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
             raise
         raise _Said(cause(str(error))) from None
 
 
+_ADVICE: Final = (
+    (
+        r"No space left on device|Disk quota exceeded|not enough space",
+        "make room there, or where Spark keeps its files (spark.local.dir); nothing of this run counts, run it again",
+    ),
+    (
+        r"not a Parquet file|[Rr]ead(ing)? footer|READ_FILE|corrupt|Could not read page|malformed",
+        "a file of the archive is damaged: `stampede-pipeline verify FOLDER` names all of them; restore them from a "
+        "backup",
+    ),
+    (
+        r"FileNotFoundException|does not exist|PATH_NOT_FOUND",
+        "if it is a file of an archive that was compacted meanwhile, run it again; if it is lost, "
+        "`stampede-pipeline verify FOLDER` names all of them; restore them from a backup",
+    ),
+)
+
+
+def advised(text: str) -> str:
+    """The same with what to do, where that is known."""
+    advice = next((advice for pattern, advice in _ADVICE if re.search(pattern, text)), "")
+    return f"{text}: {advice}" if advice else text
+
+
 def cause(text: str) -> str:
     """What went wrong, out of Spark's many lines: our own error in a worker, else the innermost of Java's."""
-    for pattern in (r"PipelineError: (.+)", r"Caused by: (.+)(?![\s\S]*Caused by: )"):
-        if found := re.search(pattern, text):
-            return found[1].strip().rstrip("'\"")
-    return text.strip().splitlines()[0] if text.strip() else "Spark failed and did not say why"
+    if found := re.search(r"PipelineError: (.+)", text):
+        return found[1].strip().rstrip("'\"")
+    said = text.strip().splitlines()[0] if text.strip() else "Spark failed and did not say why"
+    if found := re.search(r"Caused by: (.+)(?![\s\S]*Caused by: )", text):
+        said = found[1].strip().rstrip("'\"")
+    named = re.search(r"(?:file|viewfs|hdfs|s3a|abfss?|gs):/[^\s'\"]+\.parquet", text)
+    return advised(said if named is None or named[0].rpartition("/")[2] in said else f"{said} ({named[0]})")
 
 
 @main.command()
@@ -108,12 +156,11 @@ def archive(
 
     def work() -> None:
         from .archive import Job, run
-        from .session import session
 
         job = Job(folder, _options(**source) | {"addresses": addresses}, name)
         ended = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: ended.set())
-        spark = session(master, memory)
+        spark = _session(master, memory)
         try:
             while True:
                 click.echo(f"{run(spark, job, click.echo)} rows archived")
@@ -147,11 +194,10 @@ def replay(
     def work() -> None:
         from .replay import Plan, count
         from .replay import replay as send
-        from .session import session
 
         names = tuple(part.strip() for part in addresses.split(",") if part.strip())
         plan = Plan(id, into, names, since, before, where)
-        spark = session(master, memory)
+        spark = _session(master, memory)
         try:
             if dry_run:
                 for row in count(spark, folder, _options(**source), plan):
@@ -181,9 +227,8 @@ def rebuild(folder: str, id: str, at: str, rate: float, url: str, dry_run: bool,
     def work() -> None:
         from .rebuild import count
         from .rebuild import rebuild as send
-        from .session import session
 
-        spark = session(master, memory)
+        spark = _session(master, memory)
         try:
             if dry_run:
                 for row in count(spark, folder, at):
@@ -208,9 +253,8 @@ def report(folder: str, out: str, master: str, memory: str) -> None:
         from .files import write_pieces
         from .page import page
         from .report import report as gather
-        from .session import session
 
-        spark = session(master, memory)
+        spark = _session(master, memory)
         try:
             found = gather(spark, folder)
         finally:
@@ -248,6 +292,8 @@ def verify(folder: str) -> None:
             raise PipelineError(
                 f"{len(gone)} files are missing, {held.path(gone[0])} first: restore them from a backup"
             )
+        if broken := damaged(held, state):
+            raise PipelineError(f"{len(broken)} files are damaged; restore them from a backup: " + ", ".join(broken))
         rows, nbytes = total(state.files.values())
         click.echo(f"{state.number} manifests, {len(state.files)} files, {rows} rows, {nbytes} bytes")
 
@@ -273,10 +319,9 @@ def compact(folder: str, master: str, memory: str) -> None:
     """Make few large sorted files of many small ones."""
 
     def work() -> None:
-        from .session import session
         from .upkeep import compact as merge
 
-        spark = session(master, memory)
+        spark = _session(master, memory)
         try:
             click.echo(f"{merge(spark, folder, click.echo)} hours compacted")
         finally:
@@ -293,10 +338,9 @@ def delete(folder: str, ids: tuple[str, ...], master: str, memory: str) -> None:
     """Take messages out of an archive by their message ids, with events and large bodies."""
 
     def work() -> None:
-        from .session import session
         from .upkeep import delete as take_out
 
-        spark = session(master, memory)
+        spark = _session(master, memory)
         try:
             click.echo(f"{take_out(spark, folder, ids)} rows deleted")
         finally:

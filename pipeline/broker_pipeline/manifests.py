@@ -157,6 +157,22 @@ def missing(archive: Archive, state: State) -> list[str]:
     return sorted(path for path in state.files if not os.path.exists(archive.path(path)))
 
 
+def damaged(archive: Archive, state: State) -> list[str]:
+    """Files whose footer cannot be read, or says another number of rows than was written."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    found = []
+    for path, file in sorted(state.files.items()):
+        try:
+            whole = pq.read_metadata(archive.path(path)).num_rows == file.rows
+        except (OSError, pa.ArrowException):
+            whole = False
+        if not whole:
+            found.append(archive.path(path))
+    return found
+
+
 def total(files: Iterable[DataFile]) -> tuple[int, int]:
     """(rows, bytes)."""
     listed = list(files)

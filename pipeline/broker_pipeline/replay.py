@@ -21,7 +21,7 @@ from broker.seams.files import read_whole
 from .archive import Say
 from .errors import PipelineError
 from .files import write_pieces
-from .manifests import Archive
+from .manifests import Archive, State
 from .options import access, lowered
 from .ranges import Offsets, earliest, latest
 from .reads import LogReads
@@ -84,6 +84,12 @@ def rows(spark: Any, folder: str, source: dict[str, str], wanted: Plan) -> Any:
         "addresses": ",".join(names), "startingOffsets": json.dumps(start), "endingOffsets": json.dumps(ends),
         "bodies": "inline",
     }  # fmt: skip
+    if unknown := _unknown(names, state, ends, start):
+        held = sorted({file.address for file in state.files.values() if file.view == "messages"})
+        raise PipelineError(
+            f"neither the archive nor the log behind it has a message of {', '.join(unknown)}; the archive has "
+            + (", ".join(held[:20]) or "nothing")
+        )
     found = spark.read.format("stampede").options(**live).load()
     if paths := archive.live("messages", state):
         found = spark.read.parquet(*paths).unionByName(found)
@@ -97,6 +103,13 @@ def rows(spark: Any, folder: str, source: dict[str, str], wanted: Plan) -> Any:
         found = found.where(wanted.where)
     pinned = f.from_json(f.lit(json.dumps(wanted.ends)), "map<string,bigint>")
     return found.where(f.col("offset") < f.element_at(pinned, f.col("slot").cast("string")))
+
+
+def _unknown(names: list[str], state: State, ends: Offsets, start: Offsets) -> list[str]:
+    """Addresses of which there cannot be a message: none is archived, and nothing is behind the archive."""
+    archived = {file.address for file in state.files.values() if file.view == "messages"}
+    behind = any(end["o"] > start.get(slot, {"o": 1})["o"] for slot, end in ends.items())
+    return [] if behind else sorted(set(names) - archived)
 
 
 def count(spark: Any, folder: str, source: dict[str, str], wanted: Plan) -> list[dict[str, Any]]:

@@ -45,7 +45,7 @@ def test_what_went_wrong_is_found_in_what_spark_says():
     )
     assert cause(worker) == "h:1: 1801 gone: archive more often"
     java = "An error\nCaused by: a.B: outer\n\tat x\nCaused by: java.io.IOException: No space left on device\n\tat y"
-    assert cause(java) == "java.io.IOException: No space left on device"
+    assert cause(java).startswith("java.io.IOException: No space left on device: make room")
     assert cause("only this\nat x") == "only this" and cause("")
 
 

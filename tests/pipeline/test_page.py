@@ -24,7 +24,7 @@ def test_everything_is_on_the_page_and_escaped():
     text = page(made("<script>x</script>", 24))
     assert "<script" not in text and "<b>" not in text and "http" not in text
     assert (
-        text.count("<rect") == 24
+        text.count("<rect") == 48
         and "27,600 messages of 1 addresses, 3 runs" in text
         and "1-1, 1-2" in text
         and ">300<" in text

@@ -1,0 +1,100 @@
+"""The command line: every error is one line that says what to do, and nothing is half done."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from broker_pipeline import cli
+from broker_pipeline.cli import cause, main
+from broker_pipeline.errors import PipelineError
+from click.testing import CliRunner
+
+
+def said(*arguments: str) -> tuple[int, str]:
+    done = CliRunner().invoke(main, list(arguments))
+    return done.exit_code, done.output
+
+
+def manifest(folder: Path, number: int, **more: Any) -> None:
+    path = folder / f"manifests/{number:012d}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    made = {"number": number, "broker": "b", "made_ms": 1, "ends": {}, "scope": [], "adds": [], "removes": []} | more
+    path.write_text(json.dumps(made))
+
+
+def test_what_spark_says_gets_what_to_do() -> None:
+    full = "Job aborted\nCaused by: a.B: outer\n\tat x\nCaused by: java.io.IOException: No space left on device\n\tat y"
+    assert "make room" in cause(full) and "run it again" in cause(full)
+    broken = (
+        "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///lake/data/1-0.parquet. SQLSTATE\n"
+        "Caused by: java.lang.RuntimeException: file:/lake/data/1-0.parquet is not a Parquet file. Expected magic"
+    )
+    assert cause(broken).count("1-0.parquet") == 1 and "verify" in cause(broken) and "backup" in cause(broken)
+    hidden = "error while reading file file:///lake/data/1-0.parquet.\nCaused by: x.ParquetDecodingException: corrupt"
+    assert "file:///lake/data/1-0.parquet" in cause(hidden) and "backup" in cause(hidden)
+    assert "run it again" in cause("Caused by: java.io.FileNotFoundException: File file:/lake/x.parquet does not exist")
+    assert cause("only this") == "only this"
+
+
+def test_a_full_disk_is_said_in_one_line() -> None:
+    def full() -> None:
+        raise OSError(28, "No space left on device", "/lake/x")
+
+    with pytest.raises(cli._Said, match=r"/lake/x: No space left on device: make room"):
+        cli._perform(full)
+
+    def wrong() -> None:
+        raise PipelineError("say this")
+
+    with pytest.raises(cli._Said, match="say this"):
+        cli._perform(wrong)
+
+
+def test_verify_names_what_is_missing_and_what_is_broken(tmp_path: Path) -> None:
+    pq, pa = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
+    files = []
+    for name, rows in (("a", 3), ("b", 4), ("c", 5)):
+        path = tmp_path / f"data/{name}.parquet"
+        path.parent.mkdir(exist_ok=True)
+        pq.write_table(pa.table({"x": list(range(rows))}), path)
+        files.append({"path": f"data/{name}.parquet", "view": "messages", "address": "q", "date": "2026-11-24",
+                      "hour": "13", "rows": rows, "nbytes": path.stat().st_size})  # fmt: skip
+    manifest(tmp_path, 1, adds=files)
+    assert said("verify", str(tmp_path)) == (
+        0,
+        f"1 manifests, 3 files, 12 rows, {sum(f['nbytes'] for f in files)} bytes\n",
+    )
+    assert said("files", str(tmp_path))[1].split() == [str(tmp_path / f"data/{name}.parquet") for name in "abc"]
+    (tmp_path / "data/b.parquet").write_bytes(b"PAR1 no longer")
+    pq.write_table(pa.table({"x": [1]}), tmp_path / "data/c.parquet")
+    code, text = said("verify", str(tmp_path))
+    assert code == 1 and "2 files are damaged; restore" in text and "b.parquet" in text and "c.parquet" in text
+    (tmp_path / "data/a.parquet").unlink()
+    code, text = said("verify", str(tmp_path))
+    assert code == 1 and "1 files are missing" in text and "a.parquet" in text
+
+
+def test_a_manifest_that_is_none_or_is_gone(tmp_path: Path) -> None:
+    manifest(tmp_path, 1)
+    manifest(tmp_path, 3)
+    code, text = said("verify", str(tmp_path))
+    assert code == 1 and "manifest 2 is missing: restore it from a backup" in text
+    (tmp_path / "manifests/000000000002.json").write_text("{")
+    code, text = said("verify", str(tmp_path))
+    assert code == 1 and "000000000002.json cannot be read as a manifest" in text
+
+
+def test_days_and_brokers_that_are_none(tmp_path: Path) -> None:
+    code, text = said("retain", str(tmp_path), "--before", "yesterday")
+    assert code == 1 and "such as 2026-11-24" in text
+    code, text = said("retain", str(tmp_path), "--before", "2026-11-24")
+    assert code == 1 and "holds no archive" in text
+    code, text = said("compact", str(tmp_path), "--conf", "fs.s3a.endpoint=x")
+    assert code == 2 and "is not spark.KEY=VALUE" in text
+    code, text = said("check", "--broker", "nobody")
+    assert code == 1
+    code, text = said("replay", str(tmp_path), "--id", "x")
+    assert code == 2 and "--into" in text
