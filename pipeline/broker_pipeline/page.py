@@ -63,7 +63,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
     if not rows:
         return _NONE
     names = list(rows[0])
-    numeric = {name for name in names if isinstance(rows[0][name], (int, float))}
+    numeric = {name for name in names if any(isinstance(row[name], (int, float)) for row in rows)}
 
     def cell(name: str, value: Any) -> str:
         text = (
@@ -106,6 +106,10 @@ def _level(span: Sequence[str], known: dict[str, int]) -> list[tuple[str, int]]:
     return found
 
 
+def _count(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number:,} {noun}{'' if number == 1 else plural}"
+
+
 def page(report: dict[str, Any]) -> str:
     """`report`: of report.report."""
     by_address: dict[str, dict[str, int]] = defaultdict(dict)
@@ -142,11 +146,14 @@ def page(report: dict[str, Any]) -> str:
         f"{_bars([(hour, by_address[address].get(hour, 0)) for hour in span])}</figure>"
         for address in busiest
     )
+    counted = ", ".join((
+        f"{_count(total, 'message')} of {_count(len(by_address), 'address', 'es')}",
+        f"{_count(report['manifests'], 'run')} of the archive",
+    ))  # fmt: skip
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" '
         f'content="width=device-width"><title>Stampede report</title><style>{_STYLE}</style></head><body>'
-        f'<h1>Report of {escape(report["folder"])}</h1><p class="note">{total:,} messages of '
-        f"{len(by_address):,} addresses, {report['manifests']:,} runs of the archive. Hours are UTC.</p>"
+        f'<h1>Report of {escape(report["folder"])}</h1><p class="note">{counted}. Hours are UTC.</p>'
         f"<h2>Messages per hour</h2>{plots}"
         f"<details><summary>The same as a table</summary>{_table(report['hours'])}</details>"
         f"<h2>Waiting at the end of each hour</h2>{waited or _NONE}"

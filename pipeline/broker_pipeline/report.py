@@ -50,9 +50,10 @@ _FATES: Final = """
                          count_if(event = 'ACKED') as acked, count_if(event = 'EXPIRED') as expired,
                          count_if(event = 'DEAD_LETTERED') as dead, count_if(event = 'PURGED') as purged
                   from events where event <> 'ENQUEUED' group by 1)
-    select address, enqueued, acked, expired, dead, purged, failed_deliveries,
-           round(failed_deliveries / enqueued, 4) as failed_per_message,
-           round((expired + dead) / enqueued, 4) as lost_share
+    select address, enqueued, coalesce(acked, 0) as acked, coalesce(expired, 0) as expired, coalesce(dead, 0) as dead,
+           coalesce(purged, 0) as purged, coalesce(failed_deliveries, 0) as failed_deliveries,
+           coalesce(round(failed_deliveries / enqueued, 4), 0.0) as failed_per_message,
+           coalesce(round((expired + dead) / enqueued, 4), 0.0) as lost_share
     from put left join ends using (address) order by address
 """
 _BACKLOG: Final = """

@@ -25,10 +25,16 @@ def test_everything_is_on_the_page_and_escaped():
     assert "<script" not in text and "<b>" not in text and "http" not in text
     assert (
         text.count("<rect") == 48
-        and "27,600 messages of 1 addresses, 3 runs" in text
+        and "27,600 messages of 1 address, 3 runs" in text
         and "1-1, 1-2" in text
         and ">300<" in text
     )
+
+
+def test_numbers_are_numbers_also_where_the_first_row_has_none():
+    given = made("a", 1)
+    given["fates"] = [{"address": "a", "acked": None}, {"address": "b", "acked": 1500}]
+    assert '<td class="n"></td>' in page(given) and '<td class="n">1,500</td>' in page(given)
 
 
 def test_an_archive_without_anything_has_a_page():
