@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -20,9 +20,10 @@ from urllib.parse import quote
 from broker.seams.clock import SystemClock
 
 from .errors import PipelineError
+from .hadoop import HadoopStore, Lease
 from .manifests import Archive, DataFile, Manifest, State
 from .options import access, lowered
-from .ranges import Offsets, SlotInfo, capped_at, earliest
+from .ranges import Offsets, Range, SlotInfo, capped_at, earliest
 from .reads import LogReads
 
 VIEWS: Final = ("messages", "events")
@@ -44,7 +45,7 @@ class Job:
 
 def run(spark: Any, job: Job, say: Say) -> int:
     """Everything there is now. Returns the number of rows. Raises PipelineError."""
-    archive = Archive(job.folder)
+    archive = Archive(job.folder, spark)
     lock = archive.lock()
     try:
         state = archive.load()
@@ -65,7 +66,9 @@ def run(spark: Any, job: Job, say: Say) -> int:
                 end = capped_at(start, infos, plan.cuts, job.round_items)
                 if end == start:
                     break
-                manifest = _round(spark, archive, state, job, broker, infos, end)
+                manifest = _round(spark, archive, state, job, broker, infos, end, reads)
+                if isinstance(lock, Lease):
+                    lock.renew()
                 rows += sum(file.rows for file in manifest.adds)
                 state = archive.load()
                 archive.clean(state)
@@ -109,7 +112,14 @@ def _mark(reads: LogReads, name: str, end: Offsets, say: Say) -> None:
 
 
 def _round(
-    spark: Any, archive: Archive, state: State, job: Job, broker: str, infos: dict[int, SlotInfo], end: Offsets
+    spark: Any,
+    archive: Archive,
+    state: State,
+    job: Job,
+    broker: str,
+    infos: dict[int, SlotInfo],
+    end: Offsets,
+    reads: LogReads,
 ) -> Manifest:
     """One manifest: from where the last one ended to `end`."""
     number = state.number + 1
@@ -117,15 +127,20 @@ def _round(
     now_ms = SystemClock().wall_ms()
     adds: list[DataFile] = []
     moves: dict[str, str] = {}
-    os.makedirs(archive.path("bodies"), exist_ok=True)
-    options = job.source | {
-        "view": "log", "startingOffsets": json.dumps(start), "endingOffsets": json.dumps(end),
-        "bodies": archive.path("bodies"),
-    }  # fmt: skip
+    options = job.source | {"view": "log", "startingOffsets": json.dumps(start), "endingOffsets": json.dumps(end)}
+    if not archive.store.remote:
+        os.makedirs(archive.path("bodies"), exist_ok=True)
+        options["bodies"] = archive.path("bodies")
     rows = spark.read.format("stampede").options(**options).load()
+    large = None
+    if archive.store.remote:
+        rows, large = named_bodies(rows)
     for file, staged in stage(spark, archive, rows, number, now_ms):
         adds.append(file)
-        moves[staged] = file.path
+        if staged:
+            moves[staged] = file.path
+    if large is not None:
+        _fetch(archive, reads, large.get["refs"], infos)
     ends = dict.fromkeys(VIEWS, end)
     manifest = Manifest(number, broker, now_ms, ends, _scope(job), tuple(adds))
     archive.publish(manifest, moves)
@@ -133,12 +148,12 @@ def _round(
 
 
 def stage(spark: Any, archive: Archive, rows: Any, number: int, now_ms: int) -> list[tuple[DataFile, str]]:
-    """Writes rows, which have a column `view`, into the staging folder; (what each file will be, where it is)."""
+    """Writes rows, which have a column `view`; (what each file will be, where it waits, "": it is in its place)."""
     from pyspark.sql import functions as f
 
     # An event may have no time: it is filed under the hour in which it was archived, and its time stays null.
     when = f.coalesce(f.col("ts"), f.timestamp_millis(f.lit(now_ms)))
-    folder = f"{archive.staging(number)}/data"
+    name = archive.begin(number)
     (
         rows.withColumnRenamed("view", "_view")
         .withColumn("_address", f.hex(f.encode("address", "UTF-8")))
@@ -146,19 +161,56 @@ def stage(spark: Any, archive: Archive, rows: Any, number: int, now_ms: int) -> 
         .withColumn("_hour", f.date_format(when, "HH"))
         .write.partitionBy("_view", "_address", "_date", "_hour")
         .option("compression", "zstd")
-        .parquet(folder)
+        .parquet(archive.path(name))
     )
-    return [_file(staged, f"{number:012d}-{n}") for n, staged in enumerate(sorted(Path(folder).rglob("*.parquet")))]
+    if isinstance(archive.store, HadoopStore):
+        return _in_place(spark, archive.store, name)
+    found = sorted(Path(archive.path(name)).rglob("*.parquet"))
+    return [_file(staged, f"{number:012d}-{n}") for n, staged in enumerate(found)]
+
+
+def named_bodies(rows: Any) -> tuple[Any, Any]:
+    """Rows whose `body_ref` says where their large bodies will be; and what tells of those once rows are written."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    large = f.col("body_ref").isNotNull()
+    seen = Observation("large bodies")
+    refs = f.collect_list(f.when(large, f.struct("slot", "offset", "body_ref", "message_id"))).alias("refs")
+    name = f.concat(f.lit("bodies/"), f.col("message_id"), f.lit(".body"))
+    return rows.observe(seen, refs).withColumn("body_ref", f.when(large, name)), seen
+
+
+def _fetch(archive: Archive, reads: LogReads, large: list[Any], infos: dict[int, SlotInfo]) -> None:
+    """Large bodies into the store, by the driver: workers do not reach it."""
+    for row in large:
+        name = f"bodies/{row['message_id']}.body"
+        part = Range(row["slot"], row["offset"], row["offset"] + 1, 0, infos[row["slot"]].endpoint)
+        if not archive.store.exists(name):
+            archive.store.write(name, reads.body(part, row["offset"], row["body_ref"]))
+
+
+def _in_place(spark: Any, store: HadoopStore, folder: str) -> list[tuple[DataFile, str]]:
+    """Files that stay where Spark has written them."""
+    sizes = {path: size for path, size in store.files(folder) if path.endswith(".parquet")}
+    if not sizes:
+        return []
+    # By path: files of one task have the same name in every folder.
+    counted = spark.read.parquet(store.path(folder)).groupBy("_metadata.file_path").count().collect()
+    rows = {row["file_path"].partition(f"/{folder}/")[2]: row["count"] for row in counted}
+    return [(_described(path, f"{folder}/{path}", rows.get(path, 0), size), "") for path, size in sorted(sizes.items())]
+
+
+def _described(staged: str, path: str, rows: int, nbytes: int) -> DataFile:
+    parts = dict(part.partition("=")[::2] for part in staged.split("/") if part.startswith("_") and "=" in part)
+    encoded = parts["_address"]
+    address = "" if encoded.startswith("__HIVE") else bytes.fromhex(encoded).decode()
+    return DataFile(path, parts["_view"], address, parts["_date"], parts["_hour"], rows, nbytes)
 
 
 def _file(staged: Path, name: str) -> tuple[DataFile, str]:
     import pyarrow.parquet as pq
 
-    parts = dict(part.partition("=")[::2] for part in staged.parts if part.startswith("_") and "=" in part)
-    encoded = parts["_address"]
-    address = "" if encoded.startswith("__HIVE") else bytes.fromhex(encoded).decode()
-    view, date, hour = parts["_view"], parts["_date"], parts["_hour"]
-    folder = f"data/{view}/address={quote(address, safe='') or '_'}/date={date}/hour={hour}"
-    rows = pq.read_metadata(staged).num_rows
-    file = DataFile(f"{folder}/{name}.parquet", view, address, date, hour, rows, staged.stat().st_size)
-    return file, str(staged)
+    file = _described(str(staged), "", pq.read_metadata(staged).num_rows, staged.stat().st_size)
+    folder = f"{file.view}/address={quote(file.address, safe='') or '_'}/date={file.date}/hour={file.hour}"
+    return replace(file, path=f"data/{folder}/{name}.parquet"), str(staged)

@@ -5,12 +5,13 @@ Rule: parse, call, say; no logic of its own. Nothing heavy is imported before a 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import click
@@ -21,6 +22,7 @@ from .errors import PipelineError
 from .manifests import Archive, damaged, missing, total
 from .options import access
 from .reads import LogReads
+from .stores import remote
 
 
 class _Said(click.ClickException):
@@ -267,33 +269,52 @@ def report(folder: str, out: str, master: str, memory: str) -> None:
     _perform(work)
 
 
+@contextlib.contextmanager
+def _reaching(folder: str, master: str, memory: str) -> Iterator[Any]:
+    """A session where the archive is behind Spark's file systems, else None: a folder needs no Java."""
+    if not remote(folder):
+        yield None
+        return
+    spark = _session(master, memory)
+    try:
+        yield spark
+    finally:
+        spark.stop()
+
+
 @main.command()
 @click.argument("folder")
 @click.option("--view", default="messages", show_default=True, type=click.Choice(["messages", "events"]))
-def files(folder: str, view: str) -> None:
+@_spark
+def files(folder: str, view: str, master: str, memory: str) -> None:
     """List the files that make up an archive, for DuckDB, pandas and others."""
 
     def work() -> None:
-        for path in Archive(folder).live(view):
-            click.echo(path)
+        with _reaching(folder, master, memory) as spark:
+            for path in Archive(folder, spark).live(view):
+                click.echo(path)
 
     _perform(work)
 
 
 @main.command()
 @click.argument("folder")
-def verify(folder: str) -> None:
+@_spark
+def verify(folder: str, master: str, memory: str) -> None:
     """Say how much an archive holds, and whether all of it is there."""
 
     def work() -> None:
-        held = Archive(folder)
-        state = held.load()
-        if gone := missing(held, state):
-            raise PipelineError(
-                f"{len(gone)} files are missing, {held.path(gone[0])} first: restore them from a backup"
-            )
-        if broken := damaged(held, state):
-            raise PipelineError(f"{len(broken)} files are damaged; restore them from a backup: " + ", ".join(broken))
+        with _reaching(folder, master, memory) as spark:
+            held = Archive(folder, spark)
+            state = held.load()
+            if gone := missing(held, state):
+                raise PipelineError(
+                    f"{len(gone)} files are missing, {held.path(gone[0])} first: restore them from a backup"
+                )
+            if broken := damaged(held, state, spark):
+                raise PipelineError(
+                    f"{len(broken)} files are damaged; restore them from a backup: " + ", ".join(broken)
+                )
         rows, nbytes = total(state.files.values())
         click.echo(f"{state.number} manifests, {len(state.files)} files, {rows} rows, {nbytes} bytes")
 
@@ -303,13 +324,19 @@ def verify(folder: str) -> None:
 @main.command()
 @click.argument("folder")
 @click.option("--before", required=True, metavar="YYYY-MM-DD", help="The first day that stays.")
-def retain(folder: str, before: str) -> None:
+@_spark
+def retain(folder: str, before: str, master: str, memory: str) -> None:
     """Remove whole days from an archive."""
     from .upkeep import retain as remove
 
     if not re.fullmatch(r"\d{4}-\d\d-\d\d", before):
         raise _Said("--before is a day, such as 2026-11-24")
-    _perform(lambda: click.echo(f"{remove(folder, before)} rows removed"))
+
+    def work() -> None:
+        with _reaching(folder, master, memory) as spark:
+            click.echo(f"{remove(folder, before, spark)} rows removed")
+
+    _perform(work)
 
 
 @main.command()

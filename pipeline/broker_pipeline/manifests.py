@@ -5,8 +5,11 @@
     archive/bodies/<message id>.body        large bodies
 
 A manifest is the whole of a run's effect: its data files are on the disk before, under names nobody looks for, and it
-appears by one atomic link that fails when the number is taken. So a run happens once or not at all, whatever is killed
+appears at once, or not where its number is taken (stores.py). So a run happens once or not at all, whatever is killed
 when, and the chain says where to go on: it is the checkpoint.
+
+Beyond a folder of this machine files are not moved, since there a move may be a copy: they are written to
+data/<number>-<token>/ at once, and a folder there that no manifest names is rubbish.
 
 Rule: engine-neutral. Whoever reads the files that `live` gives, with DuckDB, pandas or Spark, sees each row once.
 """
@@ -14,17 +17,18 @@ Rule: engine-neutral. Whoever reads the files that `live` gives, with DuckDB, pa
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from broker.seams.files import OsFile, OsFiles, read_whole
+from broker.seams.entropy import token
+from broker.seams.files import OsFiles, read_whole
 
 from .errors import PipelineError
 from .files import move, remove, sync_file, write_pieces
 from .ranges import Offsets
+from .stores import Lock, Store, store
 
 
 @dataclass(frozen=True)
@@ -67,31 +71,27 @@ class State:
 
 
 class Archive:
-    """A folder. Readers need nothing else; who writes holds `lock`."""
+    """A folder, or a name for Spark's file systems. Readers need nothing else; who writes holds `lock`."""
 
-    def __init__(self, folder: str) -> None:
-        self.folder = Path(folder).absolute()
+    def __init__(self, folder: str, spark: Any = None) -> None:
+        self.store = store(folder, spark)
+        self.folder = self.store.path("").rstrip("/")
 
     def path(self, relative: str) -> str:
-        return str(self.folder / relative)
+        return self.store.path(relative)
 
-    def lock(self) -> OsFile:
+    def lock(self) -> Lock:
         """Held by the one who writes. Raises PipelineError."""
-        os.makedirs(self.folder, exist_ok=True)
-        try:
-            return OsFiles().lock(self.path(".lock"))
-        except BlockingIOError:
-            raise PipelineError(f"{self.folder}: another run is writing this archive; wait for it") from None
-        except OSError as error:
-            raise PipelineError(f"{self.folder}: {error.strerror}") from None
+        return self.store.lock()
 
     def load(self) -> State:
         """Raises PipelineError when the chain has a gap or a manifest is not one."""
         state = State()
-        folder = self.folder / "manifests"
-        names = sorted(p.name for p in folder.glob("*.json")) if folder.exists() else []
-        for name in names:
-            manifest = _parse(str(folder / name))
+        folder = self.path("manifests")
+        for name in self.store.names("manifests"):
+            if not name.endswith(".json"):
+                continue
+            manifest = _parse(self.store, f"manifests/{name}")
             if manifest.number != state.number + 1:
                 raise PipelineError(f"{folder}: manifest {state.number + 1} is missing: restore it from a backup")
             for path in manifest.removes:
@@ -108,17 +108,26 @@ class Archive:
     def staging(self, number: int) -> str:
         return self.path(f"_staging/{number:012d}")
 
+    def begin(self, number: int) -> str:
+        """Name of the folder that Spark is to write into, below the archive: one that is not there."""
+        if self.store.remote:
+            return f"data/{number:012d}-{token(4)}"
+        return f"_staging/{number:012d}/data"
+
     def clean(self, state: State) -> None:
         """Takes away what a run left that was killed before its manifest. Only for who holds the lock."""
-        left = self.folder / "_staging"
+        if self.store.remote:
+            known = {"/".join(path.split("/")[:2]) for path in state.files}
+            for name in self.store.names("data"):
+                if f"data/{name}" not in known:
+                    self.store.remove(f"data/{name}")
+            return
+        left = Path(self.path("_staging"))
         for moves in left.glob("*/moves.json"):
             for path in json.loads(read_whole(str(moves))):
                 if path not in state.files:
                     remove(self.path(path))
-        if left.exists():
-            import shutil
-
-            shutil.rmtree(left)
+        self.store.remove("_staging")
 
     def publish(self, manifest: Manifest, moves: Mapping[str, str]) -> None:
         """`moves`: staged file → its path below the archive. Everything is on the disk before the manifest is."""
@@ -130,21 +139,23 @@ class Archive:
             sync_file(staged)
             move(staged, self.path(path))
             folders.add(Path(self.path(path)).parent)
-        for folder in {above for each in folders for above in (each, *each.parents) if self.folder in above.parents}:
+        for folder in {
+            above for each in folders for above in (each, *each.parents) if Path(self.folder) in above.parents
+        }:
             OsFiles().sync_dir(str(folder))
-        name = self.path(f"manifests/{manifest.number:012d}.json")
-        write_pieces(f"{staging}/manifest.json", [json.dumps(asdict(manifest), indent=1).encode()])
-        os.makedirs(os.path.dirname(name), exist_ok=True)
+        name = f"manifests/{manifest.number:012d}.json"
         try:
-            os.link(f"{staging}/manifest.json", name)
+            self.store.create(name, json.dumps(asdict(manifest), indent=1).encode())
         except FileExistsError:
-            raise PipelineError(f"{name} is there already: another run has written this archive meanwhile") from None
-        OsFiles().sync_dir(os.path.dirname(name))
+            raise PipelineError(
+                f"{self.path(name)} is there already: another run has written this archive meanwhile"
+            ) from None
 
 
-def _parse(path: str) -> Manifest:
+def _parse(store: Store, name: str) -> Manifest:
+    path = store.path(name)
     try:
-        read: dict[str, Any] = json.loads(read_whole(path))
+        read: dict[str, Any] = json.loads(store.read(name))
         adds = tuple(DataFile(**each) for each in read.pop("adds"))
         manifest = Manifest(adds=adds, **read)
         return replace(manifest, scope=tuple(manifest.scope), removes=tuple(manifest.removes))
@@ -154,23 +165,29 @@ def _parse(path: str) -> Manifest:
 
 def missing(archive: Archive, state: State) -> list[str]:
     """Files that are named and not there."""
-    return sorted(path for path in state.files if not os.path.exists(archive.path(path)))
+    return sorted(path for path in state.files if not archive.store.exists(path))
 
 
-def damaged(archive: Archive, state: State) -> list[str]:
-    """Files whose footer cannot be read, or says another number of rows than was written."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
+def damaged(archive: Archive, state: State, spark: Any = None) -> list[str]:
+    """Files whose footer cannot be read, or says another number of rows than was written. `spark`: for remote ones."""
     found = []
     for path, file in sorted(state.files.items()):
         try:
-            whole = pq.read_metadata(archive.path(path)).num_rows == file.rows
-        except (OSError, pa.ArrowException):
-            whole = False
-        if not whole:
+            if _rows(archive.path(path), spark if archive.store.remote else None) != file.rows:
+                found.append(archive.path(path))
+        except Exception as error:
+            if type(error).__module__.partition(".")[0] not in ("pyarrow", "pyspark", "py4j", "builtins"):
+                raise
             found.append(archive.path(path))
     return found
+
+
+def _rows(path: str, spark: Any) -> int:
+    if spark is not None:
+        return int(spark.read.parquet(path).count())
+    import pyarrow.parquet as pq
+
+    return int(pq.read_metadata(path).num_rows)
 
 
 def total(files: Iterable[DataFile]) -> tuple[int, int]:

@@ -20,6 +20,7 @@ from .archive import Say
 from .errors import PipelineError
 from .files import write_pieces
 from .manifests import Archive
+from .stores import local_only
 
 _WAITING: Final = """
     with put as (
@@ -48,6 +49,7 @@ _WAITING: Final = """
 
 def waiting(spark: Any, folder: str, at: str = "") -> Any:
     """One row per message and queue that held it at that time (UTC; "": at the end of the archive)."""
+    local_only(folder, "a rebuild")
     archive = Archive(folder)
     state = archive.load()
     if state.last is None:
@@ -79,6 +81,7 @@ def rebuild(spark: Any, folder: str, url: str, id: str, at: str, rate: float, sa
 
     if not re.fullmatch(r"[\w.-]{1,100}", id):
         raise PipelineError("an id of a rebuild has letters, digits, dots, dashes and underscores only")
+    local_only(folder, "a rebuild")
     archive = Archive(folder)
     lock = archive.lock()
     try:

@@ -25,6 +25,7 @@ from .manifests import Archive, State
 from .options import access, lowered
 from .ranges import Offsets, earliest, latest
 from .reads import LogReads
+from .stores import local_only
 
 _ORDER = ("slot", "offset", "index")
 
@@ -65,6 +66,7 @@ def rows(spark: Any, folder: str, source: dict[str, str], wanted: Plan) -> Any:
     """What is to be sent, in order."""
     from pyspark.sql import functions as f
 
+    local_only(folder, "a replay")
     archive = Archive(folder)
     state = archive.load()
     names = [name for name in wanted.addresses if "*" not in name and "#" not in name]
@@ -126,6 +128,7 @@ def replay(spark: Any, folder: str, source: dict[str, str], url: str, wanted: Pl
     """Sends; returns how many messages this run still had to send. Raises PipelineError."""
     from pyspark.sql import functions as f
 
+    local_only(folder, "a replay")
     os.makedirs(folder, exist_ok=True)
     archive = Archive(folder)
     lock = archive.lock()

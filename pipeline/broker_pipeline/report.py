@@ -7,7 +7,6 @@ Rule: only what rows say. A latency is there when both events have a time; an ho
 
 from __future__ import annotations
 
-import shutil
 from collections import defaultdict
 from typing import Any, Final
 
@@ -93,7 +92,7 @@ SECTIONS: Final = {
 
 def report(spark: Any, folder: str) -> dict[str, Any]:
     """Section → rows. Raises PipelineError."""
-    archive = Archive(folder)
+    archive = Archive(folder, spark)
     state = archive.load()
     for view in ("messages", "events"):
         paths = archive.live(view, state)
@@ -103,11 +102,11 @@ def report(spark: Any, folder: str) -> dict[str, Any]:
     found: dict[str, Any] = {"folder": folder, "made_ms": SystemClock().wall_ms(), "manifests": state.number}
     for name, sql in SECTIONS.items():
         found[name] = [row.asDict() for row in spark.sql(sql).collect()]
-    found["growth"] = [growth(state, shutil.disk_usage(folder).free)]
+    found["growth"] = [growth(state, archive.store.free())]
     return found
 
 
-def growth(state: State, free: int) -> dict[str, Any]:
+def growth(state: State, free: int | None) -> dict[str, Any]:
     """Bytes the archive has taken per day, and in how many days its disk is full if it goes on so; null: no telling.
 
     Of the last seven days that have messages, the newest left out when there are others: it is not over yet."""
@@ -119,5 +118,5 @@ def growth(state: State, free: int) -> dict[str, Any]:
     daily = sum(counted) // len(counted) if counted else 0
     return {
         "days": len(days), "bytes": sum(days.values()), "bytes_per_day": daily, "free_bytes": free,
-        "days_until_full": free // daily if daily else None,
+        "days_until_full": free // daily if daily and free is not None else None,
     }  # fmt: skip

@@ -15,7 +15,7 @@ from broker.seams.clock import SystemClock
 
 from .archive import Say, stage
 from .errors import PipelineError
-from .files import remove
+from .hadoop import Lease
 from .manifests import Archive, DataFile, Manifest, State
 
 
@@ -27,8 +27,8 @@ def _next(state: State, kind: str, adds: Iterable[DataFile], removes: Iterable[s
     )
 
 
-def _locked(folder: str) -> tuple[Archive, Any, State]:
-    archive = Archive(folder)
+def _locked(folder: str, spark: Any = None) -> tuple[Archive, Any, State]:
+    archive = Archive(folder, spark)
     lock = archive.lock()
     state = archive.load()
     if state.last is None:
@@ -41,13 +41,13 @@ def _locked(folder: str) -> tuple[Archive, Any, State]:
 def _finish(archive: Archive, manifest: Manifest, moves: dict[str, str]) -> None:
     archive.publish(manifest, moves)
     for path in manifest.removes:
-        remove(archive.path(path))
+        archive.store.remove(path)
     archive.clean(archive.load())
 
 
-def retain(folder: str, before: str) -> int:
+def retain(folder: str, before: str, spark: Any = None) -> int:
     """Takes away everything of days before `before` (YYYY-MM-DD). Returns the number of rows."""
-    archive, lock, state = _locked(folder)
+    archive, lock, state = _locked(folder, spark)
     try:
         old = [file for file in state.files.values() if file.date < before]
         if old:
@@ -59,7 +59,7 @@ def retain(folder: str, before: str) -> int:
 
 def compact(spark: Any, folder: str, say: Say, least: int = 4) -> int:
     """Where an hour of an address has `least` files or more they become one, sorted. Returns how many hours."""
-    archive, lock, state = _locked(folder)
+    archive, lock, state = _locked(folder, spark)
     try:
         groups: dict[tuple[str, str, str, str], list[DataFile]] = defaultdict(list)
         for file in state.files.values():
@@ -69,6 +69,8 @@ def compact(spark: Any, folder: str, say: Say, least: int = 4) -> int:
             rows = spark.read.parquet(*(archive.path(file.path) for file in files))
             _rewrite(spark, archive, state, files, rows, "compact")
             state = archive.load()
+            if isinstance(lock, Lease):
+                lock.renew()
             say(f"compacted {done} of {len(small)} hours")
         return len(small)
     finally:
@@ -80,7 +82,7 @@ def delete(spark: Any, folder: str, ids: Iterable[str]) -> int:
     from pyspark.sql import functions as f
 
     wanted = list(ids)
-    archive, lock, state = _locked(folder)
+    archive, lock, state = _locked(folder, spark)
     gone = 0
     try:
         for file in list(state.files.values()):
@@ -92,7 +94,7 @@ def delete(spark: Any, folder: str, ids: Iterable[str]) -> int:
                 gone += hits
         for each in wanted:
             if "/" not in each:
-                remove(archive.path(f"bodies/{each}.body"))
+                archive.store.remove(f"bodies/{each}.body")
         return gone
     finally:
         lock.close()
@@ -110,4 +112,4 @@ def _rewrite(spark: Any, archive: Archive, state: State, files: list[DataFile], 
     ms = int(spark.range(1).select(f.unix_millis(filed).alias("ms")).collect()[0]["ms"])
     staged = stage(spark, archive, rows.withColumn("view", f.lit(first.view)), number, ms)
     manifest = _next(state, kind, [file for file, _ in staged], [file.path for file in files])
-    _finish(archive, manifest, {path: file.path for file, path in staged})
+    _finish(archive, manifest, {path: file.path for file, path in staged if path})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from functools import partial
 from typing import Any
 
 
@@ -108,6 +109,60 @@ def rebuild(spark: Any, folder: str, url: str, at: str = "", dry: bool = False) 
     from broker_pipeline.rebuild import rebuild as send
 
     return count(spark, folder, at) if dry else send(spark, folder, url, "one", at, 0, print)
+
+
+def retain(spark: Any, folder: str, before: str) -> int:
+    from broker_pipeline.upkeep import retain as take_out
+
+    return take_out(folder, before, spark)
+
+
+def live(spark: Any, folder: str, view: str) -> list[str]:
+    from broker_pipeline.manifests import Archive, missing
+
+    held = Archive(folder, spark)
+    state = held.load()
+    assert not missing(held, state)
+    return held.live(view, state)
+
+
+def stored(spark: Any, folder: str, objects: bool) -> dict[str, Any]:
+    """What a store of Spark's file systems does, step by step."""
+    from broker_pipeline import hadoop
+    from broker_pipeline.errors import PipelineError
+
+    def said(what: Any) -> str:
+        try:
+            what()
+        except (PipelineError, OSError) as error:
+            return f"{type(error).__name__}: {error}"
+        return "done"
+
+    if objects:
+        hadoop._OBJECTS = hadoop._OBJECTS | {"viewfs"}  # type: ignore[misc]
+    store = hadoop.HadoopStore(spark, folder)
+    found: dict[str, Any] = {"none": store.names("manifests")}
+    found["create"] = [said(partial(store.create, "manifests/1.json", each)) for each in (b"one", b"two")]
+    found["read"] = store.read("manifests/1.json")
+    store.write("bodies/a", [b"x" * 70_000, b"y"])
+    found["body"] = len(store.read("bodies/a"))
+    found["gone"] = said(lambda: store.read("bodies/b"))
+    lock = store.lock()
+    found["second"] = said(store.lock)
+    lock.renew()
+    lock.close()
+    again = store.lock()
+    hadoop.LEASE_MS = 0  # type: ignore[misc]
+    other = store.lock()
+    found["lost"] = said(again.renew)
+    again.close()
+    found["kept"] = store.exists("_lease.json")
+    other.close()
+    hadoop.LEASE_MS = 900_000  # type: ignore[misc]
+    store.remove("manifests")
+    found["left"] = [name for name in store.names("") if not name.startswith("bodies")]
+    found["scheme"] = said(lambda: hadoop.HadoopStore(spark, "s3a://nowhere/lake"))
+    return found
 
 
 def notebook(spark: Any, path: str, env: dict[str, str]) -> list[dict[str, Any]]:

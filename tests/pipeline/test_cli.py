@@ -92,7 +92,7 @@ def test_days_and_brokers_that_are_none(tmp_path: Path) -> None:
     assert code == 1 and "such as 2026-11-24" in text
     code, text = said("retain", str(tmp_path), "--before", "2026-11-24")
     assert code == 1 and "holds no archive" in text
-    code, text = said("compact", str(tmp_path), "--conf", "fs.s3a.endpoint=x")
+    code, text = said("verify", str(tmp_path), "--conf", "fs.s3a.endpoint=x")
     assert code == 2 and "is not spark.KEY=VALUE" in text
     code, text = said("check", "--broker", "nobody")
     assert code == 1

@@ -113,7 +113,7 @@ def test_archive_of_a_broker(spark: Host, broker, tmp_path: Path):
 
     with pytest.raises(SparkError, match="archive of the addresses a/b, large"):
         spark.call("archive", str(folder), source | {"addresses": "large"})
-    held.folder.joinpath("manifests/000000000001.json").rename(tmp_path / "aside")
+    (folder / "manifests/000000000001.json").rename(tmp_path / "aside")
     with pytest.raises(SparkError, match="manifest 1 is missing"):
         spark.call("archive", str(folder), source)
 
