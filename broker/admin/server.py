@@ -20,6 +20,7 @@ from broker.core.metrics import MetricSource
 from broker.seams.clock import SystemClock
 from broker.seams.steps import Steps
 
+from . import console
 from .api.calls import MAX_BODY
 from .early import EarlyServer, cannot_listen
 
@@ -56,7 +57,8 @@ _INDEX = f"""Stampede {__version__}, admin port
 /api/depth?match=ADDRESS   what waits in the queues of an address or pattern, here
 /api/slots   of the slots that this owner shall lead: how many it serves, and why not the others
 /api/check?slot=NUMBER     do all replicas of a slot that is led here have the same
-/api/v1/openapi.json       the API for operators, where this process has it
+/console                   look and act in a browser, where this process has the API
+/api/v1/openapi.json       the API for operators
 """
 
 
@@ -125,6 +127,7 @@ class AdminServer:
             app.add_routes([web.get("/api/slots", self._standing)])
         if self.api is not None:
             self.api.add_to(app)
+            console.add_to(app)
         log = logging.getLogger("stampede.admin.http")
         log.addFilter(_no_fault_of_ours)
         runner = web.AppRunner(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from broker import __version__
 from broker.admin.api.ports import May
 from broker.admin.api.server import Api, Here
+from broker.admin.api.spread import Spread
 from broker.admin.desk import Desk
 from broker.config.catalogue import leaves
 from broker.config.describe import shown
@@ -26,6 +27,7 @@ from broker.seams.clock import SystemClock
 from .reading import peer_as_channel
 
 if TYPE_CHECKING:
+    from .edge import EdgeProcess
     from .standalone import Standalone
 
 
@@ -60,7 +62,7 @@ class ThisNode:
         self,
         role: str,
         id: str,
-        settings: Settings,
+        settings: Callable[[], Settings],
         ready: Callable[[], tuple[bool, dict[str, Any]]],
         has_users: Callable[[], bool],
         memory: Memory,
@@ -89,8 +91,9 @@ class ThisNode:
 
     def settings(self) -> list[dict[str, Any]]:
         rows: list[dict[str, Any]] = []
+        settings = self._settings()
         for name, leaf in leaves().items():
-            value: Any = self._settings
+            value: Any = settings
             for part in name.split("."):
                 value = getattr(value, part)
             text = value if leaf.kind is dict else shown(leaf, value).strip('"')
@@ -106,10 +109,10 @@ class ThisNode:
 
 def standalone(broker: Standalone) -> Api:
     """Of a broker in one process."""
-    settings, edge = broker.settings, broker.edge
-    users = Users(broker.auth, lambda: edge.permissions)
+    settings, edge, auth = broker.settings, broker.edge, broker.auth
+    users = Users(auth, lambda: edge.permissions)
     node = ThisNode(
-        "standalone", "standalone", settings, broker.readiness, lambda: broker.auth.has_users, broker.memory
+        "standalone", "standalone", lambda: broker.settings, broker.readiness, lambda: auth.has_users, broker.memory
     )
     desk = Desk(broker.port.submit, next_connection_id, edge.next_consumer)
     edge.others = desk.on_effect
@@ -120,6 +123,28 @@ def standalone(broker: Standalone) -> Api:
         users,
         node,
         broker.admin.steps.kind("api"),
+        settings.engine.wildcard_delimiter,
+        desk,
+        SystemClock(),
+    )
+
+
+def edge(process: EdgeProcess) -> Api:
+    """Of an edge: for its whole cluster, but connections are its own."""
+    settings, edge, auth = process.settings, process.edge, process.auth
+    assert edge is not None and auth is not None
+    node = ThisNode(
+        "edge", process.id, lambda: process.settings, process.readiness, lambda: auth.has_users, process.memory
+    )
+    desk = Desk(process.port.submit, next_connection_id, edge.next_consumer)
+    edge.others = desk.on_effect
+    return Api(
+        settings.admin,
+        Spread(process.port),
+        Clients(edge),
+        Users(auth, lambda: edge.permissions),
+        node,
+        process.admin.steps.kind("api"),
         settings.engine.wildcard_delimiter,
         desk,
         SystemClock(),

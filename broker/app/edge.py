@@ -38,6 +38,7 @@ from broker.owner.io_thread import IoThread
 from broker.seams.entropy import number, token
 from broker.seams.files import fingerprint, temporary_file
 
+from . import administration
 from .member import ClusterProcess, advertised_admin
 
 log = logging.getLogger("stampede.edge")
@@ -95,7 +96,8 @@ class EdgeProcess(ClusterProcess):
             host = listen_host(settings.edge, self.auth.has_users)
             self.listeners = Listeners(self.edge, settings, self.loop, host, self.auth.has_users)
             told: list[MetricSource] = [self.edge, self.port, self.listeners, self.config, self.memory, self]
-            self.admin = AdminServer(settings.admin, told, self._readiness)
+            self.admin = AdminServer(settings.admin, told, self.readiness)
+            self.admin.api = administration.edge(self)
             await self.listeners.start()
         except BaseException:
             await self._close()
@@ -220,7 +222,8 @@ class EdgeProcess(ClusterProcess):
 
     # ── told to people ─────────────────────────────────────────────────────────────────────────────
 
-    def _readiness(self) -> tuple[bool, dict[str, str]]:
+    def readiness(self) -> tuple[bool, dict[str, str]]:
+        """As /readyz has it."""
         led = sum([bool(record.leader) for record in self.table.records.values()])
         details = {"edge": "ok" if self._ready else "starting or stopping", "slots with a leader": f"{led} of 256"}
         details |= self.memory.details()

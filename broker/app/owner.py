@@ -47,6 +47,7 @@ from broker.owner.shard import Shard
 from broker.owner.slot_lifecycle import Node
 from broker.owner.slot_status import Standing
 from broker.owner.standby import Shadow
+from broker.owner.views import Views
 from broker.rpc.server import GrpcServer
 from broker.seams.clock import SteadyClock
 from broker.seams.entropy import number
@@ -209,6 +210,7 @@ class OwnerProcess(ClusterProcess):
         self.server = LinkServer(
             settings, self.shard.submit, self.clock, loop.call_soon, self._later, new_body, open_body, published
         )
+        self.server.answers.view = Views(self.shard, self.clock).answer
         self.shard.listen(_Listener(self.server, self._on_stopped))
         self.port = ClusterPort(
             settings, self.dialer, self.clock, loop.call_soon, self._later, f"{self.id}/tx", self.boot, number(63),

@@ -105,6 +105,7 @@ class ClusterPort:
             self._settings.lease_s * UNREACHED,
         )  # fmt: skip
         self.unreached = self._routes.unreached
+        self.ask, self.unled = self._routes.ask, self._routes.unled
         self._uploads = Uploads(
             self._routes, keeper, schedule, later, self.stats, self._watch, self._unavailable, self._refuse
         )

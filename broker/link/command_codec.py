@@ -11,6 +11,7 @@ from typing import Any
 
 from broker.core.address import AckMode, Outcome, Routing
 from broker.core.commands import (
+    Act,
     Barrier,
     Command,
     Decide,
@@ -18,6 +19,7 @@ from broker.core.commands import (
     Grant,
     Hold,
     Inquire,
+    Manage,
     Prepare,
     Publish,
     Resume,
@@ -35,6 +37,7 @@ LinkCommand = Command | Open
 ROUTINGS = tuple(Routing)
 OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 ACK_MODES = tuple(AckMode)
+ACTS = {act.value: act for act in Act}
 MAX_MESSAGE_BYTES = 60 * 1024 * 1024
 """Of one command, and so of one message; transports take a little more."""
 
@@ -169,6 +172,14 @@ def _put_inquire(command: Inquire, out: pb.Command) -> None:
         setattr(out.inquire, name, getattr(command, name))
 
 
+def _put_manage(command: Manage, out: pb.Command) -> None:
+    for name in ("slot", "session", "seq", "address", "queue", "routing", "force"):
+        setattr(out.manage, name, getattr(command, name))
+    out.manage.act = command.act.value
+    if command.selector is not None:
+        out.manage.selector = command.selector
+
+
 def _put_open(command: Open, out: pb.Command) -> None:
     out.open.slot = command.slot
     out.open.epoch = command.epoch
@@ -188,6 +199,7 @@ PUT: dict[type, Callable[[Any, pb.Command], None]] = {
     Prepare: _put_prepare,
     Decide: _put_decide,
     Inquire: _put_inquire,
+    Manage: _put_manage,
     Open: _put_open,
 }
 
@@ -357,6 +369,20 @@ def _inquire(message: pb.Inquire, token: int) -> Inquire:
     return Inquire(check_slot(message.slot), _number(message.session, token), message.seq, message.tx)
 
 
+def _manage(message: pb.Manage, token: int) -> Manage:
+    return Manage(
+        check_slot(message.slot),
+        _number(message.session, token),
+        message.seq,
+        ACTS[message.act],
+        message.address,
+        message.queue,
+        ROUTINGS[message.routing],
+        message.selector if message.HasField("selector") else None,
+        message.force,
+    )
+
+
 def _open(message: pb.Open, token: int) -> Open:
     return Open(check_slot(message.slot), message.epoch, message.told)
 
@@ -374,5 +400,6 @@ TAKE: dict[str, Callable[[Any, int], LinkCommand]] = {
     "prepare": _prepare,
     "decide": _decide,
     "inquire": _inquire,
+    "manage": _manage,
     "open": _open,
 }

@@ -29,6 +29,7 @@ from .command_codec import MAX_MESSAGE_BYTES
 from .edge_peer import EdgePeer, Resting, edge_of
 from .owner_bodies import NewBody, OpenBody
 from .owner_link import Later, Schedule
+from .questions import Answers
 from .stats import LinkStats
 
 log = logging.getLogger("stampede.link")
@@ -85,6 +86,8 @@ class LinkServer:
         self._ticked = 0.0
         self._sweeping = False
         self._closed = ""
+        self.answers = Answers(schedule)
+        """To operators."""
 
     # ── the node ───────────────────────────────────────────────────────────────────────────────────
 
@@ -231,6 +234,8 @@ class LinkServer:
             if up.HasField("hello"):
                 raise malformed("a second Hello")
             commands = peer.take(up)
+            if up.asks:
+                self.answers.take(up.asks, partial(_send, peer, end.stream))
         except ProtocolViolation as violation:
             self._refuse(end, violation.code, violation.detail)
             return
@@ -419,6 +424,12 @@ class EdgeStream:
 
     def on_closed(self, why: str) -> None:
         self._server.on_closed(self, why)
+
+
+def _send(peer: EdgePeer, stream: Stream, data: bytes) -> None:
+    """To this stream of the edge, if it still is its stream."""
+    if peer.stream is stream:
+        peer.send_bytes(data)
 
 
 def _host(peer: str) -> str:

@@ -23,6 +23,7 @@ from .codec import CONGESTED, DOWN_PING, UP_PING, decode_down
 from .command_codec import LinkCommand, put_command
 from .edge_bodies import BodyHub
 from .effect_codec import CODES, LinkEffect, take_effects
+from .questions import Asked, Done
 from .stats import LinkStats
 
 log = logging.getLogger("stampede.link")
@@ -96,6 +97,7 @@ class OwnerLink:
         self.paused: set[int] = set()
         """Sessions that wait for on_relief; kept by the user."""
         self.bodies = BodyHub(self)
+        self.asked = Asked()
         self._hello = hello
         self._settings = settings
         self._dialer = dialer
@@ -136,6 +138,13 @@ class OwnerLink:
         """There is a stream (whether anybody hears it remains to be seen)."""
         return self._stream is not None
 
+    def ask(self, question: bytes, done: Done) -> None:
+        """Asks the owner something that concerns no slot in particular (questions.py)."""
+        if self._stream is None:
+            done(None, "there is no connection to it")
+            return
+        self._send_up(self.asked.ask(question, done))
+
     # ── life ───────────────────────────────────────────────────────────────────────────────────────
 
     def start(self) -> None:
@@ -158,6 +167,7 @@ class OwnerLink:
         if stream is not None:
             stream.close(why)
         self.bodies.lost(why)
+        self.asked.lost(why)
 
     def on_closed(self, end: _End, why: str) -> None:
         if end is not self._end:
@@ -172,6 +182,7 @@ class OwnerLink:
         self._user.on_broken(self)
         bodies, self.bodies = self.bodies, BodyHub(self)
         bodies.lost(f"the connection to its owner was lost: {why}")
+        self.asked.lost(f"the connection to it was lost: {why}")
         if why.startswith("refused"):
             self._patience.ended()
         if self._answered and self._clock.monotonic() - self._dialled >= STEADY_S:
@@ -381,6 +392,8 @@ class OwnerLink:
             self._user.on_pressure(self)
         for body in down.bodies:
             self.bodies.on_body(body)
+        if down.told:
+            self.asked.told(down.told)
         if down.batch:
             self._taken = down.batch
             self._untold_bytes += nbytes

@@ -7,6 +7,7 @@ Whenever that changes, the slot's owner hears all it must know first. Must not k
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from broker.core.effects import Crowd, Effect
 from broker.core.ids import SLOTS
@@ -99,6 +100,19 @@ class Routes:
         links, self.links = self.links, {}
         for link in links.values():
             link.close(why)
+
+    # ── for operators ──────────────────────────────────────────────────────────────────────────────
+
+    def ask(self, question: bytes, done: Callable[[str, bytes | None, str], None]) -> list[str]:
+        """Asks all owners that lead anything; done(owner, answer, why there is none) for each. Returns whom."""
+        links = [link for link in self.links.values() if link.slots]
+        for link in links:
+            link.ask(question, partial(done, link.owner))
+        return [link.owner for link in links]
+
+    def unled(self) -> int:
+        """Slots that nobody is known to lead."""
+        return sum([lane.link is None for lane in self.lanes.values()])
 
     # ── from the links ─────────────────────────────────────────────────────────────────────────────
 

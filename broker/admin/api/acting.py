@@ -23,7 +23,7 @@ from .calls import Call, Route
 from .params import Param
 from .ports import Clients
 from .problems import Problem, bad_value, unknown
-from .reading import FQQN, Reading
+from .reading import FQQN, Reading, absent
 
 MAX_IDS = 200
 MOST = 1_000_000
@@ -91,6 +91,7 @@ class Acting:
             if not text or FQQN in text or not text.isprintable():
                 raise bad_value(what, text, "a name of printable characters, without `::`")
         routing = Routing[body["routing"]]
+        await self._reading.complete({"kind": "queue", "name": name, "address": address})
         await self._manage(slot_of(address), Act.CREATE, address, name, routing, body.get("selector"))
         return {"name": name, "address": address, "done": True}
 
@@ -113,10 +114,7 @@ class Acting:
         """All parts of the queue. Raises Problem if an owner is missing: half an action would be none."""
         rows, missing = await self._reading.find(call.who, call.path["queue"])
         if missing:
-            raise Problem(
-                503, "owner-missing", "An owner is missing", f"{missing[0].owner} does not answer: {missing[0].why}",
-                "ask again when it is back: a part of the queue may be there",
-            )  # fmt: skip
+            raise absent(missing, "ask again when it is back: a part of the queue may be there")
         return rows
 
     async def _manage(

@@ -138,14 +138,19 @@ class Reading:
         answers, missing = await self._owners.ask(asked)
         rows = [row for answer in answers for row in answer["rows"] if self.allowed(who, row["address"])]
         if not rows and missing:
-            raise Problem(
-                503, "owner-missing", "An owner is missing", f"{missing[0].owner} does not answer: {missing[0].why}",
-                "ask again when it is back", missing=named(missing),
-            )  # fmt: skip
+            raise absent(missing, "ask again when it is back")
         if not rows:
             raise unknown("queue", name, "GET queues?q=… finds names; a queue of another name than its address is "
                           "ADDRESS::NAME")  # fmt: skip
         return rows, missing
+
+    async def complete(self, asked: dict[str, Any]) -> list[Answer]:
+        """The answers of all owners. Raises Problem if one is missing, or of a release that does not know questions:
+        then it does not know what operators do either."""
+        answers, missing = await self._owners.ask(asked)
+        if missing:
+            raise absent(missing, "ask again when it is back")
+        return answers
 
     def allowed(self, who: Who, address: str) -> bool:
         """May he manage it."""
@@ -160,6 +165,14 @@ class Reading:
             asked |= {"may": [list(entry) for entry in who.may], "delimiter": self._delimiter}
         answers, missing = await self._owners.ask(asked)
         return listed(asked, answers, missing)
+
+
+def absent(missing: list[Missing], fix: str) -> Problem:
+    """Not without all owners."""
+    return Problem(
+        503, "owner-missing", "An owner is missing", f"{missing[0].owner} does not answer: {missing[0].why}", fix,
+        missing=named(missing),
+    )  # fmt: skip
 
 
 def listed(asked: dict[str, Any], answers: list[Answer], missing: list[Missing]) -> dict[str, Any]:

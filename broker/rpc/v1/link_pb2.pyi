@@ -31,7 +31,7 @@ class Hello(_message.Message):
     def __init__(self, cluster: _Optional[str] = ..., version: _Optional[int] = ..., edge: _Optional[str] = ..., boot: _Optional[str] = ..., token: _Optional[int] = ...) -> None: ...
 
 class Up(_message.Message):
-    __slots__ = ("batch", "taken", "commands", "hello", "gone", "bodies", "ping")
+    __slots__ = ("batch", "taken", "commands", "hello", "gone", "bodies", "ping", "asks")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     TAKEN_FIELD_NUMBER: _ClassVar[int]
     COMMANDS_FIELD_NUMBER: _ClassVar[int]
@@ -39,6 +39,7 @@ class Up(_message.Message):
     GONE_FIELD_NUMBER: _ClassVar[int]
     BODIES_FIELD_NUMBER: _ClassVar[int]
     PING_FIELD_NUMBER: _ClassVar[int]
+    ASKS_FIELD_NUMBER: _ClassVar[int]
     batch: int
     taken: int
     commands: _containers.RepeatedCompositeFieldContainer[Command]
@@ -46,10 +47,11 @@ class Up(_message.Message):
     gone: _containers.RepeatedScalarFieldContainer[int]
     bodies: _containers.RepeatedCompositeFieldContainer[Body]
     ping: bool
-    def __init__(self, batch: _Optional[int] = ..., taken: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., gone: _Optional[_Iterable[int]] = ..., bodies: _Optional[_Iterable[_Union[Body, _Mapping]]] = ..., ping: bool = ...) -> None: ...
+    asks: _containers.RepeatedCompositeFieldContainer[Ask]
+    def __init__(self, batch: _Optional[int] = ..., taken: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ..., hello: _Optional[_Union[Hello, _Mapping]] = ..., gone: _Optional[_Iterable[int]] = ..., bodies: _Optional[_Iterable[_Union[Body, _Mapping]]] = ..., ping: bool = ..., asks: _Optional[_Iterable[_Union[Ask, _Mapping]]] = ...) -> None: ...
 
 class Down(_message.Message):
-    __slots__ = ("batch", "taken", "runs", "effects", "bodies", "pressure", "refusal", "ping")
+    __slots__ = ("batch", "taken", "runs", "effects", "bodies", "pressure", "refusal", "ping", "told")
     BATCH_FIELD_NUMBER: _ClassVar[int]
     TAKEN_FIELD_NUMBER: _ClassVar[int]
     RUNS_FIELD_NUMBER: _ClassVar[int]
@@ -58,6 +60,7 @@ class Down(_message.Message):
     PRESSURE_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
     PING_FIELD_NUMBER: _ClassVar[int]
+    TOLD_FIELD_NUMBER: _ClassVar[int]
     batch: int
     taken: int
     runs: _containers.RepeatedCompositeFieldContainer[Run]
@@ -66,7 +69,8 @@ class Down(_message.Message):
     pressure: Pressure
     refusal: Refusal
     ping: bool
-    def __init__(self, batch: _Optional[int] = ..., taken: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., effects: _Optional[_Iterable[_Union[Effect, _Mapping]]] = ..., bodies: _Optional[_Iterable[_Union[Body, _Mapping]]] = ..., pressure: _Optional[_Union[Pressure, str]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., ping: bool = ...) -> None: ...
+    told: _containers.RepeatedCompositeFieldContainer[Told]
+    def __init__(self, batch: _Optional[int] = ..., taken: _Optional[int] = ..., runs: _Optional[_Iterable[_Union[Run, _Mapping]]] = ..., effects: _Optional[_Iterable[_Union[Effect, _Mapping]]] = ..., bodies: _Optional[_Iterable[_Union[Body, _Mapping]]] = ..., pressure: _Optional[_Union[Pressure, str]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., ping: bool = ..., told: _Optional[_Iterable[_Union[Told, _Mapping]]] = ...) -> None: ...
 
 class Refusal(_message.Message):
     __slots__ = ("code", "detail")
@@ -360,8 +364,48 @@ class Inquire(_message.Message):
     tx: str
     def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., tx: _Optional[str] = ...) -> None: ...
 
+class Manage(_message.Message):
+    __slots__ = ("slot", "session", "seq", "act", "address", "queue", "routing", "selector", "force")
+    SLOT_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    SEQ_FIELD_NUMBER: _ClassVar[int]
+    ACT_FIELD_NUMBER: _ClassVar[int]
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FIELD_NUMBER: _ClassVar[int]
+    ROUTING_FIELD_NUMBER: _ClassVar[int]
+    SELECTOR_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    slot: int
+    session: int
+    seq: int
+    act: str
+    address: str
+    queue: str
+    routing: int
+    selector: str
+    force: bool
+    def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., act: _Optional[str] = ..., address: _Optional[str] = ..., queue: _Optional[str] = ..., routing: _Optional[int] = ..., selector: _Optional[str] = ..., force: bool = ...) -> None: ...
+
+class Ask(_message.Message):
+    __slots__ = ("id", "question")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    QUESTION_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    question: bytes
+    def __init__(self, id: _Optional[int] = ..., question: _Optional[bytes] = ...) -> None: ...
+
+class Told(_message.Message):
+    __slots__ = ("id", "answer", "failed")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    ANSWER_FIELD_NUMBER: _ClassVar[int]
+    FAILED_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    answer: bytes
+    failed: str
+    def __init__(self, id: _Optional[int] = ..., answer: _Optional[bytes] = ..., failed: _Optional[str] = ...) -> None: ...
+
 class Command(_message.Message):
-    __slots__ = ("publish", "settle", "grant", "subscribe", "unsubscribe", "hold", "barrier", "disconnect", "transact", "prepare", "decide", "inquire", "open")
+    __slots__ = ("publish", "settle", "grant", "subscribe", "unsubscribe", "hold", "barrier", "disconnect", "transact", "prepare", "decide", "inquire", "open", "manage")
     PUBLISH_FIELD_NUMBER: _ClassVar[int]
     SETTLE_FIELD_NUMBER: _ClassVar[int]
     GRANT_FIELD_NUMBER: _ClassVar[int]
@@ -375,6 +419,7 @@ class Command(_message.Message):
     DECIDE_FIELD_NUMBER: _ClassVar[int]
     INQUIRE_FIELD_NUMBER: _ClassVar[int]
     OPEN_FIELD_NUMBER: _ClassVar[int]
+    MANAGE_FIELD_NUMBER: _ClassVar[int]
     publish: Publish
     settle: Settle
     grant: Grant
@@ -388,7 +433,8 @@ class Command(_message.Message):
     decide: Decide
     inquire: Inquire
     open: Open
-    def __init__(self, publish: _Optional[_Union[Publish, _Mapping]] = ..., settle: _Optional[_Union[Settle, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., unsubscribe: _Optional[_Union[Unsubscribe, _Mapping]] = ..., hold: _Optional[_Union[Hold, _Mapping]] = ..., barrier: _Optional[_Union[Barrier, _Mapping]] = ..., disconnect: _Optional[_Union[Disconnect, _Mapping]] = ..., transact: _Optional[_Union[Transact, _Mapping]] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., decide: _Optional[_Union[Decide, _Mapping]] = ..., inquire: _Optional[_Union[Inquire, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ...) -> None: ...
+    manage: Manage
+    def __init__(self, publish: _Optional[_Union[Publish, _Mapping]] = ..., settle: _Optional[_Union[Settle, _Mapping]] = ..., grant: _Optional[_Union[Grant, _Mapping]] = ..., subscribe: _Optional[_Union[Subscribe, _Mapping]] = ..., unsubscribe: _Optional[_Union[Unsubscribe, _Mapping]] = ..., hold: _Optional[_Union[Hold, _Mapping]] = ..., barrier: _Optional[_Union[Barrier, _Mapping]] = ..., disconnect: _Optional[_Union[Disconnect, _Mapping]] = ..., transact: _Optional[_Union[Transact, _Mapping]] = ..., prepare: _Optional[_Union[Prepare, _Mapping]] = ..., decide: _Optional[_Union[Decide, _Mapping]] = ..., inquire: _Optional[_Union[Inquire, _Mapping]] = ..., open: _Optional[_Union[Open, _Mapping]] = ..., manage: _Optional[_Union[Manage, _Mapping]] = ...) -> None: ...
 
 class Deliveries(_message.Message):
     __slots__ = ("consumer", "run", "cost")

@@ -41,14 +41,14 @@ async def edge(folder: Path, *puts: Put) -> AsyncIterator[tuple[EdgeProcess, Mem
 
 
 def ready(process: EdgeProcess) -> bool:
-    return process._readiness()[0]
+    return process.readiness()[0]
 
 
 @pytest.mark.parametrize("key", [KEYS.permission("a.b"), KEYS.setting("a.b"), KEYS.address("a.b"), KEYS.user("a.b")])
 async def test_one_that_starts_with_an_entry_it_cannot_read_is_not_ready_and_says_which(tmp_path, key, caplog):
     """Others may have read it before and serve with it; this one would serve without."""
     async with edge(tmp_path, Put(key, b'{"sned": "x"')) as (process, store):
-        good, details = process._readiness()
+        good, details = process.readiness()
         assert not good and key in details["configuration"] and key in caplog.text
         assert f"stampede cluster {key.split('/')[-2]} set a.b" in details["configuration"]
         store.commit([], [Put(key, b'{"sned": 1}')])  # as bad as before
@@ -56,7 +56,7 @@ async def test_one_that_starts_with_an_entry_it_cannot_read_is_not_ready_and_say
         assert not ready(process)
         store.commit([], [Delete(key)])
         await eventually(lambda: ready(process))
-        assert "configuration" not in process._readiness()[1]
+        assert "configuration" not in process.readiness()[1]
 
 
 async def test_one_that_had_read_it_before_goes_on_and_says_so(tmp_path):
@@ -65,7 +65,7 @@ async def test_one_that_had_read_it_before_goes_on_and_says_so(tmp_path):
     async with edge(tmp_path, Put(key, b'{"send": "x"}')) as (process, store):
         assert ready(process)
         store.commit([], [Put(key, b"{"), Put(KEYS.permission("new"), b"{")])
-        await eventually(lambda: "configuration" in process._readiness()[1])
+        await eventually(lambda: "configuration" in process.readiness()[1])
         assert ready(process) and process.config.permissions == {"a.b": {"send": "x"}, "new": {}}
 
 
@@ -85,5 +85,5 @@ async def test_a_store_that_gives_no_answer_does_not_hold_up_the_end(tmp_path):
 async def test_an_etcd_that_has_lost_its_data_is_told_and_clients_are_still_welcome(tmp_path):
     async with edge(tmp_path) as (process, _):
         process.metadata.rewound = "it was at revision 9 and is at 1"
-        assert process._readiness() == (True, process._readiness()[1] | {"etcd": "it was at revision 9 and is at 1"})
+        assert process.readiness() == (True, process.readiness()[1] | {"etcd": "it was at revision 9 and is at 1"})
         assert [metric.samples for metric in process.metrics()] == [[({}, 1)]]

@@ -1,0 +1,96 @@
+"""Questions of operators on their way from an edge to owners, and the answers.
+
+They travel beside the batches of a stream: nobody's commands wait for them, and one that is lost with its stream is
+answered as such. An owner works an answer out in steps, with the loop's others in between.
+
+Rule: questions and answers are JSON that nobody here looks into. Must not know what can be asked.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Generator, Iterable
+from typing import Any
+
+import msgspec
+
+from broker.rpc.v1 import link_pb2 as pb
+
+log = logging.getLogger("stampede.link")
+
+Done = Callable[[bytes | None, str], None]
+"""The answer, or None and why there is none."""
+View = Callable[[dict[str, Any]], Generator[None, None, dict[str, Any]]]
+"""owner/views.py"""
+
+MOST = 64
+"""Questions of one edge that are worked out at a time: further ones are refused."""
+
+
+class Asked:
+    """An edge's end: what was asked on one stream and is not answered."""
+
+    __slots__ = ("_last", "_waiting")
+
+    def __init__(self) -> None:
+        self._last = 0
+        self._waiting: dict[int, Done] = {}
+
+    def ask(self, question: bytes, done: Done) -> pb.Up:
+        """What is to be sent."""
+        self._last += 1
+        self._waiting[self._last] = done
+        return pb.Up(asks=[pb.Ask(id=self._last, question=question)])
+
+    def told(self, answers: Iterable[pb.Told]) -> None:
+        """They have come."""
+        for told in answers:
+            done = self._waiting.pop(told.id, None)
+            if done is not None:
+                done(None if told.failed else told.answer, told.failed)
+
+    def lost(self, why: str) -> None:
+        """No answer will come any more."""
+        waiting, self._waiting = self._waiting, {}
+        for done in waiting.values():
+            done(None, why)
+
+
+class Answers:
+    """An owner's end. view   None: not ready to answer anything."""
+
+    def __init__(self, schedule: Callable[[Callable[[], None]], Any]) -> None:
+        self.view: View | None = None
+        self._schedule = schedule
+        self._open = 0
+
+    def take(self, asks: Iterable[pb.Ask], send: Callable[[bytes], None]) -> None:
+        """send: to the stream that they came by, as long as it is there."""
+        for ask in asks:
+            if self.view is None or self._open >= MOST:
+                self._tell(send, ask.id, b"", "the owner is not ready, or has too much to answer; ask again")
+                continue
+            try:
+                work = self.view(msgspec.json.decode(ask.question))
+            except (ValueError, KeyError, TypeError) as error:
+                self._tell(send, ask.id, b"", f"the owner does not know this question: {error}")
+                continue
+            self._open += 1
+            self._step(work, ask.id, send)
+
+    def _step(self, work: Generator[None, None, dict[str, Any]], id: int, send: Callable[[bytes], None]) -> None:
+        try:
+            next(work)
+        except StopIteration as end:
+            self._open -= 1
+            self._tell(send, id, msgspec.json.encode(end.value), "")
+        except Exception:  # a question must never end an owner
+            self._open -= 1
+            log.exception("a question of an operator failed")
+            self._tell(send, id, b"", "internal error; the log of the owner says more")
+        else:
+            self._schedule(lambda: self._step(work, id, send))
+
+    @staticmethod
+    def _tell(send: Callable[[bytes], None], id: int, answer: bytes, failed: str) -> None:
+        send(pb.Down(told=[pb.Told(id=id, answer=answer, failed=failed)]).SerializeToString())

@@ -1,0 +1,106 @@
+"""The API of an edge answers and acts for the whole cluster; a partial answer says who is missing."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from typing import Any
+
+from broker.client import connect
+from tests.harness.cluster import HOST, Cluster, Process
+from tests.harness.waiting import PATIENCE_S
+
+SETTINGS = {"cluster.lease_s": 8, "cluster.dead_after_ms": 10_000}
+
+
+def call(edge: Process, method: str, path: str, body: dict | None = None) -> tuple[int, Any]:
+    request = urllib.request.Request(
+        f"http://{HOST}:{edge.admin_port}/api/v1{path}", method=method,
+        data=None if body is None else json.dumps(body).encode(), headers={"Content-Type": "application/json"},
+    )  # fmt: skip
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def done(edge: Process, method: str, path: str, body: dict | None = None) -> Any:
+    status, told = call(edge, method, path, body)
+    assert status < 300, told
+    return told
+
+
+def bodies(edge: Process, queue: str) -> list[str]:
+    return [row["body"] for row in done(edge, "GET", f"/queues/{queue}/messages?limit=200")["items"]]
+
+
+async def test_an_edge_answers_and_acts_for_all_owners(shared: Cluster):
+    one, other = shared.edges
+    names = [f"api.{n}" for n in range(12)]  # of all three owners
+    for name in names:
+        done(one, "POST", "/queues", {"address": name})
+    async with connect(f"stomp://{HOST}:{one.port}") as client:
+        for name in names:
+            for n in range(3):
+                await client.send(name, f"{n}", {"destination-type": "ANYCAST", "persistent": "true"}, receipt=True)
+        async with client.subscribe(names[0], ack="client-individual", prefetch=1) as subscription:
+            await anext(aiter(subscription))
+            page = done(other, "GET", "/queues?q=api.&limit=5&sort=-messages")
+            assert page["total"] == 12 and len(page["items"]) == 5 and page["missing"] == []
+            seen = {row["name"] for row in page["items"]}
+            while page["next"]:
+                page = done(other, "GET", f"/queues?q=api.&limit=5&sort=-messages&page={page['next']}")
+                assert not seen & {row["name"] for row in page["items"]}
+                seen |= {row["name"] for row in page["items"]}
+            assert seen == set(names)
+            (part,) = done(other, "GET", f"/queues/{names[0]}")["parts"]
+            assert "window is full" in part["why"][0]
+        assert bodies(other, names[1]) == ["0", "1", "2"]
+        assert done(one, "POST", f"/queues/{names[1]}/move", {"to": names[2]})["done"] == 3
+        assert bodies(other, names[2]) == ["0", "1", "2"] * 2
+        assert done(other, "POST", f"/queues/{names[3]}/purge")["done"] == 3
+        done(other, "POST", f"/queues/{names[4]}/pause")
+        assert done(one, "GET", f"/queues/{names[4]}")["parts"][0]["paused"]
+        done(one, "DELETE", f"/queues/{names[5]}")
+        assert call(other, "GET", f"/queues/{names[5]}")[0] == 404
+        assert done(one, "GET", "/overview")["messaging"]["slots"] == 256
+        (mine,) = done(one, "GET", "/connections")["items"]
+        assert done(other, "GET", "/connections")["total"] == 0, "each edge knows its own"
+        assert mine["state"] == "open"
+
+
+def test_an_owner_that_does_not_answer_is_named(shared: Cluster):
+    """It stands still: too short to be given up, too long to be waited for."""
+    edge, owner = shared.edges[0], shared.owners[2]
+    owner.pause()
+    try:
+        told = done(edge, "GET", "/queues")
+        assert [missing["owner"] for missing in told["missing"]] == [owner.id]
+        status, told = call(edge, "POST", "/queues", {"address": "while.away"})
+        assert status == 503 and owner.id in told["detail"]
+    finally:
+        owner.resume()
+    Cluster.wait(
+        lambda: done(edge, "GET", "/queues")["missing"] == [], PATIENCE_S, lambda: "it does not answer any more"
+    )
+
+
+def test_what_was_done_outlives_its_leader(shared: Cluster):
+    edge = shared.edges[0]
+    done(edge, "POST", "/queues", {"address": "lasting"})
+    done(edge, "POST", "/addresses/lasting/messages", {"body": "x"})
+    done(edge, "POST", "/queues/lasting/pause")
+    (part,) = done(edge, "GET", "/queues/lasting")["parts"]
+    leader = shared.records()[part["slot"]]["leader"]
+    victim = next(owner for owner in shared.owners if owner.id == leader)
+    victim.kill()
+
+    def served() -> bool:
+        status, told = call(edge, "GET", "/queues/lasting")
+        return status == 200 and told["parts"][0]["paused"] and told["parts"][0]["messages"] == 1
+
+    Cluster.wait(served, 120, lambda: str(call(edge, "GET", "/queues/lasting")))
+    victim.start()
+    victim.wait_ready()

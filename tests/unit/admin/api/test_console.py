@@ -1,0 +1,46 @@
+"""The console as it is served: for everybody who reaches the port, and without anything from elsewhere."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.harness.api import running
+
+
+@pytest.fixture
+async def api(tmp_path):
+    async with running(tmp_path) as api:
+        yield api
+
+
+async def get(api, path: str) -> tuple[str, str]:
+    async with api.http.get(path) as answer:
+        assert answer.status == 200 and answer.headers["X-Content-Type-Options"] == "nosniff"
+        policy = answer.headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
+        return answer.content_type, await answer.text()
+
+
+async def test_it_loads_nothing_from_elsewhere(api):
+    kind, page = await get(api, "/console")
+    assert kind == "text/html" and 'lang="en"' in page
+    loaded = re.findall(r'(?:src|href)="(/[^"]+)"', page)
+    assert loaded == ["/console/console.css", "/console/console.js"]
+    for path in loaded:
+        _, text = await get(api, path)
+        assert not re.search(r"https?://|@import|url\(|\beval\b|innerHTML|outerHTML|insertAdjacentHTML", text), path
+    assert not re.search(r"<style|\sstyle=|\son\w+=", page), "its own policy would not let that in"
+
+
+async def test_it_asks_for_what_the_api_has(api):
+    _, script = await get(api, "/console/console.js")
+    document = await api.get("/openapi.json")
+    known = {path.removeprefix("/api/v1").replace("{", "${part(") for path in document["paths"]}
+    asked = set(re.findall(r'api\("(?:GET|POST|DELETE)", ["`](/[^"`?]*)', script))
+    assert asked
+    heads = {path.split("$")[0].rstrip("/") for path in known}
+    assert {path.split("$")[0].rstrip("/") for path in asked} <= heads | {""}
+    for action in re.findall(r"\$\{at\}/([a-z-]+)", script):
+        assert f"/api/v1/queues/{{queue}}/{action}" in document["paths"], action
