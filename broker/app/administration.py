@@ -6,29 +6,26 @@ Rule: only wiring; what the API does is admin/api's.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from broker import __version__
-from broker.admin.api.ports import May
-from broker.admin.api.server import Api, Here
-from broker.admin.api.spread import Spread
+from broker.admin.api.ports import May, Owners
+from broker.admin.api.server import Api
 from broker.admin.desk import Desk
+from broker.admin.server import AdminServer
 from broker.config.catalogue import leaves
 from broker.config.describe import shown
 from broker.config.settings import Settings
+from broker.core.commands import Command
 from broker.core.memory import Memory
 from broker.edge.auth import Authenticator
 from broker.edge.channel import next_connection_id
+from broker.edge.edge import Edge
 from broker.edge.permissions import Permissions
 from broker.edge.portrait import Clients
-from broker.owner.views import Views
 from broker.seams.clock import SystemClock
 
 from .reading import peer_as_channel
-
-if TYPE_CHECKING:
-    from .edge import EdgeProcess
-    from .standalone import Standalone
 
 
 class Users:
@@ -107,44 +104,25 @@ class ThisNode:
         return rows
 
 
-def standalone(broker: Standalone) -> Api:
-    """Of a broker in one process."""
-    settings, edge, auth = broker.settings, broker.edge, broker.auth
-    users = Users(auth, lambda: edge.permissions)
-    node = ThisNode(
-        "standalone", "standalone", lambda: broker.settings, broker.readiness, lambda: auth.has_users, broker.memory
-    )
-    desk = Desk(broker.port.submit, next_connection_id, edge.next_consumer)
+def api(
+    node: ThisNode,
+    admin: AdminServer,
+    settings: Settings,
+    owners: Owners,
+    edge: Edge,
+    auth: Authenticator,
+    submit: Callable[[list[Command]], bool],
+) -> Api:
+    """The API of this process. submit: commands to the owners, as its edge gives them."""
+    desk = Desk(submit, next_connection_id, edge.next_consumer)
     edge.others = desk.on_effect
     return Api(
         settings.admin,
-        Here(Views(broker.shard, SystemClock()).answer),
-        Clients(edge),
-        users,
-        node,
-        broker.admin.steps.kind("api"),
-        settings.engine.wildcard_delimiter,
-        desk,
-        SystemClock(),
-    )
-
-
-def edge(process: EdgeProcess) -> Api:
-    """Of an edge: for its whole cluster, but connections are its own."""
-    settings, edge, auth = process.settings, process.edge, process.auth
-    assert edge is not None and auth is not None
-    node = ThisNode(
-        "edge", process.id, lambda: process.settings, process.readiness, lambda: auth.has_users, process.memory
-    )
-    desk = Desk(process.port.submit, next_connection_id, edge.next_consumer)
-    edge.others = desk.on_effect
-    return Api(
-        settings.admin,
-        Spread(process.port),
+        owners,
         Clients(edge),
         Users(auth, lambda: edge.permissions),
         node,
-        process.admin.steps.kind("api"),
+        admin.steps.kind("api"),
         settings.engine.wildcard_delimiter,
         desk,
         SystemClock(),

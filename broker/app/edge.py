@@ -15,6 +15,8 @@ from dataclasses import replace
 from functools import partial
 
 from broker import __version__
+from broker.admin.api.server import Api
+from broker.admin.api.spread import Spread
 from broker.admin.server import AdminServer
 from broker.cluster.config import Tables, UserEntry
 from broker.cluster.load import EVERY_S, Loads
@@ -38,7 +40,7 @@ from broker.owner.io_thread import IoThread
 from broker.seams.entropy import number, token
 from broker.seams.files import fingerprint, temporary_file
 
-from . import administration
+from .administration import ThisNode, api
 from .member import ClusterProcess, advertised_admin
 
 log = logging.getLogger("stampede.edge")
@@ -97,7 +99,7 @@ class EdgeProcess(ClusterProcess):
             self.listeners = Listeners(self.edge, settings, self.loop, host, self.auth.has_users)
             told: list[MetricSource] = [self.edge, self.port, self.listeners, self.config, self.memory, self]
             self.admin = AdminServer(settings.admin, told, self.readiness)
-            self.admin.api = administration.edge(self)
+            self.admin.api = self._api(self.edge, self.auth)
             await self.listeners.start()
         except BaseException:
             await self._close()
@@ -118,6 +120,11 @@ class EdgeProcess(ClusterProcess):
         none = not users and not self.config.unreadable("users")
         private = all(is_loopback(host) for host in hosts(settings).values())
         return TableAuthenticator(users, self.clock, open_when_empty=none and private, shared=logins)
+
+    def _api(self, edge: Edge, auth: FileAuthenticator | TableAuthenticator) -> Api:
+        """For operators: the whole cluster's, but connections are this edge's own."""
+        node = ThisNode("edge", self.id, lambda: self.settings, self.readiness, lambda: auth.has_users, self.memory)
+        return api(node, self.admin, self.settings, Spread(self.port), edge, auth, self.port.submit)
 
     async def start_admin(self) -> None:
         await self.admin.start()

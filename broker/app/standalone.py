@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker import __version__
+from broker.admin.api.server import Here
 from broker.admin.early import EarlyServer
 from broker.admin.server import AdminServer
 from broker.config.settings import Settings
@@ -25,11 +26,13 @@ from broker.journal.journal import Journal
 from broker.link.local import LocalOwner
 from broker.owner.io_thread import IoThread
 from broker.owner.shard import Shard
+from broker.owner.views import Views
 from broker.seams.clock import SteadyClock, SystemClock
 from broker.seams.entropy import token
 from broker.seams.files import OsFiles
 
-from . import administration, process
+from . import process
+from .administration import ThisNode, api
 from .alarm import Alarm
 from .bounds import fitted, memory_of
 from .opening import Opening, uncollected
@@ -115,7 +118,11 @@ class Standalone:
             [self.shard.survey],
         )
         self.admin.early = early
-        self.admin.api = administration.standalone(self)
+        node = ThisNode(
+            "standalone", "standalone", lambda: self.settings, self.readiness, lambda: self.auth.has_users, self.memory
+        )
+        views = Here(Views(self.shard, self.clock).answer)
+        self.admin.api = api(node, self.admin, settings, views, self.edge, self.auth, self.port.submit)
         try:
             await self.listeners.start()
             if settings.log_reads.port >= 0:

@@ -29,7 +29,7 @@ from .command_codec import MAX_MESSAGE_BYTES
 from .edge_peer import EdgePeer, Resting, edge_of
 from .owner_bodies import NewBody, OpenBody
 from .owner_link import Later, Schedule
-from .questions import Answers
+from .questions import OperatorAnswers
 from .stats import LinkStats
 
 log = logging.getLogger("stampede.link")
@@ -86,7 +86,7 @@ class LinkServer:
         self._ticked = 0.0
         self._sweeping = False
         self._closed = ""
-        self.answers = Answers(schedule)
+        self.answers = OperatorAnswers(schedule)
         """To operators."""
 
     # ── the node ───────────────────────────────────────────────────────────────────────────────────

@@ -56,7 +56,7 @@ class Asked:
             done(None, why)
 
 
-class Answers:
+class OperatorAnswers:
     """An owner's end. view   None: not ready to answer anything."""
 
     def __init__(self, schedule: Callable[[Callable[[], None]], Any]) -> None:

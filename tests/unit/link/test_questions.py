@@ -8,7 +8,7 @@ from broker.core.address import Routing
 from broker.core.commands import Act, Manage
 from broker.link.codec import decode_down
 from broker.link.command_codec import put_command, take_commands
-from broker.link.questions import MOST, Answers, Asked
+from broker.link.questions import MOST, Asked, OperatorAnswers
 from broker.rpc.v1 import link_pb2 as pb
 
 
@@ -18,7 +18,7 @@ class Pair:
     def __init__(self) -> None:
         self.steps: deque = deque()
         self.asked = Asked()
-        self.answers = Answers(self.steps.append)
+        self.answers = OperatorAnswers(self.steps.append)
         self.got: list[tuple[bytes | None, str]] = []
 
     def ask(self, question: bytes) -> None:
