@@ -39,10 +39,20 @@ class AcceptorSettings:
     tls_ciphers: str = setting("", "list", "OpenSSL ciphers of TLS 1.2 [enabledCipherSuites]; empty: Python's")
     tls_crl_file: str = setting("", "path", "PEM list of revoked client certificates [crlPath]")
     tls_sni_host: str = setting("", "name", "only clients that ask for this host name (`*.` allowed) [sniHost]")
+    dialect: str = setting(
+        "artemis",
+        "artemis|rabbitmq|activemq",
+        "what names of destinations and headers mean: whose clients connect here",
+    )
     anycast_prefix: str = setting(
         "/queue/", "list", "prefixes of destinations that mean ANYCAST [anycastPrefix]; the longest match wins"
     )
     multicast_prefix: str = setting("/topic/", "list", "prefixes of destinations that mean MULTICAST [multicastPrefix]")
+    virtual_topic_consumers: str = setting(
+        "Consumer.*.VirtualTopic.>;2,VirtualTopicConsumers.*.>;2",
+        "list",
+        "with dialect activemq: queues that consume topics, and how many words stand in front of the topic's name",
+    )
     connections_allowed: int = setting(-1, "connections", "of this port [connectionsAllowed]; -1: as [edge]", least=-1)
     handshake_timeout_s: float = setting(
         10.0, "seconds", "from accept to CONNECTED [handshake-timeout]; 0: no limit", least=0

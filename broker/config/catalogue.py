@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 
 from .acceptor import AcceptorSettings
 from .addressing import AddressSettings, DivertSettings, QueueSettings
+from .exchange import ExchangeSettings
 from .permissions import PermissionSettings
 from .settings import Settings
 
@@ -21,6 +22,7 @@ TABLES: dict[str, type] = {
     "engine.diverts": DivertSettings,
     "acceptors": AcceptorSettings,
     "edge.permissions": PermissionSettings,
+    "edge.exchanges": ExchangeSettings,
 }
 """Tables whose entries have names that the user gives, and the settings of one entry."""
 

@@ -6,6 +6,7 @@ whether files exist or ports are free is found out by whoever opens them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from operator import attrgetter
@@ -22,6 +23,7 @@ from .permissions import PermissionSettings, check_permission
 from .ports import OF_EDGE, all_acceptors, is_edge, networks, prefixes
 from .settings import ClusterSettings, EdgeSettings, RedisSettings, Settings
 
+_VIRTUAL = re.compile(r"[^;>#]+\.>;[1-9]")
 _ANYWHERE = ("", "0.0.0.0", "::")
 
 
@@ -35,6 +37,12 @@ def check(settings: Settings) -> None:
     for name, acceptor in acceptors.items():
         if not acceptor.server_name.isprintable():
             raise ConfigError(f"server_name of {name} must be one line of printable text, like RabbitMQ/4.1.0.")
+        for item in prefixes(acceptor.virtual_topic_consumers):
+            if not _VIRTUAL.fullmatch(item):
+                raise ConfigError(
+                    f"virtual_topic_consumers of {name}: {item!r} must be a pattern that ends with .> and how many "
+                    "words stand in front of the topic's name, like Consumer.*.VirtualTopic.>;2"
+                )
     _ports(settings, acceptors)
     _tls(settings.edge, acceptors)
     if bool(settings.log_reads.cert_file) != bool(settings.log_reads.key_file):

@@ -239,6 +239,7 @@ _OWNERS = {
     "engine.diverts": "a divert",
     "acceptors": "an acceptor",
     _PERMISSIONS: "a permission",
+    "edge.exchanges": "an exchange",
 }
 
 

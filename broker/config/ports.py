@@ -68,6 +68,7 @@ def edge_acceptors(edge: EdgeSettings) -> dict[str, AcceptorSettings]:
         ws_max_message_bytes=edge.ws_max_message_bytes,
         ws_compression=True,
         enable_message_id=edge.enable_message_id,
+        dialect=edge.dialect,
     )
     return {
         name: replace(

@@ -150,6 +150,16 @@ class EdgeSettings:
     full_connected_v10: bool = setting(
         True, "yes/no", "CONNECTED of STOMP 1.0 has version, heart-beat and server", "as of RabbitMQ and ActiveMQ"
     )
+    dialect: str = setting(
+        "artemis",
+        "artemis|rabbitmq|activemq",
+        "what names of destinations and headers mean on the ports above: whose clients connect there",
+        "each acceptor has its own",
+    )
+    exchanges: dict[str, Any] = table(
+        "RabbitMQ's exchanges beside the amq.* ones: name = table of `exchange` settings",
+        "for acceptors of that dialect",
+    )
     enable_message_id: bool = setting(
         False,
         "yes/no",

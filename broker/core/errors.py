@@ -55,6 +55,7 @@ class Code(Enum):
     CLIENT_ID_IN_USE = (1314, "Another connection has this client-id", Reason.REFUSED)
     CONSUMER_LIMIT = (1315, "The queue has as many consumers as it may have", Reason.REFUSED)
     QUEUE_EXISTS = (1316, "There is a queue of this name already", Reason.REFUSED)
+    UNKNOWN_DESTINATION = (1317, "Unknown kind of destination", Reason.REFUSED)
     NO_SUCH_TRANSACTION = (1401, "No such transaction", Reason.PROTOCOL_ERROR)
     DUPLICATE_TRANSACTION = (1402, "Transaction already begun", Reason.PROTOCOL_ERROR)
     TOO_FEW_IDS = (1403, "The address remembers too few duplicate ids", Reason.REFUSED)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from broker.config.acceptor import AcceptorSettings
+from broker.config.addressing import AddressSettings
 from broker.config.ports import OF_EDGE
 from broker.config.settings import WireSettings
 from broker.wire.memo import Memo
 
 from .dialect import Dialect, Homes
+from .dialects import Match, choose
 from .login_places import Strangers
 from .send_route import RouteCache
 
@@ -58,6 +61,7 @@ class Entrance:
 
 class Entrances:
     """All of an edge, by name. `partitions`: how many an address has. `delimiter`: between the words of addresses.
+    `match`: the settings of an address. `exchanges`: edge.exchanges.
 
     homes   of queues that the settings name."""
 
@@ -67,12 +71,14 @@ class Entrances:
         wire: WireSettings,
         partitions: Callable[[str], int],
         delimiter: str = ".",
+        match: Match = lambda address: AddressSettings(),
+        exchanges: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self.homes = Homes()
         self._shared: dict[tuple[object, ...], tuple[Memo, RouteCache]] = {}
         self._by_name: dict[str, Entrance] = {}
         for name, settings in acceptors.items():
-            dialect = Dialect.of(settings.anycast_prefix, settings.multicast_prefix, delimiter, self.homes)
+            dialect = choose(settings, delimiter, self.homes, match, exchanges or {})
             if dialect.key not in self._shared:
                 self._shared[dialect.key] = Memo(wire.memo_entries), RouteCache(partitions, dialect)
             own = replace(wire, large_body_bytes=settings.large_body_bytes)

@@ -118,7 +118,7 @@ def lost(session: Session) -> None:
     rights = session.rights
     if rights is None:
         return
-    for sub in session.subscriptions.values():
+    for sub in [part for whole in session.subscriptions.values() for part in whole.addresses()]:
         if not sub.address.startswith(TEMPORARY) and sub.operation not in _allowed(rights, sub.address, sub.queues):
             error = _reading(session, rights, sub.operation, sub.address, sub.queues)
             session.fail(error.code, f"{error.detail}; the subscription has ended")

@@ -132,7 +132,14 @@ def _mismatch(session: Session, frame: Frame) -> None:
     detail = "Supported protocol versions are " + " ".join(f"v{v.value}" for v in SUPPORTED)
     session.edge.counters.errors["VERSION_MISMATCH"] = session.edge.counters.errors.get("VERSION_MISMATCH", 0) + 1
     session.outbox.write(
-        error_frame(session.version, Code.VERSION_MISMATCH, detail, frame.receipt, [("version", supported)])
+        error_frame(
+            session.version,
+            Code.VERSION_MISMATCH,
+            detail,
+            frame.receipt,
+            [("version", supported)],
+            session.entrance.dialect.texts.get(Code.VERSION_MISMATCH),
+        )
     )
     session.outbox.flush()
     session.close(Reason.PROTOCOL_ERROR, "VERSION_MISMATCH")

@@ -36,8 +36,9 @@ def ack(session: Session, frame: Frame) -> None:
 
 
 def nack(session: Session, frame: Frame) -> None:
-    """NACK: retry by the address settings; `requeue:false` dead-letters at once; `delay` in ms overrides."""
-    reject = "requeue" in frame.headers and not yes(frame.headers, "requeue")
+    """NACK: retry by the address settings; `requeue:false`, or the dialect, dead-letters at once; `delay` in ms."""
+    requeue = yes(frame.headers, "requeue") if "requeue" in frame.headers else not session.entrance.dialect.rejects
+    reject = not requeue
     _settle(session, frame, Outcome.REJECT if reject else Outcome.NACK)
 
 

@@ -19,10 +19,18 @@ from broker.engine.address_settings import is_pattern
 from broker.wire.rules import DURABLE_NAMES
 
 from .foreign_headers import check_address, check_destination, check_send, check_subscribe
-from .temporary import THEIRS, address_of
+from .temporary import THEIRS, Private, address_of, private_of
 
+FAR_FUTURE = 1 << 53
+"""Largest epoch millisecond accepted: what a JavaScript client can still count to."""
+MAX_COPIES = 256
+"""Messages that one SEND may be, by its destinations and the times it is to be delivered: one transaction."""
 MAX_DESTINATION = 1024
 """Characters; keeps one destination from filling a page of the log's snapshot."""
+
+
+MAX_WORDS = 64
+"""Of a wildcard with `#` in the middle: comparing two of them is in steps of the product of their words."""
 
 
 class Destination(NamedTuple):
@@ -31,6 +39,12 @@ class Destination(NamedTuple):
     address: str
     routing: Routing
     queue: str | None
+    durable: bool = False
+    """Of SUBSCRIBE: `queue` is a subscription that outlives its consumers, whoever they are."""
+    create: bool = True
+    """May it be made on demand."""
+    more: tuple[Destination, ...] = ()
+    """Of a composite destination: the others."""
 
 
 NOWHERE = Destination("", Routing.MULTICAST, None)
@@ -78,6 +92,16 @@ class Dialect:
 
     __slots__ = ("delimiter", "homes", "prefixes")
     name = "artemis"
+    read: tuple[str, ...] = ()
+    """Headers of SEND, beside those of route.READ, that decide its route; all of them are in wire.shape.SIGNIFICANT."""
+    lines: bytes = b""
+    """Header lines of every MESSAGE that is delivered for the first time."""
+    texts: Mapping[Code, str] = {}
+    """`message` of an ERROR, where its clients know another one than ours."""
+    rejects = False
+    """NACK means the dead letter address at once."""
+    prefetches_messages = False
+    """activemq.prefetchSize counts messages, whatever the acceptor says."""
     public: Mapping[str, str] = {"/temp-queue/": "/reply-queue/", "/temp-topic/": "/reply-topic/"}
     names_temporaries = True
 
@@ -102,9 +126,37 @@ class Dialect:
         """Raises RefusedError for a SEND that asks for what is not here."""
         check_send(headers)
 
-    def check_subscribe(self, headers: Mapping[str, str], routing: Routing, durable: bool) -> None:
-        """The same for a SUBSCRIBE; routing, durable: of what it names."""
-        check_subscribe(headers, routing, durable)
+    def check_subscribe(self, headers: Mapping[str, str], target: Destination) -> None:
+        """The same for a SUBSCRIBE to the target."""
+        check_subscribe(headers, target.routing, target.durable or target.queue is not None)
+
+    def delays(self, headers: Mapping[str, str], first: int) -> tuple[int, ...]:
+        """When a SEND is delivered: milliseconds from now, once for each time; first: by AMQ_SCHEDULED_DELAY."""
+        return (first,)
+
+    def private(self, headers: Mapping[str, str]) -> Private | None:
+        """What a SEND says that each connection must look at for itself."""
+        return private_of(headers)
+
+    def durable(self, headers: Mapping[str, str]) -> bool:
+        """Is a SEND to be kept on disk."""
+        return yes(headers, "persistent")
+
+    def priority(self, headers: Mapping[str, str]) -> int | None:
+        """Of a SEND, 0 to 9; None: it does not say. Raises RefusedError(BAD_HEADER)."""
+        return whole_number(headers, "priority", 0, 9)
+
+    def ttl(self, headers: Mapping[str, str]) -> int:
+        """Milliseconds that a SEND may live from now on; 0: it does not say. Raises RefusedError(BAD_HEADER)."""
+        return whole_number(headers, "ttl", 1, FAR_FUTURE) or 0
+
+    def subscribed(self, headers: Mapping[str, str]) -> Destination:
+        """What a SUBSCRIBE is to. Raises RefusedError."""
+        return self.resolve(headers["destination"], headers.get("subscription-type"), "subscription-type")
+
+    def deletes(self, headers: Mapping[str, str]) -> bool:
+        """Is an UNSUBSCRIBE to delete what its SUBSCRIBE made durable by its id."""
+        return False
 
     def resolve(self, destination: str, type_header: str | None, header_name: str) -> Destination:
         """What `destination` names. `type_header`: value of destination-type / subscription-type, if given.
@@ -173,11 +225,12 @@ def check_wildcard(target: Destination, dialect: Dialect, plain: Routing) -> boo
     address = target.address
     if not dialect.is_wildcard(address):
         return False
-    if "#" in address.split(dialect.delimiter)[:-1]:
+    words = address.split(dialect.delimiter)
+    if "#" in words[:-1] and len(words) > MAX_WORDS:
         raise RefusedError(
-            Code.BAD_DESTINATION, f"'{address[:100]}': # stands for the rest, so it must be the last word"
+            Code.BAD_DESTINATION, f"'{address[:100]}': with a # before its end a wildcard may have {MAX_WORDS} words"
         )
-    if (target.routing or plain) is not Routing.MULTICAST or target.queue is not None:
+    if (target.routing or plain) is not Routing.MULTICAST or (target.queue is not None and not target.durable):
         raise RefusedError(
             Code.BAD_DESTINATION,
             f"'{address[:100]}': only topics have wildcards (/topic/{address[:100]}); consume from queues one by one",

@@ -82,7 +82,10 @@ class Edge:
         engine = settings.engine
         self.match = Matcher(engine)
         """The settings of an address."""
-        self.entrances = Entrances(all_acceptors(settings), settings.wire, self._partitions, engine.wildcard_delimiter)
+        self.entrances = Entrances(
+            all_acceptors(settings), settings.wire, self._partitions, engine.wildcard_delimiter,
+            lambda address: self.match(address), settings.edge.exchanges,
+        )  # fmt: skip
         self.entrances.homes.learn(engine.queues)
         self.routes = self.entrances.routes
         self._permissions = self._table(settings.edge.permissions, settings.edge.permissions_required)
@@ -303,7 +306,7 @@ class Edge:
         self.entrances.homes.learn(settings.queues)
         self.singly = one_by_one(settings, self.match)
         for session in list(self.sessions.values()):
-            for sub in session.subscriptions.values():
+            for sub in [part for whole in session.subscriptions.values() for part in whole.addresses()]:
                 if not sub.complete(self.routes.slots(sub.address)):
                     session.fail(Code.REPARTITIONED, f"connect again to consume all of '{sub.address[:100]}'")
                     break

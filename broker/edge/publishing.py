@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.core.commands import Publish
+from broker.core.commands import Publish, Settle, Transact
 from broker.core.errors import Code, RefusedError
 from broker.core.message import BLOB, DURABLE, NO_IDS, TEXT, Blob, Run
 from broker.link.owner_port import Away, BodyWriter
@@ -56,13 +56,16 @@ class Publisher:
                 return
             event, route = self._own(event, route, route.private)
             head = event.head
+            if route.copies:
+                self._to_all(event if self._marks is None else self._marks.sends(event), route)
+                return
         if self._marks is not None:
             event = self._marks.sends(event)
             head = event.head
         receipts = event.receipts
         session = self._session
         rights = session.rights
-        self._create = rights is None or sending(session, rights, route)
+        self._create = route.create if rights is None else sending(session, rights, route) and route.create
         if "transaction" in head.headers:
             self._into_transaction(event, route)
             return
@@ -94,12 +97,45 @@ class Publisher:
         self._last = publish
         self._last_route = route
 
+    def _to_all(self, event: Sends, route: Route) -> None:
+        """Frames for several destinations, or several times: all of it happens or nothing does."""
+        session, rights = self._session, self._session.rights
+        if session.edge.singly is not None and len(event.records) > 1:
+            # Each frame is taken or refused for itself.
+            first, rest = event.cut(1)
+            self._to_all(first, route)
+            self._to_all(rest, route)
+            return
+        parts: list[Publish | Settle] = []
+        for each in route.copies:
+            self._create = each.create if rights is None else sending(session, rights, each) and each.create
+            groups = [(None, event.records)] if each.split is None else by_slot(event, each.split)
+            for where, records in groups:
+                slot = where if where is not None else each.slot
+                parts.append(self._command(event.head, list(records), _size(event.head, records), each, slot))
+        receipts = event.receipts or []
+        if (name := event.head.headers.get("transaction")) is not None:
+            for part in parts:
+                assert isinstance(part, Publish)
+                session.transactions.add(name, part, len(part.run.records), part.run.nbytes)
+            if receipts:
+                session.answer_now(receipts)
+            return
+        seq = session.answers.ask(receipts) if receipts else 0
+        self._intake.batch.append(Transact(parts[0].slot, session.id, seq, parts))
+        self._last = None
+
     # ── temporary destinations ─────────────────────────────────────────────────────────────────────
 
     def _prepared(self, private: Private, later: Callable[[], None]) -> bool:
         """Has the owner of its reply-to the subscription for the answer. False: `later` is called when it has, and
         frames wait until then."""
         session, name = self._session, private.reply
+        if private.user is not None and private.user != session.principal:
+            raise RefusedError(
+                Code.NOT_ALLOWED, f"user_id property set to '{private.user[:100]}' but authenticated user was "
+                f"'{session.principal[:100]}'",
+            )  # fmt: skip
         if name is None:
             return True
         names = session.temporaries
@@ -229,6 +265,12 @@ class Publisher:
     def body_start(self, event: BodyStart) -> None:
         route = self._session.entrance.routes.of(event.head)
         if (private := route.private) is not None:
+            if route.copies:
+                most = self._session.entrance.wire.large_body_bytes
+                raise RefusedError(
+                    Code.MESSAGE_TOO_LARGE,
+                    f"bodies of {most} bytes and more go to one destination, once: send it to each of them",
+                )
             if not self._prepared(private, partial(self._body_late, event)):
                 return
             route = self._own_route(route, private)
@@ -236,7 +278,7 @@ class Publisher:
                 head = self._session.temporaries.head(event.head, name)
                 event = BodyStart(event.command, head, event.length, event.receipt)
         rights = self._session.rights
-        self._create = rights is None or sending(self._session, rights, route)
+        self._create = route.create if rights is None else sending(self._session, rights, route) and route.create
         if self._marks is not None:
             event = self._marks.body(event)
         if "transaction" in event.head.headers:

@@ -17,14 +17,11 @@ from broker.core.ids import slots_of
 from broker.core.message import DEFAULT_PRIORITY, DURABLE
 from broker.wire.events import Head
 
-from .dialect import NOWHERE, Dialect, check_no_wildcard, not_named, whole_number, yes
-from .temporary import Private, private_of
+from .dialect import FAR_FUTURE, MAX_COPIES, NOWHERE, Destination, Dialect, check_no_wildcard, not_named, whole_number
+from .temporary import Private
 
 MAX_ROUTES = 4096
 """Entries of the table; it is cleared when full. 4096 × about 400 B."""
-FAR_FUTURE = 1 << 53
-"""Largest epoch millisecond accepted: what a JavaScript client can still count to."""
-
 
 READ = (
     "destination",
@@ -61,13 +58,15 @@ class Split:
 class Route:
     """Address and delivery options of a SEND. `ttl`: milliseconds from arrival, 0 = by `expires` alone.
 
+    copies   routes of which each gets the message, this one among them; none: this one alone.
+    create   may the address be made on demand.
     private  it names temporary destinations, which are each connection's own: what they are stands in its session.
     due     epoch milliseconds before which it is not delivered; 0: `delay` milliseconds after it came.
     split   of an address with several partitions, else None; `slot` is the first of them."""
 
     __slots__ = (
-        "__weakref__", "address", "delay", "due", "expires", "flags", "priority", "private", "queue", "routing", "slot",
-        "split", "ttl",
+        "__weakref__", "address", "copies", "create", "delay", "due", "expires", "flags", "priority", "private",
+        "queue", "routing", "slot", "split", "ttl",
     )  # fmt: skip
 
     def __init__(
@@ -93,13 +92,23 @@ class Route:
         self.due = due
         self.delay = delay
         self.private: Private | None = None
+        self.create = True
+        self.copies: tuple[Route, ...] = ()
         self.place(slots)
 
-    def towards(self, address: str, slots: tuple[int, ...]) -> Route:
-        """The same to another address."""
+    def towards(self, address: str, slots: tuple[int, ...], delay: int | None = None) -> Route:
+        """The same to another address, or at another time."""
         other = copy(self)
         other.address = address
         other.place(slots)
+        if delay is not None:
+            other.delay = delay
+        return other
+
+    def to(self, target: Destination, slots: tuple[int, ...], delay: int) -> Route:
+        """The same to another target."""
+        other = self.towards(target.address, slots, delay)
+        other.routing, other.queue, other.create = target.routing, target.queue, target.create
         return other
 
     def place(self, slots: tuple[int, ...]) -> None:
@@ -114,11 +123,12 @@ class RouteCache:
     partitions   how many an address has.
     dialect      what destinations mean."""
 
-    __slots__ = ("_all", "_dialect", "_partitions", "_table")
+    __slots__ = ("_all", "_dialect", "_partitions", "_read", "_table")
 
     def __init__(self, partitions: Callable[[str], int], dialect: Dialect) -> None:
         self._partitions = partitions
         self._dialect = dialect
+        self._read = READ + dialect.read
         self._table: dict[tuple[object, ...], Route] = {}
         self._all: WeakSet[Route] = WeakSet()
         """Also those that only header blocks still refer to."""
@@ -127,8 +137,8 @@ class RouteCache:
         """The route of a header block; also parked in head.route."""
         headers = head.headers
         self._dialect.check_send(headers)
-        private = private_of(headers)
-        key = (*map(headers.get, READ), private)
+        private = self._dialect.private(headers)
+        key = (*map(headers.get, self._read), private)
         route = self._table.get(key)
         if route is None:
             route = self._make(headers, private)
@@ -138,6 +148,20 @@ class RouteCache:
                 self._table[key] = route
         head.route = route
         return route
+
+    def _copy(self, route: Route, targets: tuple[Destination, ...], delays: tuple[int, ...]) -> None:
+        if len(targets) * len(delays) > MAX_COPIES:
+            raise RefusedError(
+                Code.BAD_DESTINATION,
+                f"{len(targets)} destinations {len(delays)} times; one SEND is {MAX_COPIES} at most",
+            )
+        for target in targets:
+            check_no_wildcard(target, self._dialect)
+        route.copies = tuple(
+            [route.to(target, self.slots(target.address), delay) for target in targets for delay in delays]
+        )
+        route.private = route.private or Private()
+        self._all.update(route.copies)
 
     def slots(self, address: str) -> tuple[int, ...]:
         """All slots that have a part of the address."""
@@ -162,19 +186,22 @@ class RouteCache:
         else:
             target = self._dialect.resolve(destination, headers.get("destination-type"), "destination-type")
             check_no_wildcard(target, self._dialect)
-        priority = whole_number(headers, "priority", 0, 9)
+        priority = self._dialect.priority(headers)
         route = Route(
             self.slots(target.address),
             target.address,
             target.routing,
             target.queue,
-            DURABLE if yes(headers, "persistent") else 0,
+            DURABLE if self._dialect.durable(headers) else 0,
             DEFAULT_PRIORITY if priority is None else priority,
             whole_number(headers, "expires", 0, FAR_FUTURE) or 0,
-            whole_number(headers, "ttl", 1, FAR_FUTURE) or 0,
+            self._dialect.ttl(headers),
             max(whole_number(headers, "AMQ_SCHEDULED_TIME", -FAR_FUTURE, FAR_FUTURE) or 0, 0),
             max(whole_number(headers, "AMQ_SCHEDULED_DELAY", -FAR_FUTURE, FAR_FUTURE) or 0, 0),
         )
-        route.private = private
+        route.private, route.create = private, target.create
+        delays = self._dialect.delays(headers, route.delay)
+        if target.more or delays != (route.delay,):
+            self._copy(route, (target, *target.more), delays)
         self._all.add(route)
         return route

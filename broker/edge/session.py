@@ -226,7 +226,9 @@ class Session:
         if self._doomed and seq in self._doomed and code is Code.NO_SUCH_SUBSCRIPTION:
             # Its queue went without this edge hearing of it: the name must not stay behind.
             self.edge.directory.names.release(*self._doomed.pop(seq), lambda answer: None)
-        if code is Code.NOT_ALLOWED:
+        if code is Code.NOT_ALLOWED and self.rights is None:
+            code = Code.NO_SUCH_DESTINATION  # it was not to be made, whoever asks (Destination.create)
+        elif code is Code.NOT_ALLOWED:
             detail = authorising.not_created(self, detail)
         if not seq:
             self.fail(code, detail, at_once=self.leaving)
@@ -298,7 +300,8 @@ class Session:
             return
         counters = self.edge.counters
         counters.errors[code.name] = counters.errors.get(code.name, 0) + 1
-        self.outbox.write(error_frame(self.version, code, detail, receipt))
+        text = self.entrance.dialect.texts.get(code)
+        self.outbox.write(error_frame(self.version, code, detail, receipt, text=text))
         self.outbox.flush()
         self.close(code.reason, f"{code.name}: {detail}" if detail else code.name)
 

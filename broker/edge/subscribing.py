@@ -55,12 +55,12 @@ class SubscribeRequest:
     """What a SUBSCRIBE asks for, checked."""
 
     __slots__ = (
-        "ack", "address", "browse", "costly", "create", "durable", "key", "messages", "nbytes", "no_local", "priority",
-        "queue", "queues", "rate", "ready", "room", "routing", "selector", "slots", "wide", "wildcard",
+        "ack", "address", "browse", "costly", "create", "durable", "key", "messages", "more", "nbytes", "no_local",
+        "priority", "queue", "queues", "rate", "ready", "room", "routing", "selector", "slots", "wide", "wildcard",
     )  # fmt: skip
 
-    def __init__(self, session: Session, frame: Frame) -> None:
-        """Raises RefusedError."""
+    def __init__(self, session: Session, frame: Frame, named: Destination | None = None) -> None:
+        """named: one of a composite destination. Raises RefusedError."""
         headers = frame.headers
         settings = session.edge.settings.edge
         self.key = key = headers.get("id", headers["destination"])
@@ -72,17 +72,19 @@ class SubscribeRequest:
             raise RefusedError(
                 Code.SUBSCRIPTION_LIMIT, f"{settings.max_subscriptions} subscriptions are open (max_subscriptions)"
             )
-        target = self._target(session, headers)
+        target = named or self._target(session, headers)
         plain = plain_routing(session.edge.match(target.address))
         self.wildcard = check_wildcard(target, session.entrance.dialect, plain)
         self.ack = ACK_MODES[headers.get("ack", "auto")]
         self.address = target.address
         self.queue, self.routing = target.queue, Routing.MULTICAST if self.wildcard else target.routing
         durable = durable_name(headers)
-        self.durable = durable is not None and target.queue is None and target.routing is not Routing.ANYCAST
-        if durable is not None and self.durable:
-            self.queue, self.routing = owned_name(session, durable, "own"), Routing.MULTICAST
-        session.entrance.dialect.check_subscribe(headers, self.routing, self.durable or self.queue is not None)
+        self.durable = target.durable
+        if durable is not None and target.queue is None and target.routing is not Routing.ANYCAST:
+            self.queue, self.routing, self.durable = owned_name(session, durable, "own"), Routing.MULTICAST, True
+        session.entrance.dialect.check_subscribe(
+            headers, Destination(self.address, self.routing, self.queue, self.durable)
+        )
         self.queues = authorising.attached(self.address, self.routing, self.queue)
         self.slots = EVERYWHERE if self.wildcard else session.edge.routes.slots(target.address)
         self.messages, self.nbytes, most = _window(session, headers, self.ack, self.address)
@@ -100,12 +102,19 @@ class SubscribeRequest:
         if self.costly:
             _check_wildcards(session, settings.max_wildcard_subscriptions)
         self.priority = _priority(headers)
-        self.create = authorising.subscribing(session, self)
+        self.create = authorising.subscribing(session, self) and target.create
         self.ready: Then | None = None
         if target is NOWHERE:
             # Last, because it is ours from here on.
             self.address, self.ready = session.temporaries.subscribed(headers["destination"])
             self.slots = session.edge.routes.slots(self.address)
+        self.more = [SubscribeRequest(session, frame, other) for other in target.more]
+        if (self.more or named) and (self.durable or self.wildcard or self.browse or target is NOWHERE):
+            raise RefusedError(
+                Code.BAD_DESTINATION,
+                f"'{headers['destination'][:100]}': durable subscriptions, wildcards, browsers and temporary "
+                "destinations are subscribed to one by one",
+            )
 
     def _target(self, session: Session, headers: Mapping[str, str]) -> Destination:
         """What it names. Raises RefusedError."""
@@ -115,7 +124,7 @@ class SubscribeRequest:
                 Code.BAD_DESTINATION, f"'{destination[:100]}' is read by whom it was made for; others can send to it"
             )
         if not destination.startswith(OWN):
-            return dialect.resolve(destination, headers.get("subscription-type"), "subscription-type")
+            return dialect.subscribed(headers)
         if not (dialect.names_temporaries or self.key == destination):
             raise not_named(destination, "SUBSCRIBE")
         if durable_name(headers) is not None:
@@ -178,7 +187,7 @@ def subscribe_reply(session: Session, name: str) -> None:
 
 
 def _attach(session: Session, frame: Frame, wish: SubscribeRequest) -> None:
-    if len(wish.slots) == 1:
+    if len(wish.slots) == 1 and not wish.more:
         sub = _part(session, frame, wish, wish.slots[0], wish.room)
         if wish.rate > 0:
             Tempo(wish.rate, session.outbox, session.edge.clock.monotonic()).join(sub)
@@ -195,7 +204,8 @@ def _attach(session: Session, frame: Frame, wish: SubscribeRequest) -> None:
     if wish.wide:
         _attach_everywhere(session, frame, wish)
         return
-    parts = len(wish.slots)
+    places = [(each, slot) for each in (wish, *wish.more) for slot in each.slots]
+    parts = len(places)
     room, messages, nbytes = share(wish.room, parts), share(wish.messages, parts), share(wish.nbytes, parts)
     if wish.wildcard:
         # Its queues are its own: what waits here for the client to acknowledge is kept from nobody.
@@ -206,15 +216,15 @@ def _attach(session: Session, frame: Frame, wish: SubscribeRequest) -> None:
     fan, order = Fan(), order_for(session, wish.ack, wish.messages, messages * parts)
     seqs = session.answers.ask_parts(None if frame.receipt is None else [frame.receipt], parts)
     pace = Tempo(wish.rate, order or session.outbox, session.edge.clock.monotonic()) if wish.rate > 0 else None
-    for slot, seq in zip(wish.slots, seqs, strict=True):
-        sub = _part(session, frame, wish, slot, room)
+    for (each, slot), seq in zip(places, seqs, strict=True):
+        sub = _part(session, frame, each, slot, room)
         fan.join(sub)
         if order is not None:
             sub.order = sub.sink = order
         if pace is not None:
             pace.join(sub)
         session.add_subscription(wish.key, sub)
-        session.intake.batch.append(_command(session, wish, sub, sub.consumer, seq, messages, nbytes, room))
+        session.intake.batch.append(_command(session, each, sub, sub.consumer, seq, messages, nbytes, room))
 
 
 def _attach_everywhere(session: Session, frame: Frame, wish: SubscribeRequest) -> None:
@@ -313,7 +323,8 @@ def _window(session: Session, headers: dict[str, str], ack: AckMode, address: st
     nbytes = whole_number(headers, "consumer-window-size", -1, MAX_WINDOW)
     if nbytes is None:
         nbytes = whole_number(headers, "activemq.prefetchSize", -1, MAX_WINDOW)
-        if nbytes is not None and nbytes >= 0 and session.acceptor.prefetch_unit == "messages":
+        unit = "messages" if session.entrance.dialect.prefetches_messages else session.acceptor.prefetch_unit
+        if nbytes is not None and nbytes >= 0 and unit == "messages":
             messages, nbytes = messages or max(nbytes, 1), -1
     if ack is AckMode.AUTO:
         return UNLIMITED, UNLIMITED, UNLIMITED if nbytes is None or nbytes < 0 else max(nbytes, 1)
@@ -354,15 +365,32 @@ def unsubscribe(session: Session, frame: Frame) -> None:
     if sub is None and durable is None and "id" not in headers:
         key, sub = _by_destination(session, key)
     queue = None if durable is None else owned_name(session, durable, "delete")
+    if durable is None and session.entrance.dialect.deletes(headers):
+        queue, key, sub = _durable_by_id(session, headers, key, sub)
     if sub is not None:
         _unsubscribe(session, frame, queue, sub.address, key)
     elif queue is None:
         raise RefusedError(Code.NO_SUCH_SUBSCRIPTION, f"'{key[:100]}' is not subscribed on this connection")
     elif "destination" in headers:
-        target = session.entrance.dialect.resolve(headers["destination"], None, "subscription-type")
-        _unsubscribe(session, frame, queue, target.address)
+        _unsubscribe(session, frame, queue, session.entrance.dialect.subscribed(headers).address)
     else:
         _by_name(session, frame, queue)
+
+
+def _durable_by_id(
+    session: Session, headers: Mapping[str, str], key: str, sub: SlotSubscription | None
+) -> tuple[str | None, str, SlotSubscription | None]:
+    """The queue that its id and destination name; the destination is that of the subscription, if it is open."""
+    destination = headers.get("destination")
+    if sub is not None:
+        queue = sub.queues[0]
+        return (None if queue == sub.address else queue), key, sub
+    if destination is None:
+        raise RefusedError(
+            Code.NO_SUCH_SUBSCRIPTION,
+            f"'{key[:100]}' is not subscribed on this connection; add its destination to delete its durable queue",
+        )
+    return session.entrance.dialect.subscribed(headers).queue, key, None
 
 
 def _by_name(session: Session, frame: Frame, queue: str) -> None:

@@ -12,7 +12,7 @@ Rule: bytes of a run are never decoded on the plain path; only runs with escapes
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.core.address import AckMode
@@ -52,6 +52,7 @@ class SlotSubscription:
     __slots__ = (
         "_acks",
         "_changes",
+        "_first",
         "_head",
         "_learns",
         "_mid",
@@ -108,6 +109,7 @@ class SlotSubscription:
         self._acks = ack is not AckMode.AUTO and session.version is Version.V12
         self._head = b"MESSAGE\nsubscription:%b\n" % raw_id if id is not None else b"MESSAGE\n"
         self._told = b""
+        self._first = self._head + session.entrance.dialect.lines
         self._name(handle)
         digits = session.edge.digits.get(slot, DIGITS)
         self.overhead = len(self._plain) + digits + 1 + (len(handle) + digits + 6 if self._acks else 0)
@@ -116,7 +118,7 @@ class SlotSubscription:
     def _name(self, handle: bytes) -> None:
         self.handle = handle
         self._mid = b"message-id:%b-" % handle
-        self._plain = self._head + self._mid
+        self._plain = self._first + self._mid
         self._learns = True
 
     def tell_slot(self) -> None:
@@ -126,7 +128,8 @@ class SlotSubscription:
         self._told = b"message-slot:%d\n" % self.slot
         self._head += self._told
         self.overhead += len(self._told) - before
-        self._plain = self._head + self._mid
+        self._first = self._head + self.session.entrance.dialect.lines
+        self._plain = self._first + self._mid
 
     @property
     def browses(self) -> bool:
@@ -193,7 +196,11 @@ class SlotSubscription:
         if self.wide:
             return True
         parts = [self] if self.fan is None else self.fan.parts
-        return {part.slot for part in parts}.issuperset(slots)
+        return {part.slot for part in parts if part.address == self.address}.issuperset(slots)
+
+    def addresses(self) -> Iterable[SlotSubscription]:
+        """A part for each address of a composite destination."""
+        return (self,) if self.fan is None else {part.address: part for part in self.fan.parts}.values()
 
     def owe(self, effect: Deliver) -> bool:
         """Books a delivery; True when it is time to grant the room back."""

@@ -32,10 +32,14 @@ _LINE = b"reply-to:"
 
 
 class Private(NamedTuple):
-    """What a SEND says by names of its own connection; None: nothing."""
+    """What a SEND says that each connection must look at for itself.
 
-    own: str | None
-    reply: str | None
+    own, reply   names of its temporary destinations, in destination and reply-to.
+    user         whose login it must be."""
+
+    own: str | None = None
+    reply: str | None = None
+    user: str | None = None
 
 
 def private_of(headers: Mapping[str, str]) -> Private | None:
@@ -88,8 +92,10 @@ class Temporaries:
         RefusedError."""
         entry = self._entries.get(name)
         if entry is None:
-            if len(name) in (len(QUEUE), len(TOPIC)):
-                raise RefusedError(Code.BAD_DESTINATION, f"'{name}' names nothing: a part of it is empty")
+            if len(name) in (len(QUEUE), len(TOPIC)) or "," in name:
+                raise RefusedError(
+                    Code.BAD_DESTINATION, f"'{name[:100]}': a temporary destination has a name, without a comma"
+                )
             if len(self._entries) >= self._most:
                 raise RefusedError(Code.SUBSCRIPTION_LIMIT, f"{self._most} temporary destinations (max_subscriptions)")
             entry = self._entries[name] = _Entry()

@@ -1,7 +1,7 @@
 """Which settings an address has: exact name first, then patterns from specific to general, then the defaults.
 
-Rule: Artemis' match rules: words split by `.`, `*` is exactly one word, `#` at the end any number of words; a
-setting that the more specific table does not have is taken from the next. Must not know queues.
+Rule: Artemis' match rules: words split by `.`, `*` is exactly one word, `#` any number of words (in the middle, too, as
+in AMQP's topics); a setting that the more specific table does not have is taken from the next. Must not know queues.
 """
 
 from __future__ import annotations
@@ -98,6 +98,8 @@ def is_pattern(name: str, delimiter: str = ".") -> bool:
 
 def matches(pattern: list[str], words: list[str]) -> bool:
     """Does the pattern stand for the address; both split into words."""
+    if "#" in pattern[:-1]:
+        return _stands_for(pattern, words, "")
     if pattern[-1] == "#":
         pattern = pattern[:-1]
         if len(words) < len(pattern):
@@ -110,6 +112,8 @@ def covers(pattern: list[str], other: list[str]) -> bool:
     """Does the pattern stand for every address that the other one stands for; both split into words.
 
     `.secret` has two words, the first of them empty: `#` stands for it, `*.#` does not."""
+    if "#" in pattern[:-1] or "#" in other[:-1]:
+        return _stands_for(pattern, other, "#")
     if pattern[-1] == "#":
         pattern, rest = pattern[:-1], other[:-1] if other[-1] == "#" else other
         if len(rest) < len(pattern):
@@ -120,8 +124,36 @@ def covers(pattern: list[str], other: list[str]) -> bool:
     return len(pattern) == len(other) and all(p == w or (p == "*" and w) for p, w in zip(pattern, other, strict=True))
 
 
+def _stands_for(pattern: list[str], words: list[str], rest: str) -> bool:
+    """With `#` anywhere, zero or more words. `*` stands for any word but the empty one and `rest`."""
+    at = _skipped(pattern, {0})
+    for word in words:
+        following = set()
+        for n in at:
+            if n == len(pattern):
+                continue
+            if pattern[n] == "#":
+                following.add(n)
+            elif pattern[n] == word or (pattern[n] == "*" and word and word != rest):
+                following.add(n + 1)
+        at = _skipped(pattern, following)
+    return len(pattern) in at
+
+
+def _skipped(pattern: list[str], at: set[int]) -> set[int]:
+    """With the places that are reached over a `#` which stands for no word."""
+    found = set(at)
+    for n in at:
+        while n < len(pattern) and pattern[n] == "#":
+            n += 1
+            found.add(n)
+    return found
+
+
 def overlap(one: list[str], other: list[str]) -> bool:
     """Is there an address that both patterns stand for; both split into words."""
+    if "#" in one[:-1] or "#" in other[:-1]:
+        return _meet(one, other)
     for a, b in zip(one, other, strict=False):
         if a == "#" or b == "#":
             return True
@@ -129,3 +161,18 @@ def overlap(one: list[str], other: list[str]) -> bool:
             return False
     shorter, longer = sorted((one, other), key=len)
     return len(shorter) == len(longer) or (len(longer) == len(shorter) + 1 and longer[-1] == "#")
+
+
+def _meet(one: list[str], other: list[str]) -> bool:
+    """overlap() with `#` anywhere, row by row: which ends of `other` go together with this end of `one`."""
+    last = [all(word == "#" for word in other[n:]) for n in range(len(other) + 1)]
+    for a in reversed(one):
+        row = [False] * len(other) + [last[-1] and a == "#"]
+        for n in range(len(other) - 1, -1, -1):
+            b = other[n]
+            if a == "#" or b == "#":
+                row[n] = (a == "#" and (last[n] or row[n + 1])) or (b == "#" and (row[n + 1] or last[n]))
+            else:
+                row[n] = last[n + 1] and (a == b or (a == "*" and b != "") or (b == "*" and a != ""))
+        last = row
+    return last[0]

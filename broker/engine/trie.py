@@ -1,6 +1,7 @@
 """Patterns by their words: which of thousands stand for an address, in steps of the address's words.
 
-Rule: says what matching.matches() says of each pattern (a test draws both). Must not know what it holds: values by
+Rule: says what matching.matches() says of each pattern (a test draws both), but for `$…`: that stands for nobody but
+who names its first word. Must not know what it holds: values by
 pattern, in no order.
 """
 
@@ -13,7 +14,8 @@ V = TypeVar("V", bound=Hashable)
 
 
 class _Node(Generic[V]):
-    """What begins with the words on the way here. here: patterns of just these; rest: those that go on with `#`."""
+    """What begins with the words on the way here. here: patterns of just these; rest: those that go on with `#` and
+    end; children: by the next word, a `#` in the middle included."""
 
     __slots__ = ("children", "here", "rest")
 
@@ -26,19 +28,23 @@ class _Node(Generic[V]):
 class Trie(Generic[V]):
     """Patterns split into words, and a value each."""
 
-    __slots__ = ("_root",)
+    __slots__ = ("_inner", "_root")
 
     def __init__(self) -> None:
         self._root: _Node[V] = _Node()
+        self._inner = 0
+        """Patterns with a `#` in the middle."""
 
     def add(self, pattern: Sequence[str], value: V) -> None:
         node = self._root
-        for word in _fixed(pattern):
+        words = _fixed(pattern)
+        for word in words:
             child = node.children.get(word)
             if child is None:
                 child = node.children[word] = _Node()
             node = child
         _values(node, pattern)[value] = None
+        self._inner += "#" in words
 
     def remove(self, pattern: Sequence[str], value: V) -> None:
         """Raises KeyError when it is not there."""
@@ -47,6 +53,7 @@ class Trie(Generic[V]):
         for word in words:
             path.append(path[-1].children[word])
         del _values(path[-1], pattern)[value]
+        self._inner -= "#" in words
         for word in reversed(words):
             last = path.pop()
             if last.children or last.here or last.rest:
@@ -55,8 +62,16 @@ class Trie(Generic[V]):
 
     def find(self, words: Sequence[str]) -> list[V]:
         """The values of all patterns that stand for the address."""
+        if self._inner:
+            return self._find_inner(words)
         nodes = [self._root]
         found = [*self._root.rest]
+        if words[0].startswith("$"):
+            # It stands for nobody but who names it.
+            first = self._root.children.get(words[0])
+            if first is None:
+                return []
+            nodes, found, words = [first], [*first.rest], words[1:]
         for word in words:
             following: list[_Node[V]] = []
             for node in nodes:
@@ -73,6 +88,45 @@ class Trie(Generic[V]):
         for node in nodes:
             found += node.here
         return found
+
+    def _find_inner(self, words: Sequence[str]) -> list[V]:
+        """The same where a pattern may have a `#` in the middle: `open` are the places behind one of them, which stay
+        while words pass."""
+        found: dict[V, None] = {}
+        nodes: dict[_Node[V], bool] = {}
+        if words[0].startswith("$"):
+            first = self._root.children.get(words[0])
+            if first is None:
+                return []
+            _reach(first, False, nodes, found)
+            words = words[1:]
+        else:
+            _reach(self._root, False, nodes, found)
+        for word in words:
+            following: dict[_Node[V], bool] = {}
+            for node, stays in nodes.items():
+                if stays:
+                    _reach(node, True, following, found)
+                children = node.children
+                if word != "#" and (child := children.get(word)) is not None:
+                    _reach(child, False, following, found)
+                if word and word != "*" and (child := children.get("*")) is not None:
+                    _reach(child, False, following, found)
+            nodes = following
+        for node in nodes:
+            found |= node.here
+        return list(found)
+
+
+def _reach(node: _Node[V], stays: bool, nodes: dict[_Node[V], bool], found: dict[V, None]) -> None:
+    """The words so far lead to this node, and over a `#` that stands for none of them to others."""
+    while True:
+        nodes[node] = nodes.get(node, False) or stays
+        found |= node.rest
+        child = node.children.get("#")
+        if child is None:
+            return
+        node, stays = child, True
 
 
 def _fixed(pattern: Sequence[str]) -> Sequence[str]:

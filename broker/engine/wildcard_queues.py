@@ -6,7 +6,7 @@ matching message, so a queue that only lives as long as its consumer is made wit
 consumer sleeps: in wildcards.py, once for all slots of the process, or here, where an edge asks slot by slot. Durable
 ones are made at once, because their messages must be kept from the SUBSCRIBE on.
 
-Rule: the registry only; who makes queues says enrol.awaken. `$…` is ours and matches nothing.
+Rule: the registry only; who makes queues says enrol.awaken. Of `$…` see the trie.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Patterns:
 
     def sleepers(self, address: str) -> list[Subscribe]:
         """Those who must be awake before a message of the address comes; they sleep no longer."""
-        if address in self._memo or not self._asleep or address.startswith("$"):
+        if address in self._memo or not self._asleep:
             return []
         found = [self._asleep[consumer] for consumer in self._sleepers.find(self._words(address))]
         found.sort(key=_place)
@@ -125,7 +125,7 @@ class Patterns:
         if found is None:
             if len(self._memo) >= REMEMBERED:
                 self._forget()
-            found = [] if address.startswith("$") else self._queues.find(self._words(address))
+            found = self._queues.find(self._words(address))
             found.sort(key=self._bound.__getitem__)
             self._memo[address] = found
         return found

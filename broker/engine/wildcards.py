@@ -11,8 +11,8 @@ kept once, in one trie for all slots; a slot makes queue and consumer of it with
 In a cluster a slot hears of it from the edge alone, by a Subscribe of its own: sleep() adds the slot to the entry.
 
 Rule: who is awake in a slot is that slot's alone, and never due there again. No step is as long as a session has
-subscriptions: of one that ended nothing is due at once, and its entries go in pieces (tidy). `$…` is ours and matches
-nothing. Must not know queues.
+subscriptions: of one that ended nothing is due at once, and its entries go in pieces (tidy). Of `$…` see the trie.
+Must not know queues.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class Wildcards:
         if version != self._version or len(quiet) >= REMEMBERED:
             quiet = set()
             self._quiet[slot] = (self._version, quiet)
-        if address in quiet or address.startswith("$"):
+        if address in quiet:
             return []
         bit = 1 << slot
         matching = self._trie.find(address.split(delimiter))

@@ -19,15 +19,19 @@ from .rules import RESERVED
 SIGNIFICANT: Final = frozenset(
     {
         "AMQ_SCHEDULED_DELAY",
+        "AMQ_SCHEDULED_PERIOD",
+        "AMQ_SCHEDULED_REPEAT",
         "AMQ_SCHEDULED_TIME",
         "destination",
         "destination-type",
+        "expiration",
         "expires",
         "persistent",
         "priority",
         "reply-to",
         "transaction",
         "ttl",
+        "user-id",
     }
 )
 """Headers of SEND that the broker may act on: a block whose value of one of these is new is read in full. Whoever

@@ -54,13 +54,14 @@ def error_frame(
     detail: str,
     receipt: bytes | None = None,
     extra: Iterable[tuple[str, str]] = (),
+    text: str | None = None,
 ) -> bytes:
     """ERROR (C63, C64). Most clients show their users the header `message` and nothing else: it says in one line what
-    the body says. `receipt`: raw receipt id of the frame it is about, or None.
+    the body says. `receipt`: raw receipt id of the frame it is about, or None. text: in place of that line.
 
     A version mismatch lists the versions we speak (C25)."""
     headers = [
-        ("message", _short(code, detail)),
+        ("message", text or _short(code, detail)),
         ("error-code", str(code.number)),
         ("content-type", "text/plain"),
         *extra,

@@ -92,7 +92,7 @@ WORDS = ("a", "b", "*", "")
 PATTERNS = [
     [*middle, *end]
     for length in range(3)
-    for middle in itertools.product(WORDS, repeat=length)
+    for middle in itertools.product((*WORDS, "#"), repeat=length)
     for end in ([], ["#"])
     if middle or end
 ]

@@ -8,7 +8,7 @@ from broker.config.settings import EngineSettings
 from broker.core.address import TEMPORARY, Routing
 from broker.core.errors import Code, RefusedError
 from broker.edge.dialect import Dialect
-from broker.edge.temporary import Temporaries, address_of, private_of
+from broker.edge.temporary import Private, Temporaries, address_of, private_of
 from broker.engine.address_settings import Matcher
 from broker.wire.events import Head
 
@@ -101,8 +101,8 @@ def test_100_000_made_and_gone_leave_nothing():
 
 def test_what_a_send_says_by_names_of_its_own():
     assert private_of({"destination": "/queue/a", "reply-to": "/queue/b"}) is None
-    assert private_of({"destination": "/queue/a", "reply-to": "/temp-queue/b"}) == (None, "/temp-queue/b")
-    assert private_of({"destination": "/temp-topic/a"}) == ("/temp-topic/a", None)
+    assert private_of({"destination": "/queue/a", "reply-to": "/temp-queue/b"}) == Private(reply="/temp-queue/b")
+    assert private_of({"destination": "/temp-topic/a"}) == Private(own="/temp-topic/a")
 
 
 def test_settings_of_others_are_not_about_them():

@@ -43,6 +43,14 @@ def test_a_trie_says_what_matches_says() -> None:
         assert not trie._root.children and not trie._root.rest and not trie._root.here
 
 
+def test_a_name_of_ours_stands_for_who_names_it() -> None:
+    trie: Trie[str] = Trie()
+    for pattern in ("#", "*.a", "$x.*", "$x.#", "$x.#.a", "#.a"):
+        trie.add(pattern.split("."), pattern)
+    assert sorted(trie.find(["$x", "a"])) == ["$x.#", "$x.#.a", "$x.*"]
+    assert sorted(trie.find(["$y", "a"])) == []
+
+
 def test_who_is_due_in_a_slot_is_due_there_once() -> None:
     wildcards = Wildcards()
     subscribed(wildcards, 512, "a.*")

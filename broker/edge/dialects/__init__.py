@@ -1,0 +1,29 @@
+"""What the clients of other brokers mean by the same names: a file for each, over the base in edge/dialect.py.
+
+Rule: names in, the broker's own nouns out; nothing of a dialect is known outside of its file but its name here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from broker.config.acceptor import AcceptorSettings
+from broker.config.addressing import AddressSettings
+
+from ..dialect import Dialect, Homes
+from .activemq import ActiveMQ
+from .rabbitmq import RabbitMQ
+
+Match = Callable[[str], AddressSettings]
+
+
+def choose(
+    acceptor: AcceptorSettings, delimiter: str, homes: Homes, match: Match, exchanges: Mapping[str, Mapping[str, Any]]
+) -> Dialect:
+    """The dialect of an acceptor. match: the settings of an address."""
+    if acceptor.dialect == "rabbitmq":
+        return RabbitMQ(delimiter, homes, match, exchanges)
+    if acceptor.dialect == "activemq":
+        return ActiveMQ.made(acceptor, delimiter, homes, match)
+    return Dialect.of(acceptor.anycast_prefix, acceptor.multicast_prefix, delimiter, homes)

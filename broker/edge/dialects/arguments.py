@@ -1,0 +1,95 @@
+"""RabbitMQ's arguments of a queue, in the header of the frame that would declare it.
+
+Here the settings of an address say what its queues are like, whoever uses them first. So an argument is let in when the
+settings say the same, as RabbitMQ lets in the declaration of a queue that is there with equal arguments; else the frame
+is refused with the line of settings that would make it true.
+
+Rule: pure; nothing is declared by a frame, and no argument is taken in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from broker.config.addressing import AddressSettings
+from broker.core.errors import Code, RefusedError
+
+from ..dialect import whole_number
+
+MOST: Final = 1 << 53
+OVERFLOWS: Final = ("drop-head", "reject-publish", "reject-publish-dlx")
+TYPES: Final = ("classic", "quorum")
+NUMBERS: Final = ("x-message-ttl", "x-expires", "x-max-length", "x-max-length-bytes", "x-max-priority")
+REFUSED: Final[Mapping[str, str]] = {
+    "x-max-age": "queues that keep what was consumed are not here; see `retroactive_messages` of the address",
+    "x-stream-max-segment-size-bytes": "there are no streams; see `retroactive_messages` of the address",
+    "x-stream-filter-size-bytes": "there are no streams; SUBSCRIBE has selectors",
+    "x-stream-filter-value": "there are no streams; SUBSCRIBE has selectors",
+}
+"""Arguments that nothing here is like."""
+ARGUMENTS: Final = (
+    *NUMBERS, "x-overflow", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-single-active-consumer",
+    "x-queue-type", *REFUSED,
+)  # fmt: skip
+
+
+def check(headers: Mapping[str, str], name: str, settings: AddressSettings, dead_letters: Callable[[], str]) -> None:
+    """Raises RefusedError(BAD_HEADER) unless the settings of address `name` say what the arguments say.
+
+    dead_letters   the address that its dead letters are to go to."""
+    for header in headers.keys() & REFUSED.keys():
+        raise RefusedError(Code.BAD_HEADER, f"{header}:{headers[header][:50]} would have no effect: {REFUSED[header]}")
+    wanted = _wanted(headers, dead_letters)
+    for header, fields in wanted.items():
+        for field, value in fields.items():
+            has = getattr(settings, field)
+            if has != value:
+                raise RefusedError(
+                    Code.BAD_HEADER,
+                    f"precondition_failed: {header}:{headers.get(header, '')[:50]} is not what '{name[:100]}' is like: "
+                    f'{field} is {has!r}; set engine.addresses."{name[:100]}".{field} = {_written(value)}',
+                )
+
+
+def _wanted(headers: Mapping[str, str], dead_letters: Callable[[], str]) -> dict[str, dict[str, object]]:
+    """Header → settings as they must be."""
+    numbers = {name: whole_number(headers, name, 0, MOST) for name in NUMBERS}
+    overflow = _one_of(headers, "x-overflow", OVERFLOWS, "drop-head")
+    _one_of(headers, "x-queue-type", TYPES, "classic")
+    wanted: dict[str, dict[str, object]] = {}
+    if (ms := numbers["x-message-ttl"]) is not None:
+        wanted["x-message-ttl"] = {"expiry_delay_ms": ms}
+    if (ms := numbers["x-expires"]) is not None:
+        wanted["x-expires"] = {"auto_delete": True, "auto_delete_delay_ms": ms, "auto_delete_message_count": -1}
+    if (most := numbers["x-max-length"]) is not None:
+        ring = overflow == "drop-head"
+        wanted["x-max-length"] = {"ring_size": most} if ring else {"max_size_messages": most, "full_policy": "FAIL"}
+    if (most := numbers["x-max-length-bytes"]) is not None:
+        if overflow == "drop-head":
+            raise RefusedError(
+                Code.BAD_HEADER,
+                f"x-max-length-bytes:{most} with x-overflow:drop-head is not here: bound the queue by x-max-length, or "
+                "have it refuse what does not fit (x-overflow:reject-publish)",
+            )
+        wanted["x-max-length-bytes"] = {"max_size_bytes": most, "full_policy": "FAIL"}
+    if "x-dead-letter-exchange" in headers:
+        wanted["x-dead-letter-exchange"] = {"dead_letter_address": dead_letters()}
+    elif "x-dead-letter-routing-key" in headers:
+        raise RefusedError(Code.BAD_HEADER, "x-dead-letter-routing-key needs x-dead-letter-exchange beside it")
+    if (single := _one_of(headers, "x-single-active-consumer", ("true", "false"), "")) != "":
+        wanted["x-single-active-consumer"] = {"exclusive": single == "true"}
+    return wanted
+
+
+def _one_of(headers: Mapping[str, str], name: str, known: tuple[str, ...], default: str) -> str:
+    value = headers.get(name, default).strip().lower()
+    if name in headers and value not in known:
+        raise RefusedError(Code.BAD_HEADER, f"{name}:{headers[name][:50]} must be one of {', '.join(known)}")
+    return value
+
+
+def _written(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else str(value)

@@ -1,0 +1,163 @@
+"""Destinations of ActiveMQ Classic: composite ones, wildcards, virtual topics, temporary ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.errors import Code
+
+from ..checks import error
+
+
+def bodies(client, count):
+    return sorted(message.body.decode() for message in client.messages(count))
+
+
+# Composite destinations
+
+
+def test_a_message_to_several_destinations_reaches_each(join, name):
+    client, other = join(), join()
+    other.subscribe(f"/topic/{name}.t", id="t")
+    client.publish(f"/queue/{name}.a,/queue/{name}.b,/topic/{name}.t,{name}.bare", b"x")
+    assert other.expect("MESSAGE", {"subscription": "t"}).body == b"x"
+    for queue in ("a", "b", "bare"):
+        other.subscribe(f"/queue/{name}.{queue}", id=queue)
+        assert other.expect("MESSAGE", {"subscription": queue}).body == b"x"
+
+
+def test_it_reaches_all_of_them_or_none(join, name):
+    client = join()
+    client.publish("/queue/small", b"full")
+    client.send("SEND", {"destination": f"/queue/{name},/queue/small", "receipt": "r"}, b"x")
+    error(client, Code.ADDRESS_FULL, "r")
+    reader = join()
+    reader.subscribe(f"/queue/{name}")
+    reader.nothing()
+    reader.subscribe("/queue/small", id="2")
+    assert reader.read().body == b"full"
+    reader.sync()
+
+
+def test_in_a_transaction(join, name):
+    client = join()
+    client.subscribe(f"/queue/{name}.a,/queue/{name}.b")
+    client.ask("BEGIN", {"transaction": "t"})
+    client.publish(f"/queue/{name}.a,/queue/{name}.b", b"x", transaction="t")
+    client.nothing()
+    client.ask("COMMIT", {"transaction": "t"})
+    assert bodies(client, 2) == ["x", "x"]
+
+
+@pytest.mark.parametrize("ack", ["auto", "client", "client-individual"])
+def test_one_subscription_to_several_destinations(join, name, ack):
+    client = join()
+    client.subscribe(f"/queue/{name}.a,/topic/{name}.t,/queue/{name}.b", ack=ack)
+    for destination in (f"/queue/{name}.a", f"/topic/{name}.t", f"/queue/{name}.b"):
+        client.publish(destination, destination.encode())
+    messages = client.messages(3)
+    assert {message["subscription"] for message in messages} == {"1"}
+    if ack == "client":
+        client.ack(messages[-1])
+    elif ack == "client-individual":
+        for message in messages:
+            client.ack(message)
+    client.ask("UNSUBSCRIBE", {"id": "1"})
+    client.publish(f"/queue/{name}.a", b"later")
+    client.subscribe(f"/queue/{name}.a", id="2")
+    assert client.read().body == b"later", "what was acknowledged does not come again"
+
+
+@pytest.mark.parametrize(
+    "destination", ["/queue/a,/topic/b.>", "/queue/a,", ",", "/temp-queue/a,/queue/b", "/queue/a,/bogus/b"]
+)
+def test_what_cannot_be_one_of_several(join, destination):
+    client = join()
+    client.send("SUBSCRIBE", {"destination": destination, "id": "1", "receipt": "r"})
+    error(client, Code.BAD_DESTINATION, "r")
+
+
+# Wildcards
+
+
+@pytest.mark.parametrize(
+    ("pattern", "matching"),
+    [(">", ["", ".a", ".a.b"]), ("*", [".a"]), ("*.b", [".a.b"]), ("a.>", [".a", ".a.b"])],
+)
+def test_wildcards_of_topics(join, name, pattern, matching):
+    client, other = join(), join()
+    client.subscribe(f"/topic/{name}.{pattern}")
+    for end in ("", ".a", ".a.b"):
+        other.publish(f"/topic/{name}{end}", end.encode())
+    assert bodies(client, len(matching)) == matching
+    client.nothing()
+
+
+@pytest.mark.parametrize("destination", ["/queue/a.>", "/queue/a.*", "/topic/a.>.b", "/topic/a.#"])
+def test_wildcards_that_are_not_here(join, destination):
+    client = join()
+    client.send("SUBSCRIBE", {"destination": destination, "id": "1", "receipt": "r"})
+    error(client, Code.BAD_DESTINATION, "r")
+
+
+# Virtual topics
+
+
+@pytest.mark.parametrize(
+    ("topic", "queue"),
+    [("VirtualTopic.{}", "Consumer.{app}.VirtualTopic.{}"), ("{}", "VirtualTopicConsumers.{app}.{}")],
+)
+def test_each_application_gets_all_and_shares_them_inside(join, name, topic, queue):
+    def of(app):
+        return "/queue/" + queue.format(name, app=app)
+
+    one, same, other = join(), join(), join()
+    one.subscribe(of("A"), ack="client-individual", **{"activemq.prefetchSize": 1})
+    same.subscribe(of("A"), ack="client-individual", **{"activemq.prefetchSize": 1})
+    other.subscribe(of("B"))
+    for number in range(2):
+        one.publish("/topic/" + topic.format(name), b"%d" % number)
+    assert bodies(other, 2) == ["0", "1"]
+    assert {one.read().body, same.read().body} == {b"0", b"1"}
+
+
+def test_what_an_application_was_not_there_for_waits(join, name):
+    client = join()
+    queue = f"/queue/Consumer.A.VirtualTopic.{name}"
+    client.subscribe(queue)
+    client.ask("UNSUBSCRIBE", {"id": "1"})
+    client.publish(f"/topic/VirtualTopic.{name}", b"x", persistent="true")
+    client.subscribe(queue, id="2")
+    assert client.read().body == b"x"
+
+
+# Temporary destinations
+
+
+def test_request_and_reply(join, name):
+    server, client = join(), join()
+    server.subscribe(f"/queue/{name}")
+    client.subscribe("/temp-queue/answers", id="mine")
+    client.publish(f"/queue/{name}", b"?", reply_to="/temp-queue/answers")
+    where = server.read()["reply-to"]
+    assert where.startswith("/remote-temp-queue/")
+    server.publish(where, b"!")
+    assert client.expect("MESSAGE", {"subscription": "mine"}).body == b"!"
+
+
+@pytest.mark.parametrize(
+    "destination",
+    [
+        "/topic/ActiveMQ.Advisory.Queue",
+        "ActiveMQ.Statistics.Broker",
+        "/queue/ActiveMQ.Scheduler.Management",
+        "/queue/a?consumer.x=1",
+    ],
+)
+@pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])
+def test_destinations_of_its_own_that_are_not_here(join, command, destination):
+    client = join()
+    client.send(
+        command, {"destination": destination, "receipt": "r", **({"id": "1"} if command == "SUBSCRIBE" else {})}
+    )
+    error(client, Code.BAD_DESTINATION, "r")

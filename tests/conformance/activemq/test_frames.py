@@ -1,0 +1,129 @@
+"""Headers of ActiveMQ Classic: what they do, or how they are refused."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from broker.core.errors import Code
+
+from ..checks import error
+
+# Deliveries that repeat
+
+
+@pytest.mark.parametrize(
+    ("headers", "count"),
+    [
+        ({"AMQ_SCHEDULED_DELAY": 1, "AMQ_SCHEDULED_PERIOD": 1, "AMQ_SCHEDULED_REPEAT": 2}, 3),
+        ({"AMQ_SCHEDULED_PERIOD": 1, "AMQ_SCHEDULED_REPEAT": 1}, 2),
+        ({"AMQ_SCHEDULED_PERIOD": 1}, 1),
+    ],
+)
+def test_a_message_comes_as_often_as_it_says(join, name, headers, count):
+    client = join()
+    client.subscribe(f"/queue/{name}")
+    client.ask("SEND", {"destination": f"/queue/{name}", **headers}, b"x")
+    assert [message.body for message in client.messages(count)] == [b"x"] * count
+    client.nothing()
+
+
+def test_the_times_between_them(join, name):
+    client = join()
+    client.subscribe(f"/queue/{name}")
+    began = time.monotonic()
+    times = {"AMQ_SCHEDULED_DELAY": 100, "AMQ_SCHEDULED_PERIOD": 200, "AMQ_SCHEDULED_REPEAT": 1}
+    client.ask("SEND", {"destination": f"/queue/{name}", **times}, b"x")
+    client.read()
+    assert time.monotonic() - began >= 0.1
+    client.read()
+    assert time.monotonic() - began >= 0.3
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        ("AMQ_SCHEDULED_REPEAT", "-1"), ("AMQ_SCHEDULED_REPEAT", "256"), ("AMQ_SCHEDULED_REPEAT", "3"),
+        ("AMQ_SCHEDULED_CRON", "0 * * * *"), ("AMQ_SCHEDULER_ACTION", "BROWSE"), ("transformation", "jms-map-json"),
+        ("amq-msg-type", "map"), ("priority", "high"),
+    ],
+)  # fmt: skip
+def test_a_send_that_is_refused_by_name(join, name, header, value):
+    client = join()
+    client.send("SEND", {"destination": f"/queue/{name}", header: value, "receipt": "r"}, b"x")
+    assert header in error(client, Code.BAD_HEADER, "r").body.decode()
+
+
+# SUBSCRIBE
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [
+        ("activemq.exclusive", "true"), ("activemq.retroactive", "true"), ("activemq.maximumPendingMessageLimit", "10"),
+        ("activemq.networkSubscription", "true"), ("transformation", "jms-json"), ("activemq.dispatchAsync", "perhaps"),
+    ],
+)  # fmt: skip
+def test_a_subscribe_that_is_refused_by_name(join, name, header, value):
+    client = join()
+    client.send("SUBSCRIBE", {"destination": f"/topic/{name}", "id": "1", header: value, "receipt": "r"})
+    assert header in error(client, Code.BAD_HEADER, "r").body.decode()
+
+
+def test_what_the_settings_say_is_let_in(join):
+    first, second = join(), join()
+    for client in (first, second):
+        client.subscribe("/queue/only.one", **{"activemq.exclusive": "true", "activemq.dispatchAsync": "false"})
+    for number in range(4):
+        first.publish("/queue/only.one", b"%d" % number)
+    first.messages(4)
+    second.nothing()
+
+
+def test_a_queue_has_no_durable_subscription(join, name):
+    client = join(headers={"client-id": name})
+    client.send(
+        "SUBSCRIBE",
+        {"destination": f"/queue/{name}", "id": "1", "activemq.subscriptionName": "s", "receipt": "r"},
+    )
+    assert b"cannot durably subscribe to a Queue" in error(client, Code.BAD_DESTINATION, "r").body
+
+
+def test_a_durable_subscription(join, name):
+    first = join(headers={"client-id": name})
+    first.subscribe(f"/topic/{name}", **{"activemq.subscriptionName": "s"})
+    first.ask("DISCONNECT")
+    second = join(headers={"client-id": name})
+    second.publish(f"/topic/{name}", b"x", persistent="true")
+    second.subscribe(f"/topic/{name}", **{"activemq.subscriptionName": "s"})
+    assert second.read().body == b"x"
+
+
+def test_the_prefetch_counts_messages(join, name):
+    client = join()
+    for number in range(2):
+        client.publish(f"/queue/{name}", b"%d" % number)
+    client.subscribe(f"/queue/{name}", ack="client-individual", **{"activemq.prefetchSize": 1})
+    message = client.read()
+    client.nothing()
+    client.ack(message)
+    assert client.read().body == b"1"
+
+
+def test_a_browser_sees_all_and_its_end(join, name):
+    client = join()
+    client.publish(f"/queue/{name}", b"x")
+    client.subscribe(f"/queue/{name}", browser="true")
+    assert client.read().body == b"x"
+    assert client.read()["browser"] == "end"
+
+
+def test_a_nack_is_the_end_of_a_message(join, name):
+    client = join()
+    client.publish(f"/queue/{name}", b"x")
+    client.subscribe(f"/queue/{name}", ack="client-individual")
+    client.nack(client.read())
+    client.nothing()
+    client.subscribe("/queue/DLQ", id="dead")
+    assert client.expect("MESSAGE", {"subscription": "dead", "_AMQ_ORIG_ADDRESS": name}).body == b"x"

@@ -1,0 +1,90 @@
+"""Classic's names as ours, and the page that lists all of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from broker.config.acceptor import AcceptorSettings
+from broker.config.addressing import AddressSettings
+from broker.core.address import Routing
+from broker.core.errors import RefusedError
+from broker.edge import foreign_headers
+from broker.edge.dialect import Destination, Homes
+from broker.edge.dialects import activemq
+from broker.edge.send_route import READ, Routes
+from broker.wire.events import Head
+from broker.wire.shape import SIGNIFICANT
+
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "compatibility-activemq.md").read_text()
+DIALECT = activemq.ActiveMQ.made(AcceptorSettings(dialect="activemq"), ".", Homes(), lambda _: AddressSettings())
+
+
+def resolve(destination: str) -> Destination:
+    return DIALECT.resolve(destination, None, "")
+
+
+def test_the_page_lists_all_of_it():
+    destinations = [name for name in foreign_headers.DESTINATIONS if name.startswith("ActiveMQ.")]
+    names = [
+        *activemq.IN_SEND, *activemq.IN_SUBSCRIBE, *activemq.BY_SETTINGS, *activemq.TAKEN, activemq.PERIOD,
+        activemq.REPEAT, *destinations,
+    ]  # fmt: skip
+    assert [name for name in names if f"`{name}" not in PAGE] == []
+
+
+def test_the_wire_never_hides_a_header_that_decides_the_route():
+    assert {*READ, *DIALECT.read} <= SIGNIFICANT
+
+
+def test_a_composite_destination_is_its_parts():
+    found = resolve("/queue/a,/topic/b.>,c")
+    assert found == Destination("a", Routing.ANYCAST, None, more=(
+        Destination("b.#", Routing.MULTICAST, None), Destination("c", Routing.ANYCAST, None)
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("queue", "topic"),
+    [
+        ("Consumer.A.VirtualTopic.X", "VirtualTopic.X"), ("Consumer.A.VirtualTopic.X.Y", "VirtualTopic.X.Y"),
+        ("VirtualTopicConsumers.A.X.Y", "X.Y"),
+    ],
+)  # fmt: skip
+def test_a_queue_that_consumes_a_topic(queue, topic):
+    assert resolve(f"/queue/{queue}") == Destination(topic, Routing.MULTICAST, queue, True, False)
+    assert DIALECT.subscribed({"destination": f"/queue/{queue}"}).create
+
+
+@pytest.mark.parametrize(
+    "queue", ["Consumer.A.Other.X", "Consumer.A.VirtualTopic", "VirtualTopicConsumers.A", "Consumer"]
+)
+def test_a_queue_that_does_not(queue):
+    assert resolve(f"/queue/{queue}") == Destination(queue, Routing.ANYCAST, None)
+
+
+def test_the_patterns_are_the_acceptors():
+    acceptor = AcceptorSettings(dialect="activemq", virtual_topic_consumers="C.*.>;2")
+    dialect = activemq.ActiveMQ.made(acceptor, ".", Homes(), lambda _: AddressSettings())
+    assert dialect.resolve("/queue/C.A.x", None, "").address == "x"
+    other = activemq.ActiveMQ.made(
+        replace(acceptor, virtual_topic_consumers=""), ".", Homes(), lambda _: AddressSettings()
+    )
+    assert other.resolve("/queue/C.A.x", None, "").address == "C.A.x" and other.key != dialect.key
+
+
+def test_when_a_message_comes_again():
+    routes = Routes(lambda _: 1, DIALECT)
+
+    def delays(**headers: str) -> list[int]:
+        route = routes.of(Head(b"", {"destination": "/queue/a,/queue/b", **headers}, 0, True))
+        return [copy.delay for copy in route.copies if copy.address == "a"]
+
+    assert delays() == [0]
+    assert delays(AMQ_SCHEDULED_DELAY="5") == [5]
+    assert delays(AMQ_SCHEDULED_DELAY="5", AMQ_SCHEDULED_PERIOD="7", AMQ_SCHEDULED_REPEAT="2") == [5, 12, 19]
+    assert delays(AMQ_SCHEDULED_PERIOD="7", AMQ_SCHEDULED_REPEAT="1") == [7, 14]
+    with pytest.raises(RefusedError, match="256"):
+        delays(AMQ_SCHEDULED_PERIOD="7", AMQ_SCHEDULED_REPEAT="200")
