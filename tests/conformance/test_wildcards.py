@@ -99,7 +99,7 @@ def test_a_durable_wildcard_keeps_what_was_sent_meanwhile(join, topic):
     client.ask("UNSUBSCRIBE", {"id": "1"} | name)
 
 
-@pytest.mark.parametrize("destination", ["/queue/a.*", "a.#", "/topic/a.#.b", "/topic/a.*::q"])
+@pytest.mark.parametrize("destination", ["/queue/a.*", "a.#", "/topic/a.*::q"])
 def test_where_wildcards_make_no_sense_they_are_refused(join, destination):
     client = join()
     client.send("SUBSCRIBE", {"id": "1", "destination": destination, "receipt": "r"})
