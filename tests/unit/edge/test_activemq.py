@@ -14,7 +14,7 @@ from broker.core.errors import RefusedError
 from broker.edge import foreign_headers
 from broker.edge.dialect import Destination, Homes
 from broker.edge.dialects import activemq
-from broker.edge.send_route import READ, Routes
+from broker.edge.send_route import READ, RouteCache
 from broker.wire.events import Head
 from broker.wire.shape import SIGNIFICANT
 
@@ -76,7 +76,7 @@ def test_the_patterns_are_the_acceptors():
 
 
 def test_when_a_message_comes_again():
-    routes = Routes(lambda _: 1, DIALECT)
+    routes = RouteCache(lambda _: 1, DIALECT)
 
     def delays(**headers: str) -> list[int]:
         route = routes.of(Head(b"", {"destination": "/queue/a,/queue/b", **headers}, 0, True))

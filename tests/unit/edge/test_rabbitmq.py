@@ -13,7 +13,7 @@ from broker.core.errors import Code, RefusedError
 from broker.edge.dialect import Dialect, Homes
 from broker.edge.dialects import arguments, choose, rabbitmq
 from broker.edge.dialects.exchanges import PREDECLARED
-from broker.edge.send_route import READ, Routes
+from broker.edge.send_route import READ, RouteCache
 from broker.edge.subscribing import PRIORITIES
 from broker.wire.events import Head
 from broker.wire.shape import SIGNIFICANT
@@ -92,7 +92,7 @@ def test_dead_letters_of_an_exchange():
 
 
 def test_a_route_has_the_properties():
-    routes = Routes(lambda _: 1, DIALECT)
+    routes = RouteCache(lambda _: 1, DIALECT)
     route = routes.of(
         Head(b"", {"destination": "q", "expiration": "5", "priority": "77", "persistent": "yes"}, 0, True)
     )
