@@ -82,10 +82,7 @@ class Edge:
         engine = settings.engine
         self.match = Matcher(engine)
         """The settings of an address."""
-        self.entrances = Entrances(
-            all_acceptors(settings), settings.wire, self._partitions, engine.wildcard_delimiter,
-            lambda address: self.match(address), settings.edge.exchanges,
-        )  # fmt: skip
+        self.entrances = self._made_entrances()
         self.entrances.homes.learn(engine.queues)
         self.routes = self.entrances.routes
         self._permissions = self._table(settings.edge.permissions, settings.edge.permissions_required)
@@ -130,6 +127,13 @@ class Edge:
         self._name_unknown()
         if isinstance(auth, FileAuthenticator):
             self._follow(auth)
+
+    def _made_entrances(self) -> Entrances:
+        settings = self.settings
+        return Entrances(
+            all_acceptors(settings), settings.wire, self._partitions, settings.engine.wildcard_delimiter,
+            lambda address: self.match(address), settings.edge.exchanges,
+        )  # fmt: skip
 
     # ── connections ────────────────────────────────────────────────────────────────────────────────
 
