@@ -61,6 +61,8 @@ def fan(routing: Routing, selector: str | None, consumers: int) -> float:
             turn = Turn(1, 3)
             engine.handle(Publish(1, 999, 0, "q", routing, Run(NO_IDS, b"", records, size)), turn)
             engine.flush(turn)
+            while engine.unfinished:
+                engine.flush(turn)
             assert sum(len(effect.run) for effect in turn.effects) == BATCH  # type: ignore[union-attr]
             for consumer in engine._slot.consumers.values():
                 consumer.room = UNLIMITED
