@@ -366,7 +366,8 @@ class Edge:
         if self.rates is not None:
             self.rates.delivered(effects, consumers)
         self.flush()
-        self.submit_grants()
+        if self._grants:
+            self.submit_grants()
 
     def _part(self, consumer: int) -> SlotSubscription | None:
         """It is in no table: the part of a wildcard that had no message yet, or nobody any more."""

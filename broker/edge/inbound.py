@@ -75,8 +75,12 @@ class Inbound:
             if self._parked is not None:
                 self._parked += events[position + 1 :]
                 break
-        self.submit()
-        session.outbox.flush()
+        if self.batch or session.closed:
+            self.submit()
+        elif self.publisher is not None:
+            self.publisher.last = None
+        if session.outbox.out:
+            session.outbox.flush()
 
     def _other(self, event: Event) -> None:
         kind = type(event)
@@ -118,7 +122,7 @@ class Inbound:
 
     def _leave(self) -> None:
         if self.publisher is not None:
-            self.publisher.end_of_read()
+            self.publisher.last = None
         if self.batch:
             session = self._session
             batch, self.batch = self.batch, []

@@ -30,6 +30,7 @@ GATHER_BYTES = 1024 * 1024
 class Outbound:
     """The writing half of a session, and the sink of its subscriptions.
 
+    out   what has gathered.
     writable   the socket takes more.    nbytes   all that has left; any byte is a heart-beat."""
 
     __slots__ = (
@@ -39,8 +40,8 @@ class Outbound:
         "_edge",
         "_gathered",
         "_line",
-        "_out",
         "nbytes",
+        "out",
         "session",
         "writable",
     )
@@ -49,7 +50,7 @@ class Outbound:
         self.session = session
         self._edge = session.edge
         self._channel = session.channel
-        self._out: list[bytes] = []
+        self.out: list[bytes] = []
         self._gathered = 0
         self._dirty = False
         self._closed = False
@@ -72,7 +73,7 @@ class Outbound:
 
         While effects are being handed out the edge flushes every touched outbox once; otherwise whoever
         called does."""
-        self._out.append(data)
+        self.out.append(data)
         if not self._dirty and self._edge.dispatching:
             self._dirty = True
             self._edge.touched.append(self)
@@ -87,7 +88,8 @@ class Outbound:
 
     def deliver(self, sub: SlotSubscription, effect: Deliver) -> None:
         run = effect.run
-        self._edge.counters.deliveries += len(run)
+        edge = self._edge
+        edge.counters.deliveries += len(run.records)
         if run.flags & BLOB:
             self._deliver_large(sub, effect)
             return
@@ -95,9 +97,12 @@ class Outbound:
             for frame in sub.frames(run):
                 self.write(frame)
         else:
-            self.write(sub.render(run))
+            self.out.append(sub.render(run))
+            if not self._dirty and edge.dispatching:
+                self._dirty = True
+                edge.touched.append(self)
         if sub.owe(effect) and self.writable and self._line is None:
-            self._edge.grant(sub)
+            edge.grant(sub)
         self._gathered += effect.cost
         if self._gathered > GATHER_BYTES:
             self.flush()
@@ -106,10 +111,10 @@ class Outbound:
         """Writes what has gathered: once per connection and turn."""
         self._dirty = False
         self._gathered = 0
-        out = self._out
+        out = self.out
         if not out or self._closed:
             return
-        self._out = []
+        self.out = []
         if self._line is not None:
             waiting = self._line.frames(out)
             if waiting > self._edge.settings.edge.max_outbox_bytes:

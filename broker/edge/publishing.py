@@ -33,9 +33,11 @@ PENDING_BODY_BYTES = 4 * 1024 * 1024
 
 
 class Publisher:
-    """The sending half of a session; made with the first SEND."""
+    """The sending half of a session; made with the first SEND.
 
-    __slots__ = ("_create", "_intake", "_last", "_last_route", "_marks", "_session", "large")
+    last   the command that a frame may still be added to; None: there is none, or its batch has been submitted."""
+
+    __slots__ = ("_create", "_intake", "_last_route", "_marks", "_session", "large", "last")
 
     def __init__(self, session: Session, intake: Inbound) -> None:
         self._session = session
@@ -43,7 +45,7 @@ class Publisher:
         self._create = True
         """May what it is sending create what is not there."""
         self._marks = marks_of(session)
-        self._last: Publish | None = None
+        self.last: Publish | None = None
         self._last_route: Route | None = None
         self.large: LargeSend | None = None
 
@@ -74,7 +76,7 @@ class Publisher:
             return
         if route.split is not None and self._grouped(event, route, route.split):
             return
-        last = self._last
+        last = self.last
         batch = self._intake.batch
         if (
             last is not None
@@ -94,7 +96,7 @@ class Publisher:
         if receipts:
             publish.seq = session.answers.ask(receipts)
         batch.append(publish)
-        self._last = publish
+        self.last = publish
         self._last_route = route
 
     def _to_all(self, event: Sends, route: Route) -> None:
@@ -188,11 +190,6 @@ class Publisher:
             if self.large is not None or session.leaving:
                 session.intake.unpark()
 
-    def end_of_read(self) -> None:
-        """The batch has been submitted: nothing may be added to its runs any more."""
-        self._last = None
-        self._last_route = None
-
     def _one_by_one(self, event: Sends, route: Route) -> None:
         """Each frame is taken or refused for itself."""
         session, head, last = self._session, event.head, len(event.records) - 1
@@ -204,7 +201,7 @@ class Publisher:
             if paired or (receipts and at == last):
                 publish.seq = session.answers.ask([receipts[at]] if paired else receipts)
             self._intake.batch.append(publish)
-        self._last = None
+        self.last = None
 
     def _grouped(self, event: Sends, route: Route, split: Split) -> bool:
         """Frames for a split address of which some belong to a group: one command for each slot. False: none does."""
@@ -218,7 +215,7 @@ class Publisher:
             )
             publish.seq = seq
             self._intake.batch.append(publish)
-        self._last = None
+        self.last = None
         return True
 
     def _command(self, head: Head, records: list[bytes], nbytes: int, route: Route, slot: int) -> Publish:
@@ -226,7 +223,8 @@ class Publisher:
         if route.flags & DURABLE:
             self._session.use(slot)
         publish = Publish(slot, self._session.id, 0, route.address, route.routing, run, route.queue, self._create)
-        self._times(publish, route)
+        if route.timed:
+            self._times(publish, route)
         return publish
 
     def _times(self, publish: Publish, route: Route) -> None:

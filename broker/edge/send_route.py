@@ -62,11 +62,12 @@ class Route:
     create   may the address be made on demand.
     private  it names temporary destinations, which are each connection's own: what they are stands in its session.
     due     epoch milliseconds before which it is not delivered; 0: `delay` milliseconds after it came.
+    timed   any of these four is set.
     split   of an address with several partitions, else None; `slot` is the first of them."""
 
     __slots__ = (
         "__weakref__", "address", "copies", "create", "delay", "due", "expires", "flags", "priority", "private",
-        "queue", "routing", "slot", "split", "ttl",
+        "queue", "routing", "slot", "split", "timed", "ttl",
     )  # fmt: skip
 
     def __init__(
@@ -91,6 +92,7 @@ class Route:
         self.ttl = ttl
         self.due = due
         self.delay = delay
+        self.timed = bool(expires or ttl or due or delay)
         self.private: Private | None = None
         self.create = True
         self.copies: tuple[Route, ...] = ()
@@ -103,6 +105,7 @@ class Route:
         other.place(slots)
         if delay is not None:
             other.delay = delay
+            other.timed = bool(other.expires or other.ttl or other.due or delay)
         return other
 
     def to(self, target: Destination, slots: tuple[int, ...], delay: int) -> Route:

@@ -18,6 +18,7 @@ from broker.config.acceptor import AcceptorSettings
 from broker.core.address import AckMode
 from broker.core.errors import Code
 from broker.core.reasons import Reason
+from broker.seams.steps import QUICK_S
 from broker.wire.connection import Connection, Role
 from broker.wire.versions import Version
 from broker.wire.writer import error_frame
@@ -122,7 +123,9 @@ class Session:
         if self.closed or self.leaving:
             return
         reads = self.edge.reads
-        began = reads.begin()
+        began = reads.now()
+        if began > reads.mark.due:
+            reads.mark.look(began)
         self.bytes_in += len(data)
         self.edge.counters.bytes_in += len(data)
         was_connected = self.connected
@@ -134,7 +137,11 @@ class Session:
         except Exception:
             self.fault()
         self.watch.after_read()
-        if reads.took(began):
+        span = reads.now() - began
+        if span <= QUICK_S:
+            reads.quick += 1
+            reads.total += span
+        elif reads.took_long(began, span):
             reads.tell(f"{len(data)} bytes of {self.told}")
 
     @property

@@ -57,6 +57,7 @@ class SlotSubscription:
         "_learns",
         "_mid",
         "_plain",
+        "_special",
         "_told",
         "ack",
         "address",
@@ -106,6 +107,8 @@ class SlotSubscription:
         self.operation = operation
         self.queues = queues
         self._changes = CHANGES[session.version]
+        self._special = self._changes | REDELIVERED
+        """Flags of messages that are not written as they are."""
         self._acks = ack is not AckMode.AUTO and session.version is Version.V12
         self._head = b"MESSAGE\nsubscription:%b\n" % raw_id if id is not None else b"MESSAGE\n"
         self._told = b""
@@ -157,6 +160,14 @@ class SlotSubscription:
 
     def render(self, run: Run) -> bytes:
         """All messages of the run as MESSAGE frames."""
+        if len(run.records) == 1 and not (run.attempts or run.flags & self._special):
+            if self._acks:
+                i = run.ids[0]
+                return b"%b%d\nack:%b-%d\n%b%b" % (self._plain, i, self.handle, i, run.lines, run.records[0])
+            parts = run.parts
+            if parts is None:
+                parts = run.parts = [b"%d\n%b%b" % (run.ids[0], run.lines, run.records[0])]
+            return self._plain + parts[0]
         prefix, parts = self._pieces(run)
         return prefix + prefix.join(parts)
 

@@ -89,7 +89,8 @@ class Watch:
         session = self._session
         if session.closed:
             return
-        self.heard()
+        if self._ttl_s:
+            self.heard()
         if session.bytes_in > self._breath:
             self._breathe()
         if session.wire.mid_frame:

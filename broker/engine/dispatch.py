@@ -6,8 +6,8 @@ not take everything is selective_dispatch.py's affair, how a run is dealt round_
 
 from __future__ import annotations
 
-from broker.core.effects import Turn
-from broker.core.message import Run
+from broker.core.effects import Deliver, Turn
+from broker.core.message import DURABLE, REDELIVERED, TRANSIENT, Run
 
 from . import costly_selectors, page_out, queue_policies, selective_dispatch
 from .consumer import Consumer
@@ -136,10 +136,13 @@ def _to_one(slot: Slot, queue: Queue, consumer: Consumer, turn: Turn, gone: list
         queue.levels is None
         and not queue.expiry
         and queue.announced <= queue.cleared
-        and consumer.fits(queue.count, queue.nbytes)
-        and consumer.ready()
         and len(queue.ready) <= PIECE
+        and consumer.fits(queue.count, queue.nbytes)
+        and (consumer.ledger is None or consumer.ready())
     ):
+        if consumer.ledger is None and consumer.flight is None and queue.pace is None:
+            _direct(slot, queue, consumer, turn)
+            return
         runs = list(queue.ready)
         queue.ready.clear()
         queue.count = queue.nbytes = 0
@@ -152,6 +155,29 @@ def _to_one(slot: Slot, queue: Queue, consumer: Consumer, turn: Turn, gone: list
             queue.enter_front(rest)
         if len(turn.effects) >= slot.stop and enough(slot, queue):
             return
+
+
+def _direct(slot: Slot, queue: Queue, consumer: Consumer, turn: Turn) -> None:
+    """All that is ready, which fits, to one that consumes what it is handed: round_robin.deliver() for each run, and
+    what that makes of the queue, in one step. Most queues are so most of the time."""
+    overhead, counters, effects = consumer.overhead, slot.counters, turn.effects
+    runs = list(queue.ready)
+    queue.ready.clear()
+    count = queue.count
+    consumer.room -= queue.nbytes + count * overhead
+    queue.count = queue.nbytes = 0
+    counters.delivered += count
+    counters.acked += count
+    flags = 0
+    for run in runs:
+        effects.append(Deliver(consumer.id, run, run.nbytes + len(run.records) * overhead))
+        flags |= run.flags
+        if run.attempts or run.flags & REDELIVERED:
+            counters.redelivered += len(run.records)
+        if run.ids[-1] > queue.sent:
+            queue.sent = run.ids[-1]
+    if flags & (DURABLE | TRANSIENT) or queue.book is not None:
+        slot.settle_runs(queue, runs, turn)
 
 
 def _to_many(slot: Slot, queue: Queue, turn: Turn, gone: list[Run]) -> None:

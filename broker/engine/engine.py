@@ -75,9 +75,11 @@ from .wildcards import Wildcards
 
 
 class Engine:
-    """See docs/adr/0001 for how it is used."""
+    """See docs/adr/0001 for how it is used.
 
-    __slots__ = ("_accepted", "_handlers", "_restore", "_slot")
+    number    which slot this is.    pending   what waits for commits, the latest last."""
+
+    __slots__ = ("_accepted", "_handlers", "_restore", "_slot", "number", "pending")
 
     def __init__(
         self,
@@ -91,6 +93,8 @@ class Engine:
         first_id   ids begin here, or behind those announced: ids of two leaders never meet.
         wildcards  shared like the budget."""
         self._slot = Slot(slot, settings, budget or Budget(settings.max_queues), first_id, wildcards or Wildcards())
+        self.number = slot
+        self.pending = self._slot.pending
         self._restore: slot_restore.Restore | None = None
         self._accepted = 0
         """Messages, when it was dispatched last."""
@@ -110,11 +114,6 @@ class Engine:
             Inquire: self._inquire,
             Manage: partial(manage.manage, self._slot),
         }
-
-    @property
-    def number(self) -> int:
-        """Which slot this is."""
-        return self._slot.number
 
     # ── commands ───────────────────────────────────────────────────────────────────────────────────
 
@@ -391,14 +390,8 @@ class Engine:
     # ── the owner's calls ──────────────────────────────────────────────────────────────────────────
 
     @property
-    def holding(self) -> int:
-        """Number of the turn whose release the latest of what waits needs; 0: nothing waits."""
-        pending = self._slot.pending
-        return pending[-1].number if pending else 0
-
-    @property
     def unfinished(self) -> bool:
-        """Has the last flush() left something that could go out: it wants a turn soon."""
+        """What the last flush() has returned."""
         return bool(self._slot.unfinished)
 
     def moved(self, move: Move, turn: Turn) -> None:
@@ -413,8 +406,9 @@ class Engine:
         """The answer to a Fetch."""
         page_in.fetched(self._slot, queue, runs, turn)
 
-    def flush(self, turn: Turn) -> None:
-        """Dispatches every queue this turn has touched, and goes on with those that had too much for the last one."""
+    def flush(self, turn: Turn) -> bool:
+        """Dispatches every queue this turn has touched, and goes on with those that had too much for the last one.
+        True: it has left something that could go out, and wants a turn soon."""
         slot, counters = self._slot, self._slot.counters
         slot.fresh = max(slot.entered + counters.accepted - self._accepted, 0)
         slot.entered, self._accepted = 0, counters.accepted
@@ -432,9 +426,13 @@ class Engine:
                     _arrived(slot, queue, turn)
                 else:
                     dispatch(slot, queue, turn)
-                slot.weigh(queue)
+                # Most queues hold nothing when they have been dispatched, and held nothing before.
+                here = queue.count or queue.delivering or queue.gated or queue.delayed or queue.counts
+                if here or queue.index.size or queue.handed or queue.weight:
+                    slot.weigh(queue)
         if slot.approved:
             slot.approved.clear()
+        return bool(slot.unfinished)
 
     # ── time ───────────────────────────────────────────────────────────────────────────────────────
 

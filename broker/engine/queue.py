@@ -35,23 +35,23 @@ _CHUNK = 1024
 
 
 class PageIndex:
-    """Journal positions in order, 8 bytes each."""
+    """Journal positions in order, 8 bytes each. size: how many."""
 
-    __slots__ = ("_chunks", "_offset", "_size")
+    __slots__ = ("_chunks", "_offset", "size")
 
     def __init__(self) -> None:
         self._chunks: deque[array[int]] = deque()
         self._offset = 0
-        self._size = 0
+        self.size = 0
 
     def __len__(self) -> int:
-        return self._size
+        return self.size
 
     def append(self, position: int) -> None:
         if not self._chunks or len(self._chunks[-1]) >= _CHUNK:
             self._chunks.append(array("Q"))
         self._chunks[-1].append(position)
-        self._size += 1
+        self.size += 1
 
     def extend(self, positions: Sequence[int]) -> None:
         """append() for each."""
@@ -62,12 +62,12 @@ class PageIndex:
             some = positions[done : done + _CHUNK - len(chunks[-1])]
             chunks[-1].extend(some)
             done += len(some)
-        self._size += done
+        self.size += done
 
     def prepend(self, positions: Sequence[int]) -> None:
         """Puts these before all others, in this order."""
         left = len(positions)
-        self._size += left
+        self.size += left
         while left:
             if not self._offset:
                 self._chunks.appendleft(array("Q", bytes(8 * _CHUNK)))
@@ -94,7 +94,7 @@ class PageIndex:
 
     def drop(self, count: int) -> None:
         """Forgets the first `count` positions."""
-        self._size -= count
+        self.size -= count
         while count:
             here = len(self._chunks[0]) - self._offset
             if count < here:

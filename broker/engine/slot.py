@@ -242,7 +242,7 @@ class Slot:
         runs = (len(queue.ready) if plain else queue.count) + queue.gated + len(queue.delayed)
         weight = (
             queue.nbytes + queue.gated_bytes + queue.out + queue.delayed_bytes
-            + RUN * runs + MESSAGE * queue.count + HELD * delivering + COUNT * len(queue.counts) + 8 * len(queue.index)
+            + RUN * runs + MESSAGE * queue.count + HELD * delivering + COUNT * len(queue.counts) + 8 * queue.index.size
         )  # fmt: skip
         if weight != queue.weight:
             self.budget.memory.queues += weight - queue.weight

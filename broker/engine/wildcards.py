@@ -70,14 +70,14 @@ class Wildcard:
 class Wildcards:
     """See the head of this file; shared by the engines of a process."""
 
-    __slots__ = ("_ended", "_quiet", "_sessions", "_trie", "_version", "some")
+    __slots__ = ("_quiet", "_sessions", "_trie", "_version", "ended", "some")
 
     def __init__(self) -> None:
         self._trie: Trie[Wildcard] = Trie()
         self.some = 0
         """How many there are, those of ended sessions included that have not gone yet."""
         self._sessions: dict[int, _Session] = {}
-        self._ended: deque[_Session] = deque()
+        self.ended: deque[_Session] = deque()
         self._version = 0
         self._quiet: dict[int, tuple[int, set[str]]] = {}
         """Slot → (version, addresses nobody was due for then)."""
@@ -194,20 +194,20 @@ class Wildcards:
     def tidy(self) -> bool:
         """A piece of what ended sessions have left goes. True: there is more."""
         left = PIECE
-        while self._ended and left:
-            entries = self._ended[0].entries
+        while self.ended and left:
+            entries = self.ended[0].entries
             while entries and left:
                 self._remove(entries.popitem()[1])
                 left -= 1
             if not entries:
-                self._ended.popleft()
-        return bool(self._ended)
+                self.ended.popleft()
+        return bool(self.ended)
 
     def _gone(self, session: int, owner: _Session, bits: int) -> None:
         owner.gone |= bits
         if not owner.slots & ~owner.gone:
             del self._sessions[session]
-            self._ended.append(owner)
+            self.ended.append(owner)
 
     @staticmethod
     def _forget_slot(owner: _Session, bit: int) -> None:

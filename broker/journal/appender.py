@@ -93,7 +93,7 @@ class Appender:
         self._seed = f.seed_of(disk_id)
         self._snapshot_from = 0
         self._part: BatchPart | None = None
-        self._parts: list[BatchPart] = []
+        self.parts: list[BatchPart] = []
         self._items: list[Item] = []
         self.freed: list[int] = []
         self.removals: list[str] = []
@@ -323,7 +323,7 @@ class Appender:
         assert book is not None
         self.number += 1
         part = self._part = BatchPart(book.number, book.size, self.number, self.offset)
-        self._parts.append(part)
+        self.parts.append(part)
         self.offset += f.BATCH.size
         self.inflight += f.BATCH.size
         return part
@@ -360,11 +360,11 @@ class Appender:
     def seal(self) -> Batch | None:
         """Everything appended (and to be removed) since the last time."""
         self._end_snapshot()
-        if not self._parts and not self.freed and not self.removals:
+        if not self.parts and not self.freed and not self.removals:
             return None
-        for part in self._parts:
+        for part in self.parts:
             length = part.end - part.offset - f.BATCH.size
             part.buffers[0] = f.batch_header(part.number, part.segment, length, part.count, self._seed)
-        batch = Batch(self._parts, self.freed, self.removals, self._items, self._next.copy())
-        self._parts, self._part, self.freed, self.removals, self._items = [], None, [], [], []
+        batch = Batch(self.parts, self.freed, self.removals, self._items, self._next.copy())
+        self.parts, self._part, self.freed, self.removals, self._items = [], None, [], [], []
         return batch

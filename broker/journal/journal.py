@@ -181,6 +181,12 @@ class Journal:
         """Appended, not yet committed."""
         return self._appender.inflight
 
+    @property
+    def idle(self) -> bool:
+        """Nothing waits for a seal, and all that was sealed is committed."""
+        end = self._appender
+        return not (end.inflight or end.parts or end.freed or end.removals)
+
     def seal(self) -> Batch | None:
         """Everything appended since the last seal; None if there is nothing."""
         return self._appender.seal()
@@ -205,7 +211,8 @@ class Journal:
     @property
     def full(self) -> bool:
         """Refuse durable SENDs; settling goes on in the reserve."""
-        return self._store.full
+        store = self._store  # asked every turn: not by way of its property
+        return store.no_space or store.low_space
 
     @property
     def free_bytes(self) -> int:

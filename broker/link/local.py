@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from broker.core.commands import Command
-from broker.core.effects import Effect
 from broker.core.errors import Code
 from broker.core.message import Blob
 from broker.owner.bodies import FileBodyReader, FileBodyWriter
@@ -24,23 +23,9 @@ class LocalOwner:
         self._shard = shard
         self._body_io = body_io
         self.submit: Callable[[list[Command]], bool] = shard.submit
-        self._listener: EffectListener | None = None
 
     def attach(self, listener: EffectListener) -> None:
-        self._listener = listener
-        self._shard.listen(self)
-
-    def on_effects(self, effects: list[Effect]) -> None:
-        assert self._listener is not None
-        self._listener.on_effects(effects)
-
-    def on_relief(self) -> None:
-        if self._listener is not None:
-            self._listener.on_relief()
-
-    def on_stopped(self, why: str) -> None:
-        if self._listener is not None:
-            self._listener.on_stopped(why)
+        self._shard.listen(listener)
 
     def write_body(self, slot: int, on_drain: Callable[[], None]) -> BodyWriter:
         return FileBodyWriter(self._shard.journal.blobs, self._body_io, on_drain, _failed)

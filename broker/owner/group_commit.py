@@ -58,11 +58,12 @@ class Commits:
     """later(seconds, callback)   run the callback after that time.
 
     open        number of the commit that gathers now.    done   the last one that is on the local disk.
+    wanted      somebody waits for the open commit.
     congested   more is on its way than may be: producers are to pause."""
 
     __slots__ = (
         "_after", "_committing", "_data", "_io", "_journal", "_later", "_lazy", "_max_inflight", "_owner",
-        "_prepare_io", "_preparing", "_replicas", "_stats", "_stopped", "_wanted", "congested", "done", "open",
+        "_prepare_io", "_preparing", "_replicas", "_stats", "_stopped", "congested", "done", "open", "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -88,8 +89,7 @@ class Commits:
         self.open = 1
         self.done = 0
         self.congested = False
-        self._wanted = False
-        """Somebody waits for the open commit."""
+        self.wanted = False
         self._after: dict[int, list[Callable[[], None]]] = {}
         """Commit number → who wants to know when it is on the disk."""
         self._committing = False
@@ -107,11 +107,11 @@ class Commits:
 
     def want(self) -> None:
         """Somebody waits for the open commit."""
-        self._wanted = True
+        self.wanted = True
 
     def after(self, callback: Callable[[], None]) -> None:
         """Calls back when everything appended so far is on the local disk."""
-        self._wanted = True
+        self.wanted = True
         self._after.setdefault(self.open, []).append(callback)
 
     def commit(self, now: bool = False) -> bool:
@@ -128,7 +128,7 @@ class Commits:
             return False
         batch = self._journal.seal()
         if batch is None:
-            if self._wanted:
+            if self.wanted:
                 # Held behind an earlier commit, nothing of their own to write: durable already.
                 self.done = self._next()
                 self._replicas.sealed(self.done, [])
@@ -145,14 +145,14 @@ class Commits:
 
     def _next(self) -> int:
         """Closes the open commit; its number."""
-        self._wanted = False
+        self.wanted = False
         self.open += 1
         return self.open - 1
 
     def _nobody_waits(self) -> bool:
         """Something is to be written that nobody wants to hear of, as after deliveries in ack mode auto: it may go
         with what comes next, and cost no commit (nor any message to followers) of its own."""
-        return not self._wanted and 0 < self._journal.inflight_bytes < LAZY_BYTES
+        return not self.wanted and 0 < self._journal.inflight_bytes < LAZY_BYTES
 
     def _commit_lazily(self) -> None:
         self._lazy = False

@@ -19,9 +19,9 @@ Touched = dict[Engine, None]
 
 
 class Gates:
-    """Numbers are those of commits."""
+    """Numbers are those of commits. busy: release() has something to look at."""
 
-    __slots__ = ("_paused", "_replicas", "_stalled", "_waiting", "_watchers", "unfinished")
+    __slots__ = ("_paused", "_replicas", "_stalled", "_waiting", "_watchers", "busy", "unfinished")
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
@@ -33,6 +33,7 @@ class Gates:
         """Engines that have more to hand out than one turn may."""
         self._paused: set[int] = set()
         self._watchers: list[tuple[int, int, Callable[[], None]]] = []
+        self.busy = False
 
     @property
     def shut(self) -> bool:
@@ -43,14 +44,16 @@ class Gates:
         """These engines have had a turn whose records go with the commit `number`. True: some wait for it."""
         held = False
         for engine in touched:
-            if engine.holding == number:  # what it held before waits under its own number
+            pending = engine.pending
+            if pending and pending[-1].number == number:  # what it held before waits under its own number
                 self._waiting.setdefault(number, {})[engine] = None
-                held = True
+                self.busy = held = True
         return held
 
     def watch(self, slot: int, number: int, callback: Callable[[], None]) -> None:
         """Calls back in a turn when everything of the slot up to this commit counts."""
         self._watchers.append((slot, number, callback))
+        self.busy = True
 
     def release(self, committed: int, turn: Turn, touched: Touched) -> None:
         """Lets out what may be told by now: `committed` is on the local disk."""
@@ -79,6 +82,7 @@ class Gates:
                     callback()
                 else:
                     self._watchers.append((slot, number, callback))
+        self.busy = self.shut or bool(self.unfinished)
 
     def flush(self, engine: Engine, turn: Turn) -> None:
         """Dispatches what the turn has touched, now or as soon as the slot may."""
@@ -86,11 +90,12 @@ class Gates:
         if number in self._paused:
             return
         if self._replicas.may_dispatch(number):
-            engine.flush(turn)
-            if engine.unfinished:
+            if engine.flush(turn):
                 self.unfinished[engine] = None
+                self.busy = True
         else:
             self._stalled[engine] = None
+            self.busy = True
 
     def may(self, slot: int) -> bool:
         """May the slot hand out now."""

@@ -27,7 +27,7 @@ from broker.engine.slot import Budget
 from broker.engine.wildcards import Wildcards
 from broker.journal.journal import Journal
 from broker.seams.clock import Clock, SteadyClock
-from broker.seams.steps import Steps
+from broker.seams.steps import QUICK_S, Steps
 
 from . import refusing
 from .all_slots import carry_out
@@ -135,7 +135,8 @@ class Shard:
         """Takes commands in order; their turn comes once per iteration of the loop. True: the disk is behind, pause
         producers until on_relief."""
         self._inbox += commands
-        self.wake()
+        if not self._scheduled:
+            self.wake()
         return self._commits.congested
 
     @property
@@ -301,12 +302,16 @@ class Shard:
         if self.stopped:
             self._refuse_inbox()
             return
-        began = self._turns.begin()
+        turns = self._turns
+        began = turns.now()
+        if began > turns.mark.due:
+            turns.mark.look(began)
         turn = self._turn()
         touched: Touched = {}
         blobs: list[Blob] = []
         inbox: list[Command] = []
-        self._gates.release(self._commits.done, turn, touched)
+        if self._gates.busy:
+            self._gates.release(self._commits.done, turn, touched)
         if self._fetched:
             fetched, self._fetched = self._fetched, []
             for reader, fetch, runs in fetched:
@@ -326,15 +331,20 @@ class Shard:
             self.stats.turns += 1
             self._carry_out(inbox, turn, touched, blobs)
             self._deferred.end(turn)
-        if self.pressure.on or self.memory.counted > self.memory.near:
+        memory = self.memory
+        if self.pressure.on or memory.queues + memory.sessions > memory.near:
             self.pressure.look(turn, touched, not (self.journal.full or self._commits.congested))
         self._finish(turn, touched)
-        if self.wildcards.tidy() or self._deferred.waiting:
+        if (self.wildcards.ended and self.wildcards.tidy()) or self._deferred.waiting:
             self.wake()
         for blob in blobs:
             self.journal.forget_blob(blob)
-        if self._turns.took(began):
-            self._turns.tell(self.blame.name(inbox))
+        span = turns.now() - began
+        if span <= QUICK_S:
+            turns.quick += 1
+            turns.total += span
+        elif turns.took_long(began, span):
+            turns.tell(self.blame.name(inbox))
 
     def _carry_out(self, inbox: list[Command], turn: Turn, touched: Touched, blobs: list[Blob]) -> None:
         full, crowded = self.journal.full, self.pressure.full
@@ -417,7 +427,8 @@ class Shard:
             self._commits.want()
         if self._gates.unfinished:
             self.wake()
-        if self._commits.commit(now=self._idle is not None):
+        due = turn.appends or self._commits.wanted or self._idle is not None or not self.journal.idle
+        if due and self._commits.commit(now=self._idle is not None):
             self._rest()
         for fetch in turn.fetches:
             self._fetch(fetch)
@@ -496,10 +507,11 @@ class Shard:
     # ── time and failure ───────────────────────────────────────────────────────────────────────────
 
     def _set_alarm(self, touched: Touched) -> None:
-        due = min((d for engine in touched if (d := engine.next_due())), default=0)
-        if due and (not self._alarm_at or due < self._alarm_at):
-            self._alarm_at = due
-            self._alarm(due, self._tick)
+        for engine in touched:
+            due = engine.next_due()
+            if due and (not self._alarm_at or due < self._alarm_at):
+                self._alarm_at = due
+                self._alarm(due, self._tick)
 
     def _tick(self) -> None:
         self._alarm_at = 0

@@ -3,6 +3,9 @@
 Rule: a step is measured as a whole, never a message of it, by two looks at the monotonic clock; whose it was is asked
 only of one that was slow. Says at most one line a second for each kind of step. Must not know what steps do.
 
+The kinds that every message passes (turns and reads) have begin() and the quick half of took() in line: on the path of
+a lone message their calls would be a tenth of all.
+
 Of a slow one is said how much of it was ours: the time of the processor that it took at the least. What is more was
 waited for, a processor that others had or the disk. That clock costs as much as all else here, so it is looked at ten
 times a second: `used` at `marked`, for all kinds together. From then to the beginning of the step no more can have been
@@ -29,6 +32,8 @@ log = logging.getLogger("stampede.watchdog")
 
 BOUNDS_S = (0.001, 0.005, 0.02, 0.05, 0.25, 1.0)
 """Of the histogram. No step shall take more than the second (docs/adr/0009)."""
+QUICK_S = BOUNDS_S[0]
+"""Up to here a step is only counted."""
 SLOW_S = 0.05
 """A step of this length is named: everybody on this loop has waited for it."""
 EVERY_S = 1.0
@@ -38,30 +43,36 @@ MARK_S = 0.1
 
 
 class Mark:
-    """When the time of the processor was looked at, and what it was."""
+    """When the time of the processor was looked at, and what it was. due: from then on it is too old."""
 
-    __slots__ = ("cpu", "marked", "used")
+    __slots__ = ("cpu", "due", "marked", "used")
 
     def __init__(self, cpu: Callable[[], float]) -> None:
         self.cpu = cpu
-        self.marked = float("-inf")
+        self.marked = self.due = float("-inf")
         self.used = 0.0
+
+    def look(self, at: float) -> None:
+        """A step begins at that time, and the last look is too old."""
+        self.marked, self.due, self.used = at, at + MARK_S, self.cpu()
 
 
 class StepKindStats:
-    """Steps of one kind. slow: how many took more than SLOW_S; longest: seconds, since the start of the process."""
+    """Steps of one kind. slow: how many took more than SLOW_S; longest: seconds, since the start of the process.
+
+    quick, total   how many took no more than QUICK_S; seconds of all."""
 
     __slots__ = (
-        "_counts", "_mark", "_quick", "_said", "_total", "_unsaid", "longest", "name", "now", "ours", "slow", "span",
+        "_counts", "_said", "_unsaid", "longest", "mark", "name", "now", "ours", "quick", "slow", "span", "total",
     )  # fmt: skip
 
     def __init__(self, name: str, clock: Clock, mark: Mark) -> None:
         self.name = name
         self.now = clock.monotonic
-        self._mark = mark
-        self._quick = 0
+        self.mark = mark
+        self.quick = 0
         self._counts = [0] * (len(BOUNDS_S) + 1)
-        self._total = 0.0
+        self.total = 0.0
         self._said = float("-inf")
         self._unsaid = 0
         self.slow = 0
@@ -74,25 +85,29 @@ class StepKindStats:
     def begin(self) -> float:
         """A step begins: when, for took()."""
         at = self.now()
-        mark = self._mark
-        if at - mark.marked > MARK_S:
-            mark.marked, mark.used = at, mark.cpu()
+        if at > self.mark.due:
+            self.mark.look(at)
         return at
 
     def took(self, began: float) -> bool:
         """A step that began then has ended. True: it was slow, tell()."""
         span = self.now() - began
-        self._total += span
-        if span <= BOUNDS_S[0]:
-            self._quick += 1
+        if span <= QUICK_S:
+            self.quick += 1
+            self.total += span
             return False
+        return self.took_long(began, span)
+
+    def took_long(self, began: float, span: float) -> bool:
+        """The same of one that took so long, more than QUICK_S."""
+        self.total += span
         self.span = span
         self._counts[bisect_left(BOUNDS_S, span)] += 1
         self.longest = max(self.longest, span)
         if span <= SLOW_S:
             return False
         self.slow += 1
-        mark = self._mark
+        mark = self.mark
         self.ours = max(mark.cpu() - mark.used - max(began - mark.marked, 0.0), 0.0)
         return True
 
@@ -111,7 +126,7 @@ class StepKindStats:
 
     def histogram(self) -> tuple[list[float], list[int], float]:
         """As core.metrics wants it."""
-        return list(BOUNDS_S), [self._quick + self._counts[0], *self._counts[1:]], self._total
+        return list(BOUNDS_S), [self.quick + self._counts[0], *self._counts[1:]], self.total
 
 
 class Steps:

@@ -28,8 +28,8 @@ class Machine(RuleBasedStateMachine):
         self.watch(self.world.effects[before:])
 
     def settle_down(self) -> None:
-        while self.world.engine.holding or self.world.fetches:
-            if self.world.engine.holding:
+        while self.world.engine.pending or self.world.fetches:
+            if self.world.engine.pending:
                 self.commit()
             if self.world.fetches:
                 self.serve()

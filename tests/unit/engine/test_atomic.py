@@ -26,8 +26,8 @@ def test_an_atomic_message_and_what_comes_behind_it_wait_for_the_commit():
     engine.handle(publish(b"2", atomic=True), first)
     engine.handle(publish(b"3"), first)
     engine.flush(first)
-    assert delivered(first) == [b"\n1\0"] and engine.holding
+    assert delivered(first) == [b"\n1\0"] and engine.pending
     second = Turn(2, 2)
     engine.release(1, second)
     engine.flush(second)
-    assert delivered(second) == [b"\n2\0", b"\n3\0"] and not engine.holding
+    assert delivered(second) == [b"\n2\0", b"\n3\0"] and not engine.pending

@@ -60,7 +60,7 @@ def test_one_fetch_at_a_time_and_ahead_of_need():
         world.publish("q", body, durable=True)
         world.commit()
     world.subscribe(1, ack=INDIVIDUAL, credit_messages=12)
-    while world.engine.holding:
+    while world.engine.pending:
         world.commit()
     assert len(world.fetches) == 1 and world.queue()["ready"] > 0
 
@@ -72,7 +72,7 @@ def test_a_page_answered_after_the_queue_is_gone_does_nothing():
         world.publish("t", body, routing=MULTICAST, durable=True)
     world.commit()
     world.grant(1, 40)
-    while world.engine.holding:
+    while world.engine.pending:
         world.commit()
     assert world.fetches
     world.unsubscribe(1, address="t", delete="c.s")
@@ -202,7 +202,7 @@ def test_draining_never_passes_the_durable_mark_and_asks_for_the_next_one_in_tim
     world.commit()
     world.subscribe(1, ack=INDIVIDUAL)
     commits = 0
-    while world.engine.holding:
+    while world.engine.pending:
         world.commit()
         commits += 1
         marks = [
@@ -219,7 +219,7 @@ def test_half_a_mark_before_its_end_the_next_one_is_asked_for():
     world.commit()
     world.subscribe(1, ack=INDIVIDUAL, credit_messages=5)
     world.commit()
-    assert len(got(world.effects)) == 5 and world.engine.holding
+    assert len(got(world.effects)) == 5 and world.engine.pending
     world.settle(1, *ids(world.effects))
     assert len(got(world.effects)) == 8, "what the second mark covers must not go out before it is durable"
     world.commit()

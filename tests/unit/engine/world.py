@@ -131,8 +131,8 @@ class World:
 
     def settle_down(self) -> None:
         """Commits and serves until nothing is under way."""
-        while self.engine.holding or self.fetches:
-            if self.engine.holding:
+        while self.engine.pending or self.fetches:
+            if self.engine.pending:
                 was, self.auto_commit = self.auto_commit, False
                 self.commit()
                 self.auto_commit = was

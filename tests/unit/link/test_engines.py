@@ -49,7 +49,7 @@ class EngineShard:
         after = Turn(turn.now, turn.number)
         self.engine.release(turn.number, after)
         self.engine.flush(after)
-        while self.engine.holding:
+        while self.engine.pending:
             self._number += 1
             after.number = self._number
             self.engine.release(self._number, after)
