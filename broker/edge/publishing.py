@@ -125,7 +125,7 @@ class Publisher:
             return
         seq = session.answers.ask(receipts) if receipts else 0
         self._intake.batch.append(Transact(parts[0].slot, session.id, seq, parts))
-        self._last = None
+        self.last = None
 
     # ── temporary destinations ─────────────────────────────────────────────────────────────────────
 
