@@ -60,7 +60,7 @@ class Entrance:
 
 
 class Entrances:
-    """All of an edge, by name. `partitions`: how many an address has. `delimiter`: between the words of addresses.
+    """All of an edge, by name. `partitions`, `sending`: see RouteCache. `delimiter`: between the words of addresses.
     `match`: the settings of an address. `exchanges`: edge.exchanges.
 
     homes   of queues that the settings name."""
@@ -70,6 +70,7 @@ class Entrances:
         acceptors: Mapping[str, AcceptorSettings],
         wire: WireSettings,
         partitions: Callable[[str], int],
+        sending: Callable[[str], int],
         delimiter: str = ".",
         match: Match = lambda address: AddressSettings(),
         exchanges: Mapping[str, Mapping[str, Any]] | None = None,
@@ -80,7 +81,7 @@ class Entrances:
         for name, settings in acceptors.items():
             dialect = choose(settings, delimiter, self.homes, match, exchanges or {})
             if dialect.key not in self._shared:
-                self._shared[dialect.key] = Memo(wire.memo_entries), RouteCache(partitions, dialect)
+                self._shared[dialect.key] = Memo(wire.memo_entries), RouteCache(partitions, dialect, sending)
             own = replace(wire, large_body_bytes=settings.large_body_bytes)
             self._by_name[name] = Entrance(name, settings, own, dialect, *self._shared[dialect.key])
 
@@ -97,7 +98,7 @@ class Entrances:
         """Has one of them a rate for single connections."""
         return any(entrance.settings.max_producer_rate >= 0 for entrance in self._by_name.values())
 
-    def replace(self, partitions: Callable[[str], int]) -> None:
-        """Addresses may be split otherwise now."""
+    def follow(self) -> None:
+        """Messages for some addresses may go elsewhere now."""
         for _, routes in self._shared.values():
-            routes.replace(partitions)
+            routes.follow()

@@ -39,6 +39,10 @@ class Tempo:
         """This part's deliveries come here from now on."""
         part.sink = self
 
+    def follow(self, sink: DeliverySink) -> None:
+        """That one shows what passes here from now on."""
+        self._next = sink
+
     def deliver(self, sub: SlotSubscription, effect: Deliver) -> None:
         edge = sub.session.edge
         now = edge.clock.monotonic()

@@ -37,6 +37,7 @@ from .counters import EdgeCounters
 from .directory import Directory, LocalClientIds, LocalNames
 from .draining import Shedding
 from .fair_reading import Rounds
+from .growing import followed
 from .login_places import Strangers
 from .outbound import Outbound
 from .permissions import Permissions, Rights
@@ -82,6 +83,9 @@ class Edge:
         engine = settings.engine
         self.match = Matcher(engine)
         """The settings of an address."""
+        self._sending = self.match
+        """The same, for where messages go."""
+        self._configured = 0
         self.entrances = self._made_entrances()
         self.entrances.homes.learn(engine.queues)
         self.routes = self.entrances.routes
@@ -131,8 +135,8 @@ class Edge:
     def _made_entrances(self) -> Entrances:
         settings = self.settings
         return Entrances(
-            all_acceptors(settings), settings.wire, self._partitions, settings.engine.wildcard_delimiter,
-            lambda address: self.match(address), settings.edge.exchanges,
+            all_acceptors(settings), settings.wire, self._partitions, self._sent_partitions,
+            settings.engine.wildcard_delimiter, lambda address: self.match(address), settings.edge.exchanges,
         )  # fmt: skip
 
     # ── connections ────────────────────────────────────────────────────────────────────────────────
@@ -303,20 +307,34 @@ class Edge:
                 log.warning("edge.permissions names groups that no user has: %s", ", ".join(sorted(unknown)))
 
     def configure(self, settings: EngineSettings) -> None:
-        """Address settings have changed. Messages follow a new number of partitions at once; a subscription that has
-        no part in one of them would miss what goes there, so its connection ends and the client comes back."""
+        """Address settings have changed. Subscriptions get parts in partitions that are new. Messages follow when all
+        edges that live have heard of it and have done the same: none goes without the store for longer than a lease."""
         self.match = Matcher(settings)
-        self.entrances.replace(self._partitions)
         self.entrances.homes.learn(settings.queues)
         self.singly = one_by_one(settings, self.match)
         for session in list(self.sessions.values()):
-            for sub in [part for whole in session.subscriptions.values() for part in whole.addresses()]:
-                if not sub.complete(self.routes.slots(sub.address)):
+            for key, sub in list(session.subscriptions.items()):
+                if not followed(session, key, sub):
                     session.fail(Code.REPARTITIONED, f"connect again to consume all of '{sub.address[:100]}'")
                     break
+        self._configured += 1
+        if self.sessions:
+            wait = self.settings.cluster.lease_s
+            self.beats.deadline(self.clock.monotonic() + wait, partial(self._send_there, self._configured))
+        else:
+            self._send_there(self._configured)
+
+    def _send_there(self, configured: int) -> None:
+        """Messages follow new partitions."""
+        if configured == self._configured:
+            self._sending = self.match
+            self.entrances.follow()
 
     def _partitions(self, address: str) -> int:
         return self.match(address).partitions
+
+    def _sent_partitions(self, address: str) -> int:
+        return self._sending(address).partitions
 
     def next_consumer(self) -> int:
         self._consumer += 1

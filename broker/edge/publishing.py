@@ -167,7 +167,7 @@ class Publisher:
             return route
         session = self._session
         address = session.temporaries.address(private.own)
-        return route.towards(address, session.edge.routes.slots(address))
+        return route.towards(address, session.edge.routes.targets(address))
 
     def _sends_late(self, event: Sends) -> None:
         """It has waited; those behind it go on."""

@@ -123,13 +123,16 @@ class Route:
 class RouteCache:
     """Equal routes are one object, so that neighbours of one read can be told apart by identity.
 
-    partitions   how many an address has.
+    partitions   how many an address has.    sending   how many of them messages go to (None: to all).
     dialect      what destinations mean."""
 
-    __slots__ = ("_all", "_dialect", "_partitions", "_read", "_table")
+    __slots__ = ("_all", "_dialect", "_partitions", "_read", "_sending", "_table")
 
-    def __init__(self, partitions: Callable[[str], int], dialect: Dialect) -> None:
+    def __init__(
+        self, partitions: Callable[[str], int], dialect: Dialect, sending: Callable[[str], int] | None = None
+    ) -> None:
         self._partitions = partitions
+        self._sending = sending or partitions
         self._dialect = dialect
         self._read = READ + dialect.read
         self._table: dict[tuple[object, ...], Route] = {}
@@ -170,11 +173,14 @@ class RouteCache:
         """All slots that have a part of the address."""
         return slots_of(address, self._partitions(address))
 
-    def replace(self, partitions: Callable[[str], int]) -> None:
+    def targets(self, address: str) -> tuple[int, ...]:
+        """The slots that messages for the address go to."""
+        return slots_of(address, self._sending(address))
+
+    def follow(self) -> None:
         """Addresses may be split otherwise now: every route in use follows."""
-        self._partitions = partitions
         for route in list(self._all):
-            slots = self.slots(route.address)
+            slots = self.targets(route.address)
             if slots != (route.split.slots if route.split else (route.slot,)):
                 route.place(slots)
 
@@ -191,7 +197,7 @@ class RouteCache:
             check_no_wildcard(target, self._dialect)
         priority = self._dialect.priority(headers)
         route = Route(
-            self.slots(target.address),
+            self.targets(target.address),
             target.address,
             target.routing,
             target.queue,

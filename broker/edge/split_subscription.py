@@ -73,6 +73,12 @@ class Order:
         self._waiting: deque[tuple[SlotSubscription, Deliver]] = deque()
         self.free = limit
 
+    def holds(self, sub: SlotSubscription, ids: Sequence[int]) -> None:
+        """The client has these already, in this order: it got them before anybody kept count."""
+        self.free -= len(ids)
+        if self._cumulative and ids:
+            self._shown.append((sub, ids))
+
     def deliver(self, sub: SlotSubscription, effect: Deliver) -> None:
         rest = self._show_some(sub, effect)
         if rest is not None:

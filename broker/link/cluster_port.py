@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from broker.config.settings import Settings
@@ -42,7 +43,7 @@ from .backpressure import Telling
 from .body_spool import BodySpool
 from .codec import PROTOCOL, SLOT_BITS, SlotState
 from .command_codec import MAX_MESSAGE_BYTES, LinkCommand
-from .consumer_replay import Mirrored, PendingCommand, size_of
+from .consumer_replay import Mirrored, PendingCommand, attached, size_of
 from .cross_slot_tx import Parking
 from .edge_bodies import KeptBlob
 from .effect_codec import LinkEffect
@@ -111,6 +112,7 @@ class ClusterPort:
         )
         self._lanes = self._routes.lanes
         self._consumers: dict[int, Mirrored] = {}
+        self.attached = partial(attached, self._consumers)
         self._parking = Parking()
         self._together = Together()
         self._watching = False

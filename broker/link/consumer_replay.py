@@ -8,7 +8,7 @@ owner last said that everything is durable is in `spans`. Must not know links no
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from broker.core.address import AckMode, Outcome
 from broker.core.commands import UNLIMITED, Command, Hold, Publish, Resume, Settle, Subscribe
@@ -266,6 +266,12 @@ class Mirrored:
         self._prune()
         command.resume = Resume(held, [] if command.browse else self.old + self.spans, self.tries, firm)
         return command
+
+
+def attached(consumers: Mapping[int, Mirrored], number: int) -> tuple[Subscribe, list[int]] | None:
+    """What the consumer was attached with, and what its client was given and has not settled."""
+    known = consumers.get(number)
+    return None if known is None or known.closing else (known.command, list(known.ids))
 
 
 def add_ids(spans: list[Span], ids: Iterable[int]) -> None:

@@ -33,6 +33,9 @@ class LocalOwner:
     def read_body(self, slot: int, blob: Blob) -> BodyReader:
         return FileBodyReader(self._shard.journal.blobs, self._body_io, blob, Rotten)
 
+    def attached(self, consumer: int) -> None:
+        """Nobody asks: addresses of a standalone broker do not grow while it runs."""
+
 
 def _failed(why: str) -> Away:
     """The disk is broken, not full."""

@@ -6,10 +6,10 @@ commands travel as link batches, and nothing above this line can tell.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from broker.core.commands import Command
+from broker.core.commands import Command, Subscribe
 from broker.core.effects import Effect
 from broker.core.errors import Code
 from broker.core.message import Blob
@@ -90,3 +90,9 @@ class OwnerPort(Protocol):
         ...
 
     def read_body(self, slot: int, blob: Blob) -> BodyReader: ...
+
+    @property
+    def attached(self) -> Callable[[int], tuple[Subscribe, Sequence[int]] | None]:
+        """Of a consumer: what it was attached with, and what it was given and has not settled, in order. None: it is
+        not known here."""
+        ...

@@ -13,6 +13,8 @@ from .history import Event, History, Kind
 
 EARLY_S = 0.1
 """By so much a scheduled message may come early: what clocks are read at differs by the way of the message."""
+EARLY_RATE = 0.05
+"""And by that part of its delay, when the clock of its owner was set (docs/schedules.md)."""
 
 
 def check(history: History, unordered: Iterable[str] = ()) -> list[str]:
@@ -123,12 +125,16 @@ def _reordered(events: list[Event], unordered: frozenset[str]) -> list[str]:
 
 
 def _early(events: list[Event]) -> list[str]:
-    due = {event.key: event.due for event in events if event.kind is Kind.SENT and event.due}
+    sent = {event.key: event for event in events if event.kind is Kind.SENT and event.due}
     return [
-        f"early: {event.key} came {due[event.key] - event.at:.2f} s before its time"
+        f"early: {event.key} came {sent[event.key].due - event.at:.2f} s before its time"
         for event in events
-        if event.kind is Kind.DELIVERED and event.at < due.get(event.key, 0.0) - EARLY_S
+        if event.kind is Kind.DELIVERED and event.key in sent and event.at < _earliest(sent[event.key])
     ]
+
+
+def _earliest(sent: Event) -> float:
+    return sent.due - EARLY_S - EARLY_RATE * max(sent.due - sent.at, 0.0)
 
 
 def _moved_twice(events: list[Event]) -> list[str]:

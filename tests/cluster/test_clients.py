@@ -61,6 +61,7 @@ class Producer(threading.Thread):
                 return
 
 
+@pytest.mark.timeout(400)  # three restarts of owners and what they take on a starved machine
 def test_stomp_py_at_both_edges_while_every_owner_is_killed_once(shared):
     """No client notices: every message confirmed, none lost, those delivered twice are marked, no connection ends."""
     destinations = ["/queue/py.0", "/queue/py.1"]
@@ -145,6 +146,33 @@ def test_settings_take_effect_without_a_restart(shared):
     assert attempts("live.y") == 1
     shared.cluster("settings", "set", "live.#", "max_delivery_attempts=")
     Cluster.wait(lambda: attempts("live.z") == 10, 40, lambda: "the setting was not taken back")
+
+
+@pytest.mark.timeout(400)
+def test_an_address_is_split_while_clients_subscribe_to_it(shared):
+    """Nobody is thrown out, nothing is missed, and every partition has its part in the end."""
+    with joined(shared, 0) as writer, joined(shared, 1) as worker, joined(shared, 1, client_id="split") as reader:
+        worker.subscribe("/queue/grow", id="1", ack="client")
+        reader.subscribe("/topic/grow.news", id="1", ack="client", durable_subscription_name="it")
+        for address in ("grow", "grow.news"):
+            shared.cluster("addresses", "set", address, "partitions=4")
+        for client, destination in ((worker, "/queue/grow"), (reader, "/topic/grow.news")):
+            parts: set[str] = set()
+            end = time.monotonic() + 90
+            number = 0
+            while len(parts) < 4:
+                assert time.monotonic() < end, parts
+                writer.publish(destination, b"%d" % number, persistent="true")
+                frame = client.expect("MESSAGE", timeout=30)
+                assert frame.body == b"%d" % number
+                parts.add(frame["message-id"].rpartition("-")[0])
+                number += 1
+            client.ack(frame, receipt="all")  # whichever part delivered it: all before it are acknowledged
+            client.expect("RECEIPT")
+        reader.ask("UNSUBSCRIBE", {"id": "1", "durable-subscription-name": "it"})
+    with joined(shared, 0) as late:
+        late.subscribe("/queue/grow", id="1", ack="client")
+        late.nothing()
 
 
 def test_users_may_log_in_at_every_edge_and_nobody_else(shared):

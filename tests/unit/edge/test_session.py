@@ -71,6 +71,7 @@ class Port:
 
     def __init__(self) -> None:
         self.commands: list[Any] = []
+        self.attached: Callable[[int], Any] = lambda consumer: None
         self.readers: list[Reader] = []
         self.writers: list[Writer] = []
 
