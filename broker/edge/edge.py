@@ -83,9 +83,7 @@ class Edge:
         engine = settings.engine
         self.match = Matcher(engine)
         """The settings of an address."""
-        self._sending = self.match
-        """The same, for where messages go."""
-        self._configured = 0
+        self._sending, self._configured = self.match, 0
         self.entrances = self._made_entrances()
         self.entrances.homes.learn(engine.queues)
         self.routes = self.entrances.routes

@@ -9,7 +9,6 @@ it was given to the parts there were. Must not know owners: the port tells what 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -64,11 +63,9 @@ def _count(
         return
     for part, (_, held) in zip(parts, known, strict=True):
         order.holds(part, held)
-        part.order = order
+        part.counted(order, isinstance(part.sink, Tempo))
         if isinstance(part.sink, Tempo):
             part.sink.follow(order)
-        else:
-            part.sink = order
 
 
 def _attach(session: Session, key: str, sub: SlotSubscription, slot: int, model: Subscribe, total: int) -> Subscribe:
@@ -77,9 +74,11 @@ def _attach(session: Session, key: str, sub: SlotSubscription, slot: int, model:
     assert sub.fan is not None
     sub.fan.join(part)
     session.add_subscription(key, part)
-    command = copy.copy(model)
-    command.slot, command.seq, command.consumer, command.resume = slot, 0, consumer, None
-    command.credit_bytes = model.credit_bytes if model.ack is AckMode.AUTO else share(model.credit_bytes, total)
     rates = session.edge.rates
-    command.room = room if rates is None or rates.begins(part, room) else 0
-    return command
+    return Subscribe(
+        slot, session.id, 0, consumer, model.address, model.routing, model.ack,
+        queue=model.queue, durable=model.durable, selector=model.selector, credit_messages=model.credit_messages,
+        credit_bytes=model.credit_bytes if model.ack is AckMode.AUTO else share(model.credit_bytes, total),
+        room=room if rates is None or rates.begins(part, room) else 0, overhead=part.overhead, browse=model.browse,
+        priority=model.priority, no_local=model.no_local, create=model.create,
+    )  # fmt: skip

@@ -149,6 +149,12 @@ class SlotSubscription:
         """Is it a part of one that is in all slots as one (wildcard_subscription.py)."""
         return self.fan is not None and self.fan.whole
 
+    def counted(self, order: Order, paced: bool) -> None:
+        """From now on `order` keeps count over all parts. paced: what stands in front of it stays there."""
+        self.order = order
+        if not paced:
+            self.sink = order
+
     def sibling(self, consumer: int, slot: int, quarter: int) -> SlotSubscription:
         """A part like this one for another slot, that nothing was delivered to yet."""
         other = copy.copy(self)
