@@ -113,8 +113,7 @@ class ClusterPort:
         self._lanes = self._routes.lanes
         self._consumers: dict[int, Mirrored] = {}
         self.attached = partial(attached, self._consumers)
-        self._parking = Parking()
-        self._together = Together()
+        self._parking, self._together = Parking(), Together()
         self._watching = False
         self._marking: dict[SlotChannel, None] = {}
         self._mark_timer = False
