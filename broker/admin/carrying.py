@@ -19,8 +19,8 @@ from broker.core.errors import Code, RefusedError
 from broker.core.ids import slot_of
 from broker.core.message import Run
 
-from .desk import Desk, Errand, Feed
-from .letters import Origin, onward, origin, stored, unlabelled
+from .desk import Desk, Errand, ErrandFeed
+from .letters import DeadLetterOrigin, onward, origin, stored, unlabelled
 
 BATCH = 1000
 """Messages of one transaction."""
@@ -33,14 +33,14 @@ PATIENT = 40
 """So often that is asked before somebody is told that it does not come."""
 
 
-class Target(NamedTuple):
+class MoveTarget(NamedTuple):
     """Where messages go.    queue   one queue of the address; None: as the address routes."""
 
     address: str
     queue: str | None
 
 
-class Source(NamedTuple):
+class MoveSource(NamedTuple):
     """A queue in one slot.    last   its newest message when it began."""
 
     slot: int
@@ -49,16 +49,16 @@ class Source(NamedTuple):
     last: int
 
 
-class Order(NamedTuple):
+class MoveOrder(NamedTuple):
     """to   where each message goes: by where it comes from; None of it: it stays where it is.
     gone   the messages are settled and sent nowhere (a purge).    bare   labels of dead letters are taken off."""
 
-    to: Callable[[Origin], Target | None]
+    to: Callable[[DeadLetterOrigin], MoveTarget | None]
     bare: bool = False
     gone: bool = False
 
 
-class Report:
+class MoveReport:
     """What has become of it."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class Report:
 class _Batch:
     """What goes to one place in one transaction."""
 
-    def __init__(self, target: Target | None) -> None:
+    def __init__(self, target: MoveTarget | None) -> None:
         self.target = target
         self.ids: list[int] = []
         self.runs: list[Run] = []
@@ -105,7 +105,7 @@ class _Batch:
 
 
 async def carry(
-    desk: Desk, source: Source, order: Order, selector: str | None, limit: int, report: Report
+    desk: Desk, source: MoveSource, order: MoveOrder, selector: str | None, limit: int, report: MoveReport
 ) -> None:  # fmt: skip
     """Carries out the order for what matches and was there when it began, up to `limit` messages."""
     with desk.errand() as errand:
@@ -128,7 +128,7 @@ async def carry(
             report.stays(f"the consumer was ended: {feed.why}", 1)
 
 
-async def _more(desk: Desk, source: Source, selector: str | None) -> bool:
+async def _more(desk: Desk, source: MoveSource, selector: str | None) -> bool:
     """Is there anything left that was there when it began."""
     with desk.errand() as errand:
         feed = await errand.subscribe(source.slot, source.address, source.queue, selector, browse=True, room=1)
@@ -140,7 +140,14 @@ class _Work:
     """over: nothing more is wanted."""
 
     def __init__(
-        self, desk: Desk, errand: Errand, feed: Feed, source: Source, order: Order, report: Report, limit: int
+        self,
+        desk: Desk,
+        errand: Errand,
+        feed: ErrandFeed,
+        source: MoveSource,
+        order: MoveOrder,
+        report: MoveReport,
+        limit: int,
     ) -> None:
         self._desk = desk
         self._errand = errand
@@ -149,13 +156,13 @@ class _Work:
         self._order = order
         self._report = report
         self._limit = limit
-        self._refused: dict[Target, str] = {}
+        self._refused: dict[MoveTarget, str] = {}
         self._newer = self._kept = 0
         self.over = False
 
     async def take(self, runs: Iterable[Run]) -> None:
         batches: list[_Batch] = []
-        open_: dict[Target | None, _Batch] = {}
+        open_: dict[MoveTarget | None, _Batch] = {}
         for run in runs:
             for at in range(len(run.ids)):
                 if self._limit <= 0:
@@ -171,8 +178,8 @@ class _Work:
             self.over = True  # what stays fills the window, and nothing more would come
             self._report.more = self._report.more or self._kept > 0
 
-    def _sort(self, run: Run, at: int, batches: list[_Batch], open_: dict[Target | None, _Batch]) -> None:
-        target: Target | None = None
+    def _sort(self, run: Run, at: int, batches: list[_Batch], open_: dict[MoveTarget | None, _Batch]) -> None:
+        target: MoveTarget | None = None
         if not self._order.gone:
             target = self._order.to(origin(run, at))
             if target is None:
@@ -228,7 +235,7 @@ _LOST = (Code.OWNER_UNAVAILABLE, Code.OWNER_STOPPED, Code.SHUTDOWN)
 
 
 async def copy(
-    desk: Desk, source: Source, order: Order, selector: str | None, limit: int, report: Report
+    desk: Desk, source: MoveSource, order: MoveOrder, selector: str | None, limit: int, report: MoveReport
 ) -> None:  # fmt: skip
     """Sends what is there to another place; the messages stay. Not resumable: asked again it sends them again."""
     with desk.errand() as errand:

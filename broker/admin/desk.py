@@ -37,7 +37,7 @@ class Desk:
         self.session = session
         self.consumer = consumer
         self.errands: dict[int, Errand] = {}
-        self.feeds: dict[int, Feed] = {}
+        self.feeds: dict[int, ErrandFeed] = {}
 
     def on_effect(self, effect: Effect) -> None:
         """What is for none of the edge's own sessions may be for one of ours."""
@@ -55,7 +55,7 @@ class Desk:
         return Errand(self)
 
 
-class Feed:
+class ErrandFeed:
     """What a consumer of an errand is given.    ended   nothing more comes; why: text of what ended it, if not its
     own end."""
 
@@ -111,7 +111,7 @@ class Errand:
         self.session = desk.session()
         self._seq = 0
         self._waiting: dict[int, asyncio.Future[None]] = {}
-        self._feeds: list[Feed] = []
+        self._feeds: list[ErrandFeed] = []
         self._slots: set[int] = set()
         desk.errands[self.session] = self
 
@@ -156,7 +156,7 @@ class Errand:
 
     async def subscribe(
         self, slot: int, address: str, queue: str, selector: str | None, *, browse: bool, room: int = WINDOW_BYTES
-    ) -> Feed:
+    ) -> ErrandFeed:
         """A browser, or a consumer of what is to be settled by id. Raises RefusedError."""
         consumer = self._desk.consumer()
         command = Subscribe(
@@ -167,7 +167,7 @@ class Errand:
             credit_messages=UNLIMITED if browse else WINDOW_MESSAGES,
             credit_bytes=UNLIMITED if browse else WINDOW_BYTES,
         )  # fmt: skip
-        feed = Feed(self._desk, command)
+        feed = ErrandFeed(self._desk, command)
         self._desk.feeds[consumer] = feed
         self._feeds.append(feed)
         self._slots.add(slot)
@@ -179,6 +179,6 @@ class Errand:
         await self.ask(numbered)
         return feed
 
-    def end(self, feed: Feed) -> None:
+    def end(self, feed: ErrandFeed) -> None:
         """What the consumer still gets concerns nobody; its end comes with the errand's."""
         self._desk.feeds.pop(feed.command.consumer, None)

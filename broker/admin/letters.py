@@ -34,7 +34,7 @@ MAX_HEADERS = 200
 """Shown of one message."""
 
 
-class Origin(NamedTuple):
+class DeadLetterOrigin(NamedTuple):
     """Where a dead letter comes from, and why it left; empty: it does not say."""
 
     address: str
@@ -42,11 +42,11 @@ class Origin(NamedTuple):
     reason: str
 
 
-def origin(run: Run, index: int) -> Origin:
+def origin(run: Run, index: int) -> DeadLetterOrigin:
     """Of message `index`."""
     head = head_of(run, index)
     found = [raw(head, name) for name in (_ADDRESS, _QUEUE, _REASON)]
-    return Origin(*["" if value is None else text(value) for value in found])
+    return DeadLetterOrigin(*["" if value is None else text(value) for value in found])
 
 
 def stored(run: Run, index: int) -> bytes:

@@ -29,7 +29,7 @@ from .reading import peer_as_channel
 
 
 class Users:
-    """As for STOMP (admin/api/ports.Logins). permissions: those of now."""
+    """As for STOMP (admin/api/ports.LoginsPort). permissions: those of now."""
 
     def __init__(self, auth: Authenticator, permissions: Callable[[], Permissions]) -> None:
         self._auth = auth
@@ -53,7 +53,7 @@ class Users:
 
 
 class ThisNode:
-    """admin/api/ports.Node. ready: as /readyz has it."""
+    """admin/api/ports.ProcessPort. ready: as /readyz has it."""
 
     def __init__(
         self,

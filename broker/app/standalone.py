@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker import __version__
-from broker.admin.api.server import Here
+from broker.admin.api.server import LocalOwners
 from broker.admin.early import EarlyServer
 from broker.admin.server import AdminServer
 from broker.config.settings import Settings
@@ -121,7 +121,7 @@ class Standalone:
         node = ThisNode(
             "standalone", "standalone", lambda: self.settings, self.readiness, lambda: self.auth.has_users, self.memory
         )
-        views = Here(Views(self.shard, self.clock).answer)
+        views = LocalOwners(Views(self.shard, self.clock).answer)
         self.admin.api = api(node, self.admin, settings, views, self.edge, self.auth, self.port.submit)
         try:
             await self.listeners.start()

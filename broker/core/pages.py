@@ -19,7 +19,7 @@ MOST = 500
 """Entries of a page."""
 
 
-class Place(NamedTuple):
+class PageKey(NamedTuple):
     """Where an entry stands: what is sorted by, and its name, which no other entry has."""
 
     value: Any
@@ -32,13 +32,13 @@ class Ask(NamedTuple):
     limit: int = 50
     sort: str = ""
     descending: bool = False
-    after: Place | None = None
+    after: PageKey | None = None
 
 
 class Page(NamedTuple, Generic[T]):
     """entries   in order.    total   of all pages together.    more   there are further ones."""
 
-    entries: list[tuple[Place, T]]
+    entries: list[tuple[PageKey, T]]
     total: int
     more: bool
 
@@ -79,7 +79,7 @@ def choose(
         yield
     if down:
         best.reverse()
-    return Page([(Place(*place), entry) for place, entry in best[: ask.limit]], total, len(best) > ask.limit)
+    return Page([(PageKey(*place), entry) for place, entry in best[: ask.limit]], total, len(best) > ask.limit)
 
 
 def _place(entry: tuple[Any, Any]) -> Any:

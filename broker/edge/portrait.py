@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from broker.core.errors import Code
-from broker.core.pages import PIECE, Ask, Place, choose
+from broker.core.pages import PIECE, Ask, PageKey, choose
 
 if TYPE_CHECKING:
     from .edge import Edge
@@ -63,7 +63,7 @@ class Clients:
             return part in session.channel.peer or part in session.principal or part in session.client_id
 
         after = question.get("after")
-        place = Place(after[0], tuple(after[1])) if after else None
+        place = PageKey(after[0], tuple(after[1])) if after else None
         page = yield from choose(
             self._pieces(),
             Ask(question["limit"], question["sort"], question["descending"], place),

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from broker.core.pages import PIECE, Ask, Page, Place, choose
+from broker.core.pages import PIECE, Ask, Page, PageKey, choose
 from broker.engine import portrait
 from broker.engine.address_settings import matches
 from broker.engine.consumer import Consumer
@@ -174,7 +174,7 @@ class Views:
 
 def _ask(question: Question) -> Ask:
     after = question.get("after")
-    place = Place(after[0], tuple(after[1])) if after else None
+    place = PageKey(after[0], tuple(after[1])) if after else None
     return Ask(question["limit"], question["sort"], question["descending"], place)
 
 

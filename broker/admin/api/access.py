@@ -19,7 +19,7 @@ from broker.config.permissions import groups_of
 from broker.config.settings import AdminSettings
 from broker.core.errors import RefusedError
 
-from .ports import Logins, May
+from .ports import LoginsPort, May
 from .problems import Problem, of_refusal
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Who(NamedTuple):
 class Gate:
     """See the head of this file."""
 
-    def __init__(self, settings: AdminSettings, logins: Logins) -> None:
+    def __init__(self, settings: AdminSettings, logins: LoginsPort) -> None:
         self._administrators = groups_of(settings.administrators)
         self._names = {name.strip().lower() for name in settings.hosts.split(",")} - {""}
         self._logins = logins

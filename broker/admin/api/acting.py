@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from broker.admin import carrying, letters
-from broker.admin.carrying import Order, Report, Source, Target
+from broker.admin.carrying import MoveOrder, MoveReport, MoveSource, MoveTarget
 from broker.admin.desk import Desk
 from broker.core.address import Routing
 from broker.core.commands import Act, Command, Manage, Publish
@@ -19,9 +19,9 @@ from broker.core.ids import slot_of
 from broker.selector import compile
 
 from .access import Who
-from .calls import Call, Route
+from .calls import ApiRoute, Call
 from .params import Param
-from .ports import Clients
+from .ports import ClientsPort
 from .problems import Problem, bad_value, unknown
 from .reading import FQQN, Reading, absent
 
@@ -39,46 +39,123 @@ _FORCE = Param("force", "also if somebody consumes it: consumers get an ERROR", 
 class Acting:
     """The handlers."""
 
-    def __init__(self, reading: Reading, desk: Desk, clients: Clients) -> None:
+    def __init__(self, reading: Reading, desk: Desk, clients: ClientsPort) -> None:
         self._reading = reading
         self._desk = desk
         self._clients = clients
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[ApiRoute]:
         """All of them."""
         one = "/queues/{queue}"
         return [
-            Route("POST", "/queues", "create-queue", "Makes a queue that stays until deleted.", self.create, "Done",
-                  body=(Param("address", "where its messages are sent to", required=True),
-                        Param("name", "of the queue; as the address, if it is left out"),
-                        Param("routing", "ANYCAST: one consumer gets each message", default="ANYCAST",
-                              choices=("ANYCAST", "MULTICAST")),
-                        Param("selector", "only matching messages enter it")), status=201),
-            Route("DELETE", one, "delete-queue", "Deletes a queue with everything in it.", self.delete, "Done",
-                  query=(_FORCE,)),
-            Route("POST", one + "/pause", "pause-queue", "It takes messages and hands out none.", self._acts(Act.PAUSE),
-                  "Done"),
-            Route("POST", one + "/resume", "resume-queue", "It hands out messages again.", self._acts(Act.RESUME),
-                  "Done"),
-            Route("POST", one + "/purge", "purge-queue", "Without selector and ids: everything goes at once, also what "
-                  "consumers hold. Else: what waits and matches.", self.purge, "Carried", body=_CHOICE),
-            Route("POST", one + "/move", "move-messages", "To another address or queue.", self.move, "Carried",
-                  body=(Param("to", "ADDRESS, or ADDRESS::QUEUE", required=True), *_CHOICE)),
-            Route("POST", one + "/copy", "copy-messages", "The same; they stay here as well.", self.copy, "Carried",
-                  body=(Param("to", "ADDRESS, or ADDRESS::QUEUE", required=True), *_CHOICE)),
-            Route("POST", one + "/retry", "retry-messages", "Dead letters go back to where they come from, in order.",
-                  self.retry, "Carried", body=(Param("address", "only what comes from this address"),
-                                               Param("reason", "only what left for this reason"), *_CHOICE)),
-            Route("POST", "/addresses/{address}/messages", "send-message", "Sends messages: one, or some that were "
-                  "exported.", self.send, "Sent",
-                  body=(Param("body", "text", default=""), Param("headers", "NAME:VALUE each", "texts"),
-                        Param("queue", "only to this queue of the address"),
-                        Param("durable", "survives a restart", "flag", True),
-                        Param("priority", "0 to 9", "number", 4, most=9),
-                        Param("exported", "messages as GET messages?raw=true tells them", "messages")), status=201),
-            Route("DELETE", "/connections/{id}", "disconnect", "Ends a connection with an ERROR.", self.disconnect,
-                  "Done", administrators=True),
-        ]  # fmt: skip
+            ApiRoute(
+                "POST",
+                "/queues",
+                "create-queue",
+                "Makes a queue that stays until deleted.",
+                self.create,
+                "Done",
+                body=(
+                    Param("address", "where its messages are sent to", required=True),
+                    Param("name", "of the queue; as the address, if it is left out"),
+                    Param(
+                        "routing",
+                        "ANYCAST: one consumer gets each message",
+                        default="ANYCAST",
+                        choices=("ANYCAST", "MULTICAST"),
+                    ),
+                    Param("selector", "only matching messages enter it"),
+                ),
+                status=201,
+            ),
+            ApiRoute(
+                "DELETE",
+                one,
+                "delete-queue",
+                "Deletes a queue with everything in it.",
+                self.delete,
+                "Done",
+                query=(_FORCE,),
+            ),
+            ApiRoute(
+                "POST",
+                one + "/pause",
+                "pause-queue",
+                "It takes messages and hands out none.",
+                self._acts(Act.PAUSE),
+                "Done",
+            ),
+            ApiRoute(
+                "POST", one + "/resume", "resume-queue", "It hands out messages again.", self._acts(Act.RESUME), "Done"
+            ),
+            ApiRoute(
+                "POST",
+                one + "/purge",
+                "purge-queue",
+                "Without selector and ids: everything goes at once, also what "
+                "consumers hold. Else: what waits and matches.",
+                self.purge,
+                "Carried",
+                body=_CHOICE,
+            ),
+            ApiRoute(
+                "POST",
+                one + "/move",
+                "move-messages",
+                "To another address or queue.",
+                self.move,
+                "Carried",
+                body=(Param("to", "ADDRESS, or ADDRESS::QUEUE", required=True), *_CHOICE),
+            ),
+            ApiRoute(
+                "POST",
+                one + "/copy",
+                "copy-messages",
+                "The same; they stay here as well.",
+                self.copy,
+                "Carried",
+                body=(Param("to", "ADDRESS, or ADDRESS::QUEUE", required=True), *_CHOICE),
+            ),
+            ApiRoute(
+                "POST",
+                one + "/retry",
+                "retry-messages",
+                "Dead letters go back to where they come from, in order.",
+                self.retry,
+                "Carried",
+                body=(
+                    Param("address", "only what comes from this address"),
+                    Param("reason", "only what left for this reason"),
+                    *_CHOICE,
+                ),
+            ),
+            ApiRoute(
+                "POST",
+                "/addresses/{address}/messages",
+                "send-message",
+                "Sends messages: one, or some that were exported.",
+                self.send,
+                "Sent",
+                body=(
+                    Param("body", "text", default=""),
+                    Param("headers", "NAME:VALUE each", "texts"),
+                    Param("queue", "only to this queue of the address"),
+                    Param("durable", "survives a restart", "flag", True),
+                    Param("priority", "0 to 9", "number", 4, most=9),
+                    Param("exported", "messages as GET messages?raw=true tells them", "messages"),
+                ),
+                status=201,
+            ),
+            ApiRoute(
+                "DELETE",
+                "/connections/{id}",
+                "disconnect",
+                "Ends a connection with an ERROR.",
+                self.disconnect,
+                "Done",
+                administrators=True,
+            ),
+        ]
 
     # ── queues ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -134,32 +211,32 @@ class Acting:
             for row in rows:
                 await self._manage(row["slot"], Act.PURGE, row["address"], row["name"])
             return {"done": sum([row["messages"] for row in rows]), "more": False, "left": []}
-        return await self._carry(call, Order(lambda _: None, gone=True))
+        return await self._carry(call, MoveOrder(lambda _: None, gone=True))
 
     async def move(self, call: Call) -> Any:
         to = self._target(call)
-        return await self._carry(call, Order(lambda _: to))
+        return await self._carry(call, MoveOrder(lambda _: to))
 
     async def copy(self, call: Call) -> Any:
         to = self._target(call)
-        report = Report()
+        report = MoveReport()
         for source, selector in await self._sources(call, moving=False):
-            await carrying.copy(self._desk, source, Order(lambda _: to), selector, call.body["limit"], report)
+            await carrying.copy(self._desk, source, MoveOrder(lambda _: to), selector, call.body["limit"], report)
         return report.data()
 
     async def retry(self, call: Call) -> Any:
         address, reason = call.body.get("address"), call.body.get("reason")
 
-        def back(origin: letters.Origin) -> Target | None:
+        def back(origin: letters.DeadLetterOrigin) -> MoveTarget | None:
             wanted = (address is None or origin.address == address) and (reason is None or origin.reason == reason)
             if not origin.address or not wanted or not self._reading.allowed(call.who, origin.address):
                 return None
-            return Target(origin.address, origin.queue or None)
+            return MoveTarget(origin.address, origin.queue or None)
 
-        return await self._carry(call, Order(back, bare=True))
+        return await self._carry(call, MoveOrder(back, bare=True))
 
-    async def _carry(self, call: Call, order: Order) -> Any:
-        report = Report()
+    async def _carry(self, call: Call, order: MoveOrder) -> Any:
+        report = MoveReport()
         limit = call.body["limit"]
         for source, selector in await self._sources(call, moving=True):
             if limit - report.done <= 0:
@@ -168,13 +245,13 @@ class Acting:
             await carrying.carry(self._desk, source, order, selector, limit - report.done, report)
         return report.data()
 
-    async def _sources(self, call: Call, moving: bool) -> list[tuple[Source, str | None]]:
+    async def _sources(self, call: Call, moving: bool) -> list[tuple[MoveSource, str | None]]:
         rows = await self._parts(call)
         selector = call.body.get("selector")
         if selector:
             compile(selector)  # raises RefusedError(BAD_SELECTOR) before anything is done
         ids = by_slot(call.body.get("ids"))
-        found: list[tuple[Source, str | None]] = []
+        found: list[tuple[MoveSource, str | None]] = []
         for row in rows:
             if moving and row["paused"]:
                 raise _cannot(row, "it is paused, so it hands out nothing", "resume it first; to empty it, purge all")
@@ -185,10 +262,10 @@ class Acting:
             if ids is not None and row["slot"] not in ids:
                 continue
             wanted = both(selector, ids[row["slot"]] if ids is not None else None)
-            found.append((Source(row["slot"], row["address"], row["name"], row["last_message"]), wanted))
+            found.append((MoveSource(row["slot"], row["address"], row["name"], row["last_message"]), wanted))
         return found
 
-    def _target(self, call: Call) -> Target:
+    def _target(self, call: Call) -> MoveTarget:
         text = call.body["to"]
         address, mark, queue = text.partition(FQQN)
         if not address or (mark and not queue) or not text.isprintable():
@@ -196,7 +273,7 @@ class Acting:
         self._check(call.who, address)
         if address == call.path["queue"].partition(FQQN)[0] and not queue:
             raise bad_value("to", text, "another address than its own")
-        return Target(address, queue or None)
+        return MoveTarget(address, queue or None)
 
     async def send(self, call: Call) -> Any:
         address, body = call.path["address"], call.body

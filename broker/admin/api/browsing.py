@@ -13,14 +13,14 @@ from collections import Counter, OrderedDict
 from typing import Any, Final
 
 from broker.admin import letters
-from broker.admin.desk import Desk, Errand, Feed
+from broker.admin.desk import Desk, Errand, ErrandFeed
 from broker.core.message import Run
 from broker.seams.clock import Clock
 from broker.seams.entropy import token
 from broker.selector import compile
 
 from .acting import both, by_slot
-from .calls import Call, Route, named
+from .calls import ApiRoute, Call, named
 from .params import Param
 from .problems import Problem, unknown
 from .reading import Reading
@@ -44,7 +44,7 @@ class _Look:
         self._parts = parts
         self._selector = selector
         self._errand: Errand = desk.errand()
-        self._feed: Feed | None = None
+        self._feed: ErrandFeed | None = None
 
     async def next(self) -> tuple[int, Run] | None:
         """Slot and messages; None: that was all."""
@@ -78,20 +78,42 @@ class Browsing:
         self._clock = clock
         self._looks: OrderedDict[str, _Look] = OrderedDict()
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[ApiRoute]:
         """All of them."""
         return [
-            Route("GET", "/queues/{queue}/messages", "messages", "What waits in a queue, in order; takes nothing.",
-                  self.messages, "Message",
-                  (Param("limit", "messages of a page", "number", 50, least=1, most=200), _SELECTOR,
-                   Param("preview", "bytes of each body", "number", 1024, most=65536),
-                   Param("raw", "with the whole message as it is stored, in base64", "flag", False),
-                   Param("page", "`next` of the page before")), listed=True),
-            Route("GET", "/queues/{queue}/messages/{id}", "message", "One message; its body to 1 MiB.", self.message,
-                  "Message"),
-            Route("GET", "/queues/{queue}/dead-letters", "dead-letters", "Its dead letters by where they come from and "
-                  f"why: the first {LOOKED}.", self.dead_letters, "DeadLetters"),
-        ]  # fmt: skip
+            ApiRoute(
+                "GET",
+                "/queues/{queue}/messages",
+                "messages",
+                "What waits in a queue, in order; takes nothing.",
+                self.messages,
+                "Message",
+                (
+                    Param("limit", "messages of a page", "number", 50, least=1, most=200),
+                    _SELECTOR,
+                    Param("preview", "bytes of each body", "number", 1024, most=65536),
+                    Param("raw", "with the whole message as it is stored, in base64", "flag", False),
+                    Param("page", "`next` of the page before"),
+                ),
+                listed=True,
+            ),
+            ApiRoute(
+                "GET",
+                "/queues/{queue}/messages/{id}",
+                "message",
+                "One message; its body to 1 MiB.",
+                self.message,
+                "Message",
+            ),
+            ApiRoute(
+                "GET",
+                "/queues/{queue}/dead-letters",
+                "dead-letters",
+                f"Its dead letters by where they come from and why: the first {LOOKED}.",
+                self.dead_letters,
+                "DeadLetters",
+            ),
+        ]
 
     async def messages(self, call: Call) -> Any:
         query = call.query
@@ -136,7 +158,7 @@ class Browsing:
 
     async def dead_letters(self, call: Call) -> Any:
         rows, missing = await self._reading.find(call.who, call.path["queue"])
-        counts: Counter[letters.Origin] = Counter()
+        counts: Counter[letters.DeadLetterOrigin] = Counter()
         look = _Look(self._desk, "", list(rows), None)
         seen = 0
         try:

@@ -33,7 +33,7 @@ class Owners(Protocol):
         ...
 
 
-class Clients(Protocol):
+class ClientsPort(Protocol):
     """The connections of this process."""
 
     def answer(self, question: Question) -> Work:
@@ -45,7 +45,7 @@ class Clients(Protocol):
         ...
 
 
-class Logins(Protocol):
+class LoginsPort(Protocol):
     """Users, as for STOMP."""
 
     @property
@@ -60,7 +60,7 @@ class Logins(Protocol):
         ...
 
 
-class Node(Protocol):
+class ProcessPort(Protocol):
     """This process."""
 
     def about(self) -> dict[str, Any]:

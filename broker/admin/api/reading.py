@@ -14,9 +14,9 @@ from broker.engine.address_settings import matches
 from broker.owner.views import SORTS
 
 from .access import Who
-from .calls import Call, Caller, Route, named
+from .calls import ApiRoute, Call, Caller, named
 from .params import Param, listing, question, token
-from .ports import Answer, Clients, Missing, Node, Owners
+from .ports import Answer, ClientsPort, Missing, Owners, ProcessPort
 from .problems import Problem, unknown
 
 FQQN = "::"
@@ -42,40 +42,120 @@ _QUEUE_FILTERS = (
 class Reading:
     """The handlers."""
 
-    def __init__(self, owners: Owners, clients: Clients, node: Node, caller: Caller, delimiter: str) -> None:
+    def __init__(self, owners: Owners, clients: ClientsPort, node: ProcessPort, caller: Caller, delimiter: str) -> None:
         self._owners = owners
         self._clients = clients
         self._node = node
         self._caller = caller
         self._delimiter = delimiter
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[ApiRoute]:
         """All of them."""
         subscriptions = tuple(param for param in _QUEUE_FILTERS if param.name not in ("routing", "type"))
         return [
-            Route("GET", "/overview", "overview", "What this broker is and does.", self.overview, "Overview",
-                  administrators=True),
-            Route("GET", "/queues", "queues", "Queues, a page at a time.", self.queues, "Queue",
-                  (*listing(SORTS["queues"]), *_QUEUE_FILTERS), listed=True),
-            Route("GET", "/queues/{queue}", "queue", "One queue (NAME, or ADDRESS::NAME) in detail, with the reasons "
-                  "why nothing is delivered.", self.queue, "QueueDetail"),
-            Route("GET", "/queues/{queue}/consumers", "queue-consumers", "Who consumes it.", self.queue_consumers,
-                  "Consumer", listing(SORTS["consumers"]), listed=True),
-            Route("GET", "/addresses", "addresses", "Addresses.", self.addresses, "Address",
-                  (*listing(SORTS["addresses"]), _Q), listed=True),
-            Route("GET", "/consumers", "consumers", "All consumers.", self.consumers, "Consumer",
-                  (*listing(SORTS["consumers"]), Param("session", "only of this connection", "number")), listed=True),
-            Route("GET", "/subscriptions", "subscriptions", "Durable subscriptions.", self.subscriptions, "Queue",
-                  (*listing(SORTS["queues"]), *subscriptions), listed=True),
-            Route("GET", "/connections", "connections", "Who is connected to this process.", self.connections,
-                  "Connection", (*listing(CONNECTIONS), Param("q", "only where this text is part of the peer, the user "
-                  "or the client-id"), Param("user", "only of this user")), listed=True, administrators=True),
-            Route("GET", "/connections/{id}", "connection", "One connection with its subscriptions.", self.connection,
-                  "ConnectionDetail", administrators=True),
-            Route("GET", "/settings", "settings", "All settings with their reasons.", self.settings, "Setting",
-                  (_Q, Param("changed", "only those that are not at their default", "flag")), listed=True,
-                  administrators=True),
-        ]  # fmt: skip
+            ApiRoute(
+                "GET",
+                "/overview",
+                "overview",
+                "What this broker is and does.",
+                self.overview,
+                "Overview",
+                administrators=True,
+            ),
+            ApiRoute(
+                "GET",
+                "/queues",
+                "queues",
+                "Queues, a page at a time.",
+                self.queues,
+                "Queue",
+                (*listing(SORTS["queues"]), *_QUEUE_FILTERS),
+                listed=True,
+            ),
+            ApiRoute(
+                "GET",
+                "/queues/{queue}",
+                "queue",
+                "One queue (NAME, or ADDRESS::NAME) in detail, with the reasons why nothing is delivered.",
+                self.queue,
+                "QueueDetail",
+            ),
+            ApiRoute(
+                "GET",
+                "/queues/{queue}/consumers",
+                "queue-consumers",
+                "Who consumes it.",
+                self.queue_consumers,
+                "Consumer",
+                listing(SORTS["consumers"]),
+                listed=True,
+            ),
+            ApiRoute(
+                "GET",
+                "/addresses",
+                "addresses",
+                "Addresses.",
+                self.addresses,
+                "Address",
+                (*listing(SORTS["addresses"]), _Q),
+                listed=True,
+            ),
+            ApiRoute(
+                "GET",
+                "/consumers",
+                "consumers",
+                "All consumers.",
+                self.consumers,
+                "Consumer",
+                (*listing(SORTS["consumers"]), Param("session", "only of this connection", "number")),
+                listed=True,
+            ),
+            ApiRoute(
+                "GET",
+                "/subscriptions",
+                "subscriptions",
+                "Durable subscriptions.",
+                self.subscriptions,
+                "Queue",
+                (*listing(SORTS["queues"]), *subscriptions),
+                listed=True,
+            ),
+            ApiRoute(
+                "GET",
+                "/connections",
+                "connections",
+                "Who is connected to this process.",
+                self.connections,
+                "Connection",
+                (
+                    *listing(CONNECTIONS),
+                    Param("q", "only where this text is part of the peer, the user or the client-id"),
+                    Param("user", "only of this user"),
+                ),
+                listed=True,
+                administrators=True,
+            ),
+            ApiRoute(
+                "GET",
+                "/connections/{id}",
+                "connection",
+                "One connection with its subscriptions.",
+                self.connection,
+                "ConnectionDetail",
+                administrators=True,
+            ),
+            ApiRoute(
+                "GET",
+                "/settings",
+                "settings",
+                "All settings with their reasons.",
+                self.settings,
+                "Setting",
+                (_Q, Param("changed", "only those that are not at their default", "flag")),
+                listed=True,
+                administrators=True,
+            ),
+        ]
 
     # ── handlers ───────────────────────────────────────────────────────────────────────────────────
 

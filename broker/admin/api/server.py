@@ -15,9 +15,9 @@ from broker.seams.steps import StepKindStats
 from .access import Gate
 from .acting import Acting
 from .browsing import Browsing
-from .calls import Call, Caller, Route
+from .calls import ApiRoute, Call, Caller
 from .openapi import PREFIX, document
-from .ports import Answer, Clients, Logins, Missing, Node, Owners, Question, Work
+from .ports import Answer, ClientsPort, LoginsPort, Missing, Owners, ProcessPort, Question, Work
 from .reading import Reading
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
 
-class Here:
+class LocalOwners:
     """All slots are in this process (ports.Owners)."""
 
     def __init__(self, views: Callable[[Question], Work]) -> None:
@@ -45,23 +45,23 @@ class Api:
         self,
         settings: AdminSettings,
         owners: Owners,
-        clients: Clients,
-        logins: Logins,
-        node: Node,
+        clients: ClientsPort,
+        logins: LoginsPort,
+        node: ProcessPort,
         steps: StepKindStats,
         delimiter: str,
         desk: Desk,
         clock: Clock,
     ) -> None:
         self._caller = Caller(Gate(settings, logins), steps)
-        if isinstance(owners, Here):
+        if isinstance(owners, LocalOwners):
             owners.caller = self._caller
         reading = Reading(owners, clients, node, self._caller, delimiter)
         self._parts = (reading, Browsing(reading, desk, clock), Acting(reading, desk, clients))
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[ApiRoute]:
         """All there are."""
-        own = Route("GET", "/openapi.json", "openapi", "This document.", self._document, "Document")
+        own = ApiRoute("GET", "/openapi.json", "openapi", "This document.", self._document, "Document")
         return [own, *(route for part in self._parts for route in part.routes())]
 
     def add_to(self, app: web.Application) -> None:
