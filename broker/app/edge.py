@@ -40,6 +40,7 @@ from broker.owner.io_thread import IoThread
 from broker.seams.entropy import number, token
 from broker.seams.files import fingerprint, temporary_file
 
+from . import process
 from .administration import ThisNode, api
 from .member import ClusterProcess, advertised_admin
 
@@ -249,6 +250,7 @@ class EdgeProcess(ClusterProcess):
         assert self.auth is not None
         lines = [f"Stampede {__version__} edge {self.id}"]
         lines += self.listeners.banner()
+        lines += process.console(self.settings.admin)
         lines.append(f"  cluster                {self.settings.etcd.prefix} in etcd at {self.settings.etcd.endpoints}")
         if not self.auth.has_users:
             lines.append("  no users yet: only this machine can connect (stampede cluster users set NAME)")

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
-from broker.config.settings import Settings
+from broker.config.settings import AdminSettings, Settings
 from broker.core.errors import BrokerError, ConfigError
 from broker.seams.clock import SystemClock
 from broker.seams.files import open_file_limit
@@ -46,6 +46,16 @@ class Process(Protocol):
     def banner(self) -> list[str]:
         """Where it listens and what it is."""
         ...
+
+
+def console(admin: AdminSettings) -> list[str]:
+    """The banner's line for people with a browser; none where the port is off, or not known yet."""
+    if admin.port <= 0:
+        return []
+    host = (
+        "127.0.0.1" if admin.host in ("", "0.0.0.0", "::") else f"[{admin.host}]" if ":" in admin.host else admin.host
+    )
+    return [f"  console                http://{host}:{admin.port}/console"]
 
 
 async def _serve(make: Callable[[Settings], Process], settings: Settings) -> int:

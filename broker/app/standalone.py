@@ -211,6 +211,7 @@ class Standalone:
         """Where it listens and where the data is."""
         lines = [f"Stampede {__version__}"]
         lines += self.listeners.banner()
+        lines += process.console(self.settings.admin)
         if self.reads is not None:
             lines.append(f"  log (read API)         port {self.reads.port}")
         lines.append(f"  data                   {os.path.abspath(self.settings.data)}")

@@ -65,6 +65,8 @@ def test_banner_says_where_it_listens_and_where_the_data_is(tmp_path: Path):
         text = broker.log()
         for expected in (f"127.0.0.1 port {broker.port}", f"127.0.0.1 port {broker.ws_port}", str(broker.data)):
             assert expected in text
+        (console,) = [line.split()[1] for line in text.splitlines() if line.startswith("  console ")]
+        assert "<title>" in broker.http(console.partition(str(broker.admin_port))[2])[1]
         assert "Traceback" not in text
 
 
