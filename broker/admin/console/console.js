@@ -100,7 +100,7 @@ async function overview() {
       `${told.role}, ${told.version}${told.ready ? "" : ", not ready"}`)),
     missing(told),
     el("div", { class: "cards" },
-      card("queues", count(m.queues)), card("messages", count(m.messages)), card("with consumers", count(m.delivering)),
+      card("queues", count(m.queues)), card("messages", count(m.messages)), card("unacknowledged", count(m.delivering)),
       card("not due yet", count(m.scheduled)), card("paused queues", count(m.paused)), card("consumers", count(m.consumers)),
       card("connections here", count(told.clients.connections)), card("accepted since start", count(m.since_start.accepted)),
       card("acknowledged", count(m.since_start.acked)), card("dead letters made", count(m.since_start.dead_lettered)),
@@ -114,7 +114,7 @@ function queueTable(rows, sortable) {
   return table([
     { title: "Queue", text: true, sort: by("name"), cell: (r) => el("a", { href: `#queue/${part(fqqn(r))}` }, fqqn(r)) },
     { title: "Messages", num: true, sort: by("messages"), cell: (r) => count(r.messages) },
-    { title: "With consumers", num: true, optional: true, sort: by("delivering"), cell: (r) => count(r.delivering) },
+    { title: "Unacknowledged", num: true, optional: true, sort: by("delivering"), cell: (r) => count(r.delivering) },
     { title: "Consumers", num: true, sort: by("consumers"), cell: (r) => count(r.consumers) },
     { title: "Type", optional: true, cell: (r) => `${r.routing.toLowerCase()}${r.paused ? ", paused" : ""}` },
   ], rows, "No queues.");
@@ -151,7 +151,7 @@ async function queue(name) {
   return [
     el("h1", {}, name), missing(told),
     el("div", { class: "cards" }, card("messages", count(sum("messages"))), card("waiting", count(sum("waiting"))),
-      card("with consumers", count(sum("delivering"))), card("not due yet", count(sum("scheduled"))), card("consumers", count(sum("consumers"))),
+      card("unacknowledged", count(sum("delivering"))), card("not due yet", count(sum("scheduled"))), card("consumers", count(sum("consumers"))),
       card("bytes", bytes(sum("bytes")))),
     el("h2", {}, "Why is nothing delivered?"), told.parts.map((p) => el("ul", { class: "why" }, p.why.map((w) => el("li", {}, w)))),
     el("div", { class: "bar" },
