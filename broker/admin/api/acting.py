@@ -19,7 +19,7 @@ from broker.core.ids import slot_of
 from broker.selector import compile
 
 from .access import Who
-from .calls import ApiRoute, Call
+from .calls import ApiOp, Call
 from .params import Param
 from .ports import ClientsPort
 from .problems import Problem, bad_value, unknown
@@ -44,118 +44,41 @@ class Acting:
         self._desk = desk
         self._clients = clients
 
-    def routes(self) -> list[ApiRoute]:
+    def routes(self) -> list[ApiOp]:
         """All of them."""
         one = "/queues/{queue}"
         return [
-            ApiRoute(
-                "POST",
-                "/queues",
-                "create-queue",
-                "Makes a queue that stays until deleted.",
-                self.create,
-                "Done",
-                body=(
-                    Param("address", "where its messages are sent to", required=True),
-                    Param("name", "of the queue; as the address, if it is left out"),
-                    Param(
-                        "routing",
-                        "ANYCAST: one consumer gets each message",
-                        default="ANYCAST",
-                        choices=("ANYCAST", "MULTICAST"),
-                    ),
-                    Param("selector", "only matching messages enter it"),
-                ),
-                status=201,
-            ),
-            ApiRoute(
-                "DELETE",
-                one,
-                "delete-queue",
-                "Deletes a queue with everything in it.",
-                self.delete,
-                "Done",
-                query=(_FORCE,),
-            ),
-            ApiRoute(
-                "POST",
-                one + "/pause",
-                "pause-queue",
-                "It takes messages and hands out none.",
-                self._acts(Act.PAUSE),
-                "Done",
-            ),
-            ApiRoute(
-                "POST", one + "/resume", "resume-queue", "It hands out messages again.", self._acts(Act.RESUME), "Done"
-            ),
-            ApiRoute(
-                "POST",
-                one + "/purge",
-                "purge-queue",
-                "Without selector and ids: everything goes at once, also what "
-                "consumers hold. Else: what waits and matches.",
-                self.purge,
-                "Carried",
-                body=_CHOICE,
-            ),
-            ApiRoute(
-                "POST",
-                one + "/move",
-                "move-messages",
-                "To another address or queue.",
-                self.move,
-                "Carried",
-                body=(Param("to", "ADDRESS, or ADDRESS::QUEUE", required=True), *_CHOICE),
-            ),
-            ApiRoute(
-                "POST",
-                one + "/copy",
-                "copy-messages",
-                "The same; they stay here as well.",
-                self.copy,
-                "Carried",
-                body=(Param("to", "ADDRESS, or ADDRESS::QUEUE", required=True), *_CHOICE),
-            ),
-            ApiRoute(
-                "POST",
-                one + "/retry",
-                "retry-messages",
-                "Dead letters go back to where they come from, in order.",
-                self.retry,
-                "Carried",
-                body=(
-                    Param("address", "only what comes from this address"),
-                    Param("reason", "only what left for this reason"),
-                    *_CHOICE,
-                ),
-            ),
-            ApiRoute(
-                "POST",
-                "/addresses/{address}/messages",
-                "send-message",
-                "Sends messages: one, or some that were exported.",
-                self.send,
-                "Sent",
-                body=(
-                    Param("body", "text", default=""),
-                    Param("headers", "NAME:VALUE each", "texts"),
-                    Param("queue", "only to this queue of the address"),
-                    Param("durable", "survives a restart", "flag", True),
-                    Param("priority", "0 to 9", "number", 4, most=9),
-                    Param("exported", "messages as GET messages?raw=true tells them", "messages"),
-                ),
-                status=201,
-            ),
-            ApiRoute(
-                "DELETE",
-                "/connections/{id}",
-                "disconnect",
-                "Ends a connection with an ERROR.",
-                self.disconnect,
-                "Done",
-                administrators=True,
-            ),
-        ]
+            ApiOp("POST", "/queues", "create-queue", "Makes a queue that stays until deleted.", self.create, "Done",
+                  body=(Param("address", "where its messages are sent to", required=True),
+                        Param("name", "of the queue; as the address, if it is left out"),
+                        Param("routing", "ANYCAST: one consumer gets each message", default="ANYCAST",
+                              choices=("ANYCAST", "MULTICAST")),
+                        Param("selector", "only matching messages enter it")), status=201),
+            ApiOp("DELETE", one, "delete-queue", "Deletes a queue with everything in it.", self.delete, "Done",
+                  query=(_FORCE,)),
+            ApiOp("POST", one + "/pause", "pause-queue", "It takes messages and hands out none.", self._acts(Act.PAUSE),
+                  "Done"),
+            ApiOp("POST", one + "/resume", "resume-queue", "It hands out messages again.", self._acts(Act.RESUME),
+                  "Done"),
+            ApiOp("POST", one + "/purge", "purge-queue", "Without selector and ids: everything goes at once, also what "
+                  "consumers hold. Else: what waits and matches.", self.purge, "Carried", body=_CHOICE),
+            ApiOp("POST", one + "/move", "move-messages", "To another address or queue.", self.move, "Carried",
+                  body=(Param("to", "ADDRESS, or ADDRESS::QUEUE", required=True), *_CHOICE)),
+            ApiOp("POST", one + "/copy", "copy-messages", "The same; they stay here as well.", self.copy, "Carried",
+                  body=(Param("to", "ADDRESS, or ADDRESS::QUEUE", required=True), *_CHOICE)),
+            ApiOp("POST", one + "/retry", "retry-messages", "Dead letters go back to where they come from, in order.",
+                  self.retry, "Carried", body=(Param("address", "only what comes from this address"),
+                                               Param("reason", "only what left for this reason"), *_CHOICE)),
+            ApiOp("POST", "/addresses/{address}/messages", "send-message", "Sends messages: one, or some that were "
+                  "exported.", self.send, "Sent",
+                  body=(Param("body", "text", default=""), Param("headers", "NAME:VALUE each", "texts"),
+                        Param("queue", "only to this queue of the address"),
+                        Param("durable", "survives a restart", "flag", True),
+                        Param("priority", "0 to 9", "number", 4, most=9),
+                        Param("exported", "messages as GET messages?raw=true tells them", "messages")), status=201),
+            ApiOp("DELETE", "/connections/{id}", "disconnect", "Ends a connection with an ERROR.", self.disconnect,
+                  "Done", administrators=True),
+        ]  # fmt: skip
 
     # ── queues ─────────────────────────────────────────────────────────────────────────────────────
 

@@ -20,7 +20,7 @@ from broker.seams.entropy import token
 from broker.selector import compile
 
 from .acting import both, by_slot
-from .calls import ApiRoute, Call, named
+from .calls import ApiOp, Call, named
 from .params import Param
 from .problems import Problem, unknown
 from .reading import Reading
@@ -78,42 +78,20 @@ class Browsing:
         self._clock = clock
         self._looks: OrderedDict[str, _Look] = OrderedDict()
 
-    def routes(self) -> list[ApiRoute]:
+    def routes(self) -> list[ApiOp]:
         """All of them."""
         return [
-            ApiRoute(
-                "GET",
-                "/queues/{queue}/messages",
-                "messages",
-                "What waits in a queue, in order; takes nothing.",
-                self.messages,
-                "Message",
-                (
-                    Param("limit", "messages of a page", "number", 50, least=1, most=200),
-                    _SELECTOR,
-                    Param("preview", "bytes of each body", "number", 1024, most=65536),
-                    Param("raw", "with the whole message as it is stored, in base64", "flag", False),
-                    Param("page", "`next` of the page before"),
-                ),
-                listed=True,
-            ),
-            ApiRoute(
-                "GET",
-                "/queues/{queue}/messages/{id}",
-                "message",
-                "One message; its body to 1 MiB.",
-                self.message,
-                "Message",
-            ),
-            ApiRoute(
-                "GET",
-                "/queues/{queue}/dead-letters",
-                "dead-letters",
-                f"Its dead letters by where they come from and why: the first {LOOKED}.",
-                self.dead_letters,
-                "DeadLetters",
-            ),
-        ]
+            ApiOp("GET", "/queues/{queue}/messages", "messages", "What waits in a queue, in order; takes nothing.",
+                  self.messages, "Message",
+                  (Param("limit", "messages of a page", "number", 50, least=1, most=200), _SELECTOR,
+                   Param("preview", "bytes of each body", "number", 1024, most=65536),
+                   Param("raw", "with the whole message as it is stored, in base64", "flag", False),
+                   Param("page", "`next` of the page before")), listed=True),
+            ApiOp("GET", "/queues/{queue}/messages/{id}", "message", "One message; its body to 1 MiB.", self.message,
+                  "Message"),
+            ApiOp("GET", "/queues/{queue}/dead-letters", "dead-letters", "Its dead letters by where they come from and "
+                  f"why: the first {LOOKED}.", self.dead_letters, "DeadLetters"),
+        ]  # fmt: skip
 
     async def messages(self, call: Call) -> Any:
         query = call.query

@@ -46,8 +46,8 @@ Handler = Callable[[Call], Awaitable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class ApiRoute:
-    """answer   name of its schema (openapi.SCHEMAS).    listed   a page of such.
+class ApiOp:
+    """One operation of the API.    answer   name of its schema (openapi.SCHEMAS).    listed   a page of such.
     administrators   nobody else may."""
 
     method: str
@@ -70,7 +70,7 @@ class Caller:
         self._gate = gate
         self._steps = steps
 
-    def serve(self, route: ApiRoute) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    def serve(self, route: ApiOp) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         """The handler of aiohttp for a route."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -106,7 +106,7 @@ class Caller:
             return answer
 
 
-async def _carry_out(route: ApiRoute, who: Who, request: web.Request) -> web.StreamResponse:
+async def _carry_out(route: ApiOp, who: Who, request: web.Request) -> web.StreamResponse:
     if route.administrators and not who.administrator:
         raise Problem(
             403, "not-allowed", "Not allowed", f"user {who.name!r} is no administrator",
@@ -125,7 +125,7 @@ def _problem_of(error: Exception, request: web.Request) -> Problem:
     return Problem(500, "internal", "Internal error", "this is a mistake of ours", "the log of the broker says more")
 
 
-def _query(route: ApiRoute, request: web.Request) -> dict[str, Any]:
+def _query(route: ApiOp, request: web.Request) -> dict[str, Any]:
     given = request.query
     doubled = next((name for name in given if len(given.getall(name)) > 1), None)
     if doubled is not None:
@@ -135,7 +135,7 @@ def _query(route: ApiRoute, request: web.Request) -> dict[str, Any]:
     return read(route.query, dict(given), "the query")
 
 
-async def _body(route: ApiRoute, request: web.Request) -> dict[str, Any]:
+async def _body(route: ApiOp, request: web.Request) -> dict[str, Any]:
     if request.method in SAFE:
         return {}
     from aiohttp.web import HTTPRequestEntityTooLarge

@@ -10,7 +10,7 @@ from typing import Any
 
 from broker import __version__
 
-from .calls import ApiRoute
+from .calls import ApiOp
 
 PREFIX = "/api/v1"
 
@@ -90,7 +90,7 @@ SCHEMAS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
-def document(routes: Iterable[ApiRoute]) -> dict[str, Any]:
+def document(routes: Iterable[ApiOp]) -> dict[str, Any]:
     """The whole document."""
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -107,7 +107,7 @@ def document(routes: Iterable[ApiRoute]) -> dict[str, Any]:
     }
 
 
-def _operation(route: ApiRoute) -> dict[str, Any]:
+def _operation(route: ApiOp) -> dict[str, Any]:
     places = [
         {"name": part[1:-1], "in": "path", "required": True, "schema": TEXT}
         for part in route.path.split("/")
@@ -137,7 +137,7 @@ def _operation(route: ApiRoute) -> dict[str, Any]:
     return told
 
 
-def _answer(route: ApiRoute) -> dict[str, Any]:
+def _answer(route: ApiOp) -> dict[str, Any]:
     if not route.listed:
         return {"$ref": f"#/components/schemas/{route.answer}"}
     return _object(items=_many(route.answer), total=NUMBER, next=MAYBE, missing=_many("Missing"))

@@ -14,7 +14,7 @@ from broker.engine.address_settings import matches
 from broker.owner.views import SORTS
 
 from .access import Who
-from .calls import ApiRoute, Call, Caller, named
+from .calls import ApiOp, Call, Caller, named
 from .params import Param, listing, question, token
 from .ports import Answer, ClientsPort, Missing, Owners, ProcessPort
 from .problems import Problem, unknown
@@ -49,113 +49,33 @@ class Reading:
         self._caller = caller
         self._delimiter = delimiter
 
-    def routes(self) -> list[ApiRoute]:
+    def routes(self) -> list[ApiOp]:
         """All of them."""
         subscriptions = tuple(param for param in _QUEUE_FILTERS if param.name not in ("routing", "type"))
         return [
-            ApiRoute(
-                "GET",
-                "/overview",
-                "overview",
-                "What this broker is and does.",
-                self.overview,
-                "Overview",
-                administrators=True,
-            ),
-            ApiRoute(
-                "GET",
-                "/queues",
-                "queues",
-                "Queues, a page at a time.",
-                self.queues,
-                "Queue",
-                (*listing(SORTS["queues"]), *_QUEUE_FILTERS),
-                listed=True,
-            ),
-            ApiRoute(
-                "GET",
-                "/queues/{queue}",
-                "queue",
-                "One queue (NAME, or ADDRESS::NAME) in detail, with the reasons why nothing is delivered.",
-                self.queue,
-                "QueueDetail",
-            ),
-            ApiRoute(
-                "GET",
-                "/queues/{queue}/consumers",
-                "queue-consumers",
-                "Who consumes it.",
-                self.queue_consumers,
-                "Consumer",
-                listing(SORTS["consumers"]),
-                listed=True,
-            ),
-            ApiRoute(
-                "GET",
-                "/addresses",
-                "addresses",
-                "Addresses.",
-                self.addresses,
-                "Address",
-                (*listing(SORTS["addresses"]), _Q),
-                listed=True,
-            ),
-            ApiRoute(
-                "GET",
-                "/consumers",
-                "consumers",
-                "All consumers.",
-                self.consumers,
-                "Consumer",
-                (*listing(SORTS["consumers"]), Param("session", "only of this connection", "number")),
-                listed=True,
-            ),
-            ApiRoute(
-                "GET",
-                "/subscriptions",
-                "subscriptions",
-                "Durable subscriptions.",
-                self.subscriptions,
-                "Queue",
-                (*listing(SORTS["queues"]), *subscriptions),
-                listed=True,
-            ),
-            ApiRoute(
-                "GET",
-                "/connections",
-                "connections",
-                "Who is connected to this process.",
-                self.connections,
-                "Connection",
-                (
-                    *listing(CONNECTIONS),
-                    Param("q", "only where this text is part of the peer, the user or the client-id"),
-                    Param("user", "only of this user"),
-                ),
-                listed=True,
-                administrators=True,
-            ),
-            ApiRoute(
-                "GET",
-                "/connections/{id}",
-                "connection",
-                "One connection with its subscriptions.",
-                self.connection,
-                "ConnectionDetail",
-                administrators=True,
-            ),
-            ApiRoute(
-                "GET",
-                "/settings",
-                "settings",
-                "All settings with their reasons.",
-                self.settings,
-                "Setting",
-                (_Q, Param("changed", "only those that are not at their default", "flag")),
-                listed=True,
-                administrators=True,
-            ),
-        ]
+            ApiOp("GET", "/overview", "overview", "What this broker is and does.", self.overview, "Overview",
+                  administrators=True),
+            ApiOp("GET", "/queues", "queues", "Queues, a page at a time.", self.queues, "Queue",
+                  (*listing(SORTS["queues"]), *_QUEUE_FILTERS), listed=True),
+            ApiOp("GET", "/queues/{queue}", "queue", "One queue (NAME, or ADDRESS::NAME) in detail, with the reasons "
+                  "why nothing is delivered.", self.queue, "QueueDetail"),
+            ApiOp("GET", "/queues/{queue}/consumers", "queue-consumers", "Who consumes it.", self.queue_consumers,
+                  "Consumer", listing(SORTS["consumers"]), listed=True),
+            ApiOp("GET", "/addresses", "addresses", "Addresses.", self.addresses, "Address",
+                  (*listing(SORTS["addresses"]), _Q), listed=True),
+            ApiOp("GET", "/consumers", "consumers", "All consumers.", self.consumers, "Consumer",
+                  (*listing(SORTS["consumers"]), Param("session", "only of this connection", "number")), listed=True),
+            ApiOp("GET", "/subscriptions", "subscriptions", "Durable subscriptions.", self.subscriptions, "Queue",
+                  (*listing(SORTS["queues"]), *subscriptions), listed=True),
+            ApiOp("GET", "/connections", "connections", "Who is connected to this process.", self.connections,
+                  "Connection", (*listing(CONNECTIONS), Param("q", "only where this text is part of the peer, the user "
+                  "or the client-id"), Param("user", "only of this user")), listed=True, administrators=True),
+            ApiOp("GET", "/connections/{id}", "connection", "One connection with its subscriptions.", self.connection,
+                  "ConnectionDetail", administrators=True),
+            ApiOp("GET", "/settings", "settings", "All settings with their reasons.", self.settings, "Setting",
+                  (_Q, Param("changed", "only those that are not at their default", "flag")), listed=True,
+                  administrators=True),
+        ]  # fmt: skip
 
     # ── handlers ───────────────────────────────────────────────────────────────────────────────────
 

@@ -15,7 +15,7 @@ from broker.seams.steps import StepKindStats
 from .access import Gate
 from .acting import Acting
 from .browsing import Browsing
-from .calls import ApiRoute, Call, Caller
+from .calls import ApiOp, Call, Caller
 from .openapi import PREFIX, document
 from .ports import Answer, ClientsPort, LoginsPort, Missing, Owners, ProcessPort, Question, Work
 from .reading import Reading
@@ -59,9 +59,9 @@ class Api:
         reading = Reading(owners, clients, node, self._caller, delimiter)
         self._parts = (reading, Browsing(reading, desk, clock), Acting(reading, desk, clients))
 
-    def routes(self) -> list[ApiRoute]:
+    def routes(self) -> list[ApiOp]:
         """All there are."""
-        own = ApiRoute("GET", "/openapi.json", "openapi", "This document.", self._document, "Document")
+        own = ApiOp("GET", "/openapi.json", "openapi", "This document.", self._document, "Document")
         return [own, *(route for part in self._parts for route in part.routes())]
 
     def add_to(self, app: web.Application) -> None:
