@@ -56,6 +56,9 @@ class Probes:
         self._fail = fail
         self.give_up: Callable[[str], None] = lambda edge: None
         """Told when owners may have taken from an edge's consumers what they hold, though it lives."""
+        self.unheard: Callable[[str, int], None] = lambda edge, slot: None
+        """Told of an edge and a slot whose new leader begins without it: its registration has run out, so that nobody
+        waits for it to tell who subscribes."""
         self.moved: Callable[[], None] = lambda: None
         """Told when a slot gets another leader."""
         self.kept_back: set[int] = set()
@@ -83,6 +86,7 @@ class Probes:
         stack.enter_context(patch.object(Node, "_hand_over", self._held_back(Node._hand_over)))
         stack.enter_context(patch.object(LinkServer, "_bury", self._buried(LinkServer._bury)))
         stack.enter_context(patch.object(Node, "_gathered", self._left_behind(Node._gathered)))
+        stack.enter_context(patch.object(Node, "_begin", self._begun_without(Node._begin)))
 
     def _crowded(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
@@ -133,6 +137,17 @@ class Probes:
             original(node)
 
         return gathered
+
+    def _begun_without(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def begin(node: Node, slot: int) -> None:
+            there = set(node._edges()) | node._serving.attached(slot)
+            for host in self._world.of("edge"):
+                if host.name not in there:
+                    self.unheard(host.name, slot)
+            original(node, slot)
+
+        return begin
 
     # ── leaders (I1, I8) ───────────────────────────────────────────────────────────────────────────
 

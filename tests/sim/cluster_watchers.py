@@ -2,7 +2,8 @@
 
 Rule: a subscriber that stays connected gets every message whose SEND was sent after the receipt for its SUBSCRIBE, once
 that SEND has its own. Excused is what only a leader could have kept: what one had answered that failed afterwards,
-messages for later, what one could not hand out yet (cluster_probes.py says why), and what took more than one leader,
+messages for later, what one could not hand out yet (cluster_probes.py says why), an edge whose registration had run out
+when a leader began, for which nobody waits, and what took more than one leader,
 where the next cannot tell it again (large bodies, transactions over several slots). Else nobody excuses a leader that
 was asked to hand over.
 """
@@ -149,7 +150,7 @@ class Watching:
             if not watcher.gone:
                 self.end(watcher)
 
-    def void(self) -> None:
-        """Owners may have given them up, or their edge is gone."""
+    def void(self, slot: int | None = None) -> None:
+        """Owners may have given them up, or their edge is gone; or nobody waited for it when this slot got a leader."""
         for watcher in self.watchers.values():
-            watcher.over = True
+            watcher.over = watcher.over or slot is None or watcher.slot == slot
