@@ -105,12 +105,14 @@ def test_rows_are_those_the_broker_makes_however_they_are_asked_for(tmp_path: Pa
     ) as broker:
         until(lambda: listens(port), "the read API")
         traffic(broker)
+        # All that its consumer had and did not acknowledge is given back, a turn at a time, and goes there.
+        until(lambda: len(told(port, "dlq")) == 35, "the dead letters")
         for view in ("messages", "events", "dlq"):
             rows = told(port, view)
-            assert rows or view == "dlq"
+            assert rows
             for step in (0, 1, 3):
                 found = decoded(port, view, step)
-                assert comparable(found, rows or [{}]) == rows, (view, step)
+                assert comparable(found, rows) == rows, (view, step)
         both = decoded(port, "log", 5)
         assert len(both) == len(told(port, "messages")) + len(told(port, "events"))
         assert {row["view"] for row in both} == {"messages", "events"}
