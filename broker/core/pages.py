@@ -13,8 +13,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 T = TypeVar("T")
 
-PIECE = 250
+PIECE = 125
 """Entries looked at in one step: a millisecond or less."""
+ROWS = 50
+"""Entries of a page that are described in one step."""
 MOST = 500
 """Entries of a page."""
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from broker.core.errors import Code
-from broker.core.pages import PIECE, Ask, PageKey, choose
+from broker.core.pages import PIECE, ROWS, Ask, PageKey, choose
 
 if TYPE_CHECKING:
     from .edge import Edge
@@ -71,7 +71,11 @@ class Clients:
             lambda session: (session.id,),
             keep if part or user is not None else None,
         )
-        rows = [{**_row(session), "at": [place.value, list(place.name)]} for place, session in page.entries]
+        rows = []
+        for number, (place, session) in enumerate(page.entries, 1):
+            rows.append({**_row(session), "at": [place.value, list(place.name)]})
+            if not number % ROWS:
+                yield
         return {"rows": rows, "total": page.total, "more": page.more}
 
     def _connection(self, question: Mapping[str, Any]) -> Work:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from broker.core.pages import PIECE, Ask, Page, PageKey, choose
+from broker.core.pages import PIECE, ROWS, Ask, Page, PageKey, choose
 from broker.engine import portrait
 from broker.engine.address_settings import matches
 from broker.engine.consumer import Consumer
@@ -31,8 +31,6 @@ Answer = dict[str, Any]
 """Of a list: rows (each with its place as `at`), total, more."""
 Work = Generator[None, None, Answer]
 
-ROWS = 50
-"""Rows made in one step."""
 
 _CONSUMERS: dict[str, Callable[[Consumer], Any]] = {
     "consumer": lambda consumer: consumer.id,
