@@ -119,6 +119,9 @@ class Keyed:
         verifier = await asyncio.to_thread(
             passcodes.decide, passcode, version, sorted(spec.groups), spec.rotation_grace_seconds, current, memory, now
         )
+        if cluster.config.get(key) != item:
+            # Set while the hash was made (40 ms): what is written is decided from what it replaces.
+            raise Raced(f"the passcode of {username} was changed meanwhile")
         wanted = {key: entries.encoded(verifier.value)}
         # What stands in such a key is told to nobody.
         foreign = [f"the passcode of {username}"] if passcodes.foreign(current, memory) else ()
