@@ -12,8 +12,10 @@ COPY deploy/image/constraints.txt ./
 COPY pyproject.toml README.md LICENSE ./
 COPY operator ./operator
 COPY broker ./broker
+# The pipeline has an image of its own: its command would be a script here without its package.
 # The checksummed .pyc files need no file times, and a read-only image could not write its own.
 RUN /opt/pip/bin/pip --python /opt/stampede/bin/python install -c constraints.txt '.[operator,redis,xpath]' \
+ && rm /opt/stampede/bin/stampede-pipeline \
  && find /opt/stampede -name __pycache__ -prune -exec rm -rf {} + \
  && find /opt/stampede -name tests -type d -path '*site-packages*' -prune -exec rm -rf {} + \
  && /opt/stampede/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/stampede/lib

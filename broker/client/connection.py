@@ -9,7 +9,7 @@ Rule: a frame goes out whole or not at all; whoever waits is woken when the conn
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterable, Coroutine, Mapping
+from collections.abc import AsyncIterable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -23,9 +23,9 @@ from broker.wire.writer import encode_frame
 from .beats import Beats
 from .body import BodyStream
 from .errors import ClientError, ClientTimeout, ConnectionLost, ServerError, again
-from .frames import octets, refuse_nul, send_headers
+from .frames import octets, refuse_nul, send_headers, sends
 from .message import Message, TransactionName
-from .outbox import Outbox
+from .outbox import UNSENT_BYTES, Outbox
 from .receipts import Receipts
 from .source import Source, open_source
 from .subscription import AckMode, Subscription
@@ -217,6 +217,12 @@ class Client:
         receipt_line, answer = self._receipts.expect()
         self._out.append(self._frame(command, [*headers, receipt_line], body))
         await self._answer(answer, f"RECEIPT of {command}")
+
+    async def send_runs(self, runs: Iterable[tuple[list[tuple[str, str]], Iterable[bytes]]]) -> None:
+        """Sends many messages without receipts: (all header lines but content-length, bodies), in this order."""
+        for frames in sends(runs, self.version, UNSENT_BYTES):
+            await self._room()
+            self._out.append(b"".join(frames))
 
     async def send_for_receipt(
         self, destination: str, body: bytes | str, headers: Mapping[str, str] | None

@@ -5,7 +5,10 @@ Rule: pure; raises ClientError that names the header.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+
+from broker.wire.versions import Version
+from broker.wire.writer import encode_frame
 
 from .errors import ClientError
 
@@ -34,3 +37,24 @@ def refuse_nul(headers: list[tuple[str, str]]) -> None:
 def octets(body: bytes | str) -> bytes:
     """Text is sent as UTF-8."""
     return body.encode() if isinstance(body, str) else body
+
+
+def sends(
+    runs: Iterable[tuple[list[tuple[str, str]], Iterable[bytes]]], version: Version, most: int
+) -> Iterator[list[bytes]]:
+    """SEND frames, in lists of about `most` bytes. A run is header lines and the bodies that are sent with them: its
+    lines are checked and written once."""
+    frames: list[bytes] = []
+    nbytes = 0
+    for lines, bodies in runs:
+        refuse_nul(lines)
+        head = encode_frame("SEND", lines, b"", version)[:-2] + b"content-length:"
+        for body in bodies:
+            frames.append(b"%b%d\n\n%b\0" % (head, len(body), body))
+            nbytes += len(body)
+            if nbytes >= most:
+                yield frames
+                frames, nbytes = [], 0
+        nbytes += len(head)
+    if frames:
+        yield frames

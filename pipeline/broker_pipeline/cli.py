@@ -18,7 +18,7 @@ import click
 
 from broker import __version__
 
-from .errors import PipelineError
+from .errors import NotInstalledError, PipelineError
 from .manifests import Archive, damaged, missing, total
 from .options import access
 from .reads import LogReads
@@ -26,7 +26,11 @@ from .stores import remote
 
 
 class _Said(click.ClickException):
-    exit_code = 1
+    """exit code 1: the command did not do it. 2: it cannot be used here."""
+
+    def __init__(self, text: str, exit_code: int = 1) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -40,16 +44,17 @@ def main() -> None:
 @click.option("--user", default="", help="Default: STAMPEDE_PIPELINE_USER; passcode: STAMPEDE_PIPELINE_PASSCODE.")
 def check(broker: str, user: str) -> None:
     """Say whether Java, Spark and the broker's read API can be used."""
-    from .session import check_spark, java_home
 
-    try:
+    def work() -> None:
+        from .session import check_spark, java_home
+
         check_spark()
         click.echo(f"Java: {java_home()}")
         with LogReads(access({"broker": broker, "user": user, "patience": "5"})) as reads:
             broker_id, _, infos = reads.describe((), "messages")
         click.echo(f"broker {broker_id}: {sum(info.end - info.earliest for info in infos.values())} log items to read")
-    except PipelineError as error:
-        raise _Said(str(error)) from None
+
+    _perform(work)
 
 
 def _source(f: Any) -> Any:
@@ -95,8 +100,15 @@ def _options(broker: str, user: str, passcode_file: str, tls: bool, ca_file: str
 def _perform(what: Callable[[], object]) -> None:
     try:
         what()
+    except NotInstalledError as error:
+        raise _Said(str(error), 2) from None
     except PipelineError as error:
         raise _Said(str(error)) from None
+    except ModuleNotFoundError as error:
+        name = (error.name or "").partition(".")[0]
+        if name not in _EXTRA:
+            raise
+        raise _Said(str(NotInstalledError(name)), 2) from None
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         raise _Said(advised(f"{where}{error.strerror or error}")) from None
@@ -106,6 +118,8 @@ def _perform(what: Callable[[], object]) -> None:
         raise _Said(cause(str(error))) from None
 
 
+_EXTRA: Final = ("pyspark", "pyarrow", "pandas", "numpy", "py4j")
+"""What the extra `pipeline` brings."""
 _ADVICE: Final = (
     (
         r"No space left on device|Disk quota exceeded|not enough space",

@@ -14,3 +14,10 @@ class PipelineError(BrokerError):
     def __init__(self, text: str, code: int = 0) -> None:
         super().__init__(text)
         self.code = code
+
+
+class NotInstalledError(PipelineError):
+    """A package of the extra `pipeline` is not here."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} is not installed: pip install 'stampede-broker[pipeline]'")

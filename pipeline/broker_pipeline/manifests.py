@@ -175,6 +175,8 @@ def damaged(archive: Archive, state: State, spark: Any = None) -> list[str]:
         try:
             if _rows(archive.path(path), spark if archive.store.remote else None) != file.rows:
                 found.append(archive.path(path))
+        except ModuleNotFoundError:
+            raise
         except Exception as error:
             if type(error).__module__.partition(".")[0] not in ("pyarrow", "pyspark", "py4j", "builtins"):
                 raise

@@ -147,21 +147,37 @@ class LogReads:
         return made.whole()
 
     def lookup(self, ts_ms: int, infos: Mapping[int, SlotInfo]) -> dict[int, int]:
-        """Slot → first offset that is not older, as the leaders of all these slots say."""
+        """Slot → first offset that is not older, as the leaders of all these slots say; where one has gone, or leads
+        a slot no more, its successor is asked."""
         found: dict[int, int] = {}
-        for endpoint in sorted({info.endpoint for info in infos.values()}):
-            slots = [slot for slot, info in infos.items() if info.endpoint == endpoint]
-            request = pb.LookupRequest(ts_ms=ts_ms, slots=slots)
-            if not endpoint:
-                answer = self._anyone("Lookup", request, pb.LookupAnswer)
-            else:
+        left = {slot: info.endpoint for slot, info in infos.items()}
+        end = self._clock.monotonic() + self._access.patience_s
+        pause = _PAUSE_S
+        while left:
+            problem: PipelineError | None = None
+            for endpoint in sorted(set(left.values())):
+                slots = [slot for slot, place in left.items() if place == endpoint]
+                request = pb.LookupRequest(ts_ms=ts_ms, slots=slots)
                 try:
-                    answer = self._unary(endpoint, "Lookup", request, pb.LookupAnswer)
+                    if endpoint:
+                        answer = self._unary(endpoint, "Lookup", request, pb.LookupAnswer)
+                    else:
+                        answer = self._anyone("Lookup", request, pb.LookupAnswer)
                 except grpc.RpcError as error:
-                    raise _explained(error, endpoint) from None
-            found.update(answer.offsets)
-        if lost := set(infos) - set(found):
-            raise PipelineError(f"slot {min(lost)} has another leader than a moment ago; try again", 1803)
+                    problem = _explained(error, endpoint)
+                    if error.code() not in _AGAIN:
+                        raise problem from None
+                    continue
+                found.update({slot: answer.offsets[slot] for slot in slots if slot in answer.offsets})
+            left = {slot: endpoint for slot, endpoint in left.items() if slot not in found}
+            if not left:
+                break
+            if self._clock.monotonic() > end:
+                raise problem or PipelineError(f"nobody leads slot {min(left)} now", 1803)
+            self._wait.wait(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE_S)
+            leaders = self._described(pb.DescribeRequest()).infos
+            left = {slot: leaders[slot].endpoint if slot in leaders else place for slot, place in left.items()}
         return found
 
     def watermark(self, name: str, offsets: dict[int, int]) -> tuple[int, int]:

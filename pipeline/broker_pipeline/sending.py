@@ -107,8 +107,7 @@ async def _sending(options: WriteOptions, sending: Sending, batches: Iterator[An
             if options.id_column:
                 return await _one_by_one(client, options, batches)
             for batch in batches:
-                for row in rows(options, batch):
-                    await chunks.add(row)
+                await chunks.add(rows(options, batch))
             await chunks.end()
             return chunks.count
         except ConnectionLost:
@@ -134,30 +133,36 @@ class Chunks:
         self._loop = asyncio.get_running_loop()
         self._begun = self._loop.time()
 
-    async def add(self, row: Row) -> None:
-        large = len(row.body) >= LARGE_BYTES
+    async def add(self, found: Iterable[Row]) -> None:
         if self._sending.whole:
+            for row in found:
+                self._hold(row)
+            return
+        for row in found:
+            large = len(row.body) >= LARGE_BYTES
             if large:
-                raise PipelineError(
-                    f"a body of {len(row.body)} bytes cannot be part of a transaction ({LARGE_BYTES} and more): write "
-                    "such rows without option atomic; nothing was sent"
-                )
+                await self._flush()
             self._rows.append(row)
             self._nbytes += len(row.body)
-            if self._nbytes > MOST_HELD:
-                raise PipelineError(
-                    f"more than {MOST_HELD} bytes in one transaction: smaller tasks or batches, or no option atomic; "
-                    "nothing was sent"
-                )
-            return
-        if large:
-            await self._flush()
+            if large:
+                await self._alone()
+            elif len(self._rows) >= self._most or self._nbytes >= CHUNK_BYTES:
+                await self._flush()
+
+    def _hold(self, row: Row) -> None:
+        """For the one transaction."""
+        if len(row.body) >= LARGE_BYTES:
+            raise PipelineError(
+                f"a body of {len(row.body)} bytes cannot be part of a transaction ({LARGE_BYTES} and more): write "
+                "such rows without option atomic; nothing was sent"
+            )
         self._rows.append(row)
         self._nbytes += len(row.body)
-        if large:
-            await self._alone()
-        elif len(self._rows) >= self._most or self._nbytes >= CHUNK_BYTES:
-            await self._flush()
+        if self._nbytes > MOST_HELD:
+            raise PipelineError(
+                f"more than {MOST_HELD} bytes in one transaction: smaller tasks or batches, or no option atomic; "
+                "nothing was sent"
+            )
 
     async def end(self) -> None:
         await self._flush()
@@ -195,13 +200,8 @@ class Chunks:
         transaction = self._transaction()
         needs = [("destination", asked[0]), ("id-cache-size", str(self._ids[asked[0]]))]
         await self._client.request("BEGIN", [("transaction", transaction), *needs])
-        put = self._client.request
-        for row in gathered:
-            lines = [("destination", row.destination), *row.headers.items(), ("transaction", transaction)]
-            if row.id:
-                lines.append(("_AMQ_DUPL_ID", row.id))
-            await put("SEND", lines, row.body)
-        commit = put("COMMIT", [("transaction", transaction)], receipt=True)
+        await self._client.send_runs(runs(gathered, transaction))
+        commit = self._client.request("COMMIT", [("transaction", transaction)], receipt=True)
         self._open.append(self._loop.create_task(commit))
         await asyncio.sleep(0)  # it goes out before what follows
 
@@ -221,6 +221,25 @@ class Chunks:
     def _transaction(self) -> str:
         self._number += 1
         return f"t{self._number}"
+
+
+def runs(gathered: Iterable[Row], transaction: str) -> Iterator[tuple[list[tuple[str, str]], list[bytes]]]:
+    """Rows that follow each other with the same header lines are one run: (lines, bodies)."""
+    same: tuple[str, dict[str, str], str] = ("", {}, "")
+    lines: list[tuple[str, str]] = []
+    bodies: list[bytes] = []
+    for row in gathered:
+        if bodies and row.headers is same[1] and row.destination == same[0] and row.id == same[2] == "":
+            bodies.append(row.body)
+            continue
+        if bodies:
+            yield lines, bodies
+        same, bodies = (row.destination, row.headers, row.id), [row.body]
+        lines = [("destination", row.destination), *row.headers.items(), ("transaction", transaction)]
+        if row.id:
+            lines.append(("_AMQ_DUPL_ID", row.id))
+    if bodies:
+        yield lines, bodies
 
 
 async def check_ids(client: Client, destination: str, least: int) -> None:
@@ -270,26 +289,37 @@ def rows(options: WriteOptions, batch: Any) -> Iterator[Row]:
         return batch.column(name).to_pylist() if name in names else [None] * batch.num_rows
 
     bodies = column("body" if "body" in names else "value")
-    references = column("body_ref")
+    references = column("body_ref") if "body_ref" in names else None
+    message_ids = column("message_id") if references is not None else ()
     places = zip(column("slot"), column("offset"), column("index"), strict=True) if options.ledger else None
-    message_ids = column("message_id") if any(references) else references
     ids = column(options.id_column) if options.id_column else None
-    for number, (body, destination, headers, priority, persistent) in enumerate(
+    known: dict[Any, dict[str, str]] = {}
+    for number, (body, destination, *said) in enumerate(
         zip(bodies, column("destination"), column("headers"), column("priority"), column("persistent"), strict=True)
     ):
         destination = destination or options.destination
         if not destination:
             raise PipelineError("a row has no destination: set the option destination, or fill the column")
-        if body is None and references[number]:
+        if body is None and references is not None and references[number]:
             body = _from_file(options, references[number], message_ids[number])
-        made = {name: value for name, value in headers or () if name not in _DROPPED and value is not None}
-        made["persistent"] = "false" if persistent is False else "true"
-        if priority is not None:
-            made["priority"] = str(priority)
+        key = (tuple(said[0] or ()), *said[1:])
+        headers = known.get(key)
+        if headers is None:
+            headers = known[key] = _headers(*said)
         yield Row(
-            destination, body.encode() if isinstance(body, str) else body or b"", made,
+            destination, body.encode() if isinstance(body, str) else body or b"", headers,
             "" if ids is None else str(ids[number]), None if places is None else next(places),
         )  # fmt: skip
+
+
+def _headers(headers: Iterable[tuple[str, str]] | None, priority: int | None, persistent: bool | None
+             ) -> dict[str, str]:  # fmt: skip
+    """Of a SEND; rows of a batch that say the same share them."""
+    made = {name: value for name, value in headers or () if name not in _DROPPED and value is not None}
+    made["persistent"] = "false" if persistent is False else "true"
+    if priority is not None:
+        made["priority"] = str(priority)
+    return made
 
 
 def _from_file(options: WriteOptions, reference: str, message: str) -> bytes:

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final
 
-from .errors import PipelineError
+from .errors import NotInstalledError, PipelineError
 
 NEEDED: Final = (4, 2)
 _JAVAS: Final = "/usr/lib/jvm"
@@ -43,7 +43,7 @@ def check_spark() -> None:
     try:
         import pyspark
     except ImportError:
-        raise PipelineError("PySpark is not installed: pip install 'stampede-broker[pipeline]'") from None
+        raise NotInstalledError("PySpark") from None
     if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < NEEDED:
         raise PipelineError(
             f"PySpark {pyspark.__version__} is too old (before 4.2 a capped stream ends silently after one batch): "

@@ -31,6 +31,7 @@ class FakeReads:
         self.answers = 0
         self.marks: dict[str, dict[int, int]] = {}
         self.requests: list[pb.ScanRequest] = []
+        self.lookups = 0
         self.leader: FakeReads | None = None
         """Whom it follows."""
         self.group: list[FakeReads] = []
@@ -108,6 +109,9 @@ class FakeReads:
         )  # fmt: skip
 
     def lookup(self, request, context):
+        self.lookups += 1
+        if self.leader is not None:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "1803 This slot is read from another owner: ask the leader")
         return pb.LookupAnswer(offsets={
             s: next((n for n in range(1, self.end(s)) if self.time(s, n) >= request.ts_ms), self.end(s))
             for s in self.items

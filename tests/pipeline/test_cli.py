@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,26 @@ def test_verify_names_what_is_missing_and_what_is_broken(tmp_path: Path) -> None
     (tmp_path / "data/a.parquet").unlink()
     code, text = said("verify", str(tmp_path))
     assert code == 1 and "1 files are missing" in text and "a.parquet" in text
+
+
+@pytest.mark.parametrize(
+    ("package", "command"),
+    [("pyspark", ("check",)), ("pyspark", ("archive", "lake")), ("pyspark", ("report", "lake")),
+     ("pyspark", ("verify", "s3a://bucket/lake"))],
+)  # fmt: skip
+def test_without_the_extra_a_command_names_it(monkeypatch, package: str, command: tuple[str, ...]) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    code, text = said(*command)
+    assert code == 2 and text.strip().endswith("is not installed: pip install 'stampede-broker[pipeline]'")
+
+
+def test_without_arrow_verify_names_the_extra(monkeypatch, tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    manifest(tmp_path, 1, adds=[{"path": "a.parquet", "view": "messages", "address": "q", "date": "2026-11-24",
+                                 "hour": "13", "rows": 1, "nbytes": 4}])  # fmt: skip
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    code, text = said("verify", str(tmp_path))
+    assert (code, text) == (2, "Error: pyarrow is not installed: pip install 'stampede-broker[pipeline]'\n")
 
 
 def test_a_manifest_that_is_none_or_is_gone(tmp_path: Path) -> None:

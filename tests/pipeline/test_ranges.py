@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from broker.journal import format as f
 
-from .fake_reads import FakeReads
+from .fake_reads import MINUTE, START_MS, FakeReads
 
 INFOS = st.dictionaries(
     st.integers(0, 255),
@@ -177,6 +177,23 @@ def test_who_dies_or_falls_behind_in_the_middle_of_a_read_is_gone_on_from_elsewh
             one.server.stop(None).wait()
             rest = [name for batch in begun for name in batch]
             assert first + rest == [f"5-{n}" for n in range(300)], "the leader died"
+
+
+def test_a_time_is_looked_up_at_whoever_leads_by_now():
+    with FakeReads({5: 90}) as one, FakeReads({5: 90}) as two:
+        cluster_of(one, two)
+        with LogReads(Access((one.endpoint,), patience_s=20)) as reads:
+            infos = reads.plan((), "log").infos
+            assert infos[5].endpoint == one.endpoint
+            cluster_of(two, one)
+            one.group = two.group = [one, two]
+            assert reads.lookup(START_MS + 30 * MINUTE, infos) == {5: 13}, "items of three, the seventh alone"
+            assert (one.lookups, two.lookups) == (1, 1)
+        with LogReads(Access((one.endpoint,), patience_s=0)) as reads:
+            two.leader = one
+            with pytest.raises(PipelineError, match="1803") as no:
+                reads.lookup(START_MS, {5: infos[5]})
+            assert no.value.code == 1803
 
 
 def test_what_nobody_has_any_more_is_an_error_at_once():

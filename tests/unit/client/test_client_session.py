@@ -20,6 +20,29 @@ async def test_connect_sends_what_it_was_given_and_disconnects():
         assert len(server.frames("DISCONNECT")) == 1
 
 
+async def test_runs_are_sent_as_they_would_be_one_by_one():
+    """Also empty bodies, bodies with NUL, headers to be escaped; a NUL in a header sends nothing of its run."""
+    bodies = [b"", b"a\0b", b"x" * 300_000, "grüße".encode()]
+    lines = [("destination", "/queue/a"), ("k", "v:w")]
+    async with FakeServer() as server, connect(server.url) as client:
+        await client.send_runs([(lines, bodies), ([("destination", "/queue/b")], [b"1"])])
+        for body in bodies:
+            await client.send("/queue/a", body, {"k": "v:w"})
+        await client.send("/queue/b", b"1", receipt=True)
+        frames = server.frames("SEND")
+        assert [body for _, body in frames] == [*bodies, b"1"] * 2
+        first, second = ([without_length(headers) for headers, _ in part] for part in (frames[:5], frames[5:]))
+        assert first == second
+        with pytest.raises(ClientError, match="NUL"):
+            await client.send_runs([([("destination", "/queue/a"), ("k", "\0")], [b"no"])])
+        await client.send("/queue/b", b"2", receipt=True)
+        assert len(server.frames("SEND")) == 11
+
+
+def without_length(headers):
+    return {name: value for name, value in headers.items() if name not in ("content-length", "receipt")}
+
+
 async def test_await_connect_and_close():
     async with FakeServer() as server:
         client = await connect(server.url)
