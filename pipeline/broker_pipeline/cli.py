@@ -26,11 +26,13 @@ from .stores import remote
 
 
 class _Said(click.ClickException):
-    """exit code 1: the command did not do it. 2: it cannot be used here."""
+    exit_code = 1
 
-    def __init__(self, text: str, exit_code: int = 1) -> None:
-        super().__init__(text)
-        self.exit_code = exit_code
+
+class _NotHere(_Said):
+    """The command cannot be used on this machine."""
+
+    exit_code = 2
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -101,14 +103,14 @@ def _perform(what: Callable[[], object]) -> None:
     try:
         what()
     except NotInstalledError as error:
-        raise _Said(str(error), 2) from None
+        raise _NotHere(str(error)) from None
     except PipelineError as error:
         raise _Said(str(error)) from None
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
         if name not in _EXTRA:
             raise
-        raise _Said(str(NotInstalledError(name)), 2) from None
+        raise _NotHere(str(NotInstalledError(name))) from None
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         raise _Said(advised(f"{where}{error.strerror or error}")) from None
