@@ -16,6 +16,7 @@ from .options import serve_options, settings_of
 
 _LAZY = {
     "cluster": "cluster_cli",
+    "doctor": "doctor_cli",
     "user": "data_cli",
     "journal": "salvage_cli",
     "docs": "docs",

@@ -1,0 +1,207 @@
+"""`stampede doctor`: each fault it knows is brought about, and found with what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from click.testing import CliRunner
+
+from broker.app import cli, doctor, doctor_cluster
+from broker.app.doctor import FAULT, FINE, WARNING
+from broker.app.doctor_cluster import Reply
+from broker.cluster.operate import Picture
+from broker.cluster.view import Policy, View
+from broker.config.load import load
+from broker.config.settings import MemorySettings, Settings
+from broker.core.slots import Member, SlotRecord
+from tests.harness.secrets import self_signed
+
+MIB = 1024 * 1024
+GIB = 1024 * MIB
+DAY = 86_400
+
+
+@pytest.fixture
+def run(tmp_path):
+    def run(*args):
+        env = {name: None for name in os.environ if name.startswith("STAMPEDE_")}
+        line = ["doctor", *args, "--data", str(tmp_path / "data"), "--set", "admin.port=-1"]
+        return CliRunner().invoke(cli.main, line, env=env, prog_name="stampede")
+
+    return run
+
+
+@pytest.fixture
+def data(tmp_path):
+    folder = tmp_path / "data"
+    (folder / "journal").mkdir(parents=True, mode=0o700)
+    folder.chmod(0o700)
+    return folder
+
+
+def found(done) -> dict[str, dict[str, str]]:
+    return {one["check"]: one for one in json.loads(done.stdout)}
+
+
+def settings_with(**values: str) -> Settings:
+    return load(None, {}, {name.replace("__", "."): value for name, value in values.items()})
+
+
+def test_a_folder_in_order_has_no_fault_and_nothing_is_left_in_it(run, data):
+    done = run("-o", "json")
+    assert done.exit_code == 0, done.output
+    checks = found(done)
+    assert {"data", "journal", "disk speed", "disk room", "clock", "users", "open files", "memory"} == set(checks)
+    assert all(checks[name]["level"] == FINE for name in ("data", "journal", "clock", "users"))
+    assert os.listdir(data) == ["journal"] and os.listdir(data / "journal") == []
+
+
+def test_a_folder_that_is_not_there_is_not_made(run, tmp_path):
+    done = run("-o", "json")
+    assert done.exit_code == 0
+    assert found(done)["data"]["level"] == WARNING
+    assert not (tmp_path / "data").exists()
+
+
+def test_what_others_may_read_is_said_with_the_command_that_mends_it(run, data):
+    (data / "journal").chmod(0o755)
+    users = data / "users.toml"
+    users.write_text("")
+    users.chmod(0o644)
+    checks = found(run("-o", "json", "--problems"))
+    assert checks["journal"]["fix"] == f"chmod o-rwx {data / 'journal'}"
+    assert checks["users"]["fix"] == f"chmod o-rwx {users}"
+    assert "data" not in checks  # in order
+
+
+def test_a_users_file_that_no_broker_starts_with_is_a_fault(run, data):
+    users = data / "users.toml"
+    users.write_text("[users.alice\n")
+    users.chmod(0o600)
+    done = run()
+    assert done.exit_code == 1
+    assert "fault    users:" in done.output and "TOML" in done.output
+    assert "→ mend the file" in done.output
+    assert "1 faults" in done.output
+
+
+def test_a_journal_from_the_future_means_that_the_clock_went_back(run, data):
+    segment = data / "journal" / "1.log"
+    segment.write_bytes(b"")
+    os.utime(segment, (4_000_000_000, 4_000_000_000))
+    done = run("-o", "yaml")
+    assert done.exit_code == 1
+    assert "the clock went back" in done.output
+
+
+def test_a_wrong_setting_is_refused_before_anything_is_looked_at(run):
+    done = run("--set", "edge.prot=1")
+    assert done.exit_code == 2
+    assert "edge.port" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("seconds", "sync", "level"),
+    [
+        ([0.001] * 9, True, FINE),
+        ([0.03] * 9, True, WARNING),
+        ([0.001] * 8 + [0.9], True, WARNING),
+        ([0.001] * 9, False, WARNING),
+    ],
+)
+def test_the_disk_is_judged_by_how_long_its_syncs_take(seconds, sync, level):
+    judged = doctor.of_syncs(seconds, sync)
+    assert judged.level == level
+    assert bool(judged.fix) is (level != FINE)
+
+
+@pytest.mark.parametrize(("free", "level"), [(10 * MIB, FAULT), (300 * MIB, WARNING), (10_000 * MIB, FINE)])
+def test_room_is_judged_by_what_the_journal_keeps_free(free, level):
+    assert doctor.of_room(free, Settings()).level == level
+
+
+@pytest.mark.parametrize(
+    ("limit", "memory", "level"),
+    [(0, GIB, FINE), (-1, GIB, WARNING), (900 * MIB, GIB, FAULT), (0, 100 * MIB, WARNING), (0, 0, FINE)],
+)
+def test_memory_for_messages_leaves_room_for_the_rest(limit, memory, level):
+    assert doctor.of_memory(MemorySettings(limit_bytes=limit), memory).level == level
+
+
+def test_certificates_their_ends_and_their_keys(tmp_path):
+    cert, key = self_signed(tmp_path, days=90)
+    other, _ = self_signed(tmp_path, "other")
+    settings = settings_with(
+        edge__tls_port="61612", edge__wss_port="0", edge__tls_cert_file=str(cert), edge__tls_key_file=str(key)
+    )
+    assert doctor.certificates(settings) == [("acceptor tls", str(cert), str(key))]  # once, though two ports have it
+
+    def judged(path, at_days: float) -> list[str]:
+        ends = doctor.not_after(doctor.first_certificate(path.read_text()))
+        return [one.level for one in doctor.of_certificate("x", str(path), str(key), ends - at_days * DAY)]
+
+    assert judged(cert, 60) == [FINE, FINE]
+    assert judged(cert, 10) == [WARNING, FINE]
+    assert judged(cert, -1) == [FAULT, FINE]
+    assert judged(other, 60) == [FAULT]  # the key is of another
+    key.chmod(0o644)
+    assert judged(cert, 60) == [FINE, WARNING]
+    key.unlink()
+    assert judged(cert, 60) == [FAULT]
+
+
+def test_a_broker_that_is_not_ready_says_why_itself():
+    assert doctor_cluster.of_broker("a:1", Reply(200, "ready")).level == FINE
+    assert doctor_cluster.of_broker("a:1", Reply(0, "refused")).level == WARNING
+    sick = doctor_cluster.of_broker("a:1", Reply(503, "reading the journal"))
+    assert sick.level == FAULT and "reading the journal" in sick.found
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "address"),
+    [("", 61680, "127.0.0.1:61680"), ("::", 1, "[::1]:1"), ("10.0.0.1", 2, "10.0.0.1:2"), ("", -1, ""), ("", 0, "")],
+)
+def test_the_running_broker_is_asked_where_it_listens(host, port, address):
+    assert doctor_cluster.admin_address(settings_with(admin__host=host, admin__port=str(port)).admin) == address
+
+
+def test_clocks_of_members_are_compared():
+    levels = [one.check for one in doctor_cluster.of_member("o1", "a:1", Reply(200, "", 9.0))]
+    assert levels == ["clocks"]
+    assert list(doctor_cluster.of_member("o1", "a:1", Reply(200, "", 1.0))) == []
+    assert [one.level for one in doctor_cluster.of_member("o1", "a:1", Reply(503, "no"))] == [FAULT]
+    assert [one.level for one in doctor_cluster.of_member("o1", "a:1", Reply(0, "no"))] == [WARNING]
+
+
+def etcd_row(endpoint: str, **values: object) -> dict[str, object]:
+    row = {"endpoint": endpoint, "state": "up", "version": "3.5", "leader": "a", "members": 3, "database bytes": 9}
+    return {**row, **values}
+
+
+def test_etcd_is_judged_member_by_member():
+    def levels(*rows):
+        return [one.level for one in doctor_cluster.of_etcd(rows)]
+
+    assert levels(etcd_row("a:1"), etcd_row("b:1")) == [FINE, FINE]
+    assert levels(etcd_row("a:1"), etcd_row("b:1", state="OSError", leader="")) == [FINE, FAULT]
+    assert levels(etcd_row("a:1", state="nearly full: compact and defragment it")) == [WARNING]
+    assert levels(etcd_row("a:1", members=1)) == [FINE, WARNING]
+    assert levels(etcd_row("a:1"), etcd_row("b:1", leader="b")) == [FINE, FINE, FAULT]
+
+
+def picture(*alive: str, controller: str = "o1") -> Picture:
+    owners = {name: Member(name, "owner", f"{name}:1", "b") for name in alive}
+    records = {0: SlotRecord(0, 1, "o1", ("o1", "o2", "o3"), ("o1", "o2", "o3"), "", 1)}
+    return Picture(View(owners, records, Policy()), {}, controller, {}, {})
+
+
+def test_a_cluster_with_an_owner_away_names_it_and_what_is_short():
+    assert {one.level for one in doctor_cluster.of_cluster(picture("o1", "o2", "o3"))} == {FINE}
+    found = list(doctor_cluster.of_cluster(picture("o1", "o2")))
+    assert [(one.check, one.level) for one in found] == [("owners", FAULT), ("slots", WARNING)]
+    assert "o3" in found[0].found
+    found = list(doctor_cluster.of_cluster(picture("o2", controller="")))
+    assert [one.check for one in found] == ["controller", "owners", "slots", "slots"]
+    assert all(one.fix for one in found)
