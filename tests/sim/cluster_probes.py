@@ -6,6 +6,7 @@ I5       at rest every in-sync replica's disk holds the same live messages, to t
          When all are gone, so are the files of large bodies.
 I11      slot records: epochs grow, with every change of leader; leaders come from the in-sync replicas; these are
          never emptied.
+The whole list: docs/invariants.md.
 Rule: looks, and changes nothing. Raises Violation (through `fail`, for production code may catch what it throws).
 """
 

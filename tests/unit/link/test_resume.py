@@ -144,7 +144,7 @@ def test_a_hold_is_told_again_until_its_transaction_ends(two):
 
 
 def test_what_a_new_leader_was_told_of_a_transaction_is_given_back_when_it_is_answered(two):
-    """Finding S5: it may have happened before, and what its Holds claim there would stay with the consumer."""
+    """It may have happened before, and what its Holds claim there would stay with the consumer."""
     two.subscribe(3, AckMode.INDIVIDUAL)
     two.deliver(two.a, 3, [1, 2])
     two.submit(Hold(SLOT, 1, 0, 3, [1]))
