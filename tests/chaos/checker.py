@@ -14,11 +14,12 @@ from .history import Event, History, Kind
 EARLY_S = 0.1
 """By so much a scheduled message may come early: what clocks are read at differs by the way of the message."""
 EARLY_RATE = 0.05
-"""And by that part of its delay, when the clock of its owner was set (docs/schedules.md)."""
+"""And by that part of its delay, in a run in which clocks were set (docs/schedules.md)."""
 
 
-def check(history: History, unordered: Iterable[str] = ()) -> list[str]:
-    """Every broken promise as one line; empty when all were kept. `unordered`: queues that several owners share."""
+def check(history: History, unordered: Iterable[str] = (), clocks_set: bool = False) -> list[str]:
+    """Every broken promise as one line; empty when all were kept. `unordered`: queues that several owners share.
+    `clocks_set`: somebody set the clock of a process."""
     events = history.events
     return [
         *_lost(events),
@@ -27,7 +28,7 @@ def check(history: History, unordered: Iterable[str] = ()) -> list[str]:
         *_unmarked(events),
         *_torn(events),
         *_reordered(events, frozenset(unordered)),
-        *_early(events),
+        *_early(events, EARLY_RATE if clocks_set else 0.0),
         *_moved_twice(events),
     ]
 
@@ -124,17 +125,17 @@ def _reordered(events: list[Event], unordered: frozenset[str]) -> list[str]:
     return found
 
 
-def _early(events: list[Event]) -> list[str]:
+def _early(events: list[Event], rate: float) -> list[str]:
     sent = {event.key: event for event in events if event.kind is Kind.SENT and event.due}
     return [
         f"early: {event.key} came {sent[event.key].due - event.at:.2f} s before its time"
         for event in events
-        if event.kind is Kind.DELIVERED and event.key in sent and event.at < _earliest(sent[event.key])
+        if event.kind is Kind.DELIVERED and event.key in sent and event.at < _earliest(sent[event.key], rate)
     ]
 
 
-def _earliest(sent: Event) -> float:
-    return sent.due - EARLY_S - EARLY_RATE * max(sent.due - sent.at, 0.0)
+def _earliest(sent: Event, rate: float) -> float:
+    return sent.due - EARLY_S - rate * max(sent.due - sent.at, 0.0)
 
 
 def _moved_twice(events: list[Event]) -> list[str]:

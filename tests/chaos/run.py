@@ -101,7 +101,8 @@ async def run(
             scene = faults.Scene(cluster, etcd, draws, disks, machines)
             among = frozenset(only) or frozenset(faults.ALL) - ({"upgrade"} if not build.release else set())
             await _work(world, scene, log, minutes, rounds, among)
-            broken = checker.check(world.history, traffic.UNORDERED)
+            clocks_set = any(" fault: clock-step: " in line for line in log.lines)
+            broken = checker.check(world.history, traffic.UNORDERED, clocks_set)
             broken += [f"traceback in the log of {each.id}" for each in cluster.processes if "Traceback" in each.log()]
             world.history.save(folder / "history.jsonl")
     finally:

@@ -70,6 +70,15 @@ def test_a_broken_promise_is_found(finding):
     assert found.startswith(finding)
 
 
+@pytest.mark.parametrize(("at", "clocks_set", "early"), [
+    (9.85, False, True), (9.85, True, False), (9.45, True, False), (9.35, True, True), (9.95, False, False),
+])  # fmt: skip
+def test_a_scheduled_message_is_early_by_what_a_clock_that_was_set_makes_up_for(at, clocks_set, early):
+    """Due 10 s after it was sent: 5 % of these where clocks were set, and 0.1 s anyway."""
+    events = [sent("later/p/0", due=10.0), came("later/p/0", at=at)]
+    assert bool(check(History(events), clocks_set=clocks_set)) is early
+
+
 def test_several_slots_have_no_order():
     events = [sent("s/p/3"), sent("s/p/4"), came("s/p/4"), came("s/p/3")]
     assert check(History(events), unordered=["s"]) == []
