@@ -172,3 +172,12 @@ brought by this release is left alone. */}}
 {{- if or (not $there) $same -}}yes{{- end -}}
 {{- end -}}
 {{- end -}}
+
+{{/* Where the page of an alert is: below metrics.rules.runbooks, or in the sources. */}}
+{{- define "stampede.runbook" -}}
+{{- with .root.Values.metrics.rules.runbooks -}}
+runbook_url: {{ printf "%s/%s.md" (trimSuffix "/" .) $.alert | quote }}
+{{- else -}}
+runbook: docs/runbooks/{{ .alert }}.md
+{{- end }}
+{{- end }}

@@ -1,0 +1,116 @@
+"""Alerts of the chart: each has its page, and promtool (Debian: prometheus) sees most of them fire.
+
+Rule: what an alert is for and what a page names exists, or a test here fails."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from broker.app.cli import main
+
+HERE = Path(__file__).parent
+RUNBOOKS = HERE.parents[1] / "docs" / "runbooks"
+FIRES = {
+    "StampedeSlotsOffline": ('stomp_slots_offline{namespace="mq"}', "2x10"),
+    "StampedeSlotsShelved": ('stomp_slots_shelved{namespace="mq"}', "1x10"),
+    "StampedeSlotsNotReached": ('stomp_link_slots_down{namespace="mq",pod="e"}', "3x10"),
+    "StampedeOwnerUnreached": ('stomp_owners_unreached{namespace="mq",owner="o"}', "1x10"),
+    "StampedeNoController": ('stomp_controller{namespace="mq"}', "0x10"),
+    "StampedeEtcdRewound": ('stomp_etcd_rewound{namespace="mq"}', "1x10"),
+    "StampedeConfigUnreadable": ('stomp_config_unreadable{namespace="mq"}', "1x10"),
+    "StampedeDiskNearlyFull": ('stomp_journal_space{namespace="mq",pod="o"}', "1x10"),
+    "StampedeDiskFull": ('stomp_journal_space{namespace="mq",pod="o"}', "2x10"),
+    "StampedeMemoryFull": ('stomp_memory_state{namespace="mq",pod="o"}', "2x10"),
+    "StampedeDeadLetters": ('stomp_messages_dead_lettered_total{namespace="mq"}', "0+5x10"),
+    "StampedeArchiveMarkLost": ('stomp_log_marks_lost_total{namespace="mq"}', "0+1x10"),
+}
+"""Alert → what it fires at, for ten minutes: a series, and its values each minute."""
+
+
+@pytest.fixture(scope="module")
+def rules(render):
+    rendered = render(HERE / "values" / "production.yaml", True, "--set", "crds.install=false")
+    (found,) = [each for each in yaml.safe_load_all(rendered.text) if each and each["kind"] == "PrometheusRule"]
+    return found["spec"]
+
+
+@pytest.fixture
+def promtool():
+    found = shutil.which("promtool")
+    if found is None:
+        pytest.skip("no promtool here (Debian: apt install prometheus): the rules are not run")
+    return found
+
+
+def alerts(rules):
+    return {rule["alert"]: rule for group in rules["groups"] for rule in group["rules"]}
+
+
+def test_every_alert_has_its_page_and_no_page_is_left_over(rules):
+    found = alerts(rules)
+    assert len(found) >= 15
+    assert {path.stem for path in RUNBOOKS.glob("*.md")} == set(found)
+    for name, rule in found.items():
+        assert rule["annotations"]["runbook"] == f"docs/runbooks/{name}.md"
+        assert rule["annotations"]["summary"] and rule["labels"]["severity"] in ("info", "warning", "critical")
+
+
+@pytest.mark.parametrize("page", sorted(RUNBOOKS.glob("*.md")), ids=lambda path: path.stem)
+def test_a_page_says_what_to_look_at_and_to_do(page):
+    text = page.read_text()
+    assert text.startswith(f"# {page.stem}\n")
+    for part in ("**What it means.**", "**What clients notice.**", "\n## Look\n", "\n## Do\n1. "):
+        assert part in text, part
+    for target, anchor in re.findall(r"\]\(([\w./-]+)(?:#([\w-]+))?\)", text):
+        linked = page.parent / target
+        assert linked.exists(), target
+        titles = [re.sub(r"[^\w -]", "", line.lstrip("# ").lower()).replace(" ", "-")
+                  for line in linked.read_text().splitlines() if line.startswith("#")]  # fmt: skip
+        assert not anchor or anchor in titles, f"{target}#{anchor}"
+
+
+COMMAND = re.compile(r"(?:`|^|-- )stampede ([a-z]+)(?: ([a-z]+))?", re.MULTILINE)
+
+
+def test_pages_name_commands_that_exist():
+    context = main.make_context("stampede", [], resilient_parsing=True)
+    named = {(page.stem, *found) for page in RUNBOOKS.glob("*.md") for found in COMMAND.findall(page.read_text())}
+    assert len(named) > 20
+    for page, first, second in named:
+        command = main.get_command(context, first)
+        assert command is not None, f"{page}: stampede {first}"
+        if isinstance(command, click.Group) and second:
+            assert second in command.commands, f"{page}: stampede {first} {second}"
+
+
+def test_the_rules_are_such_that_prometheus_takes_them(rules, promtool, tmp_path):
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules))
+    done = subprocess.run([promtool, "check", "rules", "rules.yaml"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_alerts_fire_at_what_they_are_for_and_at_nothing_else(rules, promtool, tmp_path):
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules))
+    well = [{"series": 'stomp_controller{namespace="mq",pod="a"}', "values": "1x10"}]
+    cases = [{"interval": "1m", "input_series": well, "alert_rule_test": [
+        {"eval_time": "9m", "alertname": name, "exp_alerts": []} for name in alerts(rules)
+    ]}]  # fmt: skip
+    for name, (series, values) in FIRES.items():
+        others = [] if name == "StampedeNoController" else well
+        cases.append({
+            "interval": "1m", "input_series": [{"series": series, "values": values}, *others],
+            "promql_expr_test": [{
+                "expr": f'count(ALERTS{{alertname="{name}",alertstate="firing"}})', "eval_time": "9m",
+                "exp_samples": [{"labels": "{}", "value": 1}],
+            }],
+        })  # fmt: skip
+    (tmp_path / "tests.yaml").write_text(yaml.safe_dump({"rule_files": ["rules.yaml"], "tests": cases}))
+    done = subprocess.run([promtool, "test", "rules", "tests.yaml"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
