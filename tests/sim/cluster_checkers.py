@@ -9,6 +9,19 @@ what comes again is marked; nobody else gets what somebody holds; order per sess
 all or nothing; nothing comes before it is due; a divert's copies are promised with their originals; attempts are
 counted, and dead letters made, only where somebody failed; in the end everything is accounted for.
 What only somebody inside can see: cluster_probes.py.
+
+What is excused, and the promise that it stands for (docs/reliability.md, "An edge that was given up and comes back",
+where nothing else is named):
+  Holder.doubtful   an owner may have given its edge up, or have begun without it: what it held "counted as failed and
+                    went to others, marked", its ACK or COMMIT of it is refused (1309).
+  STALE_MS          "for up to two seconds such an edge may hand on what owners had sent to it before".
+  Copy.void         a receipt to such a one "cannot say whose ACK it was", nor an ACK without one whether it was
+                    carried out, so whether the copy is still to come is open until another one gets it. Also what was
+                    sent to a durable queue that may not have been there yet, and what a request without a number sent.
+  Copy.late         "an ACK without receipt … may be carried out when the edge comes back".
+  Group.crossing    a COMMIT over several slots may end as rolled back (docs/cluster.md, "Transactions").
+  SKEW_MS           scheduled messages are due by the owners' wall clocks (docs/schedules.md).
+  Model.calm        what is not durable is in the leader's memory (docs/cluster.md).
 """
 
 from __future__ import annotations

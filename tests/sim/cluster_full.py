@@ -38,7 +38,8 @@ class ClusterHistory(History):
             self.world.host(name, "edge", partial(EdgeLife, self.named(name), self.attach))
         self.probes = Probes(self.world, FOLDER, self.settings.journal, KEYS.slots, self._found)
         self.probes.give_up = self.give_up
-        self.probes.unheard = self.unheard
+        self.probes.unheard = self.work.watch.left_out
+        self.probes.told = self.work.watch.told
         self.probes.moved = self.moved
         self.probes.kept_back = self.work.watch.kept_back
         self.probes.failed = lambda slot, epoch: self.work.watch.failed.add((slot, epoch))
@@ -47,10 +48,6 @@ class ClusterHistory(History):
     def give_up(self, edge: str) -> None:
         if (clients := self.clients.get(edge)) is not None:
             clients.doubt()
-
-    def unheard(self, edge: str, slot: int) -> None:
-        if (clients := self.clients.get(edge)) is not None:
-            clients.watching.void(slot)
 
     def moved(self) -> None:
         """What is not durable stays behind."""

@@ -26,7 +26,7 @@ from broker.core.slots import SlotRecord
 from broker.engine import publish
 from broker.engine.engine import Engine
 from broker.journal.journal import Journal
-from broker.link.edge_peer import edge_of
+from broker.link.edge_peer import EdgePeer, edge_of
 from broker.link.link_server import LinkServer
 from broker.metadata.port import Change
 from broker.owner.slot_lifecycle import Node
@@ -57,9 +57,11 @@ class Probes:
         self._fail = fail
         self.give_up: Callable[[str], None] = lambda edge: None
         """Told when owners may have taken from an edge's consumers what they hold, though it lives."""
-        self.unheard: Callable[[str, int], None] = lambda edge, slot: None
+        self.unheard: Callable[[str, int, int], None] = lambda edge, slot, epoch: None
         """Told of an edge and a slot whose new leader begins without it: its registration has run out, so that nobody
         waits for it to tell who subscribes."""
+        self.told: Callable[[str, int, int], None] = lambda edge, slot, epoch: None
+        """Told of an edge that has told the leader of this epoch all it knows of a slot."""
         self.moved: Callable[[], None] = lambda: None
         """Told when a slot gets another leader."""
         self.kept_back: set[int] = set()
@@ -88,6 +90,7 @@ class Probes:
         stack.enter_context(patch.object(LinkServer, "_bury", self._buried(LinkServer._bury)))
         stack.enter_context(patch.object(Node, "_gathered", self._left_behind(Node._gathered)))
         stack.enter_context(patch.object(Node, "_begin", self._begun_without(Node._begin)))
+        stack.enter_context(patch.object(EdgePeer, "_open", self._attached(EdgePeer._open)))
 
     def _crowded(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
@@ -143,12 +146,23 @@ class Probes:
         @wraps(original)
         def begin(node: Node, slot: int) -> None:
             there = set(node._edges()) | node._serving.attached(slot)
+            epoch = node._roles[slot].epoch if slot in node._roles else 0
             for host in self._world.of("edge"):
                 if host.name not in there:
-                    self.unheard(host.name, slot)
+                    self.unheard(host.name, slot, epoch)
             original(node, slot)
 
         return begin
+
+    def _attached(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def opened(peer: EdgePeer, command: Any) -> None:
+            original(peer, command)
+            epoch = peer.epoch(command.slot)
+            if command.told and epoch is not None and peer.told.get(command.slot) == epoch:
+                self.told(peer.edge, command.slot, epoch)
+
+        return opened
 
     # ── leaders (I1, I8) ───────────────────────────────────────────────────────────────────────────
 

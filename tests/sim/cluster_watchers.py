@@ -2,10 +2,10 @@
 
 Rule: a subscriber that stays connected gets every message whose SEND was sent after the receipt for its SUBSCRIBE, once
 that SEND has its own. Excused is what only a leader could have kept: what one had answered that failed afterwards,
-messages for later, what one could not hand out yet (cluster_probes.py says why), an edge whose registration had run out
-when a leader began, for which nobody waits, and what took more than one leader,
-where the next cannot tell it again (large bodies, transactions over several slots). Else nobody excuses a leader that
-was asked to hand over.
+messages for later, what one could not hand out yet (cluster_probes.py says why), what was under way between the moment
+when a leader began without the subscriber's edge, whose registration had run out, and the one when that edge had told
+that leader who subscribes (`Watcher.away`), and what took more than one leader, where the next cannot tell it again
+(large bodies, transactions over several slots). Else nobody excuses a leader that was asked to hand over.
 """
 
 from __future__ import annotations
@@ -29,11 +29,14 @@ class Watcher:
     """A consumer of one slot of one topic.
 
     ready   its SUBSCRIBE has its receipt.    over   nothing is promised to it any more.    gone   it has left.
+    away    epoch of a leader that has begun without its edge, until it has been told all; 0: none.
+    gaps    how often that has happened.
     got     numbers of what came.    held   ids that it has not acknowledged."""
 
     def __init__(self, number: int, slot: int, address: str, ack: AckMode, edge: str) -> None:
         self.number, self.slot, self.address, self.ack, self.edge = number, slot, address, ack, edge
         self.ready = self.over = self.gone = False
+        self.away = self.gaps = 0
         self.got: set[int] = set()
         self.held: list[int] = []
 
@@ -44,11 +47,13 @@ class Watcher:
 class Watched:
     """A SEND that somebody must get.
 
+    watchers      who, and how often each of them had been left out by then: whoever is meanwhile may miss it.
     first, last   epochs in which its slot was led when it was sent, and when it was answered: by that leader.
     whole         only a leader that has seen all of it can pass it on."""
 
     def __init__(self, slot: int, messages: list[Message], watchers: list[Watcher], first: int, whole: bool) -> None:
-        self.slot, self.messages, self.watchers, self.first, self.whole = slot, messages, watchers, first, whole
+        self.slot, self.messages, self.first, self.whole = slot, messages, first, whole
+        self.watchers = {watcher: watcher.gaps for watcher in watchers}
         self.last = 0
 
     def excused(self, failed: set[tuple[int, int]]) -> bool:
@@ -67,11 +72,13 @@ class Watch:
 
     def sent(self, port: Any, publish: Publish, messages: list[Message], whole: bool = False) -> Watched:
         slot = publish.slot
-        ready = [w for w in self.watchers if w.ready and not w.over and (w.slot, w.address) == (slot, publish.address)]
+        there = [w for w in self.watchers if w.ready and not (w.over or w.away)]
+        ready = [w for w in there if (w.slot, w.address) == (slot, publish.address)]
         return Watched(slot, [message for message in messages if not message.due], ready, _epoch(port, slot), whole)
 
     def answered(self, port: Any, sent: Watched) -> None:
         sent.last = _epoch(port, sent.slot)
+        sent.watchers = {watcher: gaps for watcher, gaps in sent.watchers.items() if watcher.gaps == gaps}
         if sent.watchers:
             self._answered.append(sent)
 
@@ -84,6 +91,19 @@ class Watch:
             watcher.got.add(int(found[1]))
             if watcher.ack is not AckMode.AUTO and not watcher.over:
                 watcher.held.append(i)
+
+    def left_out(self, edge: str, slot: int, epoch: int) -> None:
+        """The leader begins without this edge."""
+        for watcher in self.watchers:
+            if (watcher.edge, watcher.slot) == (edge, slot):
+                watcher.away = max(watcher.away, epoch)
+                watcher.gaps += 1
+
+    def told(self, edge: str, slot: int, epoch: int) -> None:
+        """The edge has told the leader of that epoch who subscribes."""
+        for watcher in self.watchers:
+            if (watcher.edge, watcher.slot) == (edge, slot) and watcher.away <= epoch:
+                watcher.away = 0
 
     def check(self) -> None:
         """Whatever will come has come."""
@@ -150,7 +170,7 @@ class Watching:
             if not watcher.gone:
                 self.end(watcher)
 
-    def void(self, slot: int | None = None) -> None:
-        """Owners may have given them up, or their edge is gone; or nobody waited for it when this slot got a leader."""
+    def void(self) -> None:
+        """Owners may have given them up, or their edge is gone."""
         for watcher in self.watchers.values():
-            watcher.over = watcher.over or slot is None or watcher.slot == slot
+            watcher.over = True

@@ -6,11 +6,13 @@ import asyncio
 
 import pytest
 
-from broker.core.address import AckMode
+from broker.core.address import AckMode, Routing
+from broker.core.commands import Publish
 from broker.core.effects import Deliver
 from broker.core.message import Run
 from tests.sim.checker import Violation
 from tests.sim.cluster_checkers import Holder, Message, Model
+from tests.sim.cluster_watchers import Watch, Watcher
 from tests.sim.network import DIAL_TIMEOUT_S, KEEPALIVE_S, Network, SimDialer
 from tests.sim.virtual_loop import HERE, Place, Stalled, VirtualLoop
 
@@ -251,3 +253,69 @@ def test_what_a_doubtful_consumer_touched_may_be_lost_until_somebody_surely_has_
     model.delivered(holder, Deliver(1, Run([1], b"", [b"#1#"], 3), 3))
     with pytest.raises(Violation, match="lost"):
         model.finished()
+
+
+class Watched:
+    """A subscriber of slot 3 by edge-0, and messages that it gets or does not."""
+
+    def __init__(self) -> None:
+        self.watch = Watch()
+        self.watcher = Watcher(1, 3, "t.a", AckMode.AUTO, "edge-0")
+        self.watcher.ready = True
+        self.watch.watchers.append(self.watcher)
+        self.sent = 0
+
+    def send(self):
+        self.sent += 1
+        record = b"#%d#" % self.sent
+        message = Message(self.sent, record, durable=False, producer=None)
+        run = Run([0], b"", [record], len(record))
+        return self.watch.sent(None, Publish(3, 1, 1, "t.a", Routing.MULTICAST, run), [message])
+
+    def answer(self, sent):
+        self.watch.answered(None, sent)
+
+
+@pytest.fixture
+def watched():
+    return Watched()
+
+
+def test_who_was_left_out_may_miss_what_was_under_way_before_its_edge_came_back(watched):
+    before = watched.send()
+    watched.watch.left_out("edge-0", 3, 7)
+    meanwhile = watched.send()
+    watched.watch.told("edge-0", 3, 7)
+    watched.answer(before)
+    watched.answer(meanwhile)
+    watched.watch.check()
+
+
+def test_who_was_left_out_misses_nothing_that_is_sent_when_its_edge_is_back(watched):
+    watched.watch.left_out("edge-0", 3, 7)
+    watched.watch.told("edge-0", 3, 7)
+    watched.answer(watched.send())
+    with pytest.raises(Violation, match="missed"):
+        watched.watch.check()
+
+
+@pytest.mark.parametrize(("edge", "slot"), [("edge-0", 2), ("edge-1", 3)])
+def test_who_was_not_left_out_is_not_excused(watched, edge, slot):
+    watched.watch.left_out(edge, slot, 7)
+    watched.answer(watched.send())
+    with pytest.raises(Violation, match="missed"):
+        watched.watch.check()
+
+
+def test_what_was_answered_before_is_no_excuse(watched):
+    watched.answer(watched.send())
+    watched.watch.left_out("edge-0", 3, 7)
+    with pytest.raises(Violation, match="missed"):
+        watched.watch.check()
+
+
+def test_that_an_earlier_leader_was_told_says_nothing_to_the_next(watched):
+    watched.watch.left_out("edge-0", 3, 7)
+    watched.watch.told("edge-0", 3, 6)
+    watched.answer(watched.send())
+    watched.watch.check()
