@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 
 import pytest
 
@@ -242,3 +243,30 @@ async def test_an_errand_that_is_given_up_gives_everything_back(api, monkeypatch
     await eventually(lambda: not [e for e in api.broker.shard.engines.values() if e.shown.consumers])
     rows = (await api.get("/queues/orders/messages"))["items"]
     assert [(row["body"], row["attempts"]) for row in rows] == [(str(n), 0) for n in range(5)]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Host": "evil.example"}, 421),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "null"}, 403),  # a page in a sandbox, a file, a redirect from elsewhere
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),  # another port of the same host is another page
+    ],
+)
+async def test_no_operation_is_carried_out_for_a_page_of_others(api, headers, status):
+    """Every one that changes something, as the document has them: also those that are yet to come."""
+    await send(api, "orders", 2)
+    document = await api.get("/openapi.json")
+    changing = [
+        (method.upper(), re.sub(r"\{\w+\}", "orders", path).removeprefix("/api/v1"))
+        for path, methods in document["paths"].items()
+        for method in methods
+        if method != "get"
+    ]
+    assert len(changing) > 5
+    for method, path in changing:
+        found, told = await api.raw(method, path, headers=headers)
+        assert found == status and told["fix"], (method, path, told)
+    assert await depth(api, "orders") == 2
