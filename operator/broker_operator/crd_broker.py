@@ -163,6 +163,11 @@ def spec() -> Schema:
         "redis": _redis(),
         "tls": tls,
         "settings": _settings(),
+        "permissionsRequired": boolean(
+            "What no permission of an Address is about is for nobody. Off: for everybody who is let in, and an Address "
+            "that states the first permission is refused, because with it all else would be for nobody.",
+            False,
+        ),
         "networkPolicy": boolean("Owners are open to the broker's own pods and for metrics only.", True),
     }
     return ruled(

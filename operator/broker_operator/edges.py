@@ -77,6 +77,8 @@ def settings(namespace: str, broker: str, spec: AcceptorSpec, shared: BrokerSpec
     tree["edge"] = {
         "host": "0.0.0.0", "port": -1, "ws_port": -1, "drain_timeout_s": spec.drain.timeout_seconds, **edge,
     }  # fmt: skip
+    if shared.permissions_required:
+        tree["edge"]["permissions_required"] = True
     if wire := group_settings("wire", spec.settings.get("wire", {})):
         tree["wire"] = {**tree.get("wire", {}), **wire}
     tree["acceptors"] = {listener["name"]: _acceptor(listener) for listener in spec.listeners}

@@ -54,6 +54,13 @@ def of_address(resource: Resource, keys: Keys) -> dict[str, bytes]:
     return found
 
 
+def would_close(wanted: Wanted, keys: Keys, config: Mapping[str, KeyValue]) -> str:
+    """The key of the first permission there would be: with it, all that it is not about is for nobody. "": there is
+    none among these, or others are there."""
+    first = next((key for key in wanted if key.startswith(keys.config_permissions)), "")
+    return "" if any(key.startswith(keys.config_permissions) for key in config) else first
+
+
 def marker_of(resource: Resource, **more: object) -> bytes:
     """Whose a key is. more: what else we must remember of it."""
     id = resource.id

@@ -21,7 +21,7 @@ from .cluster import Cluster
 from .conditions import REFUSED_AGAIN_S, Condition, new_status, paused, ready, rfc3339, stands
 from .events import NORMAL, Events, Told
 from .kube import Kube, KubeError
-from .model import AddressSpec, Resource, SecretKey, Table, UserSpec, json_table
+from .model import AddressSpec, BrokerSpec, Resource, SecretKey, Table, UserSpec, json_table
 from .names import BROKER, Id
 from .resource_cache import World
 from .statuses import Statuses
@@ -71,6 +71,9 @@ class Keyed:
             wanted = entries.of_address(resource, cluster.keys)
         except BrokerError as error:
             return await self._say(resource, Condition("Accepted", False, "Invalid", str(error)), fields)
+        if (refusal := self._closing(resource, wanted, cluster)) is not None:
+            await self._say(resource, refusal, fields)
+            return REFUSED_AGAIN_S
         first = next(iter(wanted))
         mark = entries.read_marker(cluster.managed.get(cluster.keys.marker(first)))
         adopted = bool(mark.get("adopted")) if mark else first in cluster.config
@@ -185,6 +188,19 @@ class Keyed:
         return Condition(
             "Accepted", False, "Conflict", f"{lost.winner} is older and has {lost.key}; delete one of them"
         )
+
+    def _closing(self, resource: Resource, wanted: Mapping[str, bytes], cluster: Cluster) -> Condition | None:
+        """One Address must not close the whole broker: that it is closed, its StompBroker says."""
+        if not entries.would_close(wanted, cluster.keys, cluster.config) or stands(resource, "Accepted"):
+            return None  # what was taken once is put back when etcd has lost it: never open for want of a word
+        broker = self._world.broker_of(resource)
+        if broker is None or broker.spec(BrokerSpec).permissions_required:
+            return None
+        why = (
+            "it would be the first permission, and with one, all that no permission is about is for nobody: set "
+            f"spec.permissionsRequired of StompBroker {resource.broker}, if that is meant"
+        )
+        return Condition("Accepted", False, "PermissionsNotRequired", why)
 
     async def _write(
         self, resource: Resource, cluster: Cluster, wanted: Mapping[str, bytes], marker: bytes, foreign: Sequence[str],

@@ -167,6 +167,7 @@ class BrokerSpec(_Spec, frozen=True):
     redis: Redis | None = None
     tls: BrokerTls = BrokerTls()
     settings: dict[str, Table] = {}
+    permissions_required: bool = False
     network_policy: bool = True
 
 

@@ -150,6 +150,24 @@ def test_the_operator_has_no_right_to_everything(render):
             assert "*" not in rule["verbs"] + rule["resources"] + rule["apiGroups"], each["metadata"]["name"]
 
 
+def test_the_decision_record_says_what_the_operator_may(render):
+    """Its table against the Roles: who reviews an installation reads the one and gets the other."""
+    record = (HERE.parents[1] / "docs" / "adr" / "0006-kubernetes.md").read_text()
+    table = record.partition("| group | resources | verbs |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    said = set()
+    for line in table.splitlines():
+        group, kinds, verbs = (re.sub(r" \(.*\)", "", cell).split(", ") for cell in line.strip("| ").split(" | "))
+        said |= {(group[0].strip('"'), kind, verb) for kind in kinds for verb in verbs}
+    may = {
+        (group, kind, verb)
+        for each in documents(render(HERE / "values" / "defaults.yaml", True, *NO_CRDS).text)
+        if each["kind"] == "Role" and each["metadata"]["name"].startswith("shop-operator")
+        for rule in each["rules"] for group in rule["apiGroups"]
+        for kind in rule["resources"] for verb in rule["verbs"]
+    }  # fmt: skip
+    assert said == may
+
+
 def test_the_operator_may_delete_what_it_deletes(render):
     """A user who is taken out of the values is deleted by the operator: else they could still log in."""
     rendered = documents(render(HERE / "values" / "defaults.yaml", True, *NO_CRDS).text)

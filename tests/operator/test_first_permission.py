@@ -1,0 +1,100 @@
+"""The first permission closes a broker: that this is meant, its StompBroker says, and no Address alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from broker_operator.conditions import REFUSED_AGAIN_S
+from broker_operator.entries import of_address, would_close
+from broker_operator.names import ADDRESS, BROKER, Id
+
+from broker.cluster.keys import Keys
+from broker.metadata.port import KeyValue
+
+from .builders import raw, resource
+from .test_refusals import Setting
+from .test_workloads import edge_objects, settings_of
+
+KEYS = Keys("/x")
+ALLOWED = {"send": ["shop"]}
+
+
+def there(*keys: str) -> dict[str, KeyValue]:
+    return {key: KeyValue(key, b"{}", 1, 0) for key in keys}
+
+
+def test_only_the_first_one_closes():
+    wanted = of_address(resource(ADDRESS, permissions=ALLOWED), KEYS)
+    assert would_close(wanted, KEYS, there(KEYS.address("a"))) == KEYS.permission("orders")
+    assert would_close(wanted, KEYS, there(KEYS.permission("a"))) == ""
+    assert would_close(of_address(resource(ADDRESS), KEYS), KEYS, {}) == ""
+
+
+class Store:
+    """What the reconciler asks a broker's etcd."""
+
+    known, members = True, ("edge-0",)
+
+    def __init__(self) -> None:
+        self.keys = KEYS
+        self.config: dict[str, KeyValue] = {}
+        self.managed: dict[str, KeyValue] = {}
+        self.marks: dict[str, set[str]] = {}
+
+    def behind(self, revision: int) -> list[str]:
+        return []
+
+    async def commit(self, compare: Any, then: Any) -> bool:
+        for action in then:
+            if action.key.startswith(self.keys.config):
+                self.config[action.key] = KeyValue(action.key, action.value, 7, 0)
+        return True
+
+
+@pytest.fixture
+def setting():
+    found = Setting()
+    found.store = Store()
+    found.world.clusters[Id(BROKER, "shop", "stomp")] = found.store
+    return found
+
+
+async def test_an_address_alone_closes_no_broker(setting):
+    setting.put(BROKER)
+    address = setting.put(ADDRESS, permissions=ALLOWED)
+    assert await setting.keyed.address(address) == REFUSED_AGAIN_S
+    status, reason, message = setting.statuses.condition("Accepted")
+    assert (status, reason) == ("False", "PermissionsNotRequired")
+    assert "spec.permissionsRequired of StompBroker stomp" in message and setting.store.config == {}
+    setting.put(BROKER, permissionsRequired=True)
+    await setting.keyed.address(address)
+    assert setting.statuses.condition("Accepted")[0] == "True"
+    assert KEYS.permission("orders") in setting.store.config
+
+
+async def test_where_it_is_closed_already_more_is_taken(setting):
+    setting.put(BROKER)
+    setting.store.config = there(KEYS.permission("#"))
+    await setting.keyed.address(setting.put(ADDRESS, permissions=ALLOWED))
+    assert setting.statuses.condition("Accepted")[0] == "True"
+
+
+async def test_what_was_taken_comes_back_when_etcd_has_lost_it(setting):
+    """Else an edge that starts then would be open to everybody."""
+    setting.put(BROKER)
+    body = raw(ADDRESS, permissions=ALLOWED)
+    taken = {
+        "type": "Accepted",
+        "status": "True",
+        "observedGeneration": 1,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    body["status"] = {"conditions": [taken]}
+    await setting.keyed.address(setting.world.put(body))
+    assert KEYS.permission("orders") in setting.store.config
+
+
+def test_edges_of_such_a_broker_start_closed(tmp_path):
+    assert settings_of(edge_objects({"permissionsRequired": True}), tmp_path).edge.permissions_required
+    assert not settings_of(edge_objects(), tmp_path).edge.permissions_required
