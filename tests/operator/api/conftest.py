@@ -15,10 +15,11 @@ import pytest
 from broker_operator import crds, names
 from broker_operator.kube import Kube, KubeError, login
 
-from broker.seams.entropy import token
+from tests.harness.servers import Server
+
+from .world import NAMESPACE, World
 
 KUBECONFIG = os.environ.get("TEST_KUBECONFIG", "")
-NAMESPACE = f"t-{token(4)}"
 _applied: set[str] = set()
 
 
@@ -43,6 +44,13 @@ async def kube(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Kube]:
         yield found
     finally:
         await found.close()
+
+
+@pytest.fixture
+async def world(kube: Kube, etcd: Server) -> AsyncIterator[World]:
+    found = World(kube, etcd.address)
+    yield found
+    await found.close()
 
 
 async def _prepare(kube: Kube) -> None:

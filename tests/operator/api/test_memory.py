@@ -15,8 +15,8 @@ from broker_operator.names import ADDRESS, API_VERSION, BROKER
 
 from broker.seams.entropy import token
 
-from .conftest import KUBECONFIG, NAMESPACE
-from .test_operator import World, world  # noqa: F401  (a fixture)
+from .conftest import KUBECONFIG
+from .world import NAMESPACE, World
 
 ADDRESSES = 1000
 MOST_MB = 80
@@ -26,7 +26,7 @@ CALM_S = 60.0
 pytestmark = pytest.mark.timeout(1200)  # on a busy machine; else a minute
 
 
-async def test_a_thousand_addresses_fit_into_eighty_megabytes(world: World):  # noqa: F811
+async def test_a_thousand_addresses_fit_into_eighty_megabytes(world: World):
     await world.make(BROKER, world.broker)
     await world.pods.start(f"{world.broker}-owner-0", "edge-1")
     some = asyncio.Semaphore(16)
@@ -59,7 +59,7 @@ async def test_a_thousand_addresses_fit_into_eighty_megabytes(world: World):  # 
         world.made = [one for one in world.made if one["kind"] != ADDRESS]
 
 
-async def all_programmed(world: World) -> None:  # noqa: F811
+async def all_programmed(world: World) -> None:
     """Every status says so. The test's own limit of time ends it if that never happens."""
     while True:
         found = (await world.kube.read_list(API_VERSION, ADDRESS, NAMESPACE))["items"]

@@ -28,8 +28,7 @@ from broker.metadata.port import Delete, Put
 from broker.seams.entropy import token
 from broker.seams.passcodes import verify
 
-from .conftest import NAMESPACE
-from .test_operator import World, world  # noqa: F401  (a fixture)
+from .world import NAMESPACE, World
 
 Table = dict[str, Any]
 SEEDS = [int(seed) for seed in os.environ.get("TEST_RACES", "0 1").split()]
@@ -119,7 +118,7 @@ async def late(monkeypatch: pytest.MonkeyPatch, seed: int) -> AsyncIterator[None
 class People:
     """Do things to some resources, each of which is wanted in one of several ways, or not at all."""
 
-    def __init__(self, world: World, seed: int) -> None:  # noqa: F811
+    def __init__(self, world: World, seed: int) -> None:
         self.world = world
         self.chance = random.Random(seed)
         self.mark = token(3)
@@ -279,7 +278,7 @@ class People:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-async def test_whatever_people_want_in_the_end_is_there(world, monkeypatch, seed):  # noqa: F811
+async def test_whatever_people_want_in_the_end_is_there(world, monkeypatch, seed):
     await world.make(BROKER, world.broker)
     await world.pods.start(f"{world.broker}-owner-0", "edge-1")
     wrong: list[str] = []

@@ -12,7 +12,7 @@ from broker_operator.names import ACCEPTOR, ADDRESS, API_VERSION, BROKER, PLURAL
 
 from tests.operator.builders import rules_of
 
-from .conftest import NAMESPACE
+from .world import NAMESPACE
 
 Spec = dict[str, Any]
 LISTENER = {"name": "stomp", "port": 61613}

@@ -9,7 +9,7 @@ import yaml
 from broker_operator.kube import path_of
 from broker_operator.names import API_VERSION
 
-from .conftest import NAMESPACE
+from .world import NAMESPACE
 
 SAMPLES = sorted((Path(__file__).resolve().parents[3] / "deploy" / "samples").glob("*.yaml"))
 
