@@ -134,11 +134,26 @@ def test_many_floods_share_the_time_of_a_turn_and_small_reads_do_not_wait():
     assert min(shares) > 0.8 * max(shares)
 
 
+def test_no_step_is_long_however_much_the_bytes_of_a_read_cost():
+    """The first read of a connection, too, of which nothing is known yet."""
+    world = World(cost=7e-7)  # ACKs in a transaction
+    flood = world.connect()
+    flood.data_received(b"x" * 256 * 1024)
+    world.turn()
+    while flood.waits:
+        world.turn()
+    first, *others = [size * world.cost for _, size in world.log]
+    assert first < 4 * ROUND_S, "46 ms when it began with 64 KiB"
+    assert max(others) < 2 * ROUND_S, "11 ms when it was 16 KiB at the least"
+
+
 def test_a_read_that_was_slow_by_accident_halves_the_portion_at_most():
     world = World(cost=0)
     flood = world.connect()
     flood.data_received(b"x" * 60_000)
+    world.turn()
     before = flood.portion
+    assert before > 60_000, "a cheap one opens it"
     began = world.now
     world.now += 5
     world.rounds.spent(flood, began, 60_000)
