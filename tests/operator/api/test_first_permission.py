@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 from broker_operator.names import ADDRESS, API_VERSION, BROKER
 
-from .conftest import NAMESPACE
-from .test_operator import World, operating, world  # noqa: F401
+from .world import NAMESPACE, World, operating
 
 pytestmark = pytest.mark.timeout(400)
 
 
-async def test_the_first_permission_needs_the_word_of_its_broker(world: World):  # noqa: F811
+async def test_the_first_permission_needs_the_word_of_its_broker(world: World):
     await world.make(BROKER, world.broker)
     await world.pods.start("edge-0")
     allowed = {"name": f"{world.broker}.orders", "permissions": {"send": ["shop"]}}

@@ -13,7 +13,6 @@ from broker_operator.names import ADDRESS, API_VERSION, BROKER, Id
 from broker.seams.clock import SystemClock
 from broker.seams.entropy import token
 
-from .conftest import world as world
 from .world import NAMESPACE, PATIENCE_S, Pods, operating
 
 pytestmark = pytest.mark.timeout(400)
