@@ -30,6 +30,11 @@ VIEWS: Final = ("messages", "events")
 ROUND_ITEMS: Final = 2_000_000
 """Log items of one manifest: what is read again when a run is killed."""
 
+TASKS_PER_CORE: Final = 2
+LEAST_ITEMS: Final = 1_000
+"""Of a task: fewer are not worth their files."""
+MOST_ITEMS: Final = 200_000
+
 Say = Callable[[str], object]
 
 
@@ -131,6 +136,7 @@ def _round(
     if not archive.store.remote:
         os.makedirs(archive.path("bodies"), exist_ok=True)
         options["bodies"] = archive.path("bodies")
+    options.setdefault("rowsPerSplit", str(_items_of_a_task(start, end, spark.sparkContext.defaultParallelism)))
     rows = spark.read.format("stampede").options(**options).load()
     large = None
     if archive.store.remote:
@@ -145,6 +151,13 @@ def _round(
     manifest = Manifest(number, broker, now_ms, ends, _scope(job), tuple(adds))
     archive.publish(manifest, moves)
     return manifest
+
+
+def _items_of_a_task(start: Offsets, end: Offsets, cores: int) -> int:
+    """An item may be hundreds of messages that were sent at once, so their number says little of the work: every core
+    has a few tasks, if there is anything to divide."""
+    items = sum(place["o"] - start.get(slot, place)["o"] for slot, place in end.items())
+    return min(max(-(-items // (cores * TASKS_PER_CORE)), LEAST_ITEMS), MOST_ITEMS)
 
 
 def stage(spark: Any, archive: Archive, rows: Any, number: int, now_ms: int) -> list[tuple[DataFile, str]]:

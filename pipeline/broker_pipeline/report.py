@@ -24,7 +24,7 @@ _HOURS: Final = """
 _LATENCIES: Final = """
     with begun as (select message_id, min(ts) as at from events where event = 'ENQUEUED' group by 1),
          ended as (select message_id, address, event, min(ts) as at from events
-                   where event in ('DELIVERED', 'ACKED') and ts is not null group by 1, 2, 3)
+                   where event = 'ACKED' and ts is not null group by 1, 2, 3)
     select address, date_format(begun.at, 'yyyy-MM-dd HH:00') as hour, event, count(*) as count,
            percentile_approx(unix_millis(ended.at) - unix_millis(begun.at), array(0.5, 0.95, 0.99)) as ms
     from begun join ended using (message_id) group by 1, 2, 3 order by 1, 2, 3

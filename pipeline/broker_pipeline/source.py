@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -17,6 +17,7 @@ from pyspark.sql.datasource import (
     EqualTo,
     Filter,
     GreaterThanOrEqual,
+    In,
     InputPartition,
     LessThan,
 )
@@ -123,6 +124,20 @@ def _large(
     return None, f"bodies/{name}"
 
 
+EVENTS: Final = ("ENQUEUED", "ACKED", "NACKED", "EXPIRED", "DEAD_LETTERED", "PURGED")
+
+
+def _check_event(name: Any) -> None:
+    """Who asks for an event that there is none of would get an empty answer and believe it. Raises PipelineError."""
+    if name == "DELIVERED":
+        raise PipelineError(
+            "the log has no event DELIVERED: to hand a message out writes nothing. What a consumer settled is ACKED, "
+            "and a delivery in vain is NACKED with its `attempt` (docs/adr/0010-reading-the-log.md)"
+        )
+    if isinstance(name, str) and name not in EVENTS:
+        raise PipelineError(f"there is no event {name[:40]!r}; there are {', '.join(EVENTS)}")
+
+
 def _milliseconds(value: Any) -> int:
     return int(value.timestamp() * 1000)
 
@@ -142,6 +157,11 @@ class StampedeReader(DataSourceReader):
                 case EqualTo(attribute=("address",), value=str(name)) if not self.addresses and name:
                     self.addresses = (name,)
                     continue
+                case EqualTo(attribute=("event",), value=name):
+                    _check_event(name)
+                case In(attribute=("event",), value=names):
+                    for name in names:
+                        _check_event(name)
                 case GreaterThanOrEqual(attribute=("ts",), value=value) if hasattr(value, "timestamp"):
                     self.since = max(self.since, _milliseconds(value))
                 case LessThan(attribute=("ts",), value=value) if hasattr(value, "timestamp"):

@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from broker_pipeline.errors import PipelineError
+from broker_pipeline.options import read_options
+from broker_pipeline.source import StampedeReader
+from pyspark.sql.datasource import EqualTo, In
 
 from tests.harness import Broker, Client, scratch
 
@@ -98,6 +102,17 @@ def test_an_atomic_write_is_one_transaction_of_all_tasks(spark: Host, broker: Br
     with pytest.raises(SparkError, match="remembers the last"):
         spark.call("write", rows, schema, options | {"destination": "/queue/forgetful", "atomic": "task"}, 3)
     assert broker.messages("forgetful") == 0
+
+
+def test_an_event_that_there_is_none_of_is_an_error_not_an_empty_answer():
+    reader = StampedeReader(read_options({"broker": "127.0.0.1:1", "view": "events"}))
+    for each in (EqualTo(("event",), "DELIVERED"), In(("event",), ("ACKED", "DELIVERED"))):
+        with pytest.raises(PipelineError, match=r"no event DELIVERED.*NACKED with its `attempt`"):
+            list(reader.pushFilters([each]))
+    with pytest.raises(PipelineError, match="no event 'acked'; there are ENQUEUED, ACKED"):
+        list(reader.pushFilters([EqualTo(("event",), "acked")]))
+    known = [EqualTo(("event",), "ACKED"), In(("event",), ("NACKED", "PURGED"))]
+    assert list(reader.pushFilters(known)) == known
 
 
 def test_errors_reach_the_user(spark: Host):
