@@ -10,17 +10,13 @@ and a note says how far receipts have come, so that it may be run again, also af
 from __future__ import annotations
 
 import json
-import os
 import re
 from typing import Any, Final
 
-from broker.seams.files import read_whole
-
 from .archive import Say
 from .errors import PipelineError
-from .files import write_pieces
 from .manifests import Archive
-from .stores import local_only
+from .replay import ORDER, left, put_rows
 
 _WAITING: Final = """
     with put as (
@@ -47,10 +43,9 @@ _WAITING: Final = """
 """
 
 
-def waiting(spark: Any, folder: str, at: str = "") -> Any:
+def waiting(spark: Any, archive: Archive, at: str = "") -> Any:
     """One row per message and queue that held it at that time (UTC; "": at the end of the archive)."""
-    local_only(folder, "a rebuild")
-    archive = Archive(folder)
+    folder = archive.path("")
     state = archive.load()
     if state.last is None:
         raise PipelineError(f"{folder} holds no archive")
@@ -68,7 +63,7 @@ def waiting(spark: Any, folder: str, at: str = "") -> Any:
 
 def count(spark: Any, folder: str, at: str = "") -> list[dict[str, Any]]:
     """A dry run: queue, messages, bytes."""
-    waiting(spark, folder, at).createOrReplaceTempView("waiting")
+    waiting(spark, Archive(folder, spark), at).createOrReplaceTempView("waiting")
     found = spark.sql(
         "select destination, count(*) as messages, sum(size) as bytes from waiting group by 1 order by destination"
     )
@@ -81,35 +76,23 @@ def rebuild(spark: Any, folder: str, url: str, id: str, at: str, rate: float, sa
 
     if not re.fullmatch(r"[\w.-]{1,100}", id):
         raise PipelineError("an id of a rebuild has letters, digits, dots, dashes and underscores only")
-    local_only(folder, "a rebuild")
-    archive = Archive(folder)
+    archive = Archive(folder, spark)
     lock = archive.lock()
     try:
-        number = archive.load().number
-        path, ledger = archive.path(f"rebuilds/{id}.json"), archive.path(f"rebuilds/{id}.done")
-        wanted = {"at": at, "manifest": number}
-        if os.path.exists(path):
-            known = json.loads(read_whole(path))
+        name = f"rebuilds/{id}.json"
+        wanted = {"at": at, "manifest": archive.load().number}
+        if archive.store.exists(name):
+            known = json.loads(archive.store.read(name))
             if known != wanted:
                 raise PipelineError(
-                    f"rebuild {id} was of another time or state of the archive ({path}): use another id"
+                    f"rebuild {id} was of another time or state of the archive ({archive.path(name)}): use another id"
                 )
         else:
-            write_pieces(path, [json.dumps(wanted).encode()])
-        order = ("slot", "offset", "index")
-        found = waiting(spark, folder, at)
-        if os.path.exists(ledger):
-            slot, offset, index = map(int, json.loads(read_whole(ledger)))
-            found = found.where(
-                f"slot > {slot} or slot = {slot} and (offset > {offset} or offset = {offset} and index > {index})"
-            )
-        name = f.concat_ws("/", f.lit(f"rebuild:{id}"), *order)
-        sent = found.withColumn("id", name).coalesce(1).sortWithinPartitions(*order)
-        total = sent.count()
-        say(f"{total} messages to send")
-        if total:
-            options = {"url": url, "idColumn": "id", "rate": str(rate), "ledger": ledger, "bodies": archive.path("")}
-            sent.write.format("stampede").mode("append").options(**options).save()
-        return int(total)
+            archive.store.write(name, [json.dumps(wanted).encode()])
+        note = f"rebuilds/{id}.done"
+        found = left(archive, note, waiting(spark, archive, at))
+        number = f.concat_ws("/", f.lit(f"rebuild:{id}"), *ORDER)
+        sent = found.withColumn("id", number).coalesce(1).sortWithinPartitions(*ORDER)
+        return put_rows(spark, archive, note, sent, {"url": url, "rate": str(rate)}, say)
     finally:
         lock.close()

@@ -11,23 +11,19 @@ Rule: the archive up to its end, the live log from there: no gap, no overlap. On
 from __future__ import annotations
 
 import json
-import os
 import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from broker.seams.files import read_whole
-
 from .archive import Say
 from .errors import PipelineError
-from .files import write_pieces
 from .manifests import Archive, State
+from .notes import Notes
 from .options import access, lowered
 from .ranges import Offsets, earliest, latest
 from .reads import LogReads
-from .stores import local_only
 
-_ORDER = ("slot", "offset", "index")
+ORDER = ("slot", "offset", "index")
 
 
 @dataclass(frozen=True)
@@ -43,18 +39,18 @@ class Plan:
     ends: dict[str, int] = field(default_factory=dict)
 
 
-def plan(folder: str, source: dict[str, str], wanted: Plan) -> Plan:
+def plan(archive: Archive, source: dict[str, str], wanted: Plan) -> Plan:
     """What the id stands for: written down when it is new. Raises PipelineError when it stands for something else."""
     if not re.fullmatch(r"[\w.-]{1,100}", wanted.id):
         raise PipelineError("an id of a replay has letters, digits, dots, dashes and underscores only")
-    path = f"{folder}/replays/{wanted.id}.json"
-    if os.path.exists(path):
-        read = json.loads(read_whole(path))
+    name = f"replays/{wanted.id}.json"
+    if archive.store.exists(name):
+        read = json.loads(archive.store.read(name))
         known = Plan(**(read | {"addresses": tuple(read["addresses"])}))
         if (known.into, known.addresses, known.since, known.before, known.where) != (
             wanted.into, wanted.addresses, wanted.since, wanted.before, wanted.where
         ):  # fmt: skip
-            raise PipelineError(f"replay {wanted.id} was something else before ({path}): use another id")
+            raise PipelineError(f"replay {wanted.id} was something else before ({archive.path(name)}): use another id")
         return known
     with LogReads(access(lowered(source))) as reads:
         _, _, infos = reads.describe(wanted.addresses, "messages")
@@ -62,12 +58,11 @@ def plan(folder: str, source: dict[str, str], wanted: Plan) -> Plan:
     return Plan(wanted.id, wanted.into, wanted.addresses, wanted.since, wanted.before, wanted.where, ends)
 
 
-def rows(spark: Any, folder: str, source: dict[str, str], wanted: Plan) -> Any:
+def rows(spark: Any, archive: Archive, source: dict[str, str], wanted: Plan) -> Any:
     """What is to be sent, in order."""
     from pyspark.sql import functions as f
 
-    local_only(folder, "a replay")
-    archive = Archive(folder)
+    folder = archive.path("")
     state = archive.load()
     names = [name for name in wanted.addresses if "*" not in name and "#" not in name]
     if len(names) != len(wanted.addresses):
@@ -116,7 +111,8 @@ def _unknown(names: list[str], state: State, ends: Offsets, start: Offsets) -> l
 
 def count(spark: Any, folder: str, source: dict[str, str], wanted: Plan) -> list[dict[str, Any]]:
     """A dry run: address, messages, bytes, first and last time."""
-    found = rows(spark, folder, source, plan(folder, source, wanted)).createOrReplaceTempView("replayed")
+    archive = Archive(folder, spark)
+    rows(spark, archive, source, plan(archive, source, wanted)).createOrReplaceTempView("replayed")
     found = spark.sql(
         "select address, count(*) as messages, sum(size) as bytes, cast(min(ts) as string) as first, "
         "cast(max(ts) as string) as last from replayed group by address order by address"
@@ -128,34 +124,56 @@ def replay(spark: Any, folder: str, source: dict[str, str], url: str, wanted: Pl
     """Sends; returns how many messages this run still had to send. Raises PipelineError."""
     from pyspark.sql import functions as f
 
-    local_only(folder, "a replay")
-    os.makedirs(folder, exist_ok=True)
-    archive = Archive(folder)
+    archive = Archive(folder, spark)
     lock = archive.lock()
     try:
-        pinned = plan(folder, source, wanted)
-        write_pieces(f"{folder}/replays/{pinned.id}.json", [json.dumps(asdict(pinned), indent=1).encode()])
-        found = rows(spark, folder, source, pinned)
-        ledger = archive.path(f"replays/{pinned.id}.done")
-        if os.path.exists(ledger):
-            done = json.loads(read_whole(ledger))
-            slot, offset, index = map(int, done)
-            found = found.where(
-                f"slot > {slot} or slot = {slot} and (offset > {offset} or offset = {offset} and index > {index})"
-            )
+        pinned = plan(archive, source, wanted)
+        archive.store.write(f"replays/{pinned.id}.json", [json.dumps(asdict(pinned), indent=1).encode()])
+        note = f"replays/{pinned.id}.done"
+        found = left(archive, note, rows(spark, archive, source, pinned))
         said = f.create_map(f.lit("x-original-address"), "address", f.lit("x-original-message-id"), "message_id")
         kept = f.map_filter("headers", lambda name, _: ~name.startswith("x-original-"))
-        number = f.concat_ws("/", f.lit(f"replay:{pinned.id}"), *_ORDER)
+        number = f.concat_ws("/", f.lit(f"replay:{pinned.id}"), *ORDER)
         sent = found.select(
-            *_ORDER, "body", "body_ref", "message_id", "priority", f.map_concat(kept, said).alias("headers"),
+            *ORDER, "body", "body_ref", "message_id", "priority", f.map_concat(kept, said).alias("headers"),
             number.alias("id"),
-        ).coalesce(1).sortWithinPartitions(*_ORDER)  # fmt: skip
-        total = sent.count()
-        say(f"{total} messages to send")
-        if total:
-            options = {"url": url, "destination": pinned.into, "idColumn": "id", "rate": str(rate),
-                       "ledger": ledger, "bodies": archive.path("")}  # fmt: skip
-            sent.write.format("stampede").mode("append").options(**options).save()
-        return int(total)
+        ).coalesce(1).sortWithinPartitions(*ORDER)  # fmt: skip
+        return put_rows(spark, archive, note, sent, {"url": url, "destination": pinned.into, "rate": str(rate)}, say)
     finally:
         lock.close()
+
+
+def left(archive: Archive, note: str, found: Any) -> Any:
+    """What lies behind the place that has been noted."""
+    if not archive.store.exists(note):
+        return found
+    slot, offset, index = map(int, json.loads(archive.store.read(note)))
+    return found.where(
+        f"slot > {slot} or slot = {slot} and (offset > {offset} or offset = {offset} and index > {index})"
+    )
+
+
+def put_rows(spark: Any, archive: Archive, note: str, sent: Any, options: dict[str, str], say: Say) -> int:
+    """Sends these rows, which are in order, and notes how far that is. Returns how many they were."""
+    total = int(sent.count())
+    say(f"{total} messages to send")
+    if total:
+        with Notes(spark, archive, note) as notes:
+            more = {"idColumn": "id", "ledger": notes.where, "bodies": archive.path("")}
+            with_bodies(spark, archive, sent).write.format("stampede").mode("append").options(**options, **more).save()
+    return total
+
+
+def with_bodies(spark: Any, archive: Archive, sent: Any) -> Any:
+    """Workers read large bodies of a folder as files; of other archives they come by Spark's own reader of files."""
+    from pyspark.sql import functions as f
+
+    if not archive.store.remote:
+        return sent
+    names = [row.body_ref for row in sent.where("body_ref is not null").select("body_ref").distinct().collect()]
+    if not names:
+        return sent
+    files = spark.read.format("binaryFile").load([archive.path(name) for name in names])
+    files = files.select(f.concat(f.lit("bodies/"), f.substring_index("path", "/", -1)).alias("body_ref"), "content")
+    joined = sent.join(files, "body_ref", "left").withColumn("body", f.coalesce("body", "content")).drop("content")
+    return joined.coalesce(1).sortWithinPartitions(*ORDER)

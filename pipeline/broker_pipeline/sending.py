@@ -20,7 +20,7 @@ from broker.client import Client, ClientError, ConnectionLost, Pipeline, ServerE
 from broker.seams.files import read_whole
 
 from .errors import PipelineError
-from .files import write_pieces
+from .notes import put
 from .options import context
 
 CHUNK_ROWS: Final = 500
@@ -46,7 +46,8 @@ _TRANSACTION_LIMIT: Final = 1503
 class WriteOptions:
     """url: stomp://user:passcode@host:port. rate: rows a second and task, 0 = as fast as it goes.
 
-    ledger, bodies  of replay.py: a file that says how far receipts have come, of one task; where body_ref leads.
+    ledger, bodies  of replay.py: where it is noted how far receipts have come, of one task (notes.py); where
+                    body_ref leads.
     atomic          none | task: each task's rows appear together or not at all | batch: those of all tasks."""
 
     url: str
@@ -275,7 +276,7 @@ async def _one_by_one(client: Client, options: WriteOptions, batches: Iterator[A
 
 async def _note(ledger: str, pipeline: Pipeline, row: Row) -> None:
     await pipeline.drain()
-    write_pieces(ledger, [json.dumps(row.place).encode()])
+    await asyncio.to_thread(put, ledger, json.dumps(row.place).encode())
 
 
 # ── rows ───────────────────────────────────────────────────────────────────────────────────────────

@@ -28,15 +28,6 @@ def remote(folder: str) -> bool:
     return bool(_SCHEME.match(folder)) and not folder.startswith("file:/")
 
 
-def local_only(folder: str, what: str) -> None:
-    """Raises PipelineError."""
-    if remote(folder):
-        raise PipelineError(
-            f"{what} needs the archive in a folder of this machine (its notes and large bodies are files there): copy "
-            f"{folder}, manifests last"
-        )
-
-
 class Lock(Protocol):
     """Held by who writes."""
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from broker_pipeline.errors import PipelineError
 from broker_pipeline.manifests import Archive
-from broker_pipeline.rebuild import waiting
 from broker_pipeline.stores import LocalStore, remote, store
 
 from tests.harness import Broker, free_ports, listens, scratch, until
 
 from .host import Host, SparkError
 from .test_spark_archive import send, take
+from .test_spark_sending import taken
 
 pytestmark = pytest.mark.timeout(900)  # Spark starts dozens of processes, and other tests run beside it
 NAME = "viewfs://lake/mount"
@@ -81,9 +82,29 @@ def test_an_archive_that_only_spark_reaches(spark: Host, place: Path, tmp_path: 
         assert sorted(rows) == sorted((row[1],) for row in found[1:])
         on_disk = {str(path) for path in (place / "lake/data").rglob("*.parquet")}
         assert on_disk == {*left, *here(spark.call("live", lake, "events"), place)}
+        sent_again(spark, broker, lake, source, place, sorted(int(row[0]) for row in found[1:]))
         assert spark.call("retain", lake, "9999-01-01") > 0 and not spark.call("live", lake, "messages")
-        with pytest.raises(SparkError, match="copy viewfs"):
-            spark.call("rebuild", lake, "stomp://127.0.0.1:1")
+
+
+def sent_again(spark: Host, broker: Broker, lake: str, source: dict[str, str], place: Path, kept: list[int]) -> None:
+    """A replay and a rebuild, whose notes and large bodies only the driver's file systems reach."""
+    url = f"stomp://127.0.0.1:{broker.port}"
+    plan = {"id": "once", "into": "/queue/again", "addresses": ("a", "large")}
+    assert spark.call("replay", lake, source, url, plan) == len(kept) + 1
+    (slot, offset, index) = json.loads((place / "lake/replays/once.done").read_text())
+    assert min(slot, offset) >= 0 and index >= 0
+    assert spark.call("replay", lake, source, url, plan) == 0, "the note says that all of it has been sent"
+    (place / "lake/replays/once.done").unlink()
+    spark.call("replay", lake, source, url, plan)
+    bodies = taken(broker, "again", len(kept) + 1)
+    assert sorted(int(body) for body in bodies if len(body) < 100) == kept and b"L" * 400_000 in bodies
+    with pytest.raises(SparkError, match="something else before"):
+        spark.call("replay", lake, source, url, plan | {"into": "/queue/elsewhere"})
+    held = {row["destination"]: row["messages"] for row in spark.call("rebuild", lake, url, "", True)}
+    with Broker(place / "other") as other:
+        assert spark.call("rebuild", lake, f"stomp://127.0.0.1:{other.port}") == sum(held.values())
+        assert {name: other.messages(name.removeprefix("/queue/")) for name in held} == held
+        assert taken(other, "large", 1) == [b"L" * 400_000]
 
 
 @pytest.mark.parametrize("objects", [False, True])
@@ -110,5 +131,3 @@ def test_a_folder_is_a_folder_whatever_it_is_called(tmp_path: Path) -> None:
     assert local.read("manifests/1.json") == b"one" and local.names("manifests") == ["1.json"]
     with pytest.raises(PipelineError, match="no session"):
         Archive("s3a://bucket/lake")
-    with pytest.raises(PipelineError, match="copy s3a://bucket/lake"):
-        waiting(None, "s3a://bucket/lake")
