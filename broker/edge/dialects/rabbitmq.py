@@ -35,6 +35,7 @@ TEXTS: Final[Mapping[Code, str]] = {
     Code.NO_SUCH_TRANSACTION: "Bad transaction",
     Code.MISSING_HEADER: "Missing header",
     Code.BAD_HEADER: "Invalid header",
+    Code.BAD_ACK_MODE: "Processing error",
     Code.BAD_DESTINATION: "Invalid destination",
     Code.UNKNOWN_DESTINATION: "Unknown destination",
     Code.NO_SUCH_DESTINATION: "not_found",

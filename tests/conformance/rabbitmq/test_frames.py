@@ -236,6 +236,7 @@ def test_a_full_queue_refuses_and_says_so(join, name):
     ("command", "headers", "message"),
     [
         ("SUBSCRIBE", {"destination": "/queue/same", "id": "1"}, "Duplicated subscription identifier"),
+        ("SUBSCRIBE", {"destination": "/queue/same", "id": "2", "ack": "perhaps"}, "Processing error"),
         ("UNSUBSCRIBE", {"id": "none"}, "No subscription found"),
         ("ACK", {"id": "T_1@@session@@7"}, "Message not found"),
         ("COMMIT", {"transaction": "none"}, "Bad transaction"),

@@ -1,0 +1,50 @@
+"""What `make oracles` holds against real brokers, without them: each difference has its script, and its reason is on
+the page of the dialect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.oracles import script
+from tests.oracles.differences import DIFFERENCES, RULES, differing
+
+ROOT = Path(__file__).resolve().parents[2]
+SECTION = "## Played against the broker itself"
+
+
+def scripts(broker: str) -> list[script.Script]:
+    return script.read(ROOT / "tests" / "oracles" / f"{broker}.script")
+
+
+def rows(broker: str) -> list[tuple[str, str]]:
+    section = (ROOT / "docs" / f"compatibility-{broker}.md").read_text().partition(SECTION)[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")][2:]
+    return [(name.strip(), why.strip()) for name, why in (line.strip("|").split("|") for line in lines)]
+
+
+@pytest.mark.parametrize("broker", list(DIFFERENCES))
+def test_the_page_has_every_difference(broker):
+    known = [("every script", rule.reason) for rule in RULES[broker]]
+    known += [(name, each.reason) for name, each in DIFFERENCES[broker].items()]
+    assert rows(broker) == known
+
+
+@pytest.mark.parametrize("broker", list(DIFFERENCES))
+def test_a_difference_is_one_of_a_script(broker):
+    names = [each.name for each in scripts(broker)]
+    assert len(names) == len(set(names))
+    assert [name for name in DIFFERENCES[broker] if name not in names] == []
+    assert all(each.lines and each.reason for each in DIFFERENCES[broker].values())
+
+
+def test_rules_hide_what_they_say_only():
+    theirs = ["a ERROR message:not_found", "a MESSAGE receipt:r x:y | z"]
+    ours = ["a ERROR message:not_found receipt-id:r", "a closed", "a MESSAGE x:y | z"]
+    assert differing("rabbitmq", theirs, ours) == ()
+    assert differing("rabbitmq", theirs, [*ours, "a closed"]) == ("+ a closed",)
+    assert differing("rabbitmq", theirs[:1], ["a ERROR message:gone"]) == (
+        "- a ERROR message:not_found",
+        "+ a ERROR message:gone",
+    )

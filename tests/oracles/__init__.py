@@ -1,0 +1,1 @@
+"""Scripts of frames that real brokers and our dialects are asked to play: `make oracles`."""

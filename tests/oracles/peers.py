@@ -1,0 +1,117 @@
+"""A real RabbitMQ and a real ActiveMQ Classic (Debian: rabbitmq-server, activemq) on ports of their own, with their
+state in a folder of ours.
+
+Rule: only loopback; what is started here is ended here. Raises Absent with one line where a broker is not installed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.harness import Client
+from tests.harness.broker import free_ports
+from tests.harness.stomp import ClosedByBroker
+
+START_S = 90.0
+RABBITMQ = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
+ACTIVEMQ = Path("/usr/share/activemq")
+OPENED = ("java.security", "java.net", "java.lang", "java.util", "java.util.concurrent", "java.util.concurrent.atomic")
+XML = """<beans xmlns="http://www.springframework.org/schema/beans" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance"
+  xsi:schemaLocation="http://www.springframework.org/schema/beans http://www.springframework.org/schema/beans/spring-beans-2.0.xsd
+  http://activemq.apache.org/schema/core http://activemq.apache.org/schema/core/activemq-core.xsd">
+  <broker xmlns="http://activemq.apache.org/schema/core" useJmx="false" brokerName="localhost" schedulerSupport="true"
+    dataDirectory="{folder}/data">
+    <persistenceAdapter><kahaDB directory="{folder}/data/kahadb"/></persistenceAdapter>
+    <transportConnectors><transportConnector name="stomp" uri="stomp://127.0.0.1:{port}"/></transportConnectors>
+  </broker>
+</beans>
+"""
+
+
+class Absent(Exception):
+    """It cannot be started here; the text says why and how it could."""
+
+
+@contextmanager
+def rabbitmq(folder: Path) -> Iterator[int]:
+    """Its STOMP port."""
+    if not RABBITMQ.exists():
+        raise Absent("no RabbitMQ here (Debian: apt install rabbitmq-server)")
+    port, amqp, dist, epmd = free_ports(4)
+    (folder / "plugins").write_text("[rabbitmq_stomp].\n")
+    (folder / "rabbitmq.conf").write_text(
+        f"listeners.tcp.1 = 127.0.0.1:{amqp}\nstomp.listeners.tcp.1 = 127.0.0.1:{port}\n"
+    )
+    settings = {
+        "HOME": str(folder), "RABBITMQ_NODENAME": f"oracle{port}@localhost", "RABBITMQ_MNESIA_BASE": str(folder / "db"),
+        "RABBITMQ_LOG_BASE": str(folder / "log"), "RABBITMQ_ENABLED_PLUGINS_FILE": str(folder / "plugins"),
+        "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"), "RABBITMQ_CONF_ENV_FILE": "/dev/null",
+        "RABBITMQ_DIST_PORT": str(dist), "ERL_EPMD_PORT": str(epmd), "ERL_EPMD_ADDRESS": "127.0.0.1",
+        "LC_ALL": "C.UTF-8",
+    }  # fmt: skip
+    try:
+        with _running([str(RABBITMQ)], folder, port, settings):
+            yield port
+    finally:
+        # Erlang's name server outlives the node that has started it.
+        if (tool := shutil.which("epmd")) is not None:
+            subprocess.run([tool, "-port", str(epmd), "-kill"], capture_output=True, check=False)
+
+
+@contextmanager
+def activemq(folder: Path) -> Iterator[int]:
+    """Its STOMP port."""
+    if not ACTIVEMQ.exists() or shutil.which("java") is None:
+        raise Absent("no ActiveMQ Classic here (Debian: apt install activemq default-jre-headless)")
+    (port,) = free_ports(1)
+    for name in ("conf", "tmp"):
+        (folder / name).mkdir()
+    config = folder / "conf" / "activemq.xml"
+    config.write_text(XML.format(folder=folder, port=port))
+    line = ["java", "-Xmx512M"]
+    for package in OPENED:
+        line += ["--add-opens", f"java.base/{package}=ALL-UNNAMED"]
+    line += [f"-Djava.io.tmpdir={folder}/tmp", f"-Dactivemq.classpath={folder}/conf;{ACTIVEMQ}/lib"]
+    line += [f"-Dactivemq.home={ACTIVEMQ}", f"-Dactivemq.base={folder}", f"-Dactivemq.conf={folder}/conf"]
+    line += [f"-Dactivemq.data={folder}/data", "-jar", f"{ACTIVEMQ}/bin/activemq.jar", "start", f"xbean:file:{config}"]
+    with _running(line, folder, port, {}):
+        yield port
+
+
+@contextmanager
+def _running(line: list[str], folder: Path, port: int, settings: Mapping[str, str]) -> Iterator[None]:
+    """A process, once it answers CONNECT; its whole group is ended."""
+    with open(folder / "out.log", "wb") as log:
+        process = subprocess.Popen(
+            line, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=os.environ | settings, start_new_session=True
+        )
+    try:
+        end = time.monotonic() + START_S
+        while not _answers(port):
+            if process.poll() is not None or time.monotonic() > end:
+                raise Absent(f"{line[0]} does not answer: {(folder / 'out.log').read_text(errors='replace')[-300:]!r}")
+            time.sleep(0.3)
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(process.pid, number)
+                process.wait(20)
+            except (ProcessLookupError, subprocess.TimeoutExpired):
+                continue
+
+
+def _answers(port: int) -> bool:
+    try:
+        with Client(port, "1.0", timeout=3) as client:
+            client.connect({"login": "guest", "passcode": "guest", "host": "/"})
+    except (OSError, ClosedByBroker, AssertionError):
+        return False
+    return True
