@@ -26,7 +26,7 @@ def enrol(slot: Slot, queue: Queue, consumer: Consumer, now: int) -> None:
     register(slot, consumer)
     insort(queue.consumers, consumer, key=_by_priority)
     eligibility.join(queue, consumer)
-    queue.idle_since = 0
+    queue.in_use()
     if queue.settings.slow_consumer_threshold >= 0:
         slow_consumers.watch(slot, queue, now)
 

@@ -49,7 +49,7 @@ def declare(slot: Slot, turn: Turn) -> None:
         queue.declared = table is not None and _routing(table) is queue.routing
         if table is not None:
             del wanted[queue.address, queue.name]
-            queue.idle_since = 0
+            queue.in_use()
             if queue.selector != (table.get("selector") or None):
                 change_selector(slot, queue, table.get("selector"), turn)
         slot.watch_idle(queue, turn.now)

@@ -13,9 +13,7 @@ Rule: an id is kept as a digest of 16 bytes, whatever its length. Must not know 
 
 from __future__ import annotations
 
-from base64 import b64decode, b64encode
-from collections import deque
-from collections.abc import Iterable
+from base64 import b64decode
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,6 +23,7 @@ from broker.core.message import DURABLE, UNIQUE, Run
 from broker.core.records import MetaRecord
 from broker.selector.heads import head_of, key, raw
 
+from .id_cache import Ids, as_text
 from .runs import pick
 
 if TYPE_CHECKING:
@@ -34,39 +33,6 @@ _KEY: Final = key("_AMQ_DUPL_ID")
 _DIGEST: Final = 16
 _ADDRESSES: Final = 4096
 """With ids, per slot; beyond it the one that was silent longest is forgotten."""
-
-
-class Ids:
-    """Of one address, oldest first: about 150 bytes each."""
-
-    __slots__ = ("_known", "_order", "_passing")
-
-    def __init__(self) -> None:
-        self._known: set[bytes] = set()
-        self._order: deque[bytes] = deque()
-        self._passing: set[bytes] = set()
-        """Those of messages that are not durable."""
-
-    def __contains__(self, digest: bytes) -> bool:
-        return digest in self._known
-
-    def add(self, digests: Iterable[bytes], size: int, durable: bool = True) -> None:
-        """Remembers at most `size`. durable: their messages are, so the log is told of them."""
-        known, order = self._known, self._order
-        for digest in digests:
-            if digest not in known:
-                known.add(digest)
-                order.append(digest)
-                if not durable:
-                    self._passing.add(digest)
-        while len(order) > size:
-            eldest = order.popleft()
-            known.discard(eldest)
-            self._passing.discard(eldest)
-
-    def packed(self) -> str:
-        """Those of durable messages as text, for the log; empty: there are none."""
-        return _packed([digest for digest in self._order if digest not in self._passing])
 
 
 def fresh(slot: Slot, command: Publish) -> bool:
@@ -100,7 +66,7 @@ def remember(slot: Slot, command: Publish, turn: Turn) -> None:
         durable = bool(command.run.flags & DURABLE)
         _ids_of(slot, command.address).add(new, size, durable)
         if durable:
-            data = {"address": command.address, "ids": _packed(new)}
+            data = {"address": command.address, "ids": as_text(new)}
             turn.appends.append(MetaRecord(slot.number, "known", data))
 
 
@@ -138,7 +104,3 @@ def _ids_of(slot: Slot, address: str) -> Ids:
 def _digests(run: Run) -> list[bytes | None]:
     found = [raw(head_of(run, at), _KEY) for at in range(len(run.records))]
     return [blake2b(name, digest_size=_DIGEST).digest() if name else None for name in found]  # an empty one is none
-
-
-def _packed(digests: Iterable[bytes]) -> str:
-    return b64encode(b"".join(digests)).decode()

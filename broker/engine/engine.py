@@ -482,7 +482,7 @@ class Engine:
         slot = self._slot
         due = queue.idle_since + queue.settings.auto_delete_delay_ms
         if queue.consumers or queue.declared or not queue.idle() or not queue.settings.auto_delete:
-            queue.idle_since = 0
+            queue.in_use()
         elif due <= turn.now:
             addresses.delete(slot, queue, turn)
         else:

@@ -104,7 +104,7 @@ def _purge(slot: Slot, queue: Queue, _: Manage, turn: Turn) -> None:
         browser.consumer.queue = another.id
         another.browsers.append(browser)
     if consumers:
-        another.idle_since = 0
+        another.in_use()
         if another.settings.slow_consumer_threshold >= 0:
             slow_consumers.watch(slot, another, turn.now)
     slot.touched[another] = None

@@ -7,8 +7,6 @@ Must not know who decides, nor how decisions are kept (tx_decisions.py).
 
 from __future__ import annotations
 
-from typing import Any
-
 from broker.core.address import Outcome, Routing
 from broker.core.commands import Decide, Prepare, Publish, Settle
 from broker.core.effects import Done, Turn
@@ -18,7 +16,6 @@ from broker.core.records import MetaRecord, RunRecord
 
 from . import admission
 from .addresses import create, delete
-from .consumer import Ledger
 from .duplicates import repeated
 from .limits import Asked
 from .publish import publish
@@ -26,96 +23,16 @@ from .queue import Queue
 from .queue_policies import stays
 from .redelivery import give_back, nack, reject
 from .routing import check_publish
-from .runs import Span, copy, spans_of
+from .runs import copy, spans_of
 from .settle import check_settle
 from .slot import Slot, grouped
+from .tx_parts import Claim, Parked, Prepared
 
 HIDDEN = "$tx"
 """Stands as the address in the records of parked messages; no queue can be reached by it."""
 
 IN_DOUBT_MS = 1000
 """After so long without a decision the coordinator is asked."""
-
-
-class Parked:
-    """Messages to be published at the commit. first, last: their ids in the hidden queue. unique: some of them have
-    duplicate ids."""
-
-    __slots__ = ("address", "create", "durable", "first", "last", "queue", "routing", "unique")
-
-    def __init__(
-        self,
-        first: int,
-        last: int,
-        address: str,
-        queue: str | None,
-        routing: int,
-        create: bool,
-        durable: bool,
-        unique: bool = False,
-    ) -> None:
-        self.unique = unique
-        self.first = first
-        self.last = last
-        self.address = address
-        self.queue = queue
-        self.routing = routing
-        self.create = create
-        self.durable = durable
-
-
-class Claim:
-    """Messages to be settled at the commit. spans: the durable ones; messages: all, once the slot is live."""
-
-    __slots__ = ("delay", "messages", "outcome", "queue", "spans")
-
-    def __init__(self, queue: int, spans: list[Span], outcome: int, delay: int, messages: Ledger) -> None:
-        self.queue = queue
-        self.spans = spans
-        self.outcome = outcome
-        self.delay = delay
-        self.messages = messages
-
-
-class Prepared:
-    """since   epoch ms of the Prepare, or of the restart after it.
-    queue      id of the hidden queue, 0: nothing is parked.
-    commit     the decision, while it waits for the parked messages to be read back; None: none yet.
-    waiting    who wants to hear that it is carried out."""
-
-    __slots__ = ("claims", "commit", "coordinator", "publishes", "queue", "since", "tx", "waiting")
-
-    def __init__(self, tx: str, coordinator: int, since: int) -> None:
-        self.tx = tx
-        self.coordinator = coordinator
-        self.since = since
-        self.queue = 0
-        self.publishes: list[Parked] = []
-        self.claims: list[Claim] = []
-        self.commit: bool | None = None
-        self.waiting: list[Decide] = []
-
-    def data(self) -> dict[str, Any]:
-        """As a MetaRecord keeps it."""
-        return {
-            "tx": self.tx, "coordinator": self.coordinator, "queue": self.queue,
-            "publishes": [
-                [p.first, p.last, p.address, p.queue, p.routing, p.create, p.durable, p.unique] for p in self.publishes
-            ],
-            "settles": [[c.queue, c.spans, c.outcome, c.delay] for c in self.claims],
-        }  # fmt: skip
-
-    @classmethod
-    def restored(cls, data: dict[str, Any]) -> Prepared:
-        """The way back; the messages of claims are looked for when the slot is live."""
-        prepared = cls(data["tx"], data["coordinator"], 0)
-        prepared.queue = data["queue"]
-        prepared.publishes = [Parked(*fields) for fields in data["publishes"]]
-        prepared.claims = [
-            Claim(queue, [(first, last) for first, last in spans], outcome, delay, {})
-            for queue, spans, outcome, delay in data["settles"]
-        ]
-        return prepared
 
 
 def prepare(slot: Slot, command: Prepare, turn: Turn) -> None:
@@ -148,7 +65,7 @@ def decide(slot: Slot, command: Decide, turn: Turn) -> None:
         _answer(slot, command, turn)
         return
     if prepared.commit is None:
-        prepared.commit = command.commit
+        prepared.decide(command.commit)
     prepared.waiting.append(command)
     hidden = slot.queues.get(prepared.queue)
     if hidden is None or not prepared.commit or _complete(hidden):
@@ -190,7 +107,7 @@ def _park(slot: Slot, prepared: Prepared, parts: list[Publish], turn: Turn) -> N
     if not parts:
         return
     hidden = create(slot, HIDDEN, f"{HIDDEN}.{prepared.tx}", Routing.ANYCAST, turn, hidden=True)
-    prepared.queue = hidden.id
+    prepared.park(hidden.id)
     entries: list[tuple[Queue, Run, bool]] = []
     for part in parts:
         run = part.run

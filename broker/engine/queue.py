@@ -17,18 +17,18 @@ from broker.core.address import Routing
 from broker.core.message import DEFAULT_PRIORITY, GROUPED, Run
 from broker.selector import Predicate, compile, stored
 
+from .agenda import Agenda
 from .browser import Browser
 from .consumer import Consumer
+from .consumer_pace import ConsumerPace
 from .eligibility import Choice, begin
+from .leaving import Leaving
+from .quota import Book
 from .runs import Span
 from .unloaded import Recall, Restored
 
 if TYPE_CHECKING:
-    from .limits import Book
     from .queue_policies import QueuePolicy
-    from .redelivery import Leaving
-    from .schedule import Agenda
-    from .slow_consumers import ConsumerPace
 
 _CHUNK = 1024
 """Positions per array: the front is dropped array by array."""
@@ -330,6 +330,46 @@ class Queue:
             self.paged_count = self.paged_bytes = self.stale = 0
             if not self.gated_pages:
                 self.paging = False
+
+    def agenda_of(self) -> Agenda:
+        """Its messages that are not due; made when first needed."""
+        if self.agenda is None:
+            self.agenda = Agenda()
+        return self.agenda
+
+    def watch_pace(self) -> ConsumerPace:
+        """How fast its consumers are is measured from here on, anew."""
+        self.pace = ConsumerPace()
+        return self.pace
+
+    def forget_pace(self) -> None:
+        """Nobody measures how fast its consumers are any longer."""
+        self.pace = None
+
+    def in_use(self) -> None:
+        """Somebody uses it: it is not deleted for being idle."""
+        self.idle_since = 0
+
+    def idles(self, now: int) -> None:
+        """Nobody uses it since then."""
+        self.idle_since = now
+
+    def mark_durable(self, mark: int) -> None:
+        """The log knows that everything up to `mark` may have been handed out: so it may be, now."""
+        self.cleared = max(self.cleared, mark)
+        self.marked = mark
+        self.mark_asked = 0
+
+    def leaves(self, messages: dict[int, Run], failed: bool) -> None:
+        """A consumer that held these has ended; until they are back, piece by piece, they still count as held."""
+        if self.leaving is None:
+            self.leaving = deque()
+        self.leaving.append(Leaving(messages, failed))
+        self.delivering += len(messages)
+
+    def all_back(self) -> None:
+        """Nothing is left of what consumers held that have ended."""
+        self.leaving = None
 
     def takes(self) -> bool:
         """Would a new message be delivered at once."""

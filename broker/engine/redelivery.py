@@ -21,16 +21,13 @@ from broker.core.records import Left, MetaRecord, SettleRecord
 from broker.selector.heads import escaped
 
 from . import dead_letter_queues, limits
+from .leaving import BACK
 from .queue import Queue
 from .queue_policies import stays
 from .runs import copy, pick, regroup, spans_of
 from .slot import Slot
 from .unloaded import recall
 
-BACK = 128
-"""Runs that come back in one turn from a consumer that has ended, or _LONG times as many messages of long ones: a
-client may hold as many as it likes, and give all of them back by going."""
-_LONG = 32
 _NUMBER = b"_AMQ_ORIG_MESSAGE_ID:"
 _LABELS = (b"_AMQ_ORIG_ADDRESS:", b"_AMQ_ORIG_QUEUE:", b"_AMQ_ACTUAL_EXPIRY:", b"dead-letter-reason:", _NUMBER)
 """What dead letters begin with."""
@@ -71,41 +68,13 @@ def give_back(
                 queue.returned += group
 
 
-class Leaving:
-    """What a consumer held that has ended, as far as it is not back yet. turn: the last one in which some came."""
-
-    __slots__ = ("_items", "failed", "left", "turn")
-
-    def __init__(self, messages: dict[int, Run], failed: bool) -> None:
-        self._items = iter(messages.items())  # nobody else knows these
-        self.left = len(messages)
-        self.failed = failed
-        self.turn: Turn | None = None
-
-    def take(self) -> dict[int, Run]:
-        """The next piece."""
-        piece: dict[int, Run] = {}
-        runs, last = 0, None
-        for i, run in self._items:
-            piece[i] = run
-            runs += run is not last
-            last = run
-            if runs + len(piece) // _LONG >= BACK:
-                break
-        self.left -= len(piece)
-        return piece
-
-
 def leave(slot: Slot, queue: Queue, messages: dict[int, Run], turn: Turn, failed: bool) -> None:
     """A consumer that held these has ended: they come back, many of them in pieces. Until all are back the queue hands
     out nothing (dispatch.py), or the younger ones would overtake them; so for everybody else they are still held."""
     if len(messages) <= BACK or stays(queue):
         give_back(slot, queue, messages, None, turn, failed)
         return
-    if queue.leaving is None:
-        queue.leaving = deque()
-    queue.leaving.append(Leaving(messages, failed))
-    queue.delivering += len(messages)
+    queue.leaves(messages, failed)
     slot.touched[queue] = None
 
 
@@ -113,9 +82,8 @@ def come_back(slot: Slot, queue: Queue, turn: Turn, whole: bool = False) -> bool
     """The next piece, one a turn, or all of them. True: everything is back."""
     while queue.leaving:
         leaving = queue.leaving[0]
-        if leaving.turn is turn and not whole:
+        if not leaving.came(turn) and not whole:
             return False  # dead letters have a turn look at their queue again
-        leaving.turn = turn
         piece = leaving.take()
         queue.delivering -= len(piece)
         give_back(slot, queue, piece, None, turn, leaving.failed)
@@ -123,10 +91,10 @@ def come_back(slot: Slot, queue: Queue, turn: Turn, whole: bool = False) -> bool
         if not leaving.left:
             queue.leaving.popleft()
         if queue.leaving and not whole:
-            queue.leaving[0].turn = turn
+            queue.leaving[0].came(turn)
             slot.touched.pop(queue, None)
             return False
-    queue.leaving = None
+    queue.all_back()
     slot.watch_idle(queue, turn.now)
     return True
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
 from broker.core.effects import Turn
 from broker.core.message import Run
 from broker.core.records import MetaRecord
+
+from .agenda import Agenda, moment
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -25,72 +26,10 @@ if TYPE_CHECKING:
 STEP = 4096
 """Runs that come out at a time: some milliseconds."""
 
-_AT, _ID, _POSITION = 160, 96, 32
-_ALL_64, _ALL_32 = (1 << 64) - 1, (1 << 32) - 1
-
-
-class Agenda:
-    """What of one queue is not due: (time, first id, position, messages) packed into one int, about 70 bytes per run.
-
-    count, nbytes   messages.
-    opened          everything up to this time (epoch ms) may have been delivered, and the log says so.
-    asked           the same, on its way to the log; 0: nothing is.
-    suspect         the same, of an earlier life that ended without notice.
-    expires         no run it ever held expires before that time; 0: none does."""
-
-    __slots__ = ("_heap", "asked", "count", "expires", "nbytes", "opened", "suspect")
-
-    def __init__(self) -> None:
-        self._heap: list[int] = []
-        self.count = self.nbytes = self.expires = 0
-        self.opened = self.asked = self.suspect = 0
-
-    def __len__(self) -> int:
-        return len(self._heap)
-
-    def add(self, run: Run) -> None:
-        """The run has its ids, and its position if it is in the log."""
-        count = len(run.ids)
-        heappush(self._heap, moment(run) << _AT | run.ids[0] << _ID | run.position << _POSITION | count)
-        self.count += count
-        self.nbytes += run.nbytes
-        if run.expires and (not self.expires or run.expires < self.expires):
-            self.expires = run.expires
-
-    def first(self) -> int:
-        """When the next one comes out; there must be one."""
-        return self._heap[0] >> _AT
-
-    def take(self, until: int, most: int) -> list[tuple[int, int, int]]:
-        """(position, messages, bytes by the mean) of at most so many runs up to that time; they are out of it now."""
-        heap = self._heap
-        bound = until + 1 << _AT
-        taken: list[tuple[int, int, int]] = []
-        while heap and heap[0] < bound and len(taken) < most:
-            entry = heappop(heap)
-            count = entry & _ALL_32
-            nbytes = self.nbytes * count // self.count
-            self.count -= count
-            self.nbytes -= nbytes
-            taken.append((entry >> _POSITION & _ALL_64, count, nbytes))
-        return taken
-
-
-def moment(run: Run) -> int:
-    """When it comes out: when it is due, or when it expires."""
-    return min(run.due, run.expires) if run.expires else run.due
-
-
-def agenda_of(queue: Queue) -> Agenda:
-    """Made when first needed."""
-    if queue.agenda is None:
-        queue.agenda = Agenda()
-    return queue.agenda
-
 
 def postpone(slot: Slot, queue: Queue, run: Run) -> None:
     """The run is in the log, and out of sight until it is due."""
-    agenda = agenda_of(queue)
+    agenda = queue.agenda_of()
     agenda.add(run)
     if not agenda.asked:
         slot.wake(queue, agenda.first())
@@ -99,9 +38,9 @@ def postpone(slot: Slot, queue: Queue, run: Run) -> None:
 def tick(slot: Slot, queue: Queue, agenda: Agenda, turn: Turn) -> None:
     """Time has passed: lets out what is due, as far as the log knows of it."""
     if not queue.durable:
-        agenda.opened = turn.now
+        agenda.open_unlogged(turn.now)
     elif agenda and agenda.opened < agenda.first() <= turn.now and not agenda.asked:
-        agenda.asked = turn.now
+        agenda.ask(turn.now)
         turn.appends.append(MetaRecord(slot.number, "due", {"queue": queue.id, "at": turn.now}))
         slot.hold_due(queue, turn)
     _let_out(slot, queue, agenda)
@@ -109,8 +48,8 @@ def tick(slot: Slot, queue: Queue, agenda: Agenda, turn: Turn) -> None:
 
 def opened(slot: Slot, queue: Queue) -> None:
     """What was asked of the log is durable."""
-    agenda = agenda_of(queue)
-    agenda.opened, agenda.asked = agenda.asked, 0
+    agenda = queue.agenda_of()
+    agenda.open()
     _let_out(slot, queue, agenda)
 
 
@@ -160,8 +99,7 @@ def restored(slot: Slot, queue: Queue, clean: bool, turn: Turn) -> None:
     agenda = queue.agenda
     if agenda is None:
         return
-    if not clean and agenda.opened > agenda.suspect:
-        agenda.suspect = agenda.opened
+    if not clean and agenda.doubt():
         turn.appends.append(MetaRecord(slot.number, "due", _data(queue, agenda)))
     if agenda:
         slot.wake(queue, agenda.first())
@@ -169,9 +107,7 @@ def restored(slot: Slot, queue: Queue, clean: bool, turn: Turn) -> None:
 
 def replay(queue: Queue, data: dict[str, Any]) -> None:
     """A "due" MetaRecord."""
-    agenda = agenda_of(queue)
-    agenda.opened = max(agenda.opened, data["at"])
-    agenda.suspect = max(agenda.suspect, data.get("suspect", 0))
+    queue.agenda_of().restore(data["at"], data.get("suspect", 0))
 
 
 def snapshot(number: int, queue: Queue) -> list[MetaRecord]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from broker.config.addressing import DivertSettings
 from broker.config.settings import EngineSettings
@@ -23,18 +23,16 @@ from .address_rules import Rulebook, Rules
 from .consumer import Consumer, Ledger
 from .declarations import named
 from .filters import Filters, Seen
-from .limits import Stock
+from .id_cache import Ids
 from .producer_state import Producers
 from .queue import Queue
+from .quota import Stock
 from .runs import Span, spans_of, spans_of_runs
 from .schedule import opened, postpone
 from .tx_decisions import Decisions
+from .tx_parts import Prepared
 from .wildcard_queues import Patterns
 from .wildcards import Wildcards
-
-if TYPE_CHECKING:
-    from .duplicates import Ids
-    from .prepared import Prepared
 
 RESERVE_IDS = 1 << 20
 """Ids announced to the log at a time. After a restart numbering goes on behind the announced ones, so no id is
@@ -325,9 +323,7 @@ class Slot:
                 page_out.back(self, held)
             if held.mark is not None:
                 queue, mark = held.mark
-                queue.cleared = max(queue.cleared, mark)
-                queue.marked = mark
-                queue.mark_asked = 0
+                queue.mark_durable(mark)
                 touched[queue] = None
             if held.consumer is not None:
                 held.consumer.room += WITHHELD
@@ -425,7 +421,7 @@ class Slot:
         if queue.auto_created and not queue.deleted and not queue.consumers and queue.idle():
             if not queue.settings.auto_delete or queue.idle_since or queue.declared:
                 return
-            queue.idle_since = now
+            queue.idles(now)
             self.wake(queue, now + queue.settings.auto_delete_delay_ms)
 
 

@@ -34,11 +34,12 @@ from broker.selector import NOTHING
 
 from . import declare, duplicates, limits, retroactive, schedule
 from .addresses import bind, described, select, unbind
-from .prepared import Prepared
+from .agenda import moment
 from .queue import Queue
 from .reattach import withdraw
 from .runs import Span, inside, spans_of
 from .slot import Slot
+from .tx_parts import Prepared
 from .unloaded import Restored
 
 
@@ -83,7 +84,7 @@ class Restore:
                     continue
                 _extend(queue.settled, gone)
             if schedule.rests(queue, run):
-                schedule.agenda_of(queue).add(run)
+                queue.agenda_of().add(run)
                 queue.last = max(queue.last, run.ids[-1])
                 continue
             queue.paging = True
@@ -91,7 +92,7 @@ class Restore:
                 times = self.times.setdefault(number, array("Q"))
                 if run.due:
                     self.late.setdefault(number, array("Q")).append(len(times))
-                times.append(schedule.moment(run) if run.due else run.time)
+                times.append(moment(run) if run.due else run.time)
             if run.flags & GROUPED:
                 queue.grouped = True
             queue.page_at(run.position, live, run.nbytes * live // count, run.expires)
@@ -140,10 +141,10 @@ class Restore:
                 )
         for prepared in slot.prepared.values():
             # Its coordinator may have failed over too: whoever asked for the transaction has to find that one first.
-            prepared.since = turn.now
+            prepared.revive(turn.now)
             for claim in prepared.claims:
                 if (source := slot.queues.get(claim.queue)) is not None:
-                    claim.messages = withdraw(source, claim.spans)
+                    claim.find(withdraw(source, claim.spans))
                     source.moving += len(claim.messages)
         slot.producers.begin(turn.now)
         retroactive.restored(slot)

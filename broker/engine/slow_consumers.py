@@ -17,6 +17,7 @@ from broker.core.reasons import Reason
 
 from . import settle
 from .consumer import Consumer
+from .consumer_pace import ConsumerPace
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -25,38 +26,20 @@ if TYPE_CHECKING:
 SECONDS = {"SECOND": 1, "MINUTE": 60, "HOUR": 3600, "DAY": 86_400}
 
 
-class ConsumerPace:
-    """What the consumers of one queue took since the period began.
-
-    ends    epoch milliseconds.    taken   consumer → messages; those that had something to take."""
-
-    __slots__ = ("ends", "taken")
-
-    def __init__(self) -> None:
-        self.ends = 0
-        self.taken: dict[int, int] = {}
-
-    def took(self, consumer: Consumer, count: int) -> None:
-        """It has settled so many, or been given them in ack mode auto."""
-        if consumer.id in self.taken:
-            self.taken[consumer.id] += count
-
-
 def watch(slot: Slot, queue: Queue, now: int) -> None:
     """Begins or ends watching, as the settings of the queue say."""
     if queue.settings.slow_consumer_threshold < 0 or not queue.consumers:
-        queue.pace = None
+        queue.forget_pace()
     elif queue.pace is None:
-        queue.pace = ConsumerPace()
-        _begin(slot, queue, queue.pace, now)
+        _begin(slot, queue, queue.watch_pace(), now)
 
 
 def configure(slot: Slot) -> None:
     """Settings have changed: every queue begins anew with the next tick."""
     for queue in slot.queues.values():
-        queue.pace = None
+        queue.forget_pace()
         if queue.settings.slow_consumer_threshold >= 0 and queue.consumers:
-            queue.pace = ConsumerPace()
+            queue.watch_pace()
             slot.wake(queue, 1)
 
 
@@ -73,7 +56,7 @@ def tick(slot: Slot, queue: Queue, pace: ConsumerPace, turn: Turn) -> None:
             _slow(slot, queue, consumer, taken, turn)
     if queue.deleted:
         return
-    queue.pace = None
+    queue.forget_pace()
     watch(slot, queue, turn.now)
 
 
@@ -84,10 +67,10 @@ def least_of(settings: AddressSettings) -> float:
 
 
 def _begin(slot: Slot, queue: Queue, pace: ConsumerPace, now: int) -> None:
-    pace.ends = now + settings_ms(queue.settings)
     # What is in a plain queue is for whoever comes, and handed out behind us; elsewhere it may be for others.
     anybody = queue.choice is None and queue.kind is None and _filled(queue)
-    pace.taken = {consumer.id: 0 for consumer in queue.consumers if anybody or _waits(queue, consumer)}
+    able = [consumer for consumer in queue.consumers if anybody or _waits(queue, consumer)]
+    pace.begin(now + settings_ms(queue.settings), able)
     slot.wake(queue, pace.ends)
 
 

@@ -8,7 +8,7 @@ from broker.core.address import Outcome
 from broker.core.commands import Publish
 from broker.core.effects import Deliver
 from broker.engine.consumer import Consumer
-from broker.engine.redelivery import BACK
+from broker.engine.leaving import BACK
 from broker.engine.selective_dispatch import PIECE_NS
 from broker.engine.slot import LEAST, PIECE
 from broker.selector.index import ASKED, Index

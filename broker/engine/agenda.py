@@ -1,0 +1,89 @@
+"""What of one queue is not due yet, by the time when it comes out.
+
+Rule: in the order of time, then of ids; a run costs one integer. When it is let out is decided in schedule.py.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop, heappush
+
+from broker.core.message import Run
+
+_AT, _ID, _POSITION = 160, 96, 32
+_ALL_64, _ALL_32 = (1 << 64) - 1, (1 << 32) - 1
+
+
+class Agenda:
+    """What of one queue is not due: (time, first id, position, messages) packed into one int, about 70 bytes per run.
+
+    count, nbytes   messages.
+    opened          everything up to this time (epoch ms) may have been delivered, and the log says so.
+    asked           the same, on its way to the log; 0: nothing is.
+    suspect         the same, of an earlier life that ended without notice.
+    expires         no run it ever held expires before that time; 0: none does."""
+
+    __slots__ = ("_heap", "asked", "count", "expires", "nbytes", "opened", "suspect")
+
+    def __init__(self) -> None:
+        self._heap: list[int] = []
+        self.count = self.nbytes = self.expires = 0
+        self.opened = self.asked = self.suspect = 0
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def add(self, run: Run) -> None:
+        """The run has its ids, and its position if it is in the log."""
+        count = len(run.ids)
+        heappush(self._heap, moment(run) << _AT | run.ids[0] << _ID | run.position << _POSITION | count)
+        self.count += count
+        self.nbytes += run.nbytes
+        if run.expires and (not self.expires or run.expires < self.expires):
+            self.expires = run.expires
+
+    def ask(self, at: int) -> None:
+        """The log is on its way to know that everything up to `at` may be delivered."""
+        self.asked = at
+
+    def open(self) -> None:
+        """The log knows what it was asked."""
+        self.opened, self.asked = self.asked, 0
+
+    def open_unlogged(self, at: int) -> None:
+        """Nothing of the queue is in the log: it is open up to `at` without asking."""
+        self.opened = at
+
+    def doubt(self) -> bool:
+        """The life before ended without notice: what was open may have been delivered. False: that was known."""
+        if self.opened <= self.suspect:
+            return False
+        self.suspect = self.opened
+        return True
+
+    def restore(self, opened: int, suspect: int) -> None:
+        """What the log says of an earlier life."""
+        self.opened = max(self.opened, opened)
+        self.suspect = max(self.suspect, suspect)
+
+    def first(self) -> int:
+        """When the next one comes out; there must be one."""
+        return self._heap[0] >> _AT
+
+    def take(self, until: int, most: int) -> list[tuple[int, int, int]]:
+        """(position, messages, bytes by the mean) of at most so many runs up to that time; they are out of it now."""
+        heap = self._heap
+        bound = until + 1 << _AT
+        taken: list[tuple[int, int, int]] = []
+        while heap and heap[0] < bound and len(taken) < most:
+            entry = heappop(heap)
+            count = entry & _ALL_32
+            nbytes = self.nbytes * count // self.count
+            self.count -= count
+            self.nbytes -= nbytes
+            taken.append((entry >> _POSITION & _ALL_64, count, nbytes))
+        return taken
+
+
+def moment(run: Run) -> int:
+    """When it comes out: when it is due, or when it expires."""
+    return min(run.due, run.expires) if run.expires else run.due
