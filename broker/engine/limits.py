@@ -10,7 +10,6 @@ at single messages (edges send them one by one to addresses that FAIL). Dead let
 refused, or they would be lost.
 
 Rule: books exist only where a limit applies, and can be made anew from the queues at any time: they are in no log.
-Must not know who consumes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A queue: ready runs by priority, the index of what is paged out, and its books.
 
 Rule: FIFO within a priority; while the page index is not empty every new run goes to its end. Within the
-paged part order is strictly FIFO whatever the priorities. Must not know consumers' credit, turns or records.
+paged part order is strictly FIFO whatever the priorities.
 """
 
 from __future__ import annotations
