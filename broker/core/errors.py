@@ -110,22 +110,26 @@ class BrokerError(Exception):
 
 
 class ProtocolViolation(BrokerError):
-    """The peer broke a rule of its protocol version. `receipt`: raw receipt id of the frame, if known."""
+    """The peer broke a rule of its protocol version. `receipt`: raw receipt id of the frame, if known. `about`: as in
+    RefusedError."""
 
-    def __init__(self, code: Code, detail: str = "", receipt: bytes | None = None) -> None:
+    def __init__(self, code: Code, detail: str = "", receipt: bytes | None = None, about: str = "") -> None:
         super().__init__(f"{code.text}: {detail}" if detail else code.text)
         self.code = code
         self.detail = detail
         self.receipt = receipt
+        self.about = about
 
 
 class RefusedError(BrokerError):
-    """A well-formed request that cannot be carried out."""
+    """A well-formed request that cannot be carried out. `about`: the header that it is about, where clients of another
+    broker know a text of its own for it; else empty."""
 
-    def __init__(self, code: Code, detail: str = "") -> None:
+    def __init__(self, code: Code, detail: str = "", about: str = "") -> None:
         super().__init__(f"{code.text}: {detail}" if detail else code.text)
         self.code = code
         self.detail = detail
+        self.about = about
 
 
 class ConfigError(BrokerError):

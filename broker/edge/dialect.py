@@ -45,6 +45,8 @@ class Destination(NamedTuple):
     """May it be made on demand."""
     more: tuple[Destination, ...] = ()
     """Of a composite destination: the others."""
+    shown: str = ""
+    """What MESSAGE says for it, in place of what its sender wrote; empty: just that."""
 
 
 NOWHERE = Destination("", Routing.MULTICAST, None)
@@ -88,7 +90,8 @@ class Dialect:
     prefixes    the longest first, so that the first match is the longest.
     delimiter   between the words of an address (engine.wildcard_delimiter).
     public      the kind of a temporary destination → what its opaque name begins with where others are told it.
-    names_temporaries   may SEND and SUBSCRIBE name temporary destinations of their connection; else reply-to alone."""
+    names_temporaries   may SEND and SUBSCRIBE name temporary destinations of their connection; else reply-to alone.
+    shows_temporaries   a MESSAGE from one has the name by which its connection knows it, not what others see."""
 
     __slots__ = ("delimiter", "homes", "prefixes")
     name = "artemis"
@@ -97,13 +100,14 @@ class Dialect:
     lines: bytes = b""
     """Header lines of every MESSAGE that is delivered for the first time."""
     texts: Mapping[Code, str] = {}
-    """`message` of an ERROR, where its clients know another one than ours."""
+    """See text()."""
     rejects = False
     """NACK means the dead letter address at once."""
     prefetches_messages = False
     """activemq.prefetchSize counts messages, whatever the acceptor says."""
     public: Mapping[str, str] = {"/temp-queue/": "/reply-queue/", "/temp-topic/": "/reply-topic/"}
     names_temporaries = True
+    shows_temporaries = False
 
     def __init__(self, prefixes: tuple[tuple[str, Routing], ...], delimiter: str, homes: Homes) -> None:
         self.prefixes = prefixes
@@ -121,6 +125,10 @@ class Dialect:
     def key(self) -> tuple[object, ...]:
         """Dialects with the same one mean the same by all names."""
         return self.name, self.prefixes, self.delimiter
+
+    def text(self, code: Code, about: str) -> str | None:
+        """`message` of an ERROR, where its clients know another one than ours. about: RefusedError.about."""
+        return self.texts.get(code)
 
     def check_send(self, headers: Mapping[str, str]) -> None:
         """Raises RefusedError for a SEND that asks for what is not here."""

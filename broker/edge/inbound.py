@@ -69,7 +69,7 @@ class Inbound:
                 else:
                     self._other(event)
             except RefusedError as refused:
-                session.fail(refused.code, refused.detail, _receipt_of(event))
+                session.fail(refused.code, refused.detail, _receipt_of(event), about=refused.about)
             if session.closed or session.leaving:
                 break
             if self._parked is not None:
@@ -105,7 +105,7 @@ class Inbound:
             self.large.end()
         else:
             assert isinstance(event, Violation)
-            self._session.fail(event.code, event.detail, event.receipt)
+            self._session.fail(event.code, event.detail, event.receipt, about=event.about)
 
     def last(self, ends: list[Command]) -> None:
         """The session ends, perhaps in the middle of a read: what its frames have asked for leaves in front of what

@@ -111,10 +111,11 @@ class Publisher:
         parts: list[Publish | Settle] = []
         for each in route.copies:
             self._create = each.create if rights is None else sending(session, rights, each) and each.create
-            groups = [(None, event.records)] if each.split is None else by_slot(event, each.split)
+            own = event if each.shown is None else each.shown.sends(event)
+            groups = [(None, own.records)] if each.split is None else by_slot(own, each.split)
             for where, records in groups:
                 slot = where if where is not None else each.slot
-                parts.append(self._command(event.head, list(records), _size(event.head, records), each, slot))
+                parts.append(self._command(own.head, list(records), _size(own.head, records), each, slot))
         receipts = event.receipts or []
         if (name := event.head.headers.get("transaction")) is not None:
             for part in parts:

@@ -18,6 +18,7 @@ from broker.core.message import DEFAULT_PRIORITY, DURABLE
 from broker.wire.events import Head
 
 from .dialect import FAR_FUTURE, MAX_COPIES, NOWHERE, Destination, Dialect, check_no_wildcard, not_named, whole_number
+from .shown_destination import Shown
 from .temporary import Private
 
 MAX_ROUTES = 4096
@@ -63,11 +64,12 @@ class Route:
     private  it names temporary destinations, which are each connection's own: what they are stands in its session.
     due     epoch milliseconds before which it is not delivered; 0: `delay` milliseconds after it came.
     timed   any of these four is set.
+    shown   what its MESSAGEs say for the destination, in place of what the frame says; None: just that.
     split   of an address with several partitions, else None; `slot` is the first of them."""
 
     __slots__ = (
         "__weakref__", "address", "copies", "create", "delay", "due", "expires", "flags", "priority", "private",
-        "queue", "routing", "slot", "split", "timed", "ttl",
+        "queue", "routing", "shown", "slot", "split", "timed", "ttl",
     )  # fmt: skip
 
     def __init__(
@@ -96,6 +98,7 @@ class Route:
         self.private: Private | None = None
         self.create = True
         self.copies: tuple[Route, ...] = ()
+        self.shown: Shown | None = None
         self.place(slots)
 
     def towards(self, address: str, slots: tuple[int, ...], delay: int | None = None) -> Route:
@@ -112,6 +115,7 @@ class Route:
         """The same to another target."""
         other = self.towards(target.address, slots, delay)
         other.routing, other.queue, other.create = target.routing, target.queue, target.create
+        other.shown = Shown(target.shown, keep=True) if target.shown else None
         return other
 
     def place(self, slots: tuple[int, ...]) -> None:
@@ -187,7 +191,7 @@ class RouteCache:
     def _make(self, headers: dict[str, str], private: Private | None) -> Route:
         destination = headers.get("destination")
         if destination is None:
-            raise RefusedError(Code.MISSING_HEADER, "SEND needs a destination header")
+            raise RefusedError(Code.MISSING_HEADER, "SEND needs a destination header", "destination")
         if private is not None and private.own:
             if not self._dialect.names_temporaries:
                 raise not_named(destination, "SEND")

@@ -290,24 +290,26 @@ class Session:
 
     # ── the end ────────────────────────────────────────────────────────────────────────────────────
 
-    def fail(self, code: Code, detail: str, receipt: bytes | None = None, at_once: bool = False) -> None:
+    def fail(
+        self, code: Code, detail: str, receipt: bytes | None = None, at_once: bool = False, about: str = ""
+    ) -> None:
         """One ERROR frame, then the end (C37, C63). What was asked before is answered first, unless `at_once`:
-        then nobody is left to answer."""
+        then nobody is left to answer. about: RefusedError.about."""
         if self.closed or (self.leaving and not at_once):
             return
         self.leaving = True
         self.intake.submit()
         if at_once:
-            self._fail(code, detail, receipt)
+            self._fail(code, detail, receipt, about)
         else:
-            self.answers.when_quiet(partial(self._fail, code, detail, receipt))
+            self.answers.when_quiet(partial(self._fail, code, detail, receipt, about))
 
-    def _fail(self, code: Code, detail: str, receipt: bytes | None) -> None:
+    def _fail(self, code: Code, detail: str, receipt: bytes | None, about: str = "") -> None:
         if self.closed:
             return
         counters = self.edge.counters
         counters.errors[code.name] = counters.errors.get(code.name, 0) + 1
-        text = self.entrance.dialect.texts.get(code)
+        text = self.entrance.dialect.text(code, about)
         self.outbox.write(error_frame(self.version, code, detail, receipt, text=text))
         self.outbox.flush()
         self.close(code.reason, f"{code.name}: {detail}" if detail else code.name)

@@ -32,8 +32,9 @@ from .dialect import NOWHERE, Destination, check_wildcard, durable_name, not_nam
 from .directory import Done, conflict
 from .rate_limits import under_way
 from .receipts import Then
+from .shown_destination import Shown
 from .split_subscription import Fan, order_for, share
-from .subscription import SlotSubscription
+from .subscription import ShownSubscription, SlotSubscription
 from .temporary import OWN, THEIRS
 from .wildcard_subscription import STANDING, Everywhere, block
 
@@ -56,7 +57,8 @@ class SubscribeRequest:
 
     __slots__ = (
         "ack", "address", "browse", "costly", "create", "durable", "key", "messages", "more", "nbytes", "no_local",
-        "priority", "queue", "queues", "rate", "ready", "room", "routing", "selector", "slots", "wide", "wildcard",
+        "priority", "queue", "queues", "rate", "ready", "room", "routing", "selector", "shown", "slots", "wide",
+        "wildcard",
     )  # fmt: skip
 
     def __init__(self, session: Session, frame: Frame, named: Destination | None = None) -> None:
@@ -104,7 +106,10 @@ class SubscribeRequest:
         self.priority = _priority(headers)
         self.create = authorising.subscribing(session, self) and target.create
         self.ready: Then | None = None
+        self.shown = Shown(target.shown, keep=True) if target.shown else None
         if target is NOWHERE:
+            if session.entrance.dialect.shows_temporaries:
+                self.shown = Shown(headers["destination"], keep=False)
             # Last, because it is ours from here on.
             self.address, self.ready = session.temporaries.subscribed(headers["destination"])
             self.slots = session.edge.routes.slots(self.address)
@@ -249,12 +254,15 @@ def _part(
 ) -> SlotSubscription:
     headers = frame.headers
     consumer = consumer or session.edge.next_consumer()
-    sub = SlotSubscription(
+    kind = SlotSubscription if wish.shown is None else ShownSubscription
+    sub = kind(
         session, consumer, slot, wish.address, headers.get("id"), session.raw(headers.get("id", "")), wish.ack,
         session.edge.handle(consumer), room, session.raw(headers["destination"]), wish.operation, wish.queues,
     )  # fmt: skip
     if yes(headers, "message-slot"):
         sub.tell_slot()
+    if isinstance(sub, ShownSubscription) and wish.shown is not None:
+        sub.shows(wish.shown)
     return sub
 
 

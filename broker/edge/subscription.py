@@ -23,6 +23,7 @@ from broker.core.message import BLOB, ESCAPED, REDELIVERED, TEXT, Run
 from broker.wire.versions import Version
 from broker.wire.writer import rewrite_lines, without_length
 
+from .shown_destination import Shown
 from .split_subscription import DeliverySink, Fan, Order
 
 if TYPE_CHECKING:
@@ -254,6 +255,23 @@ class SlotSubscription:
         else:
             records = [rewrite_lines(run.lines + record, version) for record in run.records]
         return Run(run.ids, b"", records, run.nbytes, run.flags, attempts=run.attempts, blob=run.blob)
+
+
+class ShownSubscription(SlotSubscription):
+    """A subscription that has a name of its own for where its messages come from."""
+
+    __slots__ = ("_shown",)
+
+    def shows(self, shown: Shown) -> None:
+        """From the first message on."""
+        self._shown = shown
+        self.overhead += shown.nbytes
+
+    def render(self, run: Run) -> bytes:
+        return super().render(self._shown.run(run))
+
+    def frames(self, run: Run) -> list[bytes]:
+        return super().frames(self._shown.run(run))
 
 
 def _text(run: Run) -> Run:

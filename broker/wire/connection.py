@@ -147,7 +147,7 @@ class Connection:
         try:
             self._read(intake)
         except ProtocolViolation as violation:
-            intake.event(Violation(violation.code, violation.detail, violation.receipt))
+            intake.event(Violation(violation.code, violation.detail, violation.receipt, violation.about))
             self._phase = DEAD
             self._stream = NO_STREAM
             return intake.out

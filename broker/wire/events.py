@@ -125,11 +125,12 @@ class BodyEnd:
 
 
 class Violation:
-    """The peer broke a rule. Always the last event: the parser takes nothing more."""
+    """The peer broke a rule. Always the last event: the parser takes nothing more. about: ProtocolViolation.about."""
 
-    __slots__ = ("code", "detail", "receipt")
+    __slots__ = ("about", "code", "detail", "receipt")
 
-    def __init__(self, code: Code, detail: str, receipt: bytes | None) -> None:
+    def __init__(self, code: Code, detail: str, receipt: bytes | None, about: str = "") -> None:
+        self.about = about
         self.code = code
         self.detail = detail
         self.receipt = receipt

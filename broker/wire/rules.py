@@ -96,7 +96,7 @@ def check_headers(command: str, needs: tuple[str, ...], headers: Mapping[str, st
     for name in needs:
         if name not in headers:
             raise ProtocolViolation(
-                Code.MISSING_HEADER, f"{command} needs the header {name} in STOMP {version.value}; add it"
+                Code.MISSING_HEADER, f"{command} needs the header {name} in STOMP {version.value}; add it", about=name
             )
     if command == "SUBSCRIBE":
         mode = headers.get("ack", "auto")
@@ -116,13 +116,16 @@ def _check_unsubscribe(headers: Mapping[str, str], version: Version) -> None:
     if version is Version.V10:
         if "destination" not in headers:
             raise ProtocolViolation(
-                Code.MISSING_HEADER, "UNSUBSCRIBE needs an id or a destination header; give what SUBSCRIBE gave"
+                Code.MISSING_HEADER,
+                "UNSUBSCRIBE needs an id or a destination header; give what SUBSCRIBE gave",
+                about="destination or id",
             )
         return
     raise ProtocolViolation(
         Code.MISSING_HEADER,
         f"UNSUBSCRIBE needs the header id in STOMP {version.value}; give that of SUBSCRIBE, or the name of a durable "
         "subscription",
+        about="destination or id",
     )
 
 

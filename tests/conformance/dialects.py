@@ -5,9 +5,11 @@ connection goes to the other edge than the one before it. Imports nothing of the
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -78,8 +80,39 @@ class Joins:
         assert self.place.alive
 
 
-def joining(place: Target) -> Iterator[Callable[..., Client]]:
-    """For a fixture `join`."""
-    joins = Joins(place)
-    yield joins
-    joins.close()
+class Fixtures(NamedTuple):
+    """What a conftest.py gives to the tests of its folder, under these names.
+
+    place   where a test is run: standalone, and a cluster.
+    join    opens connections to it.
+    name    of a queue, topic or key that nobody else uses."""
+
+    pytest_collection_modifyitems: Callable[[list[pytest.Item]], None]
+    place: Any
+    join: Any
+    name: Any
+
+
+def fixtures(dialect: str, settings: Mapping[str, object]) -> Fixtures:
+    """Of the folder of a dialect."""
+    numbers = itertools.count(1)
+
+    def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+        stay_together(items, dialect)
+
+    @pytest.fixture(scope="package", params=PLACES)
+    def place(request: pytest.FixtureRequest) -> Iterator[Target]:
+        with opened(request, dialect, settings) as place:
+            yield place
+
+    @pytest.fixture
+    def join(place: Target) -> Iterator[Callable[..., Client]]:
+        joins = Joins(place)
+        yield joins
+        joins.close()
+
+    @pytest.fixture
+    def name() -> str:
+        return f"{dialect[0]}.{next(numbers)}"
+
+    return Fixtures(pytest_collection_modifyitems, place, join, name)

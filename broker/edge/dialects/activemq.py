@@ -68,6 +68,7 @@ class ActiveMQ(Dialect):
     read = (PERIOD, REPEAT)
     rejects = True
     prefetches_messages = True
+    shows_temporaries = True
     public: Mapping[str, str] = {"/temp-queue/": "/remote-temp-queue/", "/temp-topic/": "/remote-temp-topic/"}
     _match: Callable[[str], AddressSettings]
     _virtual: tuple[Virtual, ...]
@@ -92,7 +93,15 @@ class ActiveMQ(Dialect):
         if len(destination) > MAX_DESTINATION:
             raise RefusedError(Code.BAD_DESTINATION, f"longer than {MAX_DESTINATION} characters")
         first, *more = [self._single(name, destination) for name in destination.split(",")]
-        return first._replace(more=tuple(more)) if more else first
+        if not more:
+            return first
+        first, *more = [each._replace(shown=each.shown or self._name(each)) for each in (first, *more)]
+        return first._replace(more=tuple(more))
+
+    def _name(self, target: Destination) -> str:
+        """One of a composite destination, as if it had been named alone."""
+        prefix = next((prefix for prefix, meaning in self.prefixes if meaning is target.routing), "")
+        return prefix + target.address + ("" if target.queue is None else f"::{target.queue}")
 
     def _single(self, name: str, destination: str) -> Destination:
         if destination != name and name.startswith((*OWN, *THEIRS)):
@@ -126,12 +135,17 @@ class ActiveMQ(Dialect):
         for each in self._virtual:
             if len(words) > each.skip and _begins(each.words, words):
                 topic = self.delimiter.join(words[each.skip :])
-                return Destination(topic, Routing.MULTICAST, target.address, durable=True, create=False)
+                shown = self._name(target)
+                return Destination(topic, Routing.MULTICAST, target.address, durable=True, create=False, shown=shown)
         return None
 
     def subscribed(self, headers: Mapping[str, str]) -> Destination:
-        """A consumer of a virtual topic is made by who consumes it, never by a SEND to it."""
-        return super().subscribed(headers)._replace(create=True)
+        """A consumer of a virtual topic is made by who consumes it, never by a SEND to it. Who subscribes to several
+        destinations is told what senders wrote."""
+        found = super().subscribed(headers)._replace(create=True)
+        if not found.more:
+            return found
+        return found._replace(shown="", more=tuple([each._replace(shown="") for each in found.more]))
 
     # ── SEND ───────────────────────────────────────────────────────────────────────────────────────
 

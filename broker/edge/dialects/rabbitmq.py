@@ -43,6 +43,13 @@ TEXTS: Final[Mapping[Code, str]] = {
     Code.QUEUE_DELETED: "Server cancelled subscription",
 }
 """Code → the `message` header of RabbitMQ's ERROR for the same."""
+MISSING: Final[Mapping[str, str]] = {
+    "destination": "Missing destination",
+    "destination or id": "Missing destination or id",
+    "transaction": "Missing transaction",
+    "id of a durable subscription": "Missing Header",
+}
+"""What is missing → the `message` header; of anything else it is that of MISSING_HEADER."""
 IN_SUBSCRIBE: Final[Mapping[str, str]] = {
     "x-stream-offset": "there are no streams; set `retroactive_messages` of the address",
     "x-stream-filter": "there are no streams; SUBSCRIBE has selectors",
@@ -135,7 +142,11 @@ class RabbitMQ(Dialect):
         name = headers.get("x-queue-name", "")
         if not name:
             if "id" not in headers:
-                raise RefusedError(Code.MISSING_HEADER, "Header 'id' is required for durable subscriptions")
+                raise RefusedError(
+                    Code.MISSING_HEADER,
+                    "Header 'id' is required for durable subscriptions",
+                    about="id of a durable subscription",
+                )
             sum = blake2b(f"{destination}\0{headers['id']}".encode(), digest_size=16).digest()
             name = "stomp-subscription-" + urlsafe_b64encode(sum).decode().rstrip("=")
         return target._replace(queue=name, durable=True)
@@ -143,6 +154,10 @@ class RabbitMQ(Dialect):
     def deletes(self, headers: Mapping[str, str]) -> bool:
         """UNSUBSCRIBE with the header that made it durable."""
         return _durable(headers)
+
+    def text(self, code: Code, about: str) -> str | None:
+        missing = MISSING.get(about) if code is Code.MISSING_HEADER else None
+        return missing or super().text(code, about)
 
     # ── SEND ───────────────────────────────────────────────────────────────────────────────────────
 

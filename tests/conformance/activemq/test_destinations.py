@@ -49,6 +49,21 @@ def test_in_a_transaction(join, name):
     assert bodies(client, 2) == ["x", "x"]
 
 
+@pytest.mark.parametrize("size", [1, 3])
+def test_each_copy_says_where_it_went_to(join, name, size):
+    """size: messages of one read, whose headers differ."""
+    client = join()
+    client.subscribe(f"/queue/{name}.a", id="a")
+    client.subscribe(f"/topic/{name}.b", id="b")
+    both = f"{name}.a,/topic/{name}.b"
+    for number in range(size):
+        client.publish(both, b"\n\ndestination:x", n=number)
+    for message in client.messages(2 * size):
+        where = {"a": f"/queue/{name}.a", "b": f"/topic/{name}.b"}[message["subscription"]]
+        assert (message["destination"], message["original-destination"]) == (where, both)
+        assert message.body == b"\n\ndestination:x"
+
+
 @pytest.mark.parametrize("ack", ["auto", "client", "client-individual"])
 def test_one_subscription_to_several_destinations(join, name, ack):
     client = join()
@@ -57,6 +72,8 @@ def test_one_subscription_to_several_destinations(join, name, ack):
         client.publish(destination, destination.encode())
     messages = client.messages(3)
     assert {message["subscription"] for message in messages} == {"1"}
+    assert all(message["destination"].encode() == message.body for message in messages)
+    assert all(message.get("original-destination") is None for message in messages)
     if ack == "client":
         client.ack(messages[-1])
     elif ack == "client-individual":
@@ -131,6 +148,26 @@ def test_what_an_application_was_not_there_for_waits(join, name):
     assert client.read().body == b"x"
 
 
+@pytest.mark.parametrize("version", ["1.0", "1.1", "1.2"])
+@pytest.mark.parametrize("size", [1, 300_000])
+def test_its_messages_say_which_queue_they_are_of(join, name, version, size):
+    """size: of the body; large ones are streamed."""
+    client = join(version)
+    queue, topic = f"/queue/Consumer.A.VirtualTopic.{name}", f"/topic/VirtualTopic.{name}"
+    client.subscribe(queue, ack="client")
+    client.publish(topic, b"x" * size, persistent="true", colon="a" if version == "1.0" else "a:b")
+    for again in range(2):
+        message = client.read()
+        assert (message["destination"], message["original-destination"]) == (queue, topic)
+        assert len(message.body) == size
+        assert (message.get("redelivered") == "true") is bool(again)
+        if not again:
+            client.ask("UNSUBSCRIBE", {"id": "1"})
+            client.subscribe(queue, ack="client", id="2")
+    client.ack(message)
+    client.sync()
+
+
 # Temporary destinations
 
 
@@ -142,7 +179,10 @@ def test_request_and_reply(join, name):
     where = server.read()["reply-to"]
     assert where.startswith("/remote-temp-queue/")
     server.publish(where, b"!")
-    assert client.expect("MESSAGE", {"subscription": "mine"}).body == b"!"
+    answer = client.expect("MESSAGE", {"subscription": "mine"})
+    assert answer.body == b"!"
+    assert answer["destination"] == "/temp-queue/answers", "as who asked knows it, not as others do"
+    assert answer.get("original-destination") is None
 
 
 @pytest.mark.parametrize(

@@ -240,7 +240,12 @@ def test_a_full_queue_refuses_and_says_so(join, name):
         ("UNSUBSCRIBE", {"id": "none"}, "No subscription found"),
         ("ACK", {"id": "T_1@@session@@7"}, "Message not found"),
         ("COMMIT", {"transaction": "none"}, "Bad transaction"),
-        ("SEND", {}, "Missing header"),
+        ("SEND", {}, "Missing destination"),
+        ("SUBSCRIBE", {"id": "2"}, "Missing destination"),
+        ("UNSUBSCRIBE", {}, "Missing destination or id"),
+        ("BEGIN", {}, "Missing transaction"),
+        ("COMMIT", {}, "Missing transaction"),
+        ("ACK", {}, "Missing header"),
         ("NONSENSE", {}, "Bad command"),
     ],
 )

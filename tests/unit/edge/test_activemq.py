@@ -41,8 +41,9 @@ def test_the_wire_never_hides_a_header_that_decides_the_route():
 
 def test_a_composite_destination_is_its_parts():
     found = resolve("/queue/a,/topic/b.>,c")
-    assert found == Destination("a", Routing.ANYCAST, None, more=(
-        Destination("b.#", Routing.MULTICAST, None), Destination("c", Routing.ANYCAST, None)
+    assert found == Destination("a", Routing.ANYCAST, None, shown="/queue/a", more=(
+        Destination("b.#", Routing.MULTICAST, None, shown="/topic/b.#"),
+        Destination("c", Routing.ANYCAST, None, shown="/queue/c"),
     ))  # fmt: skip
 
 
@@ -54,7 +55,9 @@ def test_a_composite_destination_is_its_parts():
     ],
 )  # fmt: skip
 def test_a_queue_that_consumes_a_topic(queue, topic):
-    assert resolve(f"/queue/{queue}") == Destination(topic, Routing.MULTICAST, queue, True, False)
+    assert resolve(f"/queue/{queue}") == Destination(
+        topic, Routing.MULTICAST, queue, True, False, shown=f"/queue/{queue}"
+    )
     assert DIALECT.subscribed({"destination": f"/queue/{queue}"}).create
 
 
