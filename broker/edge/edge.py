@@ -20,7 +20,7 @@ from broker.core.memory import Memory
 from broker.core.metrics import Metric
 from broker.core.reasons import Reason
 from broker.engine.address_settings import Matcher
-from broker.engine.limits import LIMITS, refuses
+from broker.engine.quota import LIMITS, refuses
 from broker.link.owner_port import OwnerPort
 from broker.seams.clock import Clock
 from broker.seams.memory import hand_back

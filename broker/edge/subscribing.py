@@ -20,7 +20,7 @@ from broker.core.commands import UNLIMITED, Subscribe, SubscribeAll, Unsubscribe
 from broker.core.errors import Code, RefusedError
 from broker.core.ids import SLOTS
 from broker.engine.address_settings import plain_routing
-from broker.engine.eligibility import NO_XPATH
+from broker.engine.wishes import NO_XPATH
 from broker.selector import compile
 from broker.selector.parser import KEEP
 from broker.wire.events import Frame

@@ -7,15 +7,10 @@ What changes while messages come (books, known ids) is kept by those who act. Mu
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from broker.config.addressing import AddressSettings, DivertSettings
 
-from . import limits
-
-if TYPE_CHECKING:
-    from .slot import Slot
-
+from .quota import limited
 
 _REMEMBERED = 1024
 """Settings whose rules are kept (with the settings: an id is good as long as its object lives)."""
@@ -35,7 +30,7 @@ class Rules:
     def __init__(self, settings: AddressSettings, diverts: tuple[tuple[str, DivertSettings], ...] = ()) -> None:
         self.settings = settings
         self.diverts = diverts
-        self.limited = limits.limited(settings)
+        self.limited = limited(settings)
         self.aging = settings.no_expiry or (
             max(settings.expiry_delay_ms, settings.min_expiry_delay_ms, settings.max_expiry_delay_ms) >= 0
         )
@@ -47,12 +42,6 @@ class Rules:
         """Nothing special at all."""
         asks = self.limited or self.aging or self.retroactive or self.diverts or self.stamped or self.choosy
         return not (asks or self.settings.send_to_dla_on_no_route)
-
-
-def rules_for(slot: Slot, name: str) -> Rules | None:
-    """By the settings alone, for any address; None: plain. One with queues has its own answer in `Address.rules`,
-    which is never None while one of its queues has a filter."""
-    return slot.rulebook(name)
 
 
 class Rulebook:
@@ -71,6 +60,8 @@ class Rulebook:
             self._diverts[start] = (*self._diverts.get(start, ()), (name, diverts[name]))
 
     def __call__(self, name: str) -> Rules | None:
+        """By the settings alone, for any address; None: plain. One with queues has its own answer in `Address.rules`,
+        which is never None while one of its queues has a filter."""
         if name in self._diverts:
             if name not in self._diverting:
                 self._diverting[name] = Rules(self._match(name), self._diverts[name])

@@ -12,8 +12,8 @@ from broker.core.errors import Code, RefusedError
 from broker.core.reasons import Reason
 from broker.core.records import Left, MetaRecord, SettleRecord
 
-from . import dead_letter_queues, limits, queue_policies, retroactive
-from .address_rules import Rules, rules_for
+from . import dead_letter_queues, kept_messages, limits
+from .address_rules import Rules
 from .filters import Filters
 from .queue import Queue
 from .routing import check_budget, default_routing, has_type, mismatch, resolve
@@ -119,18 +119,18 @@ def create(
     )  # fmt: skip
     queue.select(selector)
     if not hidden:
-        queue_policies.equip(queue)
+        queue.equip()
     slot.next_queue += 1
     bind(slot, queue)
     rules = slot.addresses[address].rules if replay and not hidden else None
-    ring = retroactive.ring_for(slot, queue) if rules is not None and rules.retroactive else None
+    ring = kept_messages.ring_for(slot, queue) if rules is not None and rules.retroactive else None
     if ring is not None:
-        retroactive.promise(slot, ring, queue)
+        kept_messages.promise(slot, ring, queue)
     first = len(turn.appends)
     if durable:
         turn.appends.append(MetaRecord(slot.number, "queue", described(queue)))
     if ring is not None and not queue.owed:
-        retroactive.give(slot, ring, queue, slot.next_id - 1, turn)
+        kept_messages.give(slot, ring, queue, slot.next_id - 1, turn)
         turn.appends[first:] = grouped(slot.number, turn.appends[first:])  # a queue without what it was made with
     return queue
 
@@ -145,7 +145,7 @@ def bind(slot: Slot, queue: Queue) -> None:
     address = slot.addresses.get(queue.address)
     if address is None:
         address = slot.addresses[queue.address] = Address(queue.address)
-        address.rules = rules_for(slot, queue.address)
+        address.rules = slot.rulebook(queue.address)
     address.queues[queue.name] = queue
     (address.anycast if queue.routing is Routing.ANYCAST else address.multicast).append(queue)
     slot.filtered += queue.filter is not None
@@ -198,7 +198,7 @@ def change_selector(slot: Slot, queue: Queue, selector: str | None, turn: Turn) 
 
 def find_rules(slot: Slot, address: Address) -> None:
     """Settings, or filters of queues, have changed."""
-    address.rules = rules_for(slot, address.name)
+    address.rules = slot.rulebook(address.name)
     if address.rules is None and (address.filters or any(queue.selective() for queue in address.queues.values())):
         address.rules = Rules(slot.match(address.name))
 

@@ -7,7 +7,7 @@ Rule: the order of the steps is decided here, what each does elsewhere. Only run
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import NamedTuple
 
 from broker.core.commands import Publish
 from broker.core.effects import Turn
@@ -15,15 +15,12 @@ from broker.core.message import UNIQUE, Run
 from broker.selector import Predicate
 
 from . import costly_selectors, diverts, duplicates, expiry, limits
-from .address_rules import rules_for
 from .filters import Filters, Look
 from .ingress_timestamp import stamp
 from .prefilter import look, moment
 from .queue import Queue
 from .runs import pick
-
-if TYPE_CHECKING:
-    from .slot import Slot
+from .slot import Slot
 
 Part = tuple[Run, list[Queue]]
 """A run, and the queues that get all of it."""
@@ -31,7 +28,7 @@ Part = tuple[Run, list[Queue]]
 
 def check(slot: Slot, command: Publish, asked: limits.Asked, waits: bool = True) -> None:
     """Raises RefusedError if admit() would refuse this part of a transaction. asked, waits: see limits.check()."""
-    rules = rules_for(slot, command.address)
+    rules = slot.rulebook(command.address)
     if rules is not None and rules.limited:
         limits.check(slot, slot.addresses.get(command.address), command, asked, waits)
 
@@ -47,29 +44,43 @@ def crowded(slot: Slot, part: Publish) -> bool:
     return any(q.paging or q.nbytes + q.gated_bytes > room for q in address.queues.values())
 
 
-def admit(slot: Slot, command: Publish, turn: Turn) -> bool:
+class Admitted(NamedTuple):
+    """left: something is left for the queues of its address.    onward: what goes to other addresses first."""
+
+    left: bool
+    onward: diverts.Onward
+
+
+_TAKEN = Admitted(True, [])
+_GONE = Admitted(False, [])
+
+
+def admit(slot: Slot, command: Publish, turn: Turn) -> Admitted:
     """Duplicates, limits, life time, time stamp, diverts, in this order: what is known already adds nothing, so no
-    address is too full for it; and what an address is too full for is not known by it. False: nothing is left for the
-    queues (it was dropped, known already, or went elsewhere). `command.run` may be another one afterwards. Raises
+    address is too full for it; and what an address is too full for is not known by it. Nothing is left for the queues
+    if it was dropped, known already, or goes elsewhere. `command.run` may be another one afterwards. Raises
     RefusedError; nothing has been changed then."""
     if command.run.due <= turn.now:
         command.run.due = 0
     address = slot.addresses.get(command.address)
-    rules = rules_for(slot, command.address)
+    rules = slot.rulebook(command.address)
     unique = command.run.flags & UNIQUE
     if unique and not duplicates.fresh(slot, command):
-        return False
+        return _GONE
     if rules is not None and rules.limited and not limits.admit(slot, address, command):
-        return False
+        return _GONE
     if unique:
         duplicates.remember(slot, command, turn)
     if rules is None:
-        return True
+        return _TAKEN
     if rules.aging and (command.session or not expiry.ended(command.run)):
         expiry.apply(rules.settings, command.run, moment(slot, command.run, turn.now))
     if rules.stamped:
         stamp(command.run, moment(slot, command.run, turn.now))
-    return not (rules.diverts and diverts.divert(slot, address, command, turn))
+    if not rules.diverts:
+        return _TAKEN
+    onward = diverts.divert(slot, command, turn)
+    return Admitted(bool(command.run.records), onward)
 
 
 def _overran(slot: Slot, filters: Filters, seen: Look) -> None:

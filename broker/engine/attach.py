@@ -12,7 +12,7 @@ from broker.core.commands import Publish, Subscribe, SubscribeAll
 from broker.core.effects import Turn
 from broker.core.errors import Code, RefusedError
 
-from . import eligibility, slow_consumers
+from . import slow_consumers, wishes
 from .addresses import delete, own_queue
 from .consumer import Consumer
 from .queue import Queue
@@ -25,7 +25,7 @@ def enrol(slot: Slot, queue: Queue, consumer: Consumer, now: int) -> None:
     """It consumes the queue from now on."""
     register(slot, consumer)
     insort(queue.consumers, consumer, key=_by_priority)
-    eligibility.join(queue, consumer)
+    wishes.join(queue, consumer)
     queue.in_use()
     if queue.settings.slow_consumer_threshold >= 0:
         slow_consumers.watch(slot, queue, now)
@@ -91,7 +91,7 @@ def awaken(slot: Slot, command: Publish, turn: Turn) -> list[Queue]:
 
 def fall_asleep_everywhere(slot: Slot, command: SubscribeAll) -> None:
     """The same in all slots; any of them may say whether it can be had. Raises RefusedError."""
-    eligibility.check(command.model, slot.xpath)
+    wishes.check(command.model, slot.xpath)
     resolve(slot, command.model)
     check_budget(slot)
     slot.wildcards.add(command, slot.match.delimiter)

@@ -14,7 +14,7 @@ from broker.core.address import Routing
 from broker.core.effects import Turn
 from broker.core.records import MetaRecord
 
-from . import eligibility, queue_policies
+from . import wishes
 from .addresses import change_selector, create, delete, described, find_rules
 from .queue import Queue
 from .slot import Address, Slot, grouped
@@ -26,8 +26,8 @@ def configure(slot: Slot) -> None:
         slot.touched[queue] = None
         if not queue.hidden:
             queue.settings = slot.declarations.settings(queue.address, queue.name)
-            eligibility.configure(queue)
-            queue_policies.equip(queue)
+            wishes.configure(queue)
+            queue.equip()
             if queue.auto_created:
                 slot.wake(queue, 1)  # the next tick looks whether it is to go now
     for address in slot.addresses.values():
@@ -43,7 +43,7 @@ def declare(slot: Slot, turn: Turn) -> None:
     for queue in list(slot.queues.values()):
         if queue.hidden:
             continue
-        queue_policies.equip(queue)
+        queue.equip()
         table = wanted.get((queue.address, queue.name))
         # One of another type stays what it is: its messages were not meant for the declared one.
         queue.declared = table is not None and _routing(table) is queue.routing
@@ -67,7 +67,7 @@ def renew(slot: Slot, queue: Queue, turn: Turn) -> None:
 
 def abandoned(slot: Slot, queue: Queue, turn: Turn) -> None:
     """The last consumer has gone."""
-    queue_policies.equip(queue)
+    queue.equip()
     if queue.kind is not None:
         slot.touched[queue] = None
     if queue.settings.purge_on_no_consumers and not queue.empty():
@@ -87,7 +87,7 @@ def purge(slot: Slot, queue: Queue, turn: Turn) -> Queue:
     another.declared = queue.declared
     if queue.paused:
         another.paused = True
-        queue_policies.equip(another)
+        another.equip()
         if another.durable:
             turn.appends.append(MetaRecord(slot.number, "queue", described(another)))
     turn.appends[first:] = grouped(slot.number, turn.appends[first:])

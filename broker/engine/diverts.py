@@ -10,56 +10,55 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from broker import selector
 from broker.config.addressing import DivertSettings
 from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.core.effects import Turn
+from broker.core.message import Run
 
 from . import dead_letter_queues, forwarding
-from .address_rules import rules_for
 from .runs import pick
+from .slot import Slot
 
-if TYPE_CHECKING:
-    from .slot import Address, Slot
+Onward = list[tuple[Run, forwarding.Forward]]
+"""Messages, and where they go, in this order."""
 
 
-def divert(slot: Slot, address: Address | None, command: Publish, turn: Turn) -> bool:
-    """Sends copies where the diverts of the address lead; True: exclusive ones took all. They may take some:
-    `command.run` is then what is left."""
-    rules = rules_for(slot, command.address)
+def divert(slot: Slot, command: Publish, turn: Turn) -> Onward:
+    """What is to be sent where the diverts of the address lead. `command.run` is afterwards what is left for its own
+    queues: nothing, if exclusive ones took all."""
+    onward: Onward = []
+    rules = slot.rulebook(command.address)
     if rules is None or command.queue is not None or forwarding.tired(command):
-        return False
+        return onward
     taken: set[int] = set()
     for _, settings in rules.diverts:
         if settings.exclusive:
-            taken.update(_send(slot, settings, command, turn))
+            taken.update(_wanted(slot, settings, command, onward, turn))
     if taken:
         command.run = pick(command.run, [at for at in range(len(command.run.records)) if at not in taken])
         if not command.run.records:
-            return True
+            return onward
     for _, settings in rules.diverts:
         if not settings.exclusive:
-            _send(slot, settings, command, turn)
-    return False
+            _wanted(slot, settings, command, onward, turn)
+    return onward
 
 
-def unrouted(slot: Slot, command: Publish, turn: Turn) -> None:
-    """No queue wants it: to the dead letter address, if the settings say so."""
+def unrouted(slot: Slot, command: Publish) -> forwarding.Forward | None:
+    """No queue wants it: to the dead letter address, if the settings say so; None: it is dropped."""
     settings = slot.match(command.address)
     name = settings.dead_letter_address
     if settings.send_to_dla_on_no_route and name and name != command.address and not forwarding.tired(command):
         own = dead_letter_queues.dead_letter_queue(settings, command.address)
-        way = forwarding.Forward(name) if own is None else forwarding.Forward(name, Routing.MULTICAST, own)
-        forwarding.send_on(slot, command, command.run, way, turn)
-    else:
-        slot.counters.dropped_unrouted += len(command.run.records)
+        return forwarding.Forward(name) if own is None else forwarding.Forward(name, Routing.MULTICAST, own)
+    return None
 
 
-def _send(slot: Slot, settings: DivertSettings, command: Publish, turn: Turn) -> Sequence[int]:
-    """What the divert wants goes where it leads. Returns which messages these are."""
+def _wanted(slot: Slot, settings: DivertSettings, command: Publish, onward: Onward, turn: Turn) -> Sequence[int]:
+    """What the divert wants is to go where it leads. Returns which messages these are."""
     run = command.run
     wanted: Sequence[int] = range(len(run.records))
     if settings.selector:
@@ -74,7 +73,7 @@ def _send(slot: Slot, settings: DivertSettings, command: Publish, turn: Turn) ->
             address, _, queue = name.strip().partition("::")
             if address:
                 routing = command.routing if settings.routing == "PASS" else _ROUTING[settings.routing]
-                forwarding.send_on(slot, command, part, forwarding.Forward(address, routing, queue or None), turn)
+                onward.append((part, forwarding.Forward(address, routing, queue or None)))
     return wanted
 
 

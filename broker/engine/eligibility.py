@@ -9,34 +9,38 @@ from __future__ import annotations
 from array import array
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from broker.core.address import Routing
-from broker.core.commands import Subscribe
-from broker.core.errors import Code, RefusedError
+from broker.config.addressing import AddressSettings
 from broker.core.message import GROUPED, REDELIVERED, Run
-from broker.selector import Predicate, compile
+from broker.selector import Predicate
 from broker.selector.heads import head_of
 
+from .consumer import Consumer
 from .match_buckets import LOOSE, NOBODY, Far, Key, MatchBucket
 from .message_groups import Groups
 from .runs import Span, add_span, inside
 from .selector_index import Sieve
 from .unloaded import Stub
 
-if TYPE_CHECKING:
-    from .consumer import Consumer
-    from .queue import Queue
-
-NO_XPATH = (
-    "XPATH is off, since it costs everybody a thousand times what a header costs; send what you select by as a header, "
-    "or set engine.xpath = true"
-)
 _RETIRED = 8
 """Selectors nobody has any more, whose answers are kept."""
 
 Wish = tuple[Predicate | None, int]
 """What a consumer may get: selector, and the session whose own messages it does not want (0: it wants all)."""
+
+
+class Selected(Protocol):
+    """What of a queue is asked here."""
+
+    consumers: list[Consumer]
+    settings: AddressSettings
+    count: int
+    far: int
+
+    def empty(self) -> bool:
+        """Nothing in it, nothing on its way in or out."""
+        ...
 
 
 class Audience:
@@ -94,7 +98,7 @@ class Choice:
 
     # ── consumers ──────────────────────────────────────────────────────────────────────────────────
 
-    def join(self, queue: Queue, consumer: Consumer) -> None:
+    def join(self, queue: Selected, consumer: Consumer) -> None:
         """A consumer has come (it is in queue.consumers already)."""
         wish = consumer.wish
         if wish is not None:
@@ -114,7 +118,7 @@ class Choice:
             self.paused = settings.group_rebalance_pause
         self._changed()
 
-    def leave(self, queue: Queue, consumer: Consumer) -> None:
+    def leave(self, queue: Selected, consumer: Consumer) -> None:
         """A consumer has ended (it is in queue.consumers no more)."""
         wish = consumer.wish
         if wish is not None and not any(other.wish == wish for other in queue.consumers):
@@ -136,7 +140,7 @@ class Choice:
         """Is the fetch under way, if there is one, for this and not for a browser."""
         return self.transit is not None or self.learning
 
-    def own(self, queue: Queue, run: Run, held: dict[int, int]) -> None:
+    def own(self, queue: Selected, run: Run, held: dict[int, int]) -> None:
         """Messages of the run are held by consumers (id → whose): the groups they belong to are those consumers'."""
         alive = {consumer.id for consumer in queue.consumers}
         if not run.flags & GROUPED or not queue.settings.group_buckets:
@@ -147,7 +151,7 @@ class Choice:
             if held.get(i) in alive and (group := self.groups.of(head_of(run, at))) is not None:
                 self.groups.claim(group, held[i])
 
-    def configure(self, queue: Queue) -> None:
+    def configure(self, queue: Selected) -> None:
         """The queue's settings have changed."""
         settings = queue.settings
         first = queue.consumers[0] if queue.consumers else None
@@ -214,7 +218,7 @@ class Choice:
         if self.transit is not None:
             change(self.transit)
 
-    def audience(self, queue: Queue, bits: int, owner: int) -> Audience:
+    def audience(self, queue: Selected, bits: int, owner: int) -> Audience:
         """Who may get messages that match these selectors and belong to that consumer (NOBODY: to no group)."""
         found = self._audiences.get((bits, owner))
         if found is None:
@@ -227,20 +231,20 @@ class Choice:
             )
         return found
 
-    def active(self, queue: Queue) -> list[Consumer]:
+    def active(self, queue: Selected) -> list[Consumer]:
         """Who gets anything at all, by priority."""
         return queue.consumers if self.exclusive is None else [self.exclusive]
 
     # ── messages ───────────────────────────────────────────────────────────────────────────────────
 
-    def came_from(self, queue: Queue, session: int, span: Span) -> None:
+    def came_from(self, queue: Selected, session: int, span: Span) -> None:
         """Messages of a session, some consumer of which does not want them. They are not in the queue yet."""
         if session in self._strangers:
             if self._origins and queue.empty():
                 self._origins.clear()
             add_span(self._origins.setdefault(session, []), span)
 
-    def overran(self, queue: Queue) -> list[tuple[list[Consumer], str]]:
+    def overran(self, queue: Selected) -> list[tuple[list[Consumer], str]]:
         """Whose selectors would have cost too much since the last time that this was asked, and over what."""
         overran, self._sieve.overran = self._sieve.overran, []
         return [([consumer for consumer in queue.consumers if consumer.bit & bit], why) for bit, why in overran]
@@ -295,103 +299,18 @@ class Choice:
         if self.transit is not None:
             yield self.transit.far
 
-    def withdraw(self, queue: Queue, spans: list[Span]) -> dict[int, Run]:
-        """Takes messages that wait elsewhere out, by their ids: stubs, their bytes are not here."""
-        mean = queue.nbytes // queue.count + 1 if queue.count else 1
+    def withdraw(self, spans: list[Span], mean: int) -> dict[int, Run]:
+        """Takes messages that wait elsewhere out, by their ids: stubs, their bytes are not here. mean: size of each."""
         found: dict[int, Run] = {}
         for far in self.far():
             for i, position in far.withdraw(spans):
                 found[i] = Stub(range(i, i + 1), position, mean)
-        queue.far -= len(found)
         return found
 
-    def idle(self, queue: Queue) -> bool:
+    def idle(self, queue: Selected) -> bool:
         """Is it needed no more."""
         if self.transit is not None or self.strange or self.paused or self.exclusive is not None:
             return False
         if queue.count or queue.far:
             return False  # in lanes, or still to be looked at: a group that was not must not be dealt out like the rest
         return not (self.groups and len(self.groups)) and all(consumer.wish is None for consumer in queue.consumers)
-
-
-def check(command: Subscribe, xpath: bool) -> None:
-    """Raises RefusedError(BAD_SELECTOR) if the command's selector makes no sense, or (a new one) reads bodies though
-    that is not allowed."""
-    if command.selector is not None and compile(command.selector).xpath and not xpath and command.resume is None:
-        raise RefusedError(Code.BAD_SELECTOR, NO_XPATH)
-
-
-def wish_of(command: Subscribe, queue: Queue) -> Wish | None:
-    """What its consumer may get of the queue; a subscription's own queue takes nothing else in the first place."""
-    if queue.tied or (queue.subscription and command.durable):
-        selector = None
-    else:
-        selector = None if command.selector is None else compile(command.selector)
-    session = command.session if command.no_local and not queue.tied else 0
-    return (selector, session) if selector is not None or session else None
-
-
-def without_own(queues: list[Queue], session: int) -> list[Queue]:
-    """Without those subscriptions whose only consumers do not want what their own session sends."""
-    return [
-        queue
-        for queue in queues
-        if queue.routing is not Routing.MULTICAST
-        or not queue.consumers
-        or not all([consumer.no_local and consumer.session == session for consumer in queue.consumers])
-    ]
-
-
-def note(queues: list[Queue], session: int, run: Run) -> None:
-    """The session sent these (they are numbered): consumers of it may not want them."""
-    for queue in queues:
-        if queue.choice is not None:
-            queue.choice.came_from(queue, session, (run.ids[0], run.ids[-1]))
-
-
-def far_of(queue: Queue) -> tuple[list[int], dict[int, set[int]]]:
-    """Positions of what waits elsewhere, and which messages of them: for browsers."""
-    ids: dict[int, set[int]] = {}
-    if queue.choice is not None and queue.far:
-        for i, position in sorted(entry for far in queue.choice.far() for entry in far.all()):
-            ids.setdefault(position, set()).add(i)
-    return list(ids), ids
-
-
-def join(queue: Queue, consumer: Consumer) -> None:
-    """A consumer has come to the queue; call it when it is in queue.consumers."""
-    if queue.choice is not None:
-        queue.choice.join(queue, consumer)
-    elif consumer.wish is not None or queue.settings.exclusive:
-        begin(queue)
-
-
-def reclaim(queue: Queue, consumer: Consumer, ledger: dict[int, Run]) -> None:
-    """A consumer has come back with what its client holds: the groups of that are still its own."""
-    if not queue.settings.group_buckets or (queue.choice is None and not queue.grouped):
-        return
-    choice = queue.choice or begin(queue)
-    known: dict[int, Run] = {}
-    for i, run in ledger.items():
-        if type(run) is not Stub:
-            known[id(run)] = run
-        elif run.position:
-            choice.strange.setdefault(run.position, {})[i] = consumer.id
-    for run in known.values():
-        choice.own(queue, run, dict.fromkeys(ledger, consumer.id))
-
-
-def configure(queue: Queue) -> None:
-    """The queue's settings may have changed."""
-    if queue.choice is not None:
-        queue.choice.configure(queue)
-    elif queue.settings.exclusive and queue.consumers:
-        begin(queue)
-
-
-def begin(queue: Queue) -> Choice:
-    """From now on somebody looks at the messages of this queue."""
-    queue.choice = choice = Choice(queue.address)
-    for consumer in queue.consumers:
-        choice.join(queue, consumer)
-    return choice

@@ -41,11 +41,12 @@ from . import (
     addresses,
     admission,
     attach,
+    commit_release,
     costly_selectors,
     declare,
     duplicates,
-    eligibility,
     forwarding,
+    kept_messages,
     limits,
     manage,
     page_in,
@@ -60,6 +61,7 @@ from . import (
     settle,
     slot_restore,
     slow_consumers,
+    wishes,
 )
 from .browser import Browser
 from .consumer import Consumer, Ledger
@@ -201,7 +203,7 @@ class Engine:
 
     def _subscribe(self, command: Subscribe, turn: Turn) -> None:
         slot = self._slot
-        eligibility.check(command, slot.xpath)
+        wishes.check(command, slot.xpath)
         before = progress(turn)
         if command.consumer not in slot.consumers and may_sleep(command, slot.match.delimiter):
             attach.fall_asleep(slot, command)
@@ -211,13 +213,13 @@ class Engine:
         if command.resume is None and not command.browse:
             attach.check_consumers(slot, queue, turn)
         consumer = Consumer(command, queue.id)
-        consumer.wish = eligibility.wish_of(command, queue)
+        consumer.wish = wishes.wish_of(command, queue)
         if command.browse:
             attach.register(slot, consumer)
             consumer.ledger = None
             if queue.returned:
                 redelivery.bring_back(queue)
-            waits, far = array("Q", queue.index), eligibility.far_of(queue)
+            waits, far = array("Q", queue.index), wishes.far_of(queue)
             queue.browsers.append(Browser(consumer, queue.address, queue.in_order(), waits, *far))
         else:
             attach.enrol(slot, queue, consumer, turn.now)
@@ -400,7 +402,7 @@ class Engine:
 
     def release(self, number: int, turn: Turn) -> None:
         """Every record of turns <= number is durable."""
-        self._slot.release(number, turn)
+        commit_release.release(self._slot, number, turn)
 
     def fetched(self, queue: int, runs: list[Run], turn: Turn) -> None:
         """The answer to a Fetch."""
@@ -589,7 +591,7 @@ def _arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Something has changed in a hidden queue."""
     if forwarding.is_mine(queue):
         forwarding.arrived(slot, queue, turn)
-    elif retroactive.is_mine(queue):
+    elif kept_messages.is_mine(queue):
         retroactive.arrived(slot, queue, turn)
     else:
         prepared.arrived(slot, queue, turn)

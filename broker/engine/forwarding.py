@@ -15,13 +15,11 @@ from typing import Final, NamedTuple
 from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.core.effects import Move, Turn
-from broker.core.errors import RefusedError
 from broker.core.ids import slot_of
 from broker.core.message import BLOB, DURABLE, NO_IDS, PART, REDELIVERED, TRANSIENT, UNIQUE, Run
 from broker.core.records import Left, RunRecord
 from broker.selector.heads import escaped
 
-from . import publish
 from .addresses import create
 from .queue import Queue
 from .runs import copy, prefixed
@@ -49,22 +47,21 @@ def tired(command: Publish) -> bool:
     return not command.session and command.run.lines.count(_ORIGIN) >= HOPS
 
 
-def send_on(slot: Slot, command: Publish, run: Run, way: Forward, turn: Turn) -> None:
-    """Messages of `command` (all, or some of them as `run`) go `way`. Part of its log group."""
+def send_on(slot: Slot, command: Publish, run: Run, way: Forward, turn: Turn) -> Publish | None:
+    """Messages of `command` (all, or some of them as `run`) go `way`. Part of its log group. If that is in this slot,
+    returns what is to be published there."""
     made = prefixed(run, _ORIGIN + escaped(command.address) + b"\n")
     made.ids, made.attempts = NO_IDS, 0
     made.flags &= ~(UNIQUE | REDELIVERED)
     if slot_of(way.address) == slot.number:
         onward = Publish(slot.number, 0, 0, way.address, way.routing, made, way.queue)
         onward.atomic = True
-        try:
-            publish.publish(slot, onward, turn)
-        except RefusedError:
-            slot.counters.dropped_unrouted += len(made.records)
-    elif made.flags & (DURABLE | BLOB):  # a body that is carried needs a record that keeps it
+        return onward
+    if made.flags & (DURABLE | BLOB):  # a body that is carried needs a record that keeps it
         _rest(slot, command.address, made, way, turn)
     else:
         turn.moves.append(Move(slot.number, 0, (), way.address, made, way.queue, way.routing))
+    return None
 
 
 def _rest(slot: Slot, source: str, run: Run, way: Forward, turn: Turn) -> None:

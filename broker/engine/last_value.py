@@ -16,15 +16,11 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import islice
 
-from broker.core.effects import Turn
 from broker.core.message import Run
-from broker.core.records import Left
 from broker.selector import heads
 
 from .browser import consumed
-from .queue import Queue
 from .runs import pick
-from .slot import Slot
 from .unloaded import Stub
 
 _SLACK = 1024
@@ -93,11 +89,10 @@ class LastValue:
         while self.blind and self.blind[0] in gone:
             self.blind.popleft()
 
-    def look(self, slot: Slot, queue: Queue, turn: Turn) -> None:
-        """Reads what is not known, if memory has no room for it; else it comes by itself."""
-        if queue.fetching is None and queue.nbytes * 2 > slot.limit:
-            self.asked = array("Q", islice(self.blind, slot.page_of(queue)))
-            slot.fetch(queue, self.asked, turn)
+    def ask(self, count: int) -> array[int]:
+        """The next positions to be read for their keys, at most so many. They come to looked()."""
+        self.asked = array("Q", islice(self.blind, count))
+        return self.asked
 
     def looked(self, runs: list[Run], used: Iterable[Run]) -> None:
         """The journal's answer to look(), and what of it is in the queue."""
@@ -114,9 +109,10 @@ class LastValue:
         old = {i for key, i in self._keys([run]) if newest.get(key, i) > i}
         return pick(run, [at for at, i in enumerate(run.ids) if i not in old]) if old else run
 
-    def bury(self, slot: Slot, queue: Queue, dead: set[int], gone: list[Run], turn: Turn) -> None:
-        """These are replaced; `gone` is what of them was in memory. Settles all but what has been settled before."""
-        count = 0
+    def bury(self, dead: set[int], gone: list[Run]) -> tuple[list[Run], dict[int, Run]]:
+        """These are replaced; `gone` is what of them was in memory. Returns what is to be settled: runs, and messages
+        of the page index. The others of them have been settled before."""
+        runs: list[Run] = []
         for run in gone:
             if self._buried:
                 at = [n for n, i in enumerate(run.ids) if i not in self._buried]
@@ -124,16 +120,15 @@ class LastValue:
                     self._buried.pop(i, None)
                 run = pick(run, at)
             if run.ids:
-                count += len(run.ids)
-                slot.settle_runs(queue, [run], turn, Left.REPLACED)
+                runs.append(run)
         paged = {i: self._paged.pop(i) for i in dead if i in self._paged}
-        if paged:
-            self._buried.update({i: stub.size_of(0) for i, stub in paged.items()})
-            slot.settle_ids(queue, dict(paged), turn, Left.REPLACED)
-        slot.counters.replaced += count + len(paged)
-        if not queue.paging and (self._paged or self._buried):
-            self._paged.clear()
-            self._buried.clear()
+        self._buried.update({i: stub.size_of(0) for i, stub in paged.items()})
+        return runs, dict(paged)
+
+    def none_paged(self) -> None:
+        """The page index is empty."""
+        self._paged.clear()
+        self._buried.clear()
 
     def alive(self, runs: list[Run]) -> list[Run]:
         """Those messages of pages that were not replaced meanwhile."""

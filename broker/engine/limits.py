@@ -14,46 +14,23 @@ Rule: books exist only where a limit applies, and can be made anew from the queu
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
-from broker.config.addressing import AddressSettings
 from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.core.effects import Crowd, Turn
 from broker.core.message import Run
 
 from .filters import Found, Look
-from .quota import BLOCK, DROP, FAIL, Book, Stock
+from .queue import Queue
+from .quota import BLOCK, DROP, FAIL, Book, Stock, limited
 from .runs import pick
-from .unloaded import Stub
+from .slot import Address, Slot
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-    from .queue import Queue
-    from .slot import Address, Slot
-
-LIMITS: Final = frozenset((
-    "full_policy", "max_size_bytes", "max_size_messages", "page_full_policy", "page_limit_bytes",
-    "page_limit_messages",
-))  # fmt: skip
-"""Settings that give an address a limit."""
 MOST_WAITING: Final = 10_000
 """Sessions remembered as waiting at one address. The engine does not hear of the end of all of them; one that is
 forgotten goes on, and is told again."""
-
-
-def limited(settings: AddressSettings) -> bool:
-    """Has the address a limit at all. PAGE at `max_size_*` is what every address does anyway."""
-    if settings.full_policy == "PAGE":
-        return settings.page_limit_bytes >= 0 or settings.page_limit_messages >= 0
-    return settings.max_size_bytes >= 0 or settings.max_size_messages >= 0
-
-
-def refuses(settings: AddressSettings) -> bool:
-    """May SEND end in an ERROR because the address is full."""
-    policy = settings.page_full_policy if settings.full_policy == "PAGE" else settings.full_policy
-    return policy == FAIL and limited(settings)
 
 
 # ── publishing ─────────────────────────────────────────────────────────────────────────────────────
@@ -203,43 +180,14 @@ def published(slot: Slot, command: Publish, turn: Turn) -> None:
 # ── leaving ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def left_runs(slot: Slot, queue: Queue, runs: Sequence[Run], turn: Turn) -> None:
-    """Whole runs have left for good. The queue must have a book."""
-    _left(slot, queue, sum([len(run.ids) for run in runs]), sum([run.nbytes for run in runs]), turn)
-
-
-def left_messages(slot: Slot, queue: Queue, taken: Mapping[int, Run], turn: Turn) -> None:
-    """Single messages have left for good. The queue must have a book."""
-    messages = nbytes = 0
-    for i, run in taken.items():
-        if type(run) is Stub and not run.position:
-            continue  # known to its client only: it left before
-        messages += 1
-        nbytes += run.size_of(run.ids.index(i))
-    _left(slot, queue, messages, nbytes, turn)
-
-
 def deleted(slot: Slot, queue: Queue, turn: Turn) -> None:
     """The queue is gone with all it had."""
     book = queue.book
     if book is not None:
-        _left(slot, queue, book.messages, book.nbytes, turn)
+        book.leave(book.messages, book.nbytes, slot.number, turn)
         queue.book = None
         if queue.address not in slot.addresses:
-            _release(slot, book.stock, turn)
-
-
-def _left(slot: Slot, queue: Queue, messages: int, nbytes: int, turn: Turn) -> None:
-    book = queue.book
-    assert book is not None
-    book.change(-messages, -nbytes)
-    if book.stock.waiting and book.stock.eased():
-        _release(slot, book.stock, turn)
-
-
-def _release(slot: Slot, stock: Stock, turn: Turn) -> None:
-    waiting = stock.wake()
-    turn.effects += [Crowd(session, slot.number, stock.address, False) for session in waiting]
+            book.stock.release(slot.number, turn)
 
 
 # ── the books ──────────────────────────────────────────────────────────────────────────────────────
@@ -313,4 +261,4 @@ def relieve(slot: Slot, turn: Turn) -> None:
     """Who waits by settings that are no more may go on: the next SEND finds out whether there is room."""
     loose, slot.loose = slot.loose, []
     for stock in loose:
-        _release(slot, stock, turn)
+        stock.release(slot.number, turn)

@@ -18,7 +18,7 @@ from broker.core.errors import Code, RefusedError
 from broker.core.message import NO_IDS, Run
 from broker.core.records import MetaRecord
 
-from . import declare, eligibility, queue_policies, slow_consumers
+from . import declare, slow_consumers, wishes
 from .addresses import create, delete, described
 from .consumer import Consumer, Ledger
 from .portrait import held
@@ -96,7 +96,7 @@ def _purge(slot: Slot, queue: Queue, _: Manage, turn: Turn) -> None:
         another.delivering += _forget(consumer)
         consumer.queue, consumer.bit = another.id, 0
         insort(another.consumers, consumer, key=_by_priority)
-        eligibility.join(another, consumer)
+        wishes.join(another, consumer)
     for browser in browsers:
         browser.feed.clear()
         browser.positions = array("Q")
@@ -141,7 +141,7 @@ def _set_paused(slot: Slot, queue: Queue, paused: bool, turn: Turn) -> None:
     if queue.paused == paused:
         return
     queue.paused = paused
-    queue_policies.equip(queue)
+    queue.equip()
     if queue.durable:
         turn.appends.append(MetaRecord(slot.number, "queue", described(queue)))
     slot.touched[queue] = None

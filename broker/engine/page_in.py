@@ -13,7 +13,7 @@ from itertools import groupby, pairwise
 from broker.core.effects import Turn
 from broker.core.message import DURABLE, PART, REDELIVERED, Run
 
-from . import queue_policies, selective_dispatch
+from . import selective_dispatch
 from .browser import consumed
 from .queue import Queue
 from .redelivery import give_back, postpone, reject
@@ -46,7 +46,7 @@ def fetched(slot: Slot, queue_id: int, runs: list[Run], turn: Turn) -> None:
             return
     if not asked:
         if queue.kind is not None:
-            queue_policies.fetched(queue.kind, runs, [part for run in runs for part, _ in _known(queue, run)])
+            queue.kind.fetched(runs, [part for run in runs for part, _ in _known(queue, run)])
         return  # or its browser has left
     used_up = consumed(queue.index.first(asked), runs)
     parts = [part for run in runs for part in _known(queue, run)]
@@ -59,7 +59,7 @@ def fetched(slot: Slot, queue_id: int, runs: list[Run], turn: Turn) -> None:
         else:
             queue.enter(part)
     if queue.kind is not None:
-        queue_policies.read_back(queue.kind)
+        queue.kind.read_back()
     if not len(queue.index) and not queue.browsers:
         queue.settled, queue.suspects = [], []  # everything that came back at the restart has been looked at
     if not queue.count:

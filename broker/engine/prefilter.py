@@ -10,7 +10,6 @@ who waits meanwhile (owner/deferred.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from broker.core.address import Routing
 from broker.core.commands import Publish
@@ -18,13 +17,10 @@ from broker.core.effects import Turn
 from broker.core.message import Run
 
 from . import expiry
-from .address_rules import rules_for
 from .filters import Filters, Look, Seen
 from .ingress_timestamp import stamp
 from .runs import copy
-
-if TYPE_CHECKING:
-    from .slot import Slot
+from .slot import Slot
 
 
 def go_on(slot: Slot, parts: Sequence[Publish], turn: Turn, most: int) -> int:
@@ -71,7 +67,7 @@ def _filtering(slot: Slot, name: str) -> list[Filters]:
 
 def _dressed(slot: Slot, part: Publish, now: int) -> Run:
     """As its queues will see it (admission.admit)."""
-    run, rules = copy(part.run), rules_for(slot, part.address)
+    run, rules = copy(part.run), slot.rulebook(part.address)
     run.time = now
     if rules is not None and rules.aging and (part.session or not expiry.ended(run)):
         expiry.apply(rules.settings, run, now)

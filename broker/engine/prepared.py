@@ -20,7 +20,6 @@ from .duplicates import repeated
 from .limits import Asked
 from .publish import publish
 from .queue import Queue
-from .queue_policies import stays
 from .redelivery import give_back, nack, reject
 from .routing import check_publish
 from .runs import copy, spans_of
@@ -139,7 +138,7 @@ def _claim(slot: Slot, prepared: Prepared, part: Settle) -> None:
     queue = slot.queues[consumer.queue]
     queue.delivering -= len(taken)
     queue.moving += len(taken)
-    lasting = [i for i, run in taken.items() if run.flags & DURABLE] if queue.durable and not stays(queue) else []
+    lasting = [i for i, run in taken.items() if run.flags & DURABLE] if queue.durable and not queue.stays() else []
     spans = spans_of(lasting) if lasting else []
     prepared.claims.append(Claim(queue.id, spans, int(part.outcome), part.delay, taken))
     slot.touched[queue] = None  # its credit is back
@@ -208,7 +207,7 @@ def _settle_claimed(slot: Slot, queue: Queue, claim: Claim, commit: bool, turn: 
         give_back(slot, queue, messages, None, turn)
     elif claim.outcome == Outcome.ACK:
         counters.acked += count
-        if not stays(queue):
+        if not queue.stays():
             slot.settle_ids(queue, messages, turn)
     elif claim.outcome == Outcome.NACK:
         nack(slot, queue, messages, claim.delay, turn)

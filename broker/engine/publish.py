@@ -9,14 +9,15 @@ from __future__ import annotations
 from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.core.effects import Done, Turn
+from broker.core.errors import RefusedError
 from broker.core.message import BLOB, DURABLE, PART, TRANSIENT, UNIQUE, WAS_DURABLE, Run
 from broker.core.records import GroupRecord, LogRecord, MetaRecord, RunRecord
 
-from . import admission, dead_letter_queues, diverts, eligibility, limits, retroactive
-from .address_rules import rules_for
+from . import admission, dead_letter_queues, diverts, limits, retroactive, wishes
 from .addresses import anycast_queue, named_queue
 from .attach import awaken
 from .dispatch import dispatch
+from .forwarding import Forward, send_on
 from .queue import Queue
 from .routing import check_publish, default_routing, may_create_queue
 from .runs import copy
@@ -27,7 +28,7 @@ def publish(slot: Slot, command: Publish, turn: Turn, checked: bool = False) -> 
     """Raises RefusedError if the destination does not take it; `checked`: that was asked when it was prepared."""
     run = command.run
     address = slot.addresses.get(command.address)
-    rules = rules_for(slot, command.address) if address is None else address.rules
+    rules = slot.rulebook(command.address) if address is None else address.rules
     if rules is not None or run.due or run.flags & UNIQUE:
         _publish_careful(slot, command, turn, checked)
         return
@@ -54,14 +55,16 @@ def _publish_careful(slot: Slot, command: Publish, turn: Turn, checked: bool) ->
         check_publish(slot, command)
     command.run.time = turn.now  # selectors may ask for it before it is numbered
     before, count, first = progress(turn), len(command.run.records), len(turn.appends)
-    left = admission.admit(slot, command, turn)
+    left, onward = admission.admit(slot, command, turn)
+    for part, way in onward:
+        _send_on(slot, command, part, way, turn)
     slot.counters.accepted += count
     if left:
         queues = _queues(slot, command, slot.addresses.get(command.address), turn, True)
         wild = slot.patterns is not None or slot.wildcards.some
         if wild and command.queue is None and command.routing is not Routing.ANYCAST:
             queues = _with_wildcards(slot, command, queues, turn)
-        rules = rules_for(slot, command.address)
+        rules = slot.rulebook(command.address)
         if rules is not None and rules.retroactive:
             queues = retroactive.with_ring(slot, command, queues, turn)
         share(slot, command, queues, turn, None, careful=True)
@@ -145,7 +148,7 @@ def share(
     anycast = [g for g in groups if g and g[0].routing is Routing.ANYCAST]
     others = [g for g in groups if g and g[0].routing is not Routing.ANYCAST]
     if not anycast and not others:
-        diverts.unrouted(slot, command, turn)
+        _unrouted(slot, command, turn)
         return False
     parts: list[tuple[Run, list[Queue]]] = [(copy(run), group) for group in others]
     if anycast:
@@ -153,13 +156,31 @@ def share(
     if careful:
         parts = admission.sift(slot, parts, command.address)
         if not parts:
-            diverts.unrouted(slot, command, turn)
+            _unrouted(slot, command, turn)
     waits = False
     for part, group in parts:
         waits |= _accept(slot, command, part, group, turn, None)
     if waits and done is not None:
         slot.pending.append(Held(turn.number, done))
     return waits
+
+
+def _unrouted(slot: Slot, command: Publish, turn: Turn) -> None:
+    way = diverts.unrouted(slot, command)
+    if way is None:
+        slot.counters.dropped_unrouted += len(command.run.records)
+    else:
+        _send_on(slot, command, command.run, way, turn)
+
+
+def _send_on(slot: Slot, command: Publish, run: Run, way: Forward, turn: Turn) -> None:
+    """Messages of `command` go another way: at once, if that is in this slot. What is not taken there is dropped."""
+    onward = send_on(slot, command, run, way, turn)
+    if onward is not None:
+        try:
+            publish(slot, onward, turn)
+        except RefusedError:
+            slot.counters.dropped_unrouted += len(onward.run.records)
 
 
 def _turns(address: Address, run: Run, anycast: list[list[Queue]]) -> list[tuple[Run, list[Queue]]]:
@@ -176,7 +197,7 @@ def _turns(address: Address, run: Run, anycast: list[list[Queue]]) -> list[tuple
 def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Turn, done: Done | None) -> bool:
     """Numbers the run and gives it to all `queues`. True: `done` waits with it."""
     if slot.strangers and command.session in slot.strangers:
-        queues = eligibility.without_own(queues, command.session)
+        queues = wishes.without_own(queues, command.session)
         if not queues:
             return False
     if slot.booked:
@@ -191,7 +212,7 @@ def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: T
         return True
     slot.number_run(run, turn.now)
     if slot.strangers:
-        eligibility.note(queues, command.session, run)
+        wishes.note(queues, command.session, run)
     if run.flags & DURABLE and any(queue.durable for queue in queues):
         _accept_durable(slot, command, run, queues, turn, done)
         return True
@@ -217,14 +238,14 @@ def _accept_due(slot: Slot, command: Publish, run: Run, queues: list[Queue], tur
     entries: list[tuple[Queue, Run, bool]] = []
     if durable:
         slot.number_run(run, turn.now)
-        eligibility.note(durable, command.session, run)
+        wishes.note(durable, command.session, run)
         slot.reserve(turn)
         turn.appends.append(RunRecord(slot.number, command.address, [q.id for q in durable], run, False, command.dedup))
         entries = [(queue, run, False) for queue in durable]
     if others:
         part = copy(run)
         slot.number_run(part, turn.now)
-        eligibility.note(others, command.session, part)
+        wishes.note(others, command.session, part)
         slot.reserve(turn)
         entries += [(queue, paged, False) for queue, paged, _ in _spill(slot, command, part, others, turn)]
     for queue, part, _ in entries:
@@ -239,12 +260,12 @@ def _accept_blob(slot: Slot, command: Publish, run: Run, queues: list[Queue], tu
     others = [queue for queue in queues if queue not in durable]
     if durable:
         slot.number_run(run, turn.now)
-        eligibility.note(durable, command.session, run)
+        wishes.note(durable, command.session, run)
         _accept_durable(slot, command, run, durable, turn, None if others else done)
     if others:
         part = copy(run)
         slot.number_run(part, turn.now)
-        eligibility.note(others, command.session, part)
+        wishes.note(others, command.session, part)
         entries = [(queue, _crowded(slot, queue, part, turn)) for queue in others]
         for queue in others:
             queue.last = part.ids[-1]

@@ -9,8 +9,6 @@ from __future__ import annotations
 from array import array
 from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import islice
-from typing import TYPE_CHECKING
 
 from broker.config.addressing import AddressSettings
 from broker.core.address import Routing
@@ -21,88 +19,13 @@ from .agenda import Agenda
 from .browser import Browser
 from .consumer import Consumer
 from .consumer_pace import ConsumerPace
-from .eligibility import Choice, begin
+from .eligibility import Choice
 from .leaving import Leaving
+from .page_index import PageIndex
+from .policy_state import QueuePolicy
 from .quota import Book
 from .runs import Span
-from .unloaded import Recall, Restored
-
-if TYPE_CHECKING:
-    from .queue_policies import QueuePolicy
-
-_CHUNK = 1024
-"""Positions per array: the front is dropped array by array."""
-
-
-class PageIndex:
-    """Journal positions in order, 8 bytes each. size: how many."""
-
-    __slots__ = ("_chunks", "_offset", "size")
-
-    def __init__(self) -> None:
-        self._chunks: deque[array[int]] = deque()
-        self._offset = 0
-        self.size = 0
-
-    def __len__(self) -> int:
-        return self.size
-
-    def append(self, position: int) -> None:
-        if not self._chunks or len(self._chunks[-1]) >= _CHUNK:
-            self._chunks.append(array("Q"))
-        self._chunks[-1].append(position)
-        self.size += 1
-
-    def extend(self, positions: Sequence[int]) -> None:
-        """append() for each."""
-        done, chunks = 0, self._chunks
-        while done < len(positions):
-            if not chunks or len(chunks[-1]) >= _CHUNK:
-                chunks.append(array("Q"))
-            some = positions[done : done + _CHUNK - len(chunks[-1])]
-            chunks[-1].extend(some)
-            done += len(some)
-        self.size += done
-
-    def prepend(self, positions: Sequence[int]) -> None:
-        """Puts these before all others, in this order."""
-        left = len(positions)
-        self.size += left
-        while left:
-            if not self._offset:
-                self._chunks.appendleft(array("Q", bytes(8 * _CHUNK)))
-                self._offset = _CHUNK
-            here = min(left, self._offset)
-            self._chunks[0][self._offset - here : self._offset] = array("Q", positions[left - here : left])
-            self._offset -= here
-            left -= here
-
-    def __iter__(self) -> Iterator[int]:
-        first = True
-        for chunk in self._chunks:
-            yield from islice(chunk, self._offset, None) if first else chunk
-            first = False
-
-    def at(self, place: int) -> int:
-        """The position at that place."""
-        place += self._offset
-        return self._chunks[place // _CHUNK][place % _CHUNK]
-
-    def first(self, count: int) -> array[int]:
-        """The first `count` positions (fewer if there are not so many)."""
-        return array("Q", islice(self, count))
-
-    def drop(self, count: int) -> None:
-        """Forgets the first `count` positions."""
-        self.size -= count
-        while count:
-            here = len(self._chunks[0]) - self._offset
-            if count < here:
-                self._offset += count
-                return
-            self._chunks.popleft()
-            self._offset = 0
-            count -= here
+from .unloaded import Recall, Restored, Stub
 
 
 class Queue:
@@ -133,7 +56,7 @@ class Queue:
     settled, suspects       after a restart: spans that are gone; spans that may have been delivered.
     suspect_to              the mark at the last unclean start.
     restored                last id that came back at the restart; newer runs need no look at those spans.
-    kind                    what it does beside first in, first out (queue_policies.py); None: nothing.
+    kind                    what it does beside first in, first out (policy_state.py); None: nothing.
     choice                  who may get which message (eligibility.py); None: everybody everything.
     grouped                 some restored message belongs to a group.
     far                     ready messages of which memory has only the number (match_buckets.py).
@@ -256,14 +179,16 @@ class Queue:
         self.level(run.priority).appendleft(run)
         self.added(run)
 
-    def added(self, run: Run) -> None:
-        """The run has been put among what is ready."""
+    def added(self, run: Run, known: bool = False) -> None:
+        """The run has been put among what is ready. known: it was there before, wholly or as part of another."""
         self.count += len(run.records)
         self.nbytes += run.nbytes
         if run.expires and (not self.expiry or run.expires < self.expiry):
             self.expiry = run.expires
         if run.flags & GROUPED and self.choice is None and self.settings.group_buckets:
-            begin(self)
+            self.choose()
+        if self.kind is not None and not known:
+            self.kind.came(run)
 
     def stores(self) -> Iterator[deque[Run]]:
         """All places where ready runs are, each by ascending id; they may be emptied and filled again."""
@@ -283,6 +208,8 @@ class Queue:
         """The run was popped."""
         self.count -= len(run.records)
         self.nbytes -= run.nbytes
+        if self.kind is not None:
+            self.kind.left(run)
 
     def in_order(self) -> list[Run]:
         """All ready runs as they would be delivered."""
@@ -295,6 +222,8 @@ class Queue:
     def page(self, run: Run) -> None:
         """Only the run's position is kept."""
         self.page_at(run.position, len(run.ids), run.nbytes, run.expires)
+        if self.kind is not None:
+            self.kind.paged(run)
 
     def page_at(self, position: int, count: int, nbytes: int, expires: int) -> None:
         """So many messages are at that position.    expires   of which the first at that time; 0: they do not."""
@@ -303,11 +232,16 @@ class Queue:
             self.stale = expires
         self.paged_count += count
         self.paged_bytes += nbytes
+        if self.kind is not None:
+            self.kind.paged_unseen(position)
 
     def pages_at(self, positions: Sequence[int], count: int, nbytes: int, expires: int) -> None:
         """The same for several places."""
         self.page_at(positions[0], count, nbytes, expires)
         self.index.extend(positions[1:])
+        if self.kind is not None:
+            for position in positions[1:]:
+                self.kind.paged_unseen(position)
 
     def arrange(self, order: list[int]) -> None:
         """What is in the page index stands there in another order: the places it has now, in the new one."""
@@ -315,9 +249,13 @@ class Queue:
         self.index = PageIndex()
         for at in order:
             self.index.append(positions[at])
+        if self.kind is not None:
+            self.kind.arranged(self.index)
 
     def unpaged(self, positions: int, count: int, nbytes: int) -> None:
         """The first `positions` have been read back, or were found dead."""
+        if self.kind is not None:
+            self.kind.unpaged(self.index, positions)
         self.index.drop(positions)
         if self.table is not None:
             self.table.read += positions
@@ -330,6 +268,56 @@ class Queue:
             self.paged_count = self.paged_bytes = self.stale = 0
             if not self.gated_pages:
                 self.paging = False
+
+    def choose(self) -> Choice:
+        """From now on somebody looks at its messages, one by one."""
+        self.choice = choice = Choice(self.address)
+        for consumer in self.consumers:
+            choice.join(self, consumer)
+        return choice
+
+    def withdraw_far(self, choice: Choice, spans: list[Span]) -> dict[int, Run]:
+        """Takes messages of which memory has only the number out, by their ids: stubs, their bytes are not here."""
+        found = choice.withdraw(spans, self.nbytes // self.count + 1 if self.count else 1)
+        self.far -= len(found)
+        return found
+
+    def recall(self, messages: dict[int, Run], delay: int | None, reject: bool, failed: bool) -> dict[int, Run]:
+        """Asks for the bytes of the stubs among `messages`; returns the others. Until then they are out of sight, and
+        nothing is handed out, so that what goes to the head is not overtaken. The rest: see Recall."""
+        rest: dict[int, Run] = {}
+        wanted: dict[int, list[int]] = {}
+        for i, run in messages.items():
+            if type(run) is not Stub:
+                rest[i] = run
+            elif run.position:
+                wanted.setdefault(run.position, []).append(i)
+        for position, ids in wanted.items():
+            self.recalls.setdefault(position, []).append((ids, delay, reject, failed))
+            self.moving += len(ids)
+        return rest
+
+    def equip(self) -> None:
+        """Becomes what its settings say: plain, or more than first in, first out."""
+        settings = self.settings
+        special = (
+            settings.last_value
+            or settings.last_value_key
+            or settings.ring_size >= 0
+            or settings.non_destructive
+            or settings.paused
+            or self.paused
+            or settings.consumers_before_dispatch
+        )
+        if special:
+            self.kind = self.kind or QueuePolicy()
+            self.kind.configure(self, settings)
+        elif not (self.stays() and self.delivering):
+            self.kind = None
+
+    def stays(self) -> bool:
+        """Do its messages stay when they are consumed."""
+        return self.kind is not None and self.kind.cursors is not None
 
     def agenda_of(self) -> Agenda:
         """Its messages that are not due; made when first needed."""
@@ -374,6 +362,8 @@ class Queue:
     def takes(self) -> bool:
         """Would a new message be delivered at once."""
         if self.count or self.paging or self.returned or self.leaving is not None:
+            return False
+        if self.kind is not None and self.kind.cursors is not None:
             return False
         return any(consumer.ready() for consumer in self.consumers)
 

@@ -1,20 +1,45 @@
 """What an address holds beside what it may hold: its stock, and each queue's share of it.
 
-Rule: counts only; what happens at a bound is decided in limits.py. The sum of the books of an address is its stock.
+Rule: counts, and who waits for them to fall; what happens at a bound is decided in limits.py. The sum of the books of
+an address is its stock.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from broker.config.addressing import AddressSettings
+from broker.core.effects import Crowd, Turn
 from broker.core.errors import Code, RefusedError
+from broker.core.message import Run
+
+from .unloaded import Stub
 
 BLOCK, FAIL, DROP = "BLOCK", "FAIL", "DROP"
 NEVER: Final = 1 << 62
 """A bound that is not there."""
 EASE: Final = 8
 """Producers that wait go on when this part of the limit is free: woken by every message, they would do little else."""
+
+LIMITS: Final = frozenset((
+    "full_policy", "max_size_bytes", "max_size_messages", "page_full_policy", "page_limit_bytes",
+    "page_limit_messages",
+))  # fmt: skip
+"""Settings that give an address a limit."""
+
+
+def limited(settings: AddressSettings) -> bool:
+    """Has the address a limit at all. PAGE at `max_size_*` is what every address does anyway."""
+    if settings.full_policy == "PAGE":
+        return settings.page_limit_bytes >= 0 or settings.page_limit_messages >= 0
+    return settings.max_size_bytes >= 0 or settings.max_size_messages >= 0
+
+
+def refuses(settings: AddressSettings) -> bool:
+    """May SEND end in an ERROR because the address is full."""
+    policy = settings.page_full_policy if settings.full_policy == "PAGE" else settings.full_policy
+    return policy == FAIL and limited(settings)
 
 
 class Stock:
@@ -61,6 +86,10 @@ class Stock:
         waiting, self.waiting = self.waiting, {}
         return waiting
 
+    def release(self, slot: int, turn: Turn) -> None:
+        """Who waits goes on."""
+        turn.effects += [Crowd(session, slot, self.address, False) for session in self.wake()]
+
     def error(self, asked: int = 0) -> RefusedError:
         """What a producer is told who may not wait. asked: messages of the same transaction that would still fit."""
         more = f", and {asked} of this transaction" if asked else ""
@@ -91,6 +120,26 @@ class Book:
         self.nbytes += nbytes
         self.stock.messages += messages
         self.stock.nbytes += nbytes
+
+    def leave(self, messages: int, nbytes: int, slot: int, turn: Turn) -> None:
+        """So much has left for good; those who wait for that go on."""
+        self.change(-messages, -nbytes)
+        if self.stock.waiting and self.stock.eased():
+            self.stock.release(slot, turn)
+
+    def leave_runs(self, runs: Sequence[Run], slot: int, turn: Turn) -> None:
+        """Whole runs have left for good."""
+        self.leave(sum([len(run.ids) for run in runs]), sum([run.nbytes for run in runs]), slot, turn)
+
+    def leave_messages(self, taken: Mapping[int, Run], slot: int, turn: Turn) -> None:
+        """Single messages have left for good."""
+        messages = nbytes = 0
+        for i, run in taken.items():
+            if type(run) is Stub and not run.position:
+                continue  # known to its client only: it left before
+            messages += 1
+            nbytes += run.size_of(run.ids.index(i))
+        self.leave(messages, nbytes, slot, turn)
 
 
 def _share(limit: int, partitions: int) -> int:

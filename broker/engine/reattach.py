@@ -15,12 +15,12 @@ from broker.core.effects import Turn
 from broker.core.message import Run
 
 from .consumer import Consumer, Ledger
-from .eligibility import reclaim
 from .queue import Queue
 from .redelivery import give_back
 from .runs import Span, add_span, inside, pick, without
 from .slot import Slot
 from .unloaded import Stub, ghost, is_ghost, is_strange
+from .wishes import reclaim
 
 
 def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, earlier: Ledger | None, turn: Turn) -> None:
@@ -83,7 +83,7 @@ def withdraw(queue: Queue, spans: list[Span]) -> Ledger:
     for level in queue.stores():
         _from_level(queue, level, spans, found)
     if queue.choice is not None:
-        found.update(queue.choice.withdraw(queue, spans))
+        found.update(queue.withdraw_far(queue.choice, spans))
     if queue.delayed:
         _from_delayed(queue, spans, found)
     if queue.table is not None:

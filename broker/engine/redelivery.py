@@ -20,13 +20,11 @@ from broker.core.message import DURABLE, ESCAPED, PART, REDELIVERED, TRANSIENT, 
 from broker.core.records import Left, MetaRecord, SettleRecord
 from broker.selector.heads import escaped
 
-from . import dead_letter_queues, limits
+from . import dead_letter_queues
 from .leaving import BACK
 from .queue import Queue
-from .queue_policies import stays
 from .runs import copy, pick, regroup, spans_of
 from .slot import Slot
-from .unloaded import recall
 
 _NUMBER = b"_AMQ_ORIG_MESSAGE_ID:"
 _LABELS = (b"_AMQ_ORIG_ADDRESS:", b"_AMQ_ORIG_QUEUE:", b"_AMQ_ACTUAL_EXPIRY:", b"dead-letter-reason:", _NUMBER)
@@ -40,10 +38,10 @@ def give_back(
 
     delay: milliseconds, -1 = by the settings, None = at once whatever the settings say.
     failed: False = nobody has tried in vain, its consumer has just ended. Nothing is counted, they were out before."""
-    if not messages or stays(queue):
+    if not messages or queue.stays():
         return
     slot.touched[queue] = None
-    messages = recall(queue, messages, delay, False, failed)
+    messages = queue.recall(messages, delay, False, failed)
     most = queue.settings.max_delivery_attempts
     back: dict[int, list[Run]] = {}
     for part in regroup(messages):
@@ -71,7 +69,7 @@ def give_back(
 def leave(slot: Slot, queue: Queue, messages: dict[int, Run], turn: Turn, failed: bool) -> None:
     """A consumer that held these has ended: they come back, many of them in pieces. Until all are back the queue hands
     out nothing (dispatch.py), or the younger ones would overtake them; so for everybody else they are still held."""
-    if len(messages) <= BACK or stays(queue):
+    if len(messages) <= BACK or queue.stays():
         give_back(slot, queue, messages, None, turn, failed)
         return
     queue.leaves(messages, failed)
@@ -103,7 +101,7 @@ def nack(slot: Slot, queue: Queue, messages: dict[int, Run], delay: int, turn: T
     """A consumer could not deal with them. `delay`: milliseconds, -1 = by the settings."""
     slot.counters.nacked += len(messages)
     if queue.settings.nack_policy == "discard":
-        if not stays(queue):
+        if not queue.stays():
             slot.settle_ids(queue, messages, turn, Left.DISCARDED)
     else:
         give_back(slot, queue, messages, max(delay, -1), turn)
@@ -261,9 +259,9 @@ def _record(slot: Slot, queue: Queue, runs: list[Run], attempts: int, due: int, 
 
 def reject(slot: Slot, queue: Queue, messages: dict[int, Run], turn: Turn) -> None:
     """Messages a consumer will have nothing to do with."""
-    if stays(queue):
+    if queue.stays():
         return
-    for run in regroup(recall(queue, messages, None, True, True)):
+    for run in regroup(queue.recall(messages, None, True, True)):
         dead_letter(slot, queue, run, "rejected", turn)
     slot.touched[queue] = None
 
@@ -271,7 +269,7 @@ def reject(slot: Slot, queue: Queue, messages: dict[int, Run], turn: Turn) -> No
 def unreadable(slot: Slot, queue: Queue, messages: dict[int, Run], turn: Turn) -> None:
     """Messages whose bodies are lost. As a dead letter one is still there to be looked at; a dead letter that somebody
     has tried to look at goes, or it would come back for ever."""
-    if stays(queue):
+    if queue.stays():
         return
     for run in regroup(messages):
         if queue.settings.dead_letter_address == queue.address:
@@ -313,7 +311,7 @@ def _leave(
         # Forgotten at a restart anyway: needs no place in the owner's atomic group.
         turn.appends.append(SettleRecord(slot.number, queue.id, spans_of(run.ids), durable=False))
     if queue.book is not None:
-        limits.left_runs(slot, queue, [run], turn)
+        queue.book.leave_runs([run], slot.number, turn)
     queue.moving += len(run.records)
     routing = Routing.UNSET if to is None else Routing.MULTICAST
     turn.moves.append(Move(slot.number, queue.id, run.ids, address, _relabelled(queue, run, header), to, routing, why))

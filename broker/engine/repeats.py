@@ -14,7 +14,6 @@ from broker.core.effects import Turn
 from broker.core.message import BLOB, REDELIVERED, UNIQUE
 
 from . import expiry
-from .address_rules import rules_for
 from .attach import awaken
 from .ingress_timestamp import stamp
 from .publish import share
@@ -35,7 +34,7 @@ def repeat(slot: Slot, command: Publish | Transact, turn: Turn) -> None:
 
 
 def _tellable(slot: Slot, command: Publish) -> bool:
-    run, rules = command.run, rules_for(slot, command.address)
+    run, rules = command.run, slot.rulebook(command.address)
     if command.slot != slot.number or command.queue is not None or run.due or run.flags & (BLOB | UNIQUE):
         return False
     if rules is not None and any(settings.exclusive for _, settings in rules.diverts):
@@ -56,7 +55,7 @@ def _again(slot: Slot, command: Publish, turn: Turn) -> None:
     queues = [queue for queue in queues if not queue.durable]
     if not queues:
         return
-    run, rules = copy(command.run), rules_for(slot, command.address)
+    run, rules = copy(command.run), slot.rulebook(command.address)
     run.flags |= REDELIVERED
     if rules is not None and rules.aging:
         expiry.apply(rules.settings, run, turn.now)

@@ -11,46 +11,30 @@ Rule: asked only where the settings say so. Must not know consumers.
 from __future__ import annotations
 
 from collections import deque
-from typing import Final
 
 from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.core.effects import Turn
-from broker.core.message import BLOB, DURABLE, PART, REDELIVERED, TRANSIENT, WAS_DURABLE, Run
-from broker.core.records import Left, MetaRecord, RunRecord
+from broker.core.message import Run
+from broker.core.records import Left, MetaRecord
 
-from . import addresses, limits
+from . import addresses
+from .kept_messages import HIDDEN, complete, give, kept_of, ring_for
 from .queue import Queue
-from .runs import copy, pick
 from .slot import Slot, grouped
-
-HIDDEN: Final = "$last"
-"""Name of such a queue."""
 
 
 def with_ring(slot: Slot, command: Publish, groups: list[list[Queue]], turn: Turn) -> list[list[Queue]]:
     """The groups of queues that get a run (see publish.py), and what keeps it for others."""
     if command.queue is not None or command.routing is Routing.ANYCAST:
         return groups
-    ring = _ring_of(slot, command.address)
+    ring = kept_of(slot, command.address)
     if ring is None:
         ring = addresses.create(slot, command.address, HIDDEN, Routing.MULTICAST, turn, hidden=True)
     last = groups[-1] if groups else []
     if last and last[-1].routing is Routing.ANYCAST:
         return [*groups, [ring]]
     return [*groups[:-1], [*last, ring]]
-
-
-def ring_for(slot: Slot, queue: Queue) -> Queue | None:
-    """What has been kept for a queue that is being made."""
-    return _ring_of(slot, queue.address) if queue.routing is Routing.MULTICAST else None
-
-
-def promise(slot: Slot, ring: Queue, queue: Queue) -> None:
-    """If not all that was kept is in memory, the queue gets it later: its record says so. Else: give()."""
-    if not _complete(ring):
-        queue.owed = slot.next_id - 1
-        slot.latecomers.append((ring, queue, queue.owed))
 
 
 def restored(slot: Slot) -> None:
@@ -61,16 +45,11 @@ def restored(slot: Slot) -> None:
             slot.latecomers.append((ring, queue, queue.owed))
 
 
-def is_mine(queue: Queue) -> bool:
-    """Is the hidden queue one of these."""
-    return queue.name == HIDDEN
-
-
 def arrived(slot: Slot, ring: Queue, turn: Turn) -> None:
     """Something has changed in it: cuts it, reads back what is paged, and gives to those who wait for that."""
     _cut(slot, ring, turn)
     slot.fetch_hidden(ring, turn)
-    if not _complete(ring):
+    if not complete(ring):
         return
     if slot.latecomers:
         waiting, slot.latecomers = slot.latecomers, []
@@ -81,15 +60,6 @@ def arrived(slot: Slot, ring: Queue, turn: Turn) -> None:
                 _redeem(slot, ring, queue, bound, turn)
     if ring.empty() and not slot.match(ring.address).retroactive_messages:
         addresses.delete(slot, ring, turn)
-
-
-def _ring_of(slot: Slot, address: str) -> Queue | None:
-    return slot.hidden.get((address, HIDDEN, Routing.MULTICAST))
-
-
-def _complete(ring: Queue) -> bool:
-    """Is all that it holds in memory: what is on its way to the disk is younger than whoever asks."""
-    return not len(ring.index)
 
 
 def _cut(slot: Slot, ring: Queue, turn: Turn) -> None:
@@ -121,44 +91,3 @@ def _redeem(slot: Slot, ring: Queue, queue: Queue, bound: int, turn: Turn) -> No
     if queue.durable:
         turn.appends.append(MetaRecord(slot.number, "queue", addresses.described(queue)))
         turn.appends[first:] = grouped(slot.number, turn.appends[first:])
-
-
-def give(slot: Slot, ring: Queue, queue: Queue, bound: int, turn: Turn) -> None:
-    """Copies of what is not younger than message `bound`, in the order it came."""
-    for kept in sorted(ring.in_order(), key=_id):
-        if kept.ids[0] <= bound and not 0 < kept.expires <= turn.now:
-            run = copy(kept) if queue.filter is None else pick(kept, queue.filter.select(kept, queue.address))
-            if run.records:
-                _enter(slot, queue, run, turn)
-
-
-def _id(run: Run) -> int:
-    return run.ids[0]
-
-
-def _enter(slot: Slot, queue: Queue, run: Run, turn: Turn) -> None:
-    run.attempts = run.position = 0
-    run.flags &= ~(REDELIVERED | TRANSIENT | PART)
-    if run.due <= turn.now:
-        run.due = 0
-    slot.number_run(run, turn.now)
-    queue.last = run.ids[-1]
-    durable = bool(run.flags & DURABLE) and queue.durable
-    if slot.booked:
-        limits.entered([queue], run)
-    if not (durable or run.due or run.flags & BLOB):
-        if queue.gated:
-            slot.hold([(queue, run, False)], turn.number)  # behind what waits for the log
-        else:
-            queue.enter(run)
-            slot.touched[queue] = None
-        return
-    if durable:
-        queue.announced = run.ids[-1]
-    else:
-        run.flags |= TRANSIENT | (WAS_DURABLE if run.flags & DURABLE else 0)
-        run.flags &= ~DURABLE
-        queue.spilled = True
-    slot.reserve(turn)
-    turn.appends.append(RunRecord(slot.number, queue.address, [queue.id], run))
-    slot.hold([(queue, run, False)], turn.number)

@@ -102,7 +102,7 @@ def fetched(queue: Queue, choice: Choice, runs: list[Run]) -> None:
         if at:
             part = dress(run if len(at) == len(run.ids) else pick(run, at), lane)
             lane.add(part)
-            Queue.added(queue, part)
+            queue.added(part, known=True)
     for position in asked[:used]:
         queue.far -= len(wanted.pop(position, ()))
     for position, ids in wanted.items():
@@ -260,7 +260,7 @@ class _Dealer:
             rest = deal(self._slot, queue, audience, foremost(consumers), run, self._turn, self._gone)
             if rest is not None:
                 lane.near.appendleft(rest)
-                Queue.added(queue, rest)
+                queue.added(rest, known=True)
         return True
 
     def _look_again(self, lane: MatchBucket, limit: int) -> bool:
@@ -276,7 +276,7 @@ class _Dealer:
             cut = bisect_left(run.ids, limit)
             rest = run.cut(slice(cut, None))
             lane.near.appendleft(rest)
-            Queue.added(queue, rest)
+            queue.added(rest, known=True)
             run = run.cut(slice(cut))
         return run
 
@@ -345,7 +345,7 @@ class _Dealer:
         if count < len(run.records):
             rest = run.cut(slice(count, None))
             level.appendleft(rest)
-            Queue.added(queue, rest)
+            queue.added(rest, known=True)
             run = run.cut(slice(count))
         return run, looked
 
@@ -426,7 +426,7 @@ class _Dealer:
 
     def _park_run(self, bits: int, owner: int, run: Run) -> None:
         self._choice.park(bits, owner, run)
-        Queue.added(self._queue, run)
+        self._queue.added(run, known=True)
 
     def _cut(self, run: Run, at: list[int]) -> list[Run]:
         """These messages; the first of a group says so in a header, where that is asked for."""

@@ -12,7 +12,7 @@ from broker.core.commands import Hold, Settle
 from broker.core.effects import Done, Turn
 from broker.core.errors import Code, RefusedError
 
-from . import already_settled, queue_policies
+from . import already_settled
 from .addresses import delete, forget_consumer
 from .consumer import Consumer, Ledger
 from .declare import abandoned
@@ -51,7 +51,7 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
     counters = slot.counters
     if outcome is Outcome.ACK:
         counters.acked += count
-        if not queue_policies.stays(queue):
+        if not queue.stays():
             slot.settle_ids(queue, taken, turn)
     elif outcome is Outcome.NACK:
         nack(slot, queue, taken, command.delay, turn)
@@ -106,7 +106,7 @@ def confirm(slot: Slot, consumer: Consumer, count: int, turn: Turn) -> None:
     if queue.choice is not None and queue.choice.paused:
         slot.touched[queue] = None
     slot.counters.acked += settled
-    if not queue_policies.stays(queue):
+    if not queue.stays():
         slot.settle_runs(queue, runs, turn)
 
 

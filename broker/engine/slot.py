@@ -18,7 +18,6 @@ from broker.core.memory import COUNT, HELD, MESSAGE, NEVER, RUN, Memory
 from broker.core.message import DURABLE, TRANSIENT, Run
 from broker.core.records import GroupRecord, Left, LogRecord, MetaRecord, RunRecord, SettleRecord
 
-from . import limits, page_out
 from .address_rules import Rulebook, Rules
 from .consumer import Consumer, Ledger
 from .declarations import named
@@ -28,7 +27,6 @@ from .producer_state import Producers
 from .queue import Queue
 from .quota import Stock
 from .runs import Span, spans_of, spans_of_runs
-from .schedule import opened, postpone
 from .tx_decisions import Decisions
 from .tx_parts import Prepared
 from .wildcard_queues import Patterns
@@ -297,43 +295,6 @@ class Slot:
         """More of the queue is due when what this turn writes is durable."""
         self.pending.append(Held(turn.number, due=queue))
 
-    def release(self, number: int, turn: Turn) -> None:
-        """Everything of turns <= number is durable."""
-        pending, touched = self.pending, self.touched
-        while pending and pending[0].number <= number:
-            held = pending.popleft()
-            if held.entries and not held.front:
-                self.entered += len(held.entries[0][1].records)
-            for queue, run, paged in held.entries:
-                queue.gated -= 1
-                if paged:
-                    queue.gated_pages -= 1
-                else:
-                    queue.gated_bytes -= run.nbytes
-                if queue.deleted or held.front:
-                    continue
-                if run.due and not queue.hidden:
-                    postpone(self, queue, run)
-                elif paged:
-                    queue.page(run)
-                else:
-                    queue.enter(run)
-                touched[queue] = None
-            if held.front:
-                page_out.back(self, held)
-            if held.mark is not None:
-                queue, mark = held.mark
-                queue.mark_durable(mark)
-                touched[queue] = None
-            if held.consumer is not None:
-                held.consumer.room += WITHHELD
-                if (begun := self.queues.get(held.consumer.queue)) is not None:
-                    touched[begun] = None
-            if held.due is not None and not held.due.deleted:
-                opened(self, held.due)
-            if held.effect is not None:
-                turn.effects.append(held.effect)
-
     # ── reading back ───────────────────────────────────────────────────────────────────────────────
 
     def page_of(self, queue: Queue) -> int:
@@ -363,7 +324,7 @@ class Slot:
     def settle_runs(self, queue: Queue, runs: list[Run], turn: Turn, why: int = Left.ACKED) -> None:
         """Whole runs left the queue for good."""
         if queue.book is not None:
-            limits.left_runs(self, queue, runs, turn)
+            queue.book.leave_runs(runs, self.number, turn)
         if queue.durable:
             kept = [run for run in runs if run.flags & DURABLE]
             if kept:
@@ -376,7 +337,7 @@ class Slot:
     def settle_ids(self, queue: Queue, taken: Ledger, turn: Turn, why: int = Left.ACKED) -> None:
         """These messages left the queue for good."""
         if queue.book is not None:
-            limits.left_messages(self, queue, taken, turn)
+            queue.book.leave_messages(taken, self.number, turn)
         if queue.durable:
             ids = [i for i, run in taken.items() if run.flags & DURABLE]
             if ids:

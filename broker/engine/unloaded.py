@@ -1,6 +1,6 @@
 """Messages known by number only: after a restart a consumer may hold again what memory does not have.
 
-Rule: a stub can be settled at once; for anything that needs the bytes they are read back first (`queue.recalls`).
+Rule: a stub can be settled at once; for anything that needs the bytes they are read back first (`Queue.recall`).
 Must not know commands or turns.
 """
 
@@ -9,14 +9,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from broker.core.message import DURABLE, NO_IDS, Run
 
 from .runs import Span, spans_of
-
-if TYPE_CHECKING:
-    from .queue import Queue
 
 Recall = tuple[list[int], int | None, bool, bool]
 """Ids to be read back, and what becomes of them: given back with this delay, or rejected; and whether it is a failure
@@ -97,22 +93,6 @@ class Restored:
             for span in spans:
                 yield place - self.read, span
             at += 1
-
-
-def recall(queue: Queue, messages: dict[int, Run], delay: int | None, reject: bool, failed: bool) -> dict[int, Run]:
-    """Asks for the bytes of the stubs among `messages`; returns the others. Until then they are out of sight, and
-    the queue hands out nothing, so that what goes to its head is not overtaken."""
-    rest: dict[int, Run] = {}
-    wanted: dict[int, list[int]] = {}
-    for i, run in messages.items():
-        if type(run) is not Stub:
-            rest[i] = run
-        elif run.position:
-            wanted.setdefault(run.position, []).append(i)
-    for position, ids in wanted.items():
-        queue.recalls.setdefault(position, []).append((ids, delay, reject, failed))
-        queue.moving += len(ids)
-    return rest
 
 
 def ghost(span: Span, own: bool = False, firm: bool = False) -> Stub:

@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
-from broker.engine import dispatch, publish, redelivery, settle, slot_restore
+from broker.engine import commit_release, dispatch, publish, redelivery, settle, slot_restore
 from broker.engine.consumer import Consumer
-from broker.engine.queue import PageIndex
+from broker.engine.page_index import PageIndex
 from broker.engine.slot import Slot
 from broker.journal.live_index import Books
 from broker.owner import shard as owner_shard
@@ -68,19 +68,19 @@ def test_delivery_does_not_wait_for_the_mark(monkeypatch):
 
 
 def test_held_run_lost_at_release(monkeypatch):
-    original = Slot.release
+    original = commit_release.release
 
-    def careless(self, number, turn):
-        if len(self.pending) > 2 and self.pending[1].entries:
-            held = self.pending[1]
+    def careless(slot, number, turn):
+        if len(slot.pending) > 2 and slot.pending[1].entries:
+            held = slot.pending[1]
             for queue, run, paged in held.entries:
                 queue.gated -= 1
                 queue.gated_pages -= paged
                 queue.gated_bytes -= 0 if paged else run.nbytes
             held.entries = ()
-        original(self, number, turn)
+        original(slot, number, turn)
 
-    monkeypatch.setattr(Slot, "release", careless)
+    monkeypatch.setattr(commit_release, "release", careless)
     assert found_by() is not None
 
 

@@ -11,7 +11,7 @@ from broker.core.effects import Deliver
 from broker.core.memory import HELD, MESSAGE, RUN
 from broker.core.message import PART, TRANSIENT
 from broker.core.records import RunRecord
-from broker.engine.queue import PageIndex
+from broker.engine.page_index import PageIndex
 from broker.engine.runs import copy
 
 from .world import AUTO, CLIENT, INDIVIDUAL, MULTICAST, World, again, bodies, got, ids
