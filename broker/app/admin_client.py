@@ -69,7 +69,7 @@ class AdminApi:
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         """The answer. Ends the command with a line for people where there is none."""
         given = {name: value for name, value in (body or {}).items() if value is not None}
-        data = json.dumps(given).encode() if method == "POST" else None
+        data = json.dumps(given).encode() if method in ("POST", "PATCH", "PUT") else None
         try:
             request = urllib.request.Request(self._url + path, data=data, headers=self._headers, method=method)
             with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:

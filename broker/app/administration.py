@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker import __version__
-from broker.admin.api.ports import May, Owners
+from broker.admin.api.ports import ConfigPort, May, Owners
 from broker.admin.api.server import Api
 from broker.admin.desk import Desk
 from broker.admin.server import AdminServer
@@ -25,6 +25,7 @@ from broker.edge.permissions import Permissions
 from broker.edge.portrait import Clients
 from broker.seams.clock import SystemClock
 
+from .live import LiveSettings, rows
 from .reading import peer_as_channel
 
 
@@ -63,6 +64,7 @@ class ThisNode:
         ready: Callable[[], tuple[bool, dict[str, Any]]],
         has_users: Callable[[], bool],
         memory: Memory,
+        live: LiveSettings | None = None,
     ) -> None:
         self._role = role
         self._id = id
@@ -70,6 +72,7 @@ class ThisNode:
         self._ready = ready
         self._has_users = has_users
         self._memory = memory
+        self._live = live
         self._started = SystemClock().wall_ms()
 
     def about(self) -> dict[str, Any]:
@@ -87,21 +90,18 @@ class ThisNode:
         }
 
     def settings(self) -> list[dict[str, Any]]:
-        rows: list[dict[str, Any]] = []
-        settings = self._settings()
-        for name, leaf in leaves().items():
-            value: Any = settings
-            for part in name.split("."):
-                value = getattr(value, part)
+        found: list[dict[str, Any]] = []
+        for name, value, source, restart in rows(self._settings(), self._live):
+            leaf = leaves()[name]
             text = value if leaf.kind is dict else shown(leaf, value).strip('"')
             default = leaf.default if leaf.kind is dict else shown(leaf, leaf.default).strip('"')
-            rows.append(
+            found.append(
                 {
                     "name": name, "value": text, "unit": leaf.unit, "default": default, "help": leaf.help,
-                    "why": leaf.why, "source": "default" if value == leaf.default else "set",
+                    "why": leaf.why, "source": source, "restart": restart,
                 }
             )  # fmt: skip
-        return rows
+        return found
 
 
 def api(
@@ -112,8 +112,10 @@ def api(
     edge: Edge,
     auth: Authenticator,
     submit: Callable[[list[Command]], bool],
+    config: ConfigPort | None = None,
 ) -> Api:
-    """The API of this process. submit: commands to the owners, as its edge gives them."""
+    """The API of this process. submit: commands to the owners, as its edge gives them.
+    config: what can be changed while it runs, if that is this process's affair."""
     desk = Desk(submit, next_connection_id, edge.next_consumer)
     edge.others = desk.on_effect
     return Api(
@@ -126,4 +128,5 @@ def api(
         settings.engine.wildcard_delimiter,
         desk,
         SystemClock(),
+        config,
     )

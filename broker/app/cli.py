@@ -12,7 +12,7 @@ import click
 
 from broker import __version__
 
-from .options import serve_options, settings_of
+from .options import serve_options, settings_of, source_of
 
 _LAZY = {
     "cluster": "cluster_cli",
@@ -21,6 +21,7 @@ _LAZY = {
     "journal": "salvage_cli",
     "docs": "docs",
     "import": "import_cli:import_",
+    "config": "config_cli:config",
     "backup": "backup_cli",
     "restore": "backup_cli:restore",
     **{
@@ -87,7 +88,7 @@ def serve(**options: Any) -> None:
 
     stop_logging = set_up(settings.log)
     try:
-        status = run(settings)
+        status = run(settings, source_of(**options))
     finally:
         stop_logging()
     raise SystemExit(status)

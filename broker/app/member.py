@@ -97,6 +97,10 @@ class ClusterProcess:
         await self.dialer.close()
         await self.metadata.close()
 
+    def hang_up(self) -> None:
+        """SIGHUP."""
+        log.warning("SIGHUP does nothing: live settings of a cluster are in etcd (stampede cluster settings set …)")
+
     def fail(self, why: str) -> None:
         if not self.failed.done():
             self.failed.set_result(why)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from broker.config.load import SettingsSource
     from broker.config.settings import Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -55,8 +56,17 @@ def serve_options(command: Command) -> Command:
 
 def settings_of(config_file: str | None, sets: tuple[str, ...], **flags: str | None) -> Settings:
     """What `serve` would run with. Raises click.ClickException (exit status 2) with ConfigError's text."""
-    from broker.config.load import load
     from broker.core.errors import ConfigError
+
+    try:
+        return source_of(config_file, sets, **flags).read()
+    except ConfigError as error:
+        raise Misuse(str(error)) from None
+
+
+def source_of(config_file: str | None, sets: tuple[str, ...], **flags: str | None) -> SettingsSource:
+    """Where its settings come from. Raises click.ClickException."""
+    from broker.config.load import SettingsSource
 
     overrides: dict[str, str] = {}
     for text in sets:
@@ -65,10 +75,7 @@ def settings_of(config_file: str | None, sets: tuple[str, ...], **flags: str | N
             raise click.UsageError(f"--set needs NAME=VALUE, not {text!r}.")
         overrides[name.strip()] = value.strip()
     overrides.update({name.replace("__", "."): value for name, value in flags.items() if value is not None})
-    try:
-        return load(config_file, os.environ, overrides)
-    except ConfigError as error:
-        raise Misuse(str(error)) from None
+    return SettingsSource(config_file, os.environ, overrides)
 
 
 class Failure(click.ClickException):

@@ -39,6 +39,10 @@ class Process(Protocol):
         """After the main ports, because its libraries take a while to load."""
         ...
 
+    def hang_up(self) -> None:
+        """SIGHUP."""
+        ...
+
     async def stop(self) -> None:
         """Finishes what is in flight, within drain_timeout_s."""
         ...
@@ -67,6 +71,7 @@ async def _serve(make: Callable[[Settings], Process], settings: Settings) -> int
         loop.add_signal_handler(number, stop.set)
     if not await _started(process, stop):
         return 1 if process.failed.done() else 0
+    loop.add_signal_handler(signal.SIGHUP, process.hang_up)
     try:
         for line in process.banner():
             sys.stderr.write(line + "\n")

@@ -50,6 +50,9 @@ class ScalerProcess:
     async def start_admin(self) -> None:
         await self.admin.start()
 
+    def hang_up(self) -> None:
+        """SIGHUP: there is nothing to read again."""
+
     async def stop(self) -> None:
         await self.admin.stop()
         await self._close()

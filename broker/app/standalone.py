@@ -16,8 +16,10 @@ from broker import __version__
 from broker.admin.api.server import LocalOwners
 from broker.admin.early import EarlyServer
 from broker.admin.server import AdminServer
+from broker.config.changes import tables_of, with_tables
+from broker.config.load import SettingsSource
 from broker.config.settings import Settings
-from broker.edge.auth import make_authenticator
+from broker.edge.auth import make_authenticator, users_file
 from broker.edge.directory import Directory, LocalClientIds, LocalNames
 from broker.edge.edge import Edge
 from broker.edge.listener import Listeners, listen_host
@@ -35,6 +37,8 @@ from . import process
 from .administration import ThisNode, api
 from .alarm import Alarm
 from .bounds import fitted, memory_of
+from .live import LiveSettings
+from .live_users import LiveUsers
 from .opening import Opening, uncollected
 from .space import LOOK_S, SpaceWatch
 
@@ -50,7 +54,10 @@ MAINTAIN_S = 1.0
 class Standalone:
     """One broker in this process and loop. Usable as a library: start(), ports, stop()."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, source: SettingsSource | None = None) -> None:
+        """source: where the settings come from, to be read again. Raises ConfigError."""
+        self.live = LiveSettings(settings, source)
+        settings = self.live.settings
         self.memory = memory_of(settings)
         settings = self.settings = fitted(settings, self.memory.limit)
         self.loop = asyncio.get_running_loop()
@@ -110,19 +117,7 @@ class Standalone:
             names.learn(engine.subscriptions())
         host = listen_host(settings.edge, self.auth.has_users)
         self.listeners = Listeners(self.edge, settings, self.loop, host, self.auth.has_users)
-        self.admin = AdminServer(
-            settings.admin,
-            [self.edge, self.shard, self.listeners, self.memory],
-            self.readiness,
-            self.shard.depths,
-            [self.shard.survey],
-        )
-        self.admin.early = early
-        node = ThisNode(
-            "standalone", "standalone", lambda: self.settings, self.readiness, lambda: self.auth.has_users, self.memory
-        )
-        views = LocalOwners(Views(self.shard, self.clock).answer)
-        self.admin.api = api(node, self.admin, settings, views, self.edge, self.auth, self.port.submit)
+        self._make_admin()
         try:
             await self.listeners.start()
             if settings.log_reads.port >= 0:
@@ -134,6 +129,25 @@ class Standalone:
         self._look_at_space()
         self._ready = True
         self._maintain_soon(MAINTAIN_S)
+
+    def _make_admin(self) -> None:
+        """Numbers, health, and the API for operators."""
+        settings = self.settings
+        self.admin = AdminServer(
+            settings.admin,
+            [self.edge, self.shard, self.listeners, self.memory],
+            self.readiness,
+            self.shard.depths,
+            [self.shard.survey],
+        )
+        self.admin.early = self._early
+        node = ThisNode(
+            "standalone", "standalone", lambda: self.settings, self.readiness, lambda: self.auth.has_users,
+            self.memory, self.live,
+        )  # fmt: skip
+        views = LocalOwners(Views(self.shard, self.clock).answer)
+        self.admin.api = api(node, self.admin, settings, views, self.edge, self.auth, self.port.submit, self.live)
+        self.live.use(self._apply, LiveUsers(users_file(settings), partial(self.edge.heed, self.auth)))
 
     def _look_at_space(self) -> None:
         self.space.look()
@@ -147,6 +161,27 @@ class Standalone:
         self.reads = local(self.settings, self.shard, self.journal, self.auth, self.edge.rights, self.clock)
         await self.reads.start(host)
         self.admin.add(self.reads)
+
+    async def _apply(self, settings: Settings) -> None:
+        """Entries of settings have changed: returns when they are in use, and in the log."""
+        before = self.settings
+        self.settings = with_tables(before, tables_of(settings))
+        engine, permissions = self.settings.engine, self.settings.edge.permissions
+        if engine != before.engine:
+            self.shard.configure(engine)
+            self.edge.configure(engine)
+        if permissions != before.edge.permissions:
+            self.edge.permit(permissions)
+        if (slot := next(iter(self.shard.engines), None)) is not None:
+            done = asyncio.Event()
+            self.shard.in_turn(slot, lambda _engine, _turn: self.shard.durable(done.set))
+            waiting = asyncio.ensure_future(done.wait())
+            await asyncio.wait((waiting, self.failed), return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+
+    def hang_up(self) -> None:
+        """SIGHUP: settings are read again."""
+        self._reloading = self.loop.create_task(self.live.hang_up())
 
     async def start_admin(self) -> None:
         """After the STOMP ports, because its libraries take a while to load."""
@@ -222,6 +257,6 @@ class Standalone:
         return lines
 
 
-def run(settings: Settings) -> int:
+def run(settings: Settings, source: SettingsSource) -> int:
     """Runs a standalone broker until SIGTERM or SIGINT; the exit status."""
-    return process.run(Standalone, settings)
+    return process.run(lambda fitting: Standalone(fitting, source), settings)

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from broker.config.changes import shrunk
 from broker.config.settings import EngineSettings
 from broker.core.errors import BrokerError
 from broker.core.ids import SLOTS
@@ -136,12 +137,8 @@ async def unshelve(metadata: Metadata, keys: Keys, slot: int) -> SlotRecord:
 
 def only_grow(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
     """Settings of addresses may not take partitions away. Raises Refusal. `before` may be another tool's work."""
-    had, has = before.get("partitions", 1), after.get("partitions", 1)
-    if isinstance(had, int) and has < had:
-        raise NotPossible(
-            f"{name} has {had} partitions, {has} are fewer: partitions may only grow, because messages in the last "
-            "ones would be kept and given to nobody. To have fewer, use another address; consumers empty this one."
-        )
+    if why := shrunk(name, before, after):
+        raise NotPossible(why)
 
 
 def table_of(item: KeyValue | None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
@@ -46,6 +47,27 @@ _SERVICE_LINK = re.compile(
 def load(config_file: str | None, env: Mapping[str, str], overrides: Mapping[str, str]) -> Settings:
     """The effective settings. `overrides`: dotted name → text, from flags. Raises ConfigError."""
     return _settings(list(_entries(config_file, env, overrides)))
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsSource:
+    """Where the settings of a process come from, to be read again: see load()."""
+
+    config_file: str | None
+    env: Mapping[str, str]
+    overrides: Mapping[str, str]
+
+    def read(self) -> Settings:
+        """As it is now. Raises ConfigError."""
+        return load(self.config_file, self.env, self.overrides)
+
+    def origins(self) -> dict[str, str]:
+        """Setting → where the value stands that counts; of a table: where the last of its entries stands. Raises
+        ConfigError."""
+        found = {}
+        for name, _, where in _entries(self.config_file, self.env, self.overrides):
+            found[next((table for table in TABLES if name.startswith(table + ".")), name)] = where
+        return found
 
 
 def from_tree(tree: Mapping[str, Any], where: str) -> Settings:

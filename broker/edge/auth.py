@@ -91,30 +91,6 @@ class Authenticator(Protocol):
         ...
 
 
-class OpenAuthenticator:
-    """Without users everyone is `anonymous`, whatever they call themselves. Only for loopback listeners."""
-
-    has_users = False
-
-    def try_now(self, login: str | None, passcode: str | None, peer: str = "") -> Principal:
-        return ANONYMOUS
-
-    async def authenticate(self, login: str | None, passcode: str | None, channel: Channel) -> Principal:
-        return ANONYMOUS
-
-    def holds(self, user: str, mark: int) -> bool:
-        return True
-
-    def groups(self, user: str) -> tuple[str, ...]:
-        return ANONYMOUS.groups
-
-    def known_groups(self) -> frozenset[str]:
-        return frozenset()
-
-    def close(self) -> None:
-        pass
-
-
 class SharedLogins(Protocol):
     """What edges tell each other of right passcodes, so that a user who comes back to another edge costs no argon2
     check. A proof is no secret and no passcode can be found from it without the user's argon2 hash."""
@@ -291,12 +267,20 @@ class FileAuthenticator(TableAuthenticator):
     """Users of a file, which may change while we run: its Edge asks changed() from time to time."""
 
     def __init__(
-        self, path: str, clock: Clock, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, threads: int = THREADS
+        self,
+        path: str,
+        clock: Clock,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        threads: int = THREADS,
+        *,
+        open_without: bool = False,
     ) -> None:
-        """Raises ConfigError when the file cannot be used."""
+        """open_without: there may be no such file, and until there is one everyone is `anonymous`. Raises ConfigError
+        when the file cannot be used."""
         self._path = path
         self._seen = fingerprint(path)
-        super().__init__(load_users(path), clock, sleep, threads)
+        none = open_without and self._seen is None
+        super().__init__({} if none else load_users(path), clock, sleep, threads, open_when_empty=none)
         self._warn()
         self._gone: set[str] | None = None
         """Whose logins may not hold any more, since changed() was asked; None: it is as it was."""
@@ -325,6 +309,8 @@ class FileAuthenticator(TableAuthenticator):
             log.error("the changed users file is not usable, the users from before stay: %s", error)
             return
         self._gone = (self._gone or set()) | self.replace(users)
+        # Whoever has users does not mean to open the broker when he takes the last one away.
+        self._open_when_empty = self._open_when_empty and not users
         log.info("users reloaded from %s: %d", self._path, len(users))
         self._warn()
 
@@ -369,12 +355,16 @@ def _proof(hash: str, login: str, passcode: str) -> str:
     return hmac.digest(key, _together(login, passcode), "sha256").hex()
 
 
-def make_authenticator(settings: Settings) -> Authenticator:
-    """By the settings: the users file named there, else DATA/users.toml if it exists, else nobody has to log in,
-    which is refused for a host that others can reach. Raises ConfigError."""
-    named = settings.edge.users_file
-    path = named or os.path.join(settings.data, "users.toml")
-    if named or fingerprint(path) is not None:
+def users_file(settings: Settings) -> str:
+    """Where the users stand."""
+    return settings.edge.users_file or os.path.join(settings.data, "users.toml")
+
+
+def make_authenticator(settings: Settings) -> FileAuthenticator:
+    """By the settings: the users file named there, else DATA/users.toml; until that exists nobody has to log in, which
+    is refused for a host that others can reach. Raises ConfigError."""
+    path = users_file(settings)
+    if settings.edge.users_file or fingerprint(path) is not None:
         return FileAuthenticator(path, SystemClock())
     for setting, host in hosts(settings).items():
         if not is_loopback(host):
@@ -382,7 +372,7 @@ def make_authenticator(settings: Settings) -> Authenticator:
                 f"{setting} is {host} but there are no users, so anyone who reaches it could read and send; add one "
                 f"with `stampede user add NAME`, or leave {setting} empty to listen on this machine only."
             )
-    return OpenAuthenticator()
+    return FileAuthenticator(path, SystemClock(), open_without=True)
 
 
 def is_loopback(host: str) -> bool:

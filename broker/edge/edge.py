@@ -289,12 +289,16 @@ class Edge:
         self.flush()
         self._name_unknown()
 
-    def _follow(self, auth: FileAuthenticator) -> None:
-        """Looks at the users file from time to time, and does what its changes mean for those who are here."""
+    def heed(self, auth: FileAuthenticator) -> None:
+        """Does what changes of the users file mean for those who are here."""
         gone = auth.changed()
         if gone is not None:
             self.expel(gone)
             self.authorise()
+
+    def _follow(self, auth: FileAuthenticator) -> None:
+        """Looks at the users file from time to time."""
+        self.heed(auth)
         self.beats.deadline(self.clock.monotonic() + LOOK_S, partial(self._follow, auth))
 
     def _name_unknown(self) -> None:

@@ -18,8 +18,7 @@ from typing import Any
 
 from broker.config.permissions import EVERYBODY
 from broker.core.errors import ConfigError
-from broker.seams.entropy import token
-from broker.seams.files import File, OsFiles, read_whole
+from broker.seams.files import read_whole, replace_whole
 from broker.seams.passcodes import hash_passcode
 
 MAX_NAME = 128
@@ -74,31 +73,10 @@ def _user(source: str, name: str, table: Any) -> User:
 
 def save_users(path: str, users: Mapping[str, User]) -> None:
     """Replaces the file atomically and durably, readable by its owner only. Raises ConfigError."""
-    files = OsFiles()
-    folder = os.path.dirname(path) or "."
-    new = f"{path}.{token(4)}.new"
-    data = "\n".join(map(_table, users.values())).encode()
     try:
-        files.mkdir(folder)
-        file = files.open(new, create=True)  # mode 0600
-        try:
-            _write(file, data)
-            files.rename(new, path)
-        except BaseException:
-            files.remove(new)
-            raise
-        finally:
-            file.close()
-        files.sync_dir(folder)
+        replace_whole(path, "\n".join(map(_table, users.values())).encode())
     except OSError as error:
         raise ConfigError(f"Cannot write the users file {path}: {error.strerror}.") from error
-
-
-def _write(file: File, data: bytes) -> None:
-    done = 0
-    while done < len(data):
-        done += file.pwrite(data[done:], done)
-    file.sync()
 
 
 def _table(user: User) -> str:

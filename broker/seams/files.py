@@ -12,6 +12,8 @@ import resource
 import tempfile
 from typing import Protocol
 
+from .entropy import token
+
 
 class File(Protocol):
     """An open file. Offsets and sizes in bytes."""
@@ -188,3 +190,25 @@ def open_for_reading(path: str) -> OsFile:
 def open_for_writing(path: str) -> OsFile:
     """A file of the user's, made or emptied, with the permissions of their umask."""
     return OsFile(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666))
+
+
+def replace_whole(path: str, data: bytes) -> None:
+    """The file holds just `data` when this returns, durably; whoever reads it (or starts after a crash) meanwhile finds
+    all of the old or all of the new. Mode 0600. Raises OSError."""
+    files = OsFiles()
+    folder = os.path.dirname(path) or "."
+    new = f"{path}.{token(4)}.new"
+    files.mkdir(folder)
+    file = files.open(new, create=True)
+    try:
+        done = 0
+        while done < len(data):
+            done += file.pwrite(data[done:], done)
+        file.sync()
+        files.rename(new, path)
+    except BaseException:
+        files.remove(new)
+        raise
+    finally:
+        file.close()
+    files.sync_dir(folder)

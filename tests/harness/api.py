@@ -13,8 +13,11 @@ from typing import Any
 
 from aiohttp import ClientSession
 
+from broker.app.process import within
 from broker.app.standalone import Standalone
+from broker.config.load import SettingsSource
 from broker.config.settings import AdminSettings, EdgeSettings, EngineSettings, JournalSettings, Settings, WireSettings
+from broker.seams.files import open_file_limit
 
 from .schemas import Checked
 
@@ -68,9 +71,11 @@ def login(name: str, passcode: str) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def running(folder: Path, **parts: Any) -> AsyncIterator[Api]:
-    """A broker that lives as long as the block."""
-    broker = Standalone(settings_of(folder, **parts))
+async def running(folder: Path, source: SettingsSource | None = None, **parts: Any) -> AsyncIterator[Api]:
+    """A broker that lives as long as the block. source: its settings, in place of `parts`."""
+    broker = Standalone(
+        within(open_file_limit(), source.read()) if source is not None else settings_of(folder, **parts), source
+    )
     await broker.start()
     try:
         await broker.start_admin()

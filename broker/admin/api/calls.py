@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -40,6 +40,8 @@ class Call:
     path: dict[str, str]
     query: dict[str, Any]
     body: dict[str, Any]
+    noted: dict[str, Any] = field(default_factory=dict)
+    """What else the audit log says of it, by the handler: what was before, what is now."""
 
 
 Handler = Callable[[Call], Awaitable[Any]]
@@ -76,9 +78,10 @@ class Caller:
         async def handle(request: web.Request) -> web.StreamResponse:
             who = Who("", request.remote or "", [], False)
             outcome = "given-up"
+            noted: dict[str, Any] = {}
             try:
                 who = await self._gate.admit(request)
-                answer = await _carry_out(route, who, request)
+                answer = await _carry_out(route, who, request, noted)
                 outcome = "done"
             except Exception as error:
                 problem = _problem_of(error, request)
@@ -86,7 +89,7 @@ class Caller:
                 answer = _refused(problem, request.path)
             finally:
                 if request.method not in SAFE:
-                    audit.note(who.name, who.peer, route.name, request.path[:1000], outcome)
+                    audit.note(who.name, who.peer, route.name, request.path[:1000], outcome, **noted)
             return answer
 
         return handle
@@ -106,13 +109,13 @@ class Caller:
             return answer
 
 
-async def _carry_out(route: ApiOp, who: Who, request: web.Request) -> web.StreamResponse:
+async def _carry_out(route: ApiOp, who: Who, request: web.Request, noted: dict[str, Any]) -> web.StreamResponse:
     if route.administrators and not who.administrator:
         raise Problem(
             403, "not-allowed", "Not allowed", f"user {who.name!r} is no administrator",
             "put the user into a group of admin.administrators",
         )  # fmt: skip
-    call = Call(who, dict(request.match_info), _query(route, request), await _body(route, request))
+    call = Call(who, dict(request.match_info), _query(route, request), await _body(route, request), noted)
     return _json(route.status, await route.handler(call))
 
 

@@ -86,7 +86,19 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "Carried": _object(done=NUMBER, more=FLAG, left=_many("Left")),
     "Left": _object(why=TEXT, count=NUMBER),
     "Sent": _object(address=TEXT, sent=NUMBER),
-    "Setting": _object(name=TEXT, value=ANY, unit=TEXT, default=ANY, help=TEXT, why=TEXT, source=TEXT),
+    "Setting": _object(
+        name=TEXT, value=ANY, unit=TEXT, default=ANY, help=TEXT, why=TEXT, source=TEXT, restart=ANY,
+    ),
+    "ConfigEntry": _object(
+        table=TEXT, name=TEXT, values={"type": "object"}, source=TEXT, overridden={"type": "object"},
+        live={"type": "object"}, by=TEXT, since=NUMBER,
+    ),
+    "Configured": _object(table=TEXT, name=TEXT, values={"type": "object"}, exists=FLAG),
+    "Reloaded": _object(
+        changed={"type": "array", "items": _object(table=TEXT, name=TEXT)},
+        restart={"type": "array", "items": _object(name=TEXT, in_use=ANY, wanted=ANY)},
+    ),
+    "UserEntry": _object(name=TEXT, groups=TEXTS),
 }  # fmt: skip
 
 

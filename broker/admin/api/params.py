@@ -23,7 +23,8 @@ LONGEST = 4096
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """kind   text, number, flag; in a body also texts or messages (lists).    choices   of a text; empty: any.
+    """kind   text, number, flag; in a body also texts or messages (lists), or
+    table (an object of plain values).    choices   of a text; empty: any.
     least, most   of a number."""
 
     name: str
@@ -53,6 +54,14 @@ class Param:
             if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
                 raise bad_value(self.name, str(value), "a list of messages")
             return value
+        if self.kind == "table":
+            if (
+                not isinstance(value, dict)
+                or not value
+                or any(isinstance(each, dict | list) for each in value.values())
+            ):
+                raise bad_value(self.name, str(value), "an object, with a text, a number, true, false or null each")
+            return value
         limit = LONGEST if self.name != "body" else 1 << 20
         if not isinstance(value, str) or len(value) > limit:
             raise bad_value(self.name, str(value), f"a text of at most {limit} characters")
@@ -79,6 +88,8 @@ class Param:
             told = {"type": "array", "items": {"type": "string"}}
         elif self.kind == "messages":
             told = {"type": "array", "items": {"$ref": "#/components/schemas/Message"}}
+        elif self.kind == "table":
+            told = {"type": "object"}
         else:
             told = {"type": "string"}
         if self.choices:

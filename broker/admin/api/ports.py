@@ -60,6 +60,46 @@ class LoginsPort(Protocol):
         ...
 
 
+class ConfigPort(Protocol):
+    """Settings of this process that can be changed while it runs, and its users. What is refused raises ConfigError
+    and has changed nothing; what has returned is kept and in use."""
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Of the tables config.changes.LIVE: table, name, values, source, overridden, live, by, since."""
+        ...
+
+    async def change(self, name: str, entry: str, values: Mapping[str, Any], by: str) -> dict[str, Any]:
+        """Lays values over an entry of table `name` (None takes a change back); the entry before."""
+        ...
+
+    async def forget(self, name: str, entry: str) -> dict[str, Any]:
+        """Takes all changes of it back; the entry before. KeyError: there were none."""
+        ...
+
+    async def reload(self) -> dict[str, Any]:
+        """Reads the config file again: `changed` entries, settings that need a `restart`."""
+        ...
+
+    @property
+    def people(self) -> PeoplePort: ...
+
+
+class PeoplePort(Protocol):
+    """Users of this process; as ConfigPort."""
+
+    async def all(self) -> Mapping[str, Sequence[str]]:
+        """Names and groups."""
+        ...
+
+    async def set(
+        self, name: str, passcode: str | None, groups: Sequence[str] | None
+    ) -> tuple[Sequence[str] | None, Sequence[str]]:
+        """The groups before (None: there was no such user) and now."""
+        ...
+
+    async def remove(self, name: str) -> None: ...
+
+
 class ProcessPort(Protocol):
     """This process."""
 
@@ -68,5 +108,5 @@ class ProcessPort(Protocol):
         ...
 
     def settings(self) -> list[dict[str, Any]]:
-        """All of them: name, value, unit, default, help, why, source."""
+        """All of them: name, value, unit, default, help, why, source, restart (what one would make of it)."""
         ...

@@ -16,8 +16,9 @@ from .access import Gate
 from .acting import Acting
 from .browsing import Browsing
 from .calls import ApiOp, Call, Caller
+from .configuring import Configuring
 from .openapi import PREFIX, document
-from .ports import Answer, ClientsPort, LoginsPort, Missing, Owners, ProcessPort, Question, Work
+from .ports import Answer, ClientsPort, ConfigPort, LoginsPort, Missing, Owners, ProcessPort, Question, Work
 from .reading import Reading
 
 if TYPE_CHECKING:
@@ -52,12 +53,17 @@ class Api:
         delimiter: str,
         desk: Desk,
         clock: Clock,
+        config: ConfigPort | None = None,
     ) -> None:
+        """config: None: its settings cannot be changed here."""
         self._caller = Caller(Gate(settings, logins), steps)
         if isinstance(owners, LocalOwners):
             owners.caller = self._caller
         reading = Reading(owners, clients, node, self._caller, delimiter)
-        self._parts = (reading, Browsing(reading, desk, clock), Acting(reading, desk, clients))
+        self._parts = (
+            reading, Browsing(reading, desk, clock), Acting(reading, desk, clients),
+            Configuring(config, self._caller),
+        )  # fmt: skip
 
     def routes(self) -> list[ApiOp]:
         """All there are."""

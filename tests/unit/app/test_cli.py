@@ -25,7 +25,7 @@ def served(monkeypatch):
     import broker.app.standalone
 
     seen = []
-    monkeypatch.setattr(broker.app.standalone, "run", lambda settings: seen.append(settings) or 0)
+    monkeypatch.setattr(broker.app.standalone, "run", lambda settings, source: seen.append(settings) or 0)
     return seen
 
 
@@ -56,7 +56,7 @@ def test_wrong_settings_exit_with_2_and_one_line(run, served):
 def test_exit_status_of_the_broker_is_ours(run, monkeypatch):
     import broker.app.standalone
 
-    monkeypatch.setattr(broker.app.standalone, "run", lambda settings: 1)
+    monkeypatch.setattr(broker.app.standalone, "run", lambda settings, source: 1)
     assert run("serve").exit_code == 1
 
 

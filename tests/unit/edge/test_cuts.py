@@ -17,7 +17,7 @@ from broker.config.settings import EdgeSettings, Settings, WireSettings
 from broker.core.commands import Command, Disconnect, Hold, Publish, Settle, Subscribe, Transact, Unsubscribe
 from broker.core.effects import Deliver, Done, Effect
 from broker.core.message import DURABLE, TEXT, Blob, Run
-from broker.edge.auth import OpenAuthenticator
+from broker.edge.auth import TableAuthenticator
 from broker.edge.channel import Channel
 from broker.edge.directory import Directory, LocalClientIds, LocalNames
 from broker.edge.directory import Done as Told
@@ -109,7 +109,9 @@ class Trial:
         self.late = names.late if isinstance(names, LateNames) else []
         settings = Settings(edge=EdgeSettings(), wire=WireSettings(large_body_bytes=1000))
         directory = Directory(LocalClientIds("refuse"), names)
-        self.edge = Edge(settings, self.port, time, time, OpenAuthenticator(), "boot", directory)
+        self.edge = Edge(
+            settings, self.port, time, time, TableAuthenticator({}, time, open_when_empty=True), "boot", directory
+        )
         self.wire = Wire()
         self.wire.id = 1
         channel: Channel = self.wire  # type: ignore[assignment]

@@ -14,7 +14,7 @@ from broker.core.commands import UNLIMITED, Publish, Subscribe
 from broker.core.errors import Code
 from broker.core.message import ESCAPED
 from broker.core.reasons import Reason
-from broker.edge.auth import OpenAuthenticator
+from broker.edge.auth import TableAuthenticator
 from broker.edge.edge import OVERFLOW, Edge
 from broker.edge.session import Session
 
@@ -33,7 +33,7 @@ class House:
             acceptors=dict(zip("abc", acceptors, strict=False)),
         )  # fmt: skip
         time: Any = self.time
-        self.edge = Edge(settings, self.port, time, time, OpenAuthenticator(), "1f")
+        self.edge = Edge(settings, self.port, time, time, TableAuthenticator({}, time, open_when_empty=True), "1f")
 
     def open(self, name: str = "a") -> tuple[Session, Socket]:
         socket = Socket(name)

@@ -15,7 +15,7 @@ from broker.core.effects import Deliver, Done
 from broker.core.errors import Code
 from broker.core.message import BLOB, Blob, Run
 from broker.core.reasons import Reason
-from broker.edge.auth import OpenAuthenticator
+from broker.edge.auth import TableAuthenticator
 from broker.edge.channel import Channel, next_connection_id
 from broker.edge.edge import OVERFLOW, Edge
 from broker.edge.session import Session
@@ -142,7 +142,14 @@ class Bench:
         self.port = Port()
         settings = Settings(edge=EdgeSettings(**edge), wire=WireSettings(large_body_bytes=1000))
         beats = TimerWheel(asyncio.get_running_loop())
-        self.edge = Edge(settings, self.port, SystemClock(), beats, OpenAuthenticator(), "boot")
+        self.edge = Edge(
+            settings,
+            self.port,
+            SystemClock(),
+            beats,
+            TableAuthenticator({}, SystemClock(), open_when_empty=True),
+            "boot",
+        )
 
     def session(self) -> tuple[Session, Wire]:
         wire = Wire()
