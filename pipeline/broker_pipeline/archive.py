@@ -20,7 +20,7 @@ from urllib.parse import quote
 from broker.seams.clock import SystemClock
 
 from .errors import PipelineError
-from .hadoop import HadoopStore, Lease
+from .hadoop import HadoopStore
 from .manifests import Archive, DataFile, Manifest, State
 from .options import access, lowered
 from .ranges import Offsets, Range, SlotInfo, capped_at, earliest
@@ -72,8 +72,7 @@ def run(spark: Any, job: Job, say: Say) -> int:
                 if end == start:
                     break
                 manifest = _round(spark, archive, state, job, broker, infos, end, reads)
-                if isinstance(lock, Lease):
-                    lock.renew()
+                lock.renew()
                 rows += sum(file.rows for file in manifest.adds)
                 state = archive.load()
                 archive.clean(state)

@@ -11,6 +11,7 @@ Rule: the driver's JVM does it all (py4j); workers never come here. An error of 
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Final, TypeVar
 
@@ -21,6 +22,8 @@ from .errors import PipelineError
 
 LEASE_MS: Final = 15 * 60 * 1000
 """Without a sign of life for so long, a run that wrote this archive is taken to be dead."""
+_RENEWALS: Final = 5
+"""As often it is renewed meanwhile."""
 _OBJECTS: Final = frozenset(("s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "oss", "cosn", "obs", "swift"))
 """Schemes whose rename copies, and is seen half done."""
 _CONDITION: Final = "fs.option.create.conditional.overwrite"
@@ -171,7 +174,7 @@ class HadoopStore:
 
 
 class Lease:
-    """Of who writes. `renew` it at least every few minutes."""
+    """Of who writes. A thread renews it as long as it is held, whatever the run does meanwhile."""
 
     _NAME: Final = "_lease.json"
 
@@ -179,6 +182,14 @@ class Lease:
         """Raises PipelineError when somebody else has it."""
         self._store = store
         self._token = token(8)
+        self._turn = threading.Lock()
+        self._over = threading.Event()
+        self._take()
+        self._thread = threading.Thread(target=self._keep, name="stampede-lease", daemon=True)
+        self._thread.start()
+
+    def _take(self) -> None:
+        store = self._store
         try:
             store.create(self._NAME, self._text())
             return
@@ -207,15 +218,26 @@ class Lease:
         except (ValueError, FileNotFoundError):
             return {"ms": 0}
 
+    def _keep(self) -> None:
+        """Who has lost it is told by the next `renew`; a store that does not answer may do so the next time."""
+        while not self._over.wait(max(LEASE_MS / 1000 / _RENEWALS, 0.05)):
+            try:
+                self.renew()
+            except (PipelineError, OSError):
+                continue
+
     def renew(self) -> None:
         """Raises PipelineError when it has been lost."""
-        if self._other().get("token") != self._token:
-            raise PipelineError(
-                f"{self._store.folder}: another run has taken over this archive, because this one gave no sign of life "
-                f"for {LEASE_MS // 60_000} minutes; what it has committed is safe"
-            )
-        self._store.write(self._NAME, [self._text()])
+        with self._turn:
+            if self._other().get("token") != self._token:
+                raise PipelineError(
+                    f"{self._store.folder}: another run has taken over this archive, because this one gave no sign of "
+                    f"life for {LEASE_MS // 60_000} minutes; what it has committed is safe"
+                )
+            self._store.write(self._NAME, [self._text()])
 
     def close(self) -> None:
+        self._over.set()
+        self._thread.join()
         if self._other().get("token") == self._token:
             self._store.remove(self._NAME)

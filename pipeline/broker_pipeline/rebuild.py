@@ -93,6 +93,6 @@ def rebuild(spark: Any, folder: str, url: str, id: str, at: str, rate: float, sa
         found = left(archive, note, waiting(spark, archive, at))
         number = f.concat_ws("/", f.lit(f"rebuild:{id}"), *ORDER)
         sent = found.withColumn("id", number).coalesce(1).sortWithinPartitions(*ORDER)
-        return put_rows(spark, archive, note, sent, {"url": url, "rate": str(rate)}, say)
+        return put_rows(spark, archive, lock, note, sent, {"url": url, "rate": str(rate)}, say)
     finally:
         lock.close()

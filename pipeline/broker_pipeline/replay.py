@@ -22,6 +22,7 @@ from .notes import Notes
 from .options import access, lowered
 from .ranges import Offsets, earliest, latest
 from .reads import LogReads
+from .stores import Lock
 
 ORDER = ("slot", "offset", "index")
 
@@ -138,7 +139,9 @@ def replay(spark: Any, folder: str, source: dict[str, str], url: str, wanted: Pl
             *ORDER, "body", "body_ref", "message_id", "priority", f.map_concat(kept, said).alias("headers"),
             number.alias("id"),
         ).coalesce(1).sortWithinPartitions(*ORDER)  # fmt: skip
-        return put_rows(spark, archive, note, sent, {"url": url, "destination": pinned.into, "rate": str(rate)}, say)
+        return put_rows(
+            spark, archive, lock, note, sent, {"url": url, "destination": pinned.into, "rate": str(rate)}, say
+        )
     finally:
         lock.close()
 
@@ -153,12 +156,12 @@ def left(archive: Archive, note: str, found: Any) -> Any:
     )
 
 
-def put_rows(spark: Any, archive: Archive, note: str, sent: Any, options: dict[str, str], say: Say) -> int:
+def put_rows(spark: Any, archive: Archive, lock: Lock, note: str, sent: Any, options: dict[str, str], say: Say) -> int:
     """Sends these rows, which are in order, and notes how far that is. Returns how many they were."""
     total = int(sent.count())
     say(f"{total} messages to send")
     if total:
-        with Notes(spark, archive, note) as notes:
+        with Notes(spark, archive, note, lock) as notes:
             more = {"idColumn": "id", "ledger": notes.where, "bodies": archive.path("")}
             with_bodies(spark, archive, sent).write.format("stampede").mode("append").options(**options, **more).save()
     return total

@@ -13,7 +13,7 @@ import json
 import os
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from broker.client import Client, ClientError, ConnectionLost, Pipeline, ServerError, connect
@@ -47,7 +47,7 @@ class WriteOptions:
     """url: stomp://user:passcode@host:port. rate: rows a second and task, 0 = as fast as it goes.
 
     ledger, bodies  of replay.py: where it is noted how far receipts have come, of one task (notes.py); where
-                    body_ref leads.
+                    body_ref leads. ledger_key: what signs these notes; it comes with the task.
     atomic          none | task: each task's rows appear together or not at all | batch: those of all tasks."""
 
     url: str
@@ -60,6 +60,7 @@ class WriteOptions:
     bodies: str = ""
     atomic: str = "none"
     ca: bytes | None = None
+    ledger_key: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)
@@ -268,15 +269,15 @@ async def _one_by_one(client: Client, options: WriteOptions, batches: Iterator[A
                 await pipeline.send(row.destination, row.body, row.headers | {"_AMQ_DUPL_ID": row.id})
                 count += 1
                 if options.ledger and count % LEDGER_ROWS == 0:
-                    await _note(options.ledger, pipeline, row)
+                    await _note(options, pipeline, row)
         if options.ledger and row is not None:
-            await _note(options.ledger, pipeline, row)
+            await _note(options, pipeline, row)
     return count
 
 
-async def _note(ledger: str, pipeline: Pipeline, row: Row) -> None:
+async def _note(options: WriteOptions, pipeline: Pipeline, row: Row) -> None:
     await pipeline.drain()
-    await asyncio.to_thread(put, ledger, json.dumps(row.place).encode())
+    await asyncio.to_thread(put, options.ledger, json.dumps(row.place).encode(), options.ledger_key)
 
 
 # ── rows ───────────────────────────────────────────────────────────────────────────────────────────

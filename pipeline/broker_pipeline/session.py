@@ -76,6 +76,9 @@ def session(master: str = "local[*]", memory: str = "1g", name: str = "stampede-
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.log.level": "ERROR",
         "spark.ui.showConsoleProgress": "false",
+        # What plans, the UI and event logs do not show.
+        "spark.redaction.regex": "(?i)secret|password|passcode|token|access[.]?key",
+        "spark.sql.redaction.options.regex": "(?i)url|passcode",
         # Files of several addresses and hours at a time: else Spark sorts all rows by them first.
         "spark.sql.maxConcurrentOutputFileWriters": "64",
         "spark.sql.parquet.compression.codec": "zstd",

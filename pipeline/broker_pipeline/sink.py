@@ -14,7 +14,7 @@ remembers fewer refuses it before it has a row that could come twice.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark import TaskContext
@@ -23,6 +23,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from broker.seams.entropy import token
 
 from .errors import PipelineError
+from .notes import KEY
 from .options import ca_file, lowered, stomp_url
 from .sending import Sending, WriteOptions, packed, send, unpacked
 
@@ -88,7 +89,9 @@ class StampedeWriter(DataSourceArrowWriter):
         self.options = options
 
     def write(self, iterator: Iterator[Any]) -> Sent:
-        return _write(self.options, self.options.write_id, TaskContext.get().partitionId(), iterator)
+        context = TaskContext.get()
+        options = replace(self.options, ledger_key=context.getLocalProperty(KEY) or "")
+        return _write(options, options.write_id, context.partitionId(), iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         _commit(self.options, messages)

@@ -31,6 +31,10 @@ def remote(folder: str) -> bool:
 class Lock(Protocol):
     """Held by who writes."""
 
+    def renew(self) -> None:
+        """Before something is made true. Raises PipelineError when somebody else has taken over."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -68,6 +72,19 @@ class Store(Protocol):
     def free(self) -> int | None:
         """Bytes; None: nobody can say."""
         ...
+
+
+class LocalLock:
+    """Of the operating system: nobody takes it over."""
+
+    def __init__(self, file: OsFile) -> None:
+        self._file = file
+
+    def renew(self) -> None:
+        """There is nothing to do."""
+
+    def close(self) -> None:
+        self._file.close()
 
 
 class LocalStore:
@@ -110,10 +127,10 @@ class LocalStore:
         os.link(beside, name)
         OsFiles().sync_dir(os.path.dirname(name))
 
-    def lock(self) -> OsFile:
+    def lock(self) -> LocalLock:
         os.makedirs(self.folder, exist_ok=True)
         try:
-            return OsFiles().lock(self.path(".lock"))
+            return LocalLock(OsFiles().lock(self.path(".lock")))
         except BlockingIOError:
             raise PipelineError(f"{self.folder}: another run is writing this archive; wait for it") from None
         except OSError as error:

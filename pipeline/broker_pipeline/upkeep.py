@@ -15,8 +15,8 @@ from broker.seams.clock import SystemClock
 
 from .archive import Say, stage
 from .errors import PipelineError
-from .hadoop import Lease
 from .manifests import Archive, DataFile, Manifest, State
+from .stores import Lock
 
 
 def _next(state: State, kind: str, adds: Iterable[DataFile], removes: Iterable[str]) -> Manifest:
@@ -27,7 +27,7 @@ def _next(state: State, kind: str, adds: Iterable[DataFile], removes: Iterable[s
     )
 
 
-def _locked(folder: str, spark: Any = None) -> tuple[Archive, Any, State]:
+def _locked(folder: str, spark: Any = None) -> tuple[Archive, Lock, State]:
     archive = Archive(folder, spark)
     lock = archive.lock()
     state = archive.load()
@@ -69,8 +69,7 @@ def compact(spark: Any, folder: str, say: Say, least: int = 4) -> int:
             rows = spark.read.parquet(*(archive.path(file.path) for file in files))
             _rewrite(spark, archive, state, files, rows, "compact")
             state = archive.load()
-            if isinstance(lock, Lease):
-                lock.renew()
+            lock.renew()
             say(f"compacted {done} of {len(small)} hours")
         return len(small)
     finally:

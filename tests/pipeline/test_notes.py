@@ -1,26 +1,49 @@
-"""Notes of how far a task is, as the driver keeps them for workers that cannot write where the archive is."""
+"""Notes of how far a task is, as the driver keeps them for workers that cannot write where the archive is; and the
+lease under which it does."""
 
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterable
-from multiprocessing import AuthenticationError
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from broker_pipeline import hadoop, notes
 from broker_pipeline.errors import PipelineError
-from broker_pipeline.notes import Notes, put
+from broker_pipeline.hadoop import Lease
+from broker_pipeline.notes import KEY, Notes, put
+
+from tests.harness import until
 
 
 class Far:
     """A store that workers do not reach."""
 
     remote = True
+    folder = "far://lake"
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
         self.full = False
+
+    def path(self, relative: str) -> str:
+        return f"far://{relative}"
+
+    def now_ms(self) -> int:
+        return round(time.time() * 1000)
+
+    def read(self, relative: str) -> bytes:
+        return self.files[relative]
+
+    def create(self, relative: str, data: bytes) -> None:
+        if relative in self.files:
+            raise FileExistsError(relative)
+        self.files[relative] = data
+
+    def remove(self, relative: str) -> None:
+        del self.files[relative]
 
     def write(self, relative: str, pieces: Iterable[bytes]) -> None:
         if self.full:
@@ -28,32 +51,105 @@ class Far:
         self.files[relative] = b"".join(pieces)
 
 
-def notes(store: Far) -> Notes:
-    spark: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda _: "127.0.0.1"))
-    archive: Any = SimpleNamespace(store=store, path=lambda name: f"far://{name}")
-    return Notes(spark, archive, "replays/x.done")
+class Taken:
+    """A lock that may have been taken over."""
+
+    over = False
+
+    def renew(self) -> None:
+        if self.over:
+            raise PipelineError("another run has taken over")
+
+    def close(self) -> None: ...
 
 
-def test_a_note_counts_when_the_driver_has_written_it() -> None:
-    store = Far()
-    with notes(store) as kept:
+class Session:
+    """What is asked of Spark."""
+
+    def __init__(self) -> None:
+        self.conf = SimpleNamespace(get=lambda name, other=None: "127.0.0.1")
+        self.properties: dict[str, str | None] = {}
+        self.sparkContext = SimpleNamespace(setLocalProperty=self.properties.__setitem__)
+
+
+def kept(store: Far, spark: Session, lock: Taken | None = None) -> Notes:
+    archive: Any = SimpleNamespace(store=store, path=store.path)
+    return Notes(spark, archive, "replays/x.done", lock or Taken())
+
+
+def test_a_note_counts_when_the_driver_has_written_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    store, spark, lock = Far(), Session(), Taken()
+    with kept(store, spark, lock) as told:
+        key = spark.properties[KEY] or ""
+        assert key and key not in told.where, "what is an option is seen in plans"
         for number in range(3):
-            put(kept.where, b"%d" % number)
+            put(told.where, b"%d" % number, key)
             assert store.files == {"replays/x.done": b"%d" % number}
         store.full = True
         with pytest.raises(PipelineError, match="could not note how far this is: no room there; run it again"):
-            put(kept.where, b"3")
+            put(told.where, b"3", key)
+        store.full, lock.over = False, True
+        with pytest.raises(PipelineError, match="another run has taken over; run it again"):
+            put(told.where, b"4", key)
         assert store.files["replays/x.done"] == b"2"
-    with pytest.raises(OSError):
-        put(kept.where, b"4")
+    assert spark.properties == {KEY: None}
+    monkeypatch.setattr(notes, "CALL_S", 0.3)
+    with pytest.raises(PipelineError, match="did not say that it has noted"):
+        put(told.where, b"5", key)
 
 
-def test_who_has_no_key_notes_nothing() -> None:
-    store = Far()
-    with notes(store) as kept:
-        with pytest.raises(AuthenticationError):
-            put(kept.where[:-1] + "?", b"forged")
-        host, port, _ = kept.where.removeprefix("driver:").rsplit("/", 2)
+def test_who_has_no_key_notes_nothing_and_is_in_nobodys_way() -> None:
+    store, spark = Far(), Session()
+    with kept(store, spark) as told:
+        key = spark.properties[KEY] or ""
+        for forged in ("", f"{key}?"):
+            with pytest.raises(PipelineError, match="not signed by a task of this driver"):
+                put(told.where, b"forged", forged)
+        with pytest.raises(PipelineError, match="larger than max"):
+            put(told.where, b"x" * 10_000, key)
+        host, port = told.where.removeprefix("driver:").rsplit(":", 1)
         with socket.create_connection((host, int(port))):  # and says nothing
-            put(kept.where, b"true")
+            put(told.where, b"true", key)
     assert store.files == {"replays/x.done": b"true"}
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_driver_that_hangs_ends_the_task(monkeypatch: pytest.MonkeyPatch, answers: bool) -> None:
+    """It accepts the connection, and no more; or the store takes for ever."""
+    monkeypatch.setattr(notes, "CALL_S", 0.5)
+    store, spark = Far(), Session()
+    begun = time.monotonic()
+    if answers:
+        monkeypatch.setattr(store, "write", lambda *_: time.sleep(2))
+        with kept(store, spark) as told, pytest.raises(PipelineError, match="did not say that it has noted"):
+            put(told.where, b"1", spark.properties[KEY] or "")
+    else:
+        with (
+            socket.create_server(("127.0.0.1", 0)) as mute,
+            pytest.raises(PipelineError, match="did not say that it has noted"),
+        ):
+            put(f"driver:127.0.0.1:{mute.getsockname()[1]}", b"1", "key")
+    assert time.monotonic() - begun < 60
+
+
+def test_a_lease_is_renewed_while_it_is_held_and_lost_to_who_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hadoop, "LEASE_MS", 2_000)
+    store: Any = Far()
+    lease = Lease(store)
+    first = store.files["_lease.json"]
+    until(lambda: store.files["_lease.json"] != first, "a renewal that nobody has asked for")
+    monkeypatch.setattr(hadoop, "LEASE_MS", 900_000)
+    with pytest.raises(PipelineError, match="another run is writing"):
+        Lease(store)
+    store.full = True
+    time.sleep(0.5)  # what fails now may go well the next time
+    store.full = False
+    lease.renew()
+    store.files["_lease.json"] = b'{"token": "another", "ms": 1}'
+    with pytest.raises(PipelineError, match="has taken over"):
+        lease.renew()
+    lease.close()
+    assert store.files["_lease.json"] == b'{"token": "another", "ms": 1}'
+    other = Lease(store)
+    other.close()
+    assert not store.files
