@@ -39,6 +39,7 @@ from broker.owner.bodies import FileBodyReader, FileBodyWriter
 from broker.owner.coordinator import RETRY_S, Coordinator
 from broker.owner.fault_attribution import NOBODY
 from broker.owner.follower import FollowerHome, Followers
+from broker.owner.held_bodies import HeldBodies
 from broker.owner.io_thread import IoThread
 from broker.owner.leader import LeaderHome, Leaders
 from broker.owner.peer import Identity
@@ -200,16 +201,17 @@ class OwnerProcess(ClusterProcess):
         def new_body(slot: int, on_drain: Callable[[], None]) -> FileBodyWriter:
             return FileBodyWriter(blobs, bodies, on_drain)
 
-        def open_body(slot: int, blob: Blob) -> FileBodyReader:
-            return FileBodyReader(blobs, bodies, blob, lambda text: ROTTEN + text)
+        def open_body(slot: int, blob: Blob, offset: int = 0) -> FileBodyReader:
+            return FileBodyReader(blobs, bodies, blob, lambda text: ROTTEN + text, offset)
 
         def published(slot: int, dedup: tuple[int, int]) -> bool:
             engine = self.shard.engines.get(slot)
             return engine is not None and engine.duplicate(dedup)
 
         self.server = LinkServer(
-            settings, self.shard.submit, self.clock, loop.call_soon, self._later, new_body, open_body, published
-        )
+            settings, self.shard.submit, self.clock, loop.call_soon, self._later, new_body, open_body,
+            HeldBodies(self.shard.engines, self.journal, page_in).find, published,
+        )  # fmt: skip
         self.server.answers.view = Views(self.shard, self.clock).answer
         self.shard.listen(_Listener(self.server, self._on_stopped))
         self.port = ClusterPort(

@@ -119,6 +119,8 @@ class Subscribe:
     room             bytes that may be under way to the socket; given back by `Grant`.
     confirm          AckMode.AUTO only: a delivery is settled by `Confirm`, not by being handed out (the edge is another
                      process, and what dies on the way must not be lost).
+    bodies           with `confirm`: of a message with a large body the edge says so by itself, with a Settle, when it
+                     has all of the body. Edges of older releases do not.
     resume           None, or what the edge knows of this consumer from an earlier leader or an earlier stream.
     overhead         bytes the edge puts in front of each message (for byte windows).
     browse           sees the messages, takes none.
@@ -126,8 +128,9 @@ class Subscribe:
     """
 
     __slots__ = (
-        "ack", "address", "browse", "confirm", "consumer", "create", "credit_bytes", "credit_messages", "durable",
-        "no_local", "overhead", "priority", "queue", "resume", "room", "routing", "selector", "seq", "session", "slot",
+        "ack", "address", "bodies", "browse", "confirm", "consumer", "create", "credit_bytes", "credit_messages",
+        "durable", "no_local", "overhead", "priority", "queue", "resume", "room", "routing", "selector", "seq",
+        "session", "slot",
     )  # fmt: skip
 
     def __init__(
@@ -170,8 +173,16 @@ class Subscribe:
         self.priority = priority
         self.create = create
         self.no_local = no_local
-        self.confirm = False
+        self.confirm = self.bodies = False
         self.resume: Resume | None = None
+
+    def settle_by(self, confirm: bool, bodies: bool) -> None:
+        """How deliveries are settled in AckMode.AUTO: see `confirm` and `bodies`."""
+        self.confirm, self.bodies = confirm, bodies
+
+    def settle_by_edge(self, yes: bool) -> None:
+        """In this release an edge sees to both, or to none."""
+        self.settle_by(yes, yes)
 
 
 class Unsubscribe:

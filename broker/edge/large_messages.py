@@ -60,7 +60,7 @@ class LargeDelivery:
     def _open(self) -> BodyReader:
         blob, edge = self._effect.run.blob, self._session.edge
         assert blob is not None
-        reader = edge.port.read_body(self._sub.slot, blob)
+        reader = edge.port.read_body(self._sub.slot, blob, self._sub.consumer, self._effect.run.ids[0])
         return reader if self._left == blob.length else Inflating(reader, edge.beats)
 
     def start(self) -> None:
@@ -108,6 +108,8 @@ class LargeDelivery:
             self._begin()
             self._session.channel.write_part(b"\0", False, True)
             self.close()
+            if self._sub.ack is AckMode.AUTO:
+                self._session.edge.port.arrived(self._sub.consumer, self._effect.run.ids[0])
             self._session.outbox.large_done(self._sub, self._effect)
 
     def _arrived(self, data: bytes | None, why: str) -> None:
@@ -145,7 +147,9 @@ class LargeDelivery:
             "message %d of %s cannot be delivered: %s", run.ids[0], sub.address, why, extra={"address": sub.address}
         )
         self.close()
-        if sub.ack is not AckMode.AUTO:
+        if sub.ack is AckMode.AUTO:
+            session.edge.port.arrived(sub.consumer, run.ids[0], Outcome.UNREADABLE)
+        else:
             session.edge.port.submit([Settle(sub.slot, session.id, 0, sub.consumer, [run.ids[0]], Outcome.UNREADABLE)])
         session.outbox.large_done(sub, self._effect)
 

@@ -48,7 +48,7 @@ def check(slot: Slot, queue: Queue, consumer: Consumer, ids: Sequence[int], atom
 
 def _had(other: Consumer, ids: set[int]) -> set[int]:
     """Which of them it was handed, and may still settle."""
-    groups = [other.ledger or {}, *other.held.values()]
+    groups = [other.ledger or {}, other.bodies or {}, *other.held.values()]
     had = {i for group in groups for i in group.keys() & ids if not is_ghost(group[i])}
     return had.union(*(ids.intersection(run.ids) for run in other.flight or ()))
 

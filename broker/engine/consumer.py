@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 from broker.core.address import AckMode
 from broker.core.commands import UNLIMITED, Subscribe
 from broker.core.errors import Code, RefusedError
-from broker.core.message import Run
+from broker.core.message import BLOB, Run
 from broker.selector import Predicate
 
 Ledger = dict[int, Run]
@@ -26,6 +26,7 @@ class Consumer:
     ledger   unacknowledged messages; None in AckMode.AUTO.
     held     messages acknowledged in open transactions: named id → the messages that id covers.
     flight   AckMode.AUTO with confirmation: deliveries that are not confirmed, in order; None: settled as handed out.
+    bodies   … and messages whose large bodies are on their way, by id: settled one by one. None: they are in `flight`.
     sized    has a window of bytes, so sizes must be given back.
     haunted  its ledger may hold ghosts (unloaded.py): messages that were not in the queue when it attached again.
     wish     the only messages it may get: (selector, session whose own ones it may not); None: all.
@@ -33,9 +34,9 @@ class Consumer:
     bit      what the queue's choice knows the wish by; 0: it has none."""
 
     __slots__ = (
-        "_held_bytes", "_held_messages", "_removed", "ack", "bit", "credit_bytes", "credit_messages", "flight",
-        "haunted", "held", "id", "ledger", "no_local", "overhead", "priority", "queue", "room", "session", "sized",
-        "wish",
+        "_held_bytes", "_held_messages", "_removed", "ack", "bit", "bodies", "credit_bytes", "credit_messages",
+        "flight", "haunted", "held", "id", "ledger", "no_local", "overhead", "priority", "queue", "room", "session",
+        "sized", "wish",
     )  # fmt: skip
 
     def __init__(self, command: Subscribe, queue: int) -> None:
@@ -54,6 +55,7 @@ class Consumer:
         self._held_bytes = self._held_messages = 0
         confirms = command.confirm and command.ack is AckMode.AUTO and not command.browse
         self.flight: deque[Run] | None = deque() if confirms else None
+        self.bodies: Ledger | None = {} if confirms and command.bodies else None
         self.haunted = False
         self._removed = 0
         self.wish: tuple[Predicate | None, int] | None = None
@@ -153,6 +155,33 @@ class Consumer:
             return runs
         return [flight.popleft() for _ in range(count)]
 
+    def launch(self, run: Run) -> None:
+        """It was handed out, and is settled when that is confirmed."""
+        if self.bodies is not None and run.flags & BLOB:
+            self.bodies[run.ids[0]] = run
+        elif self.flight is not None:
+            self.flight.append(run)
+
+    def carry(self, bodies: Ledger) -> None:
+        """These are under way, and no others."""
+        if self.bodies is not None:
+            self.bodies = bodies
+
+    def landed(self, ids: Sequence[int]) -> Ledger:
+        """Their bodies are with the edge, or never will be: takes them off. Raises RefusedError."""
+        bodies = self.bodies or {}
+        for i in ids:
+            if i not in bodies:
+                raise _unknown(i)
+        return {i: bodies.pop(i) for i in dict.fromkeys(ids)}
+
+    def has(self, i: int) -> Run | None:
+        """What it was handed and has not settled."""
+        for group in (self.ledger, self.bodies, *self.held.values()):
+            if group is not None and i in group:
+                return group[i]
+        return None
+
     def take(self, ids: Sequence[int], held: bool) -> Ledger:
         """Removes what `ids` settle and returns it in delivery order. Credit comes back.
 
@@ -227,7 +256,8 @@ class Consumer:
         self.held.clear()
         for run in self.flight or ():
             everything.update(dict.fromkeys(run.ids, run))
-        self.flight = None
+        everything.update(self.bodies or {})
+        self.flight = self.bodies = None
         return everything
 
     def _covered(self, ids: Sequence[int]) -> list[int]:

@@ -232,7 +232,7 @@ def _count(slot: Slot) -> None:
         if queue.kind is not None and queue.kind.cursors is not None:
             continue  # what they hold is in the queue all the same
         if queue.book is not None:
-            held = dict(consumer.ledger or {})
+            held = {**(consumer.ledger or {}), **(consumer.bodies or {})}
             for group in consumer.held.values():
                 held.update(group)
             for run in consumer.flight or ():

@@ -124,6 +124,7 @@ def _forget(consumer: Consumer) -> int:
     if consumer.flight is not None:
         # The edge confirms deliveries by their number.
         consumer.flight = deque([Run(NO_IDS, b"", [], 0) for _ in consumer.flight])
+    consumer.carry({})
     return sum(map(len, gone))
 
 

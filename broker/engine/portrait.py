@@ -121,7 +121,7 @@ def consumer_row(slot: Slot, consumer: Consumer) -> Row:
 def held(consumer: Consumer) -> int:
     """Deliveries that it has not settled."""
     flight = sum([len(run.records) for run in consumer.flight]) if consumer.flight else 0
-    return len(consumer.ledger or ()) + sum(map(len, consumer.held.values())) + flight
+    return len(consumer.ledger or ()) + len(consumer.bodies or ()) + sum(map(len, consumer.held.values())) + flight
 
 
 def hindrance(consumer: Consumer) -> str:

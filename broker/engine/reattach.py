@@ -32,7 +32,7 @@ def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, earlier:
         return
     # A ghost holds nothing: its message is looked for again, and may be in the queue by now.
     before = {i: run for i, run in (earlier or {}).items() if not is_ghost(run)}
-    held = known.held if consumer.ledger is not None else []
+    held = known.held if consumer.ledger is not None or consumer.bodies is not None else []
     lost = _lost(slot.inherited.get(queue.id, {}), known, before) if held and slot.inherited else []
     named = _ascending([*(part for span in held for part in without(span, lost)), *known.taken])
     mine = {i: run for i, run in before.items() if inside(named, i)}
@@ -45,22 +45,35 @@ def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, earlier:
         slot.counters.acked += len(gone)
         slot.settle_ids(queue, gone, turn)
     if held:
-        ledger: Ledger = {}
-        strange = {i for i, run in (earlier or {}).items() if is_strange(run)}
-        firm = _ascending(known.firm) if queue.durable else []
-        for span in held:
-            # Proof that it was its own doing: as long as it stays attached nobody else takes anything from it.
-            own, lasting, absent = ghost(span, own=True), ghost(span, firm=True), ghost(span)
-            for i in absent.ids:
-                if i in mine:
-                    ledger[i] = mine[i]
-                elif earlier is not None and i not in strange:
-                    ledger[i] = own
-                else:
-                    ledger[i] = lasting if inside(firm, i) else absent
+        ledger = _held(queue, consumer, known, mine, earlier)
         reclaim(queue, consumer, ledger)
-        consumer.adopt(ledger, any(i not in mine for i in ledger))
+        if consumer.ledger is None:
+            consumer.carry(ledger)
+        else:
+            consumer.adopt(ledger, any(i not in mine for i in ledger))
         queue.delivering += len(ledger)
+
+
+def _held(queue: Queue, consumer: Consumer, known: Resume, mine: Ledger, earlier: Ledger | None) -> Ledger:
+    """What is the consumer's again, in the order of delivery. Of large bodies in AckMode.AUTO nobody says anything that
+    is not there."""
+    if consumer.ledger is None:
+        spans = _ascending(known.held)
+        return {i: run for i, run in sorted(mine.items()) if inside(spans, i)}
+    ledger: Ledger = {}
+    strange = {i for i, run in (earlier or {}).items() if is_strange(run)}
+    firm = _ascending(known.firm) if queue.durable else []
+    for span in known.held:
+        # Proof that it was its own doing: as long as it stays attached nobody else takes anything from it.
+        own, lasting, absent = ghost(span, own=True), ghost(span, firm=True), ghost(span)
+        for i in absent.ids:
+            if i in mine:
+                ledger[i] = mine[i]
+            elif earlier is not None and i not in strange:
+                ledger[i] = own
+            else:
+                ledger[i] = lasting if inside(firm, i) else absent
+    return ledger
 
 
 def _lost(counts: dict[int, int], known: Resume, before: Ledger) -> list[Span]:

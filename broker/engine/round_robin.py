@@ -60,7 +60,7 @@ def deliver(slot: Slot, queue: Queue, consumer: Consumer, run: Run, turn: Turn, 
     if run.attempts or run.flags & REDELIVERED:
         counters.redelivered += count
     if consumer.flight is not None:
-        consumer.flight.append(run)
+        consumer.launch(run)
         queue.delivering += count
         queue.handed += count
         queue.out += run.nbytes

@@ -35,7 +35,9 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
         return
     if consumer is None or consumer.session != command.session:
         raise _unknown(command.consumer)
-    if outcome is Outcome.RETURN:
+    if consumer.bodies is not None:
+        taken = consumer.landed(command.ids)
+    elif outcome is Outcome.RETURN:
         taken = consumer.release(command.ids)
     elif outcome is Outcome.UNREADABLE:
         taken = consumer.lose(command.ids)

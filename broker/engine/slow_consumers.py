@@ -82,7 +82,7 @@ def settings_ms(settings: AddressSettings) -> int:
 def _waits(queue: Queue, consumer: Consumer) -> bool:
     """Has it anything to take: in its hands, or in the queue. Who could be given something and is not wants nothing of
     what is there."""
-    return bool(consumer.ledger or consumer.flight) or (not consumer.ready() and _filled(queue))
+    return bool(consumer.ledger or consumer.flight or consumer.bodies) or (not consumer.ready() and _filled(queue))
 
 
 def _filled(queue: Queue) -> bool:

@@ -9,7 +9,6 @@ tell.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -31,7 +30,6 @@ from broker.core.commands import (
 )
 from broker.core.effects import BrowseEnd, ConsumerClosed, Crowd, Deliver, Done, Effect, Refused
 from broker.core.errors import Code
-from broker.core.message import Blob
 from broker.core.metrics import Metric
 from broker.core.patience import Patience
 from broker.rpc.v1 import link_pb2 as pb
@@ -45,10 +43,11 @@ from .codec import PROTOCOL, SLOT_BITS, SlotState
 from .command_codec import MAX_MESSAGE_BYTES, LinkCommand
 from .consumer_replay import Mirrored, PendingCommand, attached, size_of
 from .cross_slot_tx import Parking
+from .downloads import Downloads
 from .edge_bodies import KeptBlob
 from .effect_codec import LinkEffect
 from .owner_link import Later, OwnerLink, Schedule
-from .owner_port import BodyReader, BodyWriter, EffectListener
+from .owner_port import EffectListener
 from .routes import Routes
 from .slot_channel import SlotChannel, answer
 from .stats import LinkStats, of_lanes
@@ -112,6 +111,9 @@ class ClusterPort:
         )
         self._lanes = self._routes.lanes
         self._consumers: dict[int, Mirrored] = {}
+        self._downloads = Downloads(self._routes, self._consumers, schedule, later, self._watch)
+        self.write_body, self.read_body = self._uploads.write, self._downloads.read
+        self.arrived = self._downloads.arrived
         self.attached = partial(attached, self._consumers)
         self._parking, self._together = Parking(), Together()
         self._watching = False
@@ -165,12 +167,6 @@ class ClusterPort:
                 continue
             pressed |= self._take(command)
         return pressed
-
-    def write_body(self, slot: int, on_drain: Callable[[], None]) -> BodyWriter:
-        return self._uploads.write(slot, on_drain)
-
-    def read_body(self, slot: int, blob: Blob) -> BodyReader:
-        return self._uploads.read(slot, blob)
 
     def metrics(self) -> list[Metric]:
         keeper = self._keeper.metrics() if self._keeper is not None else ()
@@ -242,7 +238,7 @@ class ClusterPort:
         """Notes what the command does to consumers."""
         if isinstance(command, Subscribe):
             consumer = entry.consumer = Mirrored(command)
-            command.confirm = consumer.confirms and not command.browse
+            command.settle_by_edge(consumer.confirms and not command.browse)
             self._consumers[command.consumer] = consumer
             lane.begin(consumer)
         elif isinstance(command, Unsubscribe | Settle | Hold):
@@ -392,6 +388,7 @@ class ClusterPort:
             assert consumer is not None
             if refused is None:
                 consumer.subscribed = True
+                self._downloads.attached(lane, consumer)
             else:
                 self._end_consumer(lane, consumer)
         elif isinstance(command, Unsubscribe):
@@ -400,6 +397,7 @@ class ClusterPort:
             if consumer is not None:
                 consumer.forget(entry)
             self._end_holds(entry)
+            return None if entry.own else refused
         elif isinstance(command, Transact):
             for part in command.parts:
                 if isinstance(part, Settle) and (held := self._consumers.get(part.consumer)) is not None:
@@ -437,6 +435,7 @@ class ClusterPort:
 
     def _end_consumer(self, lane: SlotChannel, consumer: Mirrored) -> None:
         lane.end(consumer)
+        self._downloads.end(consumer)
         self._consumers.pop(consumer.number, None)
         for hold in dict.fromkeys(consumer.holds.values()):
             if hold.answered:
@@ -550,7 +549,7 @@ class ClusterPort:
             return
         limit = self._clock.monotonic() - self._settings.unavailable_after_s
         for lane in list(self._lanes.values()):
-            if lane.opened or not (lane.kept or lane.waiting):
+            if lane.opened or not (lane.kept or lane.waiting or self._downloads.waits(lane.slot)):
                 continue
             if lane.down_since <= limit:
                 self._give_up(lane)
@@ -564,9 +563,10 @@ class ClusterPort:
             log.error("slot %d: %s", lane.slot, lane.shelved or self._unavailable(lane)[1])
         code, why = self._unavailable(lane)
         self._uploads.give_up(lane)
+        self._downloads.give_up(lane, why)
         for entry in list(lane.kept.values()):
             kind = type(entry.command)
-            if kind is Disconnect or entry.answered or entry.resume:
+            if kind is Disconnect or entry.answered or entry.resume or entry.own:
                 continue
             if entry.number in lane.kept:
                 session: int = getattr(entry.command, "session", 0)

@@ -94,7 +94,7 @@ def _put_subscribe(command: Subscribe, out: pb.Command) -> None:
     subscribe = out.subscribe
     for name in (
         "slot", "session", "seq", "consumer", "address", "routing", "ack", "durable", "credit_messages",
-        "credit_bytes", "room", "overhead", "browse", "priority", "create", "confirm", "no_local",
+        "credit_bytes", "room", "overhead", "browse", "priority", "create", "confirm", "bodies", "no_local",
     ):  # fmt: skip
         setattr(subscribe, name, getattr(command, name))
     if command.queue is not None:
@@ -282,7 +282,7 @@ def _subscribe(message: pb.Subscribe, token: int) -> Subscribe:
         create=message.create,
         no_local=message.no_local,
     )
-    command.confirm = message.confirm
+    command.settle_by(message.confirm, message.bodies)
     if message.HasField("resume"):
         held = [(span.first, span.last) for span in message.resume.held]
         taken = [(span.first, span.last) for span in message.resume.taken]

@@ -1,8 +1,9 @@
 """What an edge knows of its consumers: enough to attach them to another owner as if nothing had happened.
 
 Rule: in the client ack modes every message that the client was given, and whose settlement nobody has answered yet, is
-in `ids` or in `aside`, in the order of delivery, until it is given back; in AckMode.AUTO what was delivered since an
-owner last said that everything is durable is in `spans`. Must not know links nor who leads a slot.
+in `ids` or in `aside`, in the order of delivery, until it is given back; in AckMode.AUTO only what has a large body is,
+until all of that has come, and what was delivered else since an owner last said that everything is durable is in
+`spans`. Must not know links nor who leads a slot.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from broker.core.address import AckMode, Outcome
 from broker.core.commands import UNLIMITED, Command, Hold, Publish, Resume, Settle, Subscribe
-from broker.core.message import DURABLE, Run
+from broker.core.message import BLOB, DURABLE, Run
 
 from .edge_bodies import BodyUp
 
@@ -35,11 +36,12 @@ class PendingCommand:
     claimed     a Hold that a new owner (or stream) was told of: what it covers was claimed there, whether the
                 transaction had happened or not.
     firm        a Hold: all that it covers is durable.
+    own         nobody has asked for it: the port did. A refusal means that it is no more.
     """
 
     __slots__ = (
         "answered", "body", "claimed", "command", "consumer", "firm", "happened", "holds", "nbytes", "number",
-        "parked", "resume", "seq", "turn",
+        "own", "parked", "resume", "seq", "turn",
     )  # fmt: skip
 
     def __init__(self, number: int, command: Command, seq: int, nbytes: int) -> None:
@@ -54,8 +56,14 @@ class PendingCommand:
         self.holds: list[PendingCommand] = []
         self.parked = False
         self.turn = 0
-        self.claimed = self.firm = False
+        self.claimed = self.firm = self.own = False
         self.body: BodyUp | None = None
+
+    def of_port(self, consumer: Mirrored, seq: int) -> None:
+        """A Settle of the port's own, `seq` on the wire."""
+        assert isinstance(self.command, Settle)
+        self.own, self.consumer, self.command.seq = True, consumer, seq
+        consumer.set_aside(self, self.command.ids)
 
 
 class Mirrored:
@@ -69,13 +77,14 @@ class Mirrored:
     aside         what unanswered Settles and open Holds cover, in the order of these commands.
     backs         unanswered Settles that give messages back.
     holds         id named by a Hold of an open transaction → that Hold.
+    opening       which of its slot's openings it was last attached behind.
     old           spans that the Barrier under way covers.
     tries         attempts of what it was given again, also of some that is settled since.
     """
 
     __slots__ = (
         "_removed", "aside", "backs", "closing", "command", "confirms", "ended", "holds", "ids", "leaving", "number",
-        "old", "outstanding", "slot", "spans", "subscribed", "tries",
+        "old", "opening", "outstanding", "slot", "spans", "subscribed", "tries",
     )  # fmt: skip
 
     def __init__(self, command: Subscribe) -> None:
@@ -87,7 +96,7 @@ class Mirrored:
         self.closing = False
         self.leaving = False
         self.ended = False
-        self.outstanding = 0
+        self.outstanding = self.opening = 0
         self.ids: dict[int, bool] = {}
         self.aside: dict[PendingCommand, list[int]] = {}
         self.holds: dict[int, PendingCommand] = {}
@@ -107,7 +116,7 @@ class Mirrored:
     def delivered(self, run: Run, cost: int) -> None:
         """The client is about to be given the run."""
         self.outstanding += cost
-        if self.confirms:
+        if self.confirms and not (self.command.bodies and run.flags & BLOB):
             add_ids(self.spans, run.ids)
             return
         if self.backs:
@@ -119,6 +128,14 @@ class Mirrored:
             self.ids[run.ids[0]] = lasting
         else:
             self.ids.update(dict.fromkeys(run.ids, lasting))
+
+    def attached(self, opening: int) -> None:
+        """The owner of that opening knows of it."""
+        self.opening = opening
+
+    def holds_body(self, message: int) -> bool:
+        """May its body be asked for in its name."""
+        return message in self.ids
 
     def _tried(self, run: Run) -> None:
         if run.attempts:
@@ -205,7 +222,7 @@ class Mirrored:
     def _take(self, i: int, covered: list[int]) -> bool:
         """Is all of it durable."""
         ids = self.ids
-        if self.command.ack is AckMode.INDIVIDUAL:
+        if self.command.ack is not AckMode.CLIENT:
             covered.append(i)
             return ids.pop(i)
         if i == next(reversed(ids)):

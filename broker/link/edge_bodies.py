@@ -2,7 +2,8 @@
 
 Rule: pieces of at most CHUNK bytes, at most WINDOW of them on one link that the owner has not written yet: small
 commands never wait behind a body. A body belongs to one stream and one leader; when these are over it is sent again
-from its beginning, as long as it is kept (body_spool.py), or else fails.
+from its beginning, as long as it is kept (body_spool.py), or else fails. One on its way to a client goes on where it
+was, if whom it is for is known (downloads.py).
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ MOVED: Final = "another owner serves this destination now"
 ROTTEN: Final = "damaged: "
 """With that an owner's answer begins when it is the body that is lost, and no affair of anybody else's. An edge of an
 older release takes it for any failure."""
+NOT_HELD: Final = "the message went with an owner of earlier times"
+"""… when the consumer that a body is for does not hold the message (any more)."""
 NOT_KEPT: Final = "its owner changed, and it could not be kept to be sent again"
 
 Soon = Callable[[Callable[[], None]], object]
@@ -279,32 +282,52 @@ class KeptBlob(Blob):
 
 
 class BodyDown:
-    """link.port.BodyReader over a link."""
+    """link.port.BodyReader over a link.
 
-    __slots__ = ("_done", "_failed", "_parts", "_soon", "hub", "id")
+    length   bytes of all of it.    received   of these.
+    lost     called with a body that shall go on with whoever leads now; None: that is not possible."""
 
-    def __init__(self, soon: Soon) -> None:
+    __slots__ = ("_done", "_failed", "_parts", "_soon", "_wanted", "closed", "hub", "id", "length", "lost", "received")
+
+    def __init__(self, soon: Soon, length: int, lost: Callable[[BodyDown], None] | None = None) -> None:
         self.id = 0
         self.hub: BodyHub | None = None
+        self.length = length
+        self.received = 0
+        self.lost = lost
+        self.closed = False
         self._soon = soon
         self._parts: list[bytes] = []
+        self._wanted = 0
         self._done: Callable[[bytes | None, str], None] | None = None
         self._failed = ""
 
+    # ── the edge ───────────────────────────────────────────────────────────────────────────────────
+
     def read(self, n: int, done: Callable[[bytes | None, str], None]) -> None:
-        self._done = done
-        if self._failed or self.hub is None:
+        self._done, self._wanted = done, n
+        if self._failed or (self.hub is None and self.lost is None):
             self._soon(self._tell_failed)
-        else:
+        elif self.hub is not None:
             self.hub.send(pb.Body(id=self.id, want=n))
 
     def close(self) -> None:
-        self._done = None
+        self.closed = True
+        self._done = self.lost = None
         if self.hub is not None and not self._failed:
             self.hub.close(self.id)
 
+    # ── the link ───────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def wants(self) -> int:
+        """Bytes that somebody waits for."""
+        return self._wanted if self._done is not None else 0
+
     def data(self, piece: bytes) -> None:
         self._parts.append(piece)
+        self.received += len(piece)
+        self._wanted -= len(piece)
 
     def end(self) -> None:
         """All that was wanted is here, or there is no more."""
@@ -312,6 +335,20 @@ class BodyDown:
         done, self._done = self._done, None
         if done is not None:
             done(b"".join(parts), "")
+
+    def away(self, why: str) -> None:
+        """Who sends it cannot go on, through no fault of the body."""
+        self.hub = None
+        if self.lost is None:
+            self.failed(why)
+        else:
+            self.lost(self)
+
+    def again(self) -> bool:
+        """It may go on. False: nothing is left to be asked for."""
+        if self._done is not None and self._wanted <= 0:
+            self.end()
+        return not self.closed and not self._failed and self.received < self.length
 
     def failed(self, why: str) -> None:
         if not self._failed:
@@ -352,6 +389,22 @@ class BodyHub:
         body.hub = self
         self.downs[body.id] = body
         self.send(pb.Body(id=body.id, slot=slot, read=pb.Blob(id=blob.id, length=blob.length)))
+
+    def go_on(self, body: BodyDown, slot: int, consumer: int, message: int) -> None:
+        """An owner that knows nothing of it has its message with this consumer."""
+        if not body.again():
+            return
+        self._number += 1
+        body.id = self._number
+        body.hub = self
+        self.downs[body.id] = body
+        rest = pb.Body(
+            id=body.id, slot=slot, read=pb.Blob(length=body.length), consumer=consumer, message=message,
+            offset=body.received,
+        )  # fmt: skip
+        self.send(rest)
+        if body.wants:
+            self.send(pb.Body(id=body.id, want=body.wants))
 
     def send(self, body: pb.Body) -> None:
         self._carrier.send_body(body)
@@ -414,7 +467,10 @@ class BodyHub:
                 down.end()
             elif kind == "failed":
                 self.downs.pop(message.id)
-                down.failed(_why(message.failed))
+                if message.failed == MOVED:
+                    down.away(Away(MOVED))
+                else:
+                    down.failed(_why(message.failed))
 
     def lost(self, why: str) -> None:
         """The stream is over."""
@@ -425,15 +481,14 @@ class BodyHub:
             up.hub = None
             up.away(why)
         for down in downs.values():
-            down.hub = None
-            down.failed(why)
+            down.away(why)
 
 
 def _why(text: str) -> str:
     """What the owner said: of its disk, mostly."""
     if text.startswith(ROTTEN):
         return Rotten(text.removeprefix(ROTTEN))
-    return Away(text) if text == MOVED else text
+    return Away(text) if text == NOT_HELD else text
 
 
 def _nothing() -> None:

@@ -13,30 +13,32 @@ from typing import Protocol
 from broker.core.commands import Command, Confirm, Disconnect, Prepare, Publish, Settle, Subscribe, Unsubscribe
 from broker.core.effects import ConsumerClosed, Deliver, Effect, Refused
 from broker.core.errors import Code
-from broker.core.message import Blob
+from broker.core.message import BLOB, Blob
 from broker.core.patience import Patience
 from broker.rpc.v1 import link_pb2 as pb
 from broker.seams.stream import Stream
 
 from .attach_barrier import Anteroom, Waiting
-from .codec import CONGESTED, MOVED, NUMBER_BITS, OPENED, RELIEVED, Open, SlotState, malformed
+from .codec import CONGESTED, MOVED, NUMBER_BITS, NUMBER_MASK, OPENED, RELIEVED, Open, SlotState, malformed
 from .command_codec import take_commands
 from .effect_codec import DownBuilder
-from .owner_bodies import NewBody, OpenBody, OwnerBodies
+from .owner_bodies import FindBody, Found, NewBody, OpenBody, OwnerBodies
 from .stats import LinkStats
 
 
 class Attached:
-    """One attachment of a consumer, valid while the slot is led here in this epoch; `opening`: behind which Open."""
+    """One attachment of a consumer, valid while the slot is led here in this epoch; `opening`: behind which Open.
+    bodies: large ones the edge settles itself."""
 
-    __slots__ = ("confirm", "epoch", "opening", "session", "slot")
+    __slots__ = ("bodies", "confirm", "epoch", "opening", "session", "slot")
 
-    def __init__(self, slot: int, epoch: int, opening: int, session: int, confirm: bool) -> None:
+    def __init__(self, command: Subscribe, epoch: int, opening: int) -> None:
         self.opening = opening
-        self.slot = slot
+        self.slot = command.slot
         self.epoch = epoch
-        self.session = session
-        self.confirm = confirm
+        self.session = command.session
+        self.confirm = command.confirm
+        self.bodies = command.bodies
 
 
 class Resting:
@@ -62,6 +64,7 @@ class EdgePeerUser(Protocol):
     """After which an edge is given up, as long as nothing was learned of it."""
     new_body: NewBody
     open_body: OpenBody
+    find_body: FindBody
     anteroom: Anteroom[EdgePeer]
 
     def flush_soon(self, peer: EdgePeer) -> None: ...
@@ -127,6 +130,9 @@ class EdgePeer:
     def epoch(self, slot: int) -> int | None:
         epoch = self.opened.get(slot)
         return epoch if epoch is not None and self._user.served.get(slot) == epoch else None
+
+    def find(self, slot: int, consumer: int, message: int, found: Found) -> None:
+        self._user.find_body(slot, self.token << NUMBER_BITS | consumer & NUMBER_MASK, message, found)
 
     def leads(self, slot: int) -> bool:
         """Has the edge opened this slot on its present stream, and is it led here."""
@@ -231,9 +237,8 @@ class EdgePeer:
             blobs = [part.run.blob for part in command.parts if isinstance(part, Publish)]
             return all([blob is None or self._admit_body(command, blob, None) for blob in blobs])
         if isinstance(command, Subscribe):
-            self.consumers[command.consumer] = Attached(
-                command.slot, self.opened[command.slot], self._openings[command.slot], command.session, command.confirm
-            )
+            slot = command.slot
+            self.consumers[command.consumer] = Attached(command, self.opened[slot], self._openings[slot])
         elif isinstance(command, Unsubscribe):
             self.consumers.pop(command.consumer, None)
         elif isinstance(command, Disconnect):
@@ -283,7 +288,7 @@ class EdgePeer:
             return  # made by an earlier leader of the slot here, or for what the edge knew before its last Open
         builder = self._builder
         builder.deliver(consumer, effect.run, effect.cost)
-        if attached.confirm:
+        if attached.confirm and not (attached.bodies and effect.run.flags & BLOB):
             given = self._given.get(attached)
             self._given[attached] = (consumer, 1 if given is None else given[1] + 1)
         if builder.nbytes >= self._user.batch_bytes:

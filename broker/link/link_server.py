@@ -27,7 +27,7 @@ from .attach_barrier import Anteroom
 from .codec import DOWN_PING, PROTOCOL, SERVING, UP_PING, SlotState, decode_up, malformed
 from .command_codec import MAX_MESSAGE_BYTES
 from .edge_peer import EdgePeer, Resting, edge_of
-from .owner_bodies import NewBody, OpenBody
+from .owner_bodies import FindBody, NewBody, OpenBody
 from .owner_link import Later, Schedule
 from .questions import OperatorAnswers
 from .stats import LinkStats
@@ -48,6 +48,7 @@ class LinkServer:
 
     submit            the shard's.
     new_body, open_body   files for large bodies of a slot (owner/bodies.py).
+    find_body         where the body of a message is that a consumer holds (owner/held_bodies.py).
     published(slot, dedup)   has this slot taken that number of that producer.
     """
 
@@ -60,6 +61,7 @@ class LinkServer:
         later: Later,
         new_body: NewBody,
         open_body: OpenBody,
+        find_body: FindBody,
         published: Callable[[int, tuple[int, int]], bool],
     ) -> None:
         self.stats = LinkStats()
@@ -70,6 +72,7 @@ class LinkServer:
         self.silence_s = settings.cluster.dead_after_ms / 1000
         self.new_body = new_body
         self.open_body = open_body
+        self.find_body = find_body
         self._published = published
         self._cluster = settings.etcd.prefix
         self._settings = settings.cluster

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from broker.core.address import Outcome
 from broker.core.commands import Command
 from broker.core.errors import Code
 from broker.core.message import Blob
@@ -30,8 +31,11 @@ class LocalOwner:
     def write_body(self, slot: int, on_drain: Callable[[], None]) -> BodyWriter:
         return FileBodyWriter(self._shard.journal.blobs, self._body_io, on_drain, _failed)
 
-    def read_body(self, slot: int, blob: Blob) -> BodyReader:
+    def read_body(self, slot: int, blob: Blob, consumer: int = 0, message: int = 0) -> BodyReader:
         return FileBodyReader(self._shard.journal.blobs, self._body_io, blob, Rotten)
+
+    def arrived(self, consumer: int, message: int, outcome: Outcome = Outcome.ACK) -> None:
+        """It was consumed when it was handed out: who dies takes everybody along."""
 
     def attached(self, consumer: int) -> None:
         """Nobody asks: addresses of a standalone broker do not grow while it runs."""

@@ -16,11 +16,21 @@ from broker.core.message import Blob
 from broker.rpc.v1 import link_pb2 as pb
 
 from .codec import malformed
-from .edge_bodies import CHUNK, MOVED
+from .edge_bodies import CHUNK, MOVED, NOT_HELD
 from .owner_port import BodyReader, BodyWriter
 
 NewBody = Callable[[int, Callable[[], None]], BodyWriter]
-OpenBody = Callable[[int, Blob], BodyReader]
+Found = Callable[[Blob | None], None]
+FindBody = Callable[[int, int, int, Found], None]
+"""(slot, consumer, message, found): the body of a message that the consumer holds; None if it does not."""
+
+
+class OpenBody(Protocol):
+    """A reader of the slot's body, from that byte on."""
+
+    def __call__(self, slot: int, blob: Blob, offset: int = 0) -> BodyReader: ...
+
+
 REMEMBERED = 1024
 """Published bodies whose ids are kept: a Publish that is sent again names one that was taken already."""
 
@@ -31,6 +41,10 @@ class BodyTarget(Protocol):
     def send_body(self, body: pb.Body) -> None: ...
     def epoch(self, slot: int) -> int | None:
         """In which the slot is led here, if the edge has opened it on its present stream; else None."""
+        ...
+
+    def find(self, slot: int, consumer: int, message: int, found: Found) -> None:
+        """As FindBody; `consumer` by the edge's own number."""
         ...
 
 
@@ -60,6 +74,41 @@ class BodyUpload:
     def orphan(self) -> None:
         """Nobody hears of it any more."""
         self._target = None
+
+
+class Sought:
+    """A BodyReader of what is looked for first."""
+
+    __slots__ = ("_closed", "_lost", "_reader", "_wish")
+
+    def __init__(self) -> None:
+        self._reader: BodyReader | None = None
+        self._wish: tuple[int, Callable[[bytes | None, str], None]] | None = None
+        self._lost = self._closed = False
+
+    def found(self, reader: BodyReader | None) -> None:
+        if self._closed:
+            if reader is not None:
+                reader.close()
+            return
+        self._reader, self._lost = reader, reader is None
+        wish, self._wish = self._wish, None
+        if wish is not None:
+            self.read(*wish)
+
+    def read(self, n: int, done: Callable[[bytes | None, str], None]) -> None:
+        if self._reader is not None:
+            self._reader.read(n, done)
+        elif self._lost:
+            done(None, NOT_HELD)
+        else:
+            self._wish = (n, done)
+
+    def close(self) -> None:
+        self._closed = True
+        self._wish = None
+        if self._reader is not None:
+            self._reader.close()
 
 
 class Outgoing:
@@ -225,8 +274,17 @@ class OwnerBodies:
         if self._target.epoch(message.slot) is None:
             self._target.send_body(pb.Body(id=message.id, failed=MOVED))
             return
-        blob = Blob(message.read.id, message.read.length)
-        self._outgoing[message.id] = Outgoing(message.id, self._open_body(message.slot, blob), self._target)
+        reader: BodyReader
+        if message.consumer:
+            reader = Sought()
+            found = partial(self._found, reader, message.slot, message.offset)
+            self._target.find(message.slot, message.consumer, message.message, found)
+        else:
+            reader = self._open_body(message.slot, Blob(message.read.id, message.read.length))
+        self._outgoing[message.id] = Outgoing(message.id, reader, self._target)
+
+    def _found(self, reader: Sought, slot: int, offset: int, blob: Blob | None) -> None:
+        reader.found(None if blob is None else self._open_body(slot, blob, offset))
 
     def _close(self, id: int) -> None:
         incoming = self._incoming.pop(id, None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
+from broker.core.address import Outcome
 from broker.core.commands import Command, Subscribe
 from broker.core.effects import Effect
 from broker.core.errors import Code
@@ -89,7 +90,14 @@ class OwnerPort(Protocol):
         """on_drain is called whenever pending bytes have been written."""
         ...
 
-    def read_body(self, slot: int, blob: Blob) -> BodyReader: ...
+    def read_body(self, slot: int, blob: Blob, consumer: int = 0, message: int = 0) -> BodyReader:
+        """Of the message that was delivered to the consumer (0: to none): it comes on, whoever leads the slot."""
+        ...
+
+    def arrived(self, consumer: int, message: int, outcome: Outcome = Outcome.ACK) -> None:
+        """All of the body of a message that was delivered in AckMode.AUTO is with the client: now it is consumed. Or
+        (UNREADABLE) it never will be."""
+        ...
 
     @property
     def attached(self) -> Callable[[int], tuple[Subscribe, Sequence[int]] | None]:

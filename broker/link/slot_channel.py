@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from broker.core.commands import Barrier, Command, Disconnect, Grant, Publish, Subscribe
+from broker.core.commands import Barrier, Command, Disconnect, Grant, Publish, Settle, Subscribe
 from broker.core.effects import Done, Effect, Refused
 
 from .codec import SLOT_BITS, Open
@@ -17,6 +17,8 @@ from .command_codec import LinkCommand
 from .consumer_replay import Mirrored, PendingCommand, size_of
 from .edge_bodies import BodyUp
 from .owner_link import OwnerLink
+
+OWN_BYTES = 96
 
 
 class SlotChannel:
@@ -71,6 +73,11 @@ class SlotChannel:
         if self.link is not None:
             self.link.nbytes += nbytes
         return entry
+
+    def keep_own(self, command: Settle, consumer: Mirrored) -> None:
+        """As keep(): of what nobody has asked for (PendingCommand.own)."""
+        entry = self.keep(command, 0, OWN_BYTES)
+        entry.of_port(consumer, self.seq(entry))
 
     def turn(self, entry: PendingCommand) -> tuple[int, int]:
         """A number for what others may overtake, in a sequence in which it is alone until it is answered: an owner

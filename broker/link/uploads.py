@@ -1,4 +1,4 @@
-"""Large bodies of one edge and the slots they are for: when each begins, and when it is sent again.
+"""Large bodies that an edge sends and the slots they are for: when each begins, and when it is sent again.
 
 Rule: a body that is on its way when its slot's leader or stream changes begins anew with the next one, from what is
 kept of it; so does one that is complete, when its message comes to an owner that does not have it. Where nothing is
@@ -17,9 +17,9 @@ from broker.core.message import Blob
 
 from .body_spool import BodySpool
 from .consumer_replay import PendingCommand
-from .edge_bodies import BodyDown, BodyUp
+from .edge_bodies import BodyUp
 from .owner_link import Later, Schedule
-from .owner_port import Away, BodyReader, BodyWriter
+from .owner_port import Away, BodyWriter
 from .routes import Routes
 from .slot_channel import SlotChannel
 from .stats import LinkStats
@@ -68,13 +68,6 @@ class Uploads:
             lane.start_bodies()
         else:
             self._watch()
-        return body
-
-    def read(self, slot: int, blob: Blob) -> BodyReader:
-        lane = self._routes.lane(slot)
-        body = BodyDown(self._schedule)
-        if lane.opened and lane.link is not None:
-            lane.link.bodies.open(body, slot, blob)
         return body
 
     def give_up(self, lane: SlotChannel) -> None:

@@ -71,11 +71,11 @@ class FileBodyReader:
 
     __slots__ = ("_checked", "_error", "_io", "_length", "_lost", "_offset", "_reader")
 
-    def __init__(self, store: BlobStore, io: Io, blob: Blob, lost: Callable[[str], str] = str) -> None:
+    def __init__(self, store: BlobStore, io: Io, blob: Blob, lost: Callable[[str], str] = str, offset: int = 0) -> None:
         self._reader: BodyFile | None = None
         self._error = ""
         self._io = io
-        self._offset = self._checked = 0
+        self._offset, self._checked = offset, 0
         self._length = blob.length
         self._lost = lost
         try:

@@ -1,4 +1,4 @@
-"""Large messages that are being sent while their owner is drained, restarted or killed: no client notices."""
+"""Large messages on their way to or from an owner that is drained, restarted or killed: no client notices."""
 
 from __future__ import annotations
 
@@ -84,6 +84,43 @@ def test_a_body_goes_on_at_the_next_owner(shared, harm):
         reader.expect("RECEIPT")
         reader.nothing()
     assert metric(shared.edges[0], "stomp_link_bodies_total") > again, "nothing was put to the test"
+    if not victim.running:
+        victim.start()
+        victim.wait_ready()
+    shared.wait(lambda: not bodies(shared), 60, lambda: f"left behind: {bodies(shared)}")
+
+
+@pytest.mark.parametrize("harm, ack", [(drain, "auto"), (kill, "auto"), (restart, "client")])
+def test_a_body_that_is_read_goes_on_at_the_next_owner(shared, harm, ack):
+    """In the middle of its frame. In `auto` it counts as consumed when all of it is with its client."""
+    address = f"large.read.{harm.__name__}"
+    victim, before = leader_of(shared, address), shared.records()[slot_of(address)]["epoch"]
+    with Client(shared.edges[0].port, timeout=60) as sender:
+        sender.connect()
+        sender.publish(f"/queue/{address}", BODY, persistent="true")
+    seen, sum_ = 0, hashlib.sha256()
+
+    def take(piece: bytes) -> None:
+        nonlocal seen
+        if seen < MIB <= seen + len(piece):
+            harm(shared, victim)
+            shared.wait(lambda: shared.records()[slot_of(address)]["epoch"] > before, 60, lambda: "it has not moved")
+        seen += len(piece)
+        sum_.update(piece)
+
+    with Client(shared.edges[1].port, timeout=120) as reader:
+        reader.connect()
+        reader.subscribe(f"/queue/{address}", ack=ack)
+        message = reader.swallow(take, timeout=120)
+        assert sum_.digest() == hashlib.sha256(BODY).digest() and message.get("redelivered") is None
+        if ack == "client":
+            reader.ack(message, receipt="done")
+            reader.expect("RECEIPT")
+        reader.nothing()
+    with Client(shared.edges[0].port, timeout=60) as other:
+        other.connect()
+        other.subscribe(f"/queue/{address}")
+        other.nothing()
     if not victim.running:
         victim.start()
         victim.wait_ready()

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from broker.core.address import AckMode
 from broker.core.commands import Publish
 from broker.core.errors import Code
-from broker.core.message import Blob, Run
+from broker.core.message import DURABLE, Blob, Run
 from broker.link.owner_port import Away
 from tests.sim.cluster_checkers import Holder, Message
 
@@ -98,7 +99,8 @@ class Receiving:
         self._id = run.ids[0]
         self._over = over
         self._have = b""
-        self._reader = clients.port.read_body(holder.slot, run.blob)
+        self._durable = bool(run.flags & DURABLE)
+        self._reader = clients.port.read_body(holder.slot, run.blob, holder.number, self._id)
         holder.coming.add(self._id)
         self._want()
 
@@ -118,7 +120,13 @@ class Receiving:
             if len(self._have) < len(expected):
                 self._want()
             else:
-                self._end()
+                self._whole()
+
+    def _whole(self) -> None:
+        if self._holder.ack is AckMode.AUTO:
+            self._clients.model.arrived(self._holder, self._id)
+            self._clients.port.arrived(self._holder.number, self._id)
+        self._end()
 
     def _end(self) -> None:
         self._reader.close()
@@ -126,7 +134,7 @@ class Receiving:
         self._over(self)
 
     def _failed(self, why: str) -> None:
-        lost = GONE in why or "no more" in why
+        lost = GONE in why or "no more" in why or (self._durable and why != STOPPING)
         if (lost and not self._holder.doubtful) or self._clients.model.calm:
             self._clients.found(f"body {self._expected[:20]!r} cannot be read for {self._holder}: {why}")
         self._end()

@@ -141,6 +141,8 @@ class Holder:
         """What it has not acknowledged. It is doubtful whether it has what is another's by now (Copy.holder)."""
         self.coming: set[int] = set()
         """Of these the body is still on its way, or its edge keeps them back (cluster_fans.py)."""
+        self.bodies: dict[int, Copy] = {}
+        """In AckMode.AUTO: what it has when all of the body has come."""
         self.withheld = 0
         """Bytes of what its edge keeps back."""
         self.fan: Any = None
@@ -299,11 +301,20 @@ class Model:
         copy.late |= copy.gone == ASKED and copy.unheard and copy.asker is not None and copy.asker.doubtful
         copy.gone = HERE
         copy.deliveries += 1
-        if holder.ack is AckMode.AUTO:
+        if holder.ack is AckMode.AUTO and copy.message.large and not holder.ended:
+            copy.holder, holder.bodies[run.ids[at]] = holder, copy
+        elif holder.ack is AckMode.AUTO:
             copy.gone, copy.asker, copy.holder = ASKED, holder, None
         else:
             self._take(holder, run.ids[at], copy)
         return copy
+
+    @staticmethod
+    def arrived(holder: Holder, message_id: int) -> None:
+        """All of the body of a large message is with its client, in AckMode.AUTO."""
+        copy = holder.bodies.pop(message_id, None)
+        if copy is not None and copy.holder is holder:
+            copy.gone, copy.asker, copy.holder = ASKED, holder, None
 
     def _take(self, holder: Holder, message_id: int, copy: Copy) -> None:
         if holder.ended:

@@ -245,10 +245,11 @@ class Clients:
     def _end(self, holder: Holder) -> None:
         holder.ended = True
         self.model.left.add(holder.queue)
-        for copy in holder.ledger.values():
+        for copy in (*holder.ledger.values(), *holder.bodies.values()):
             if copy.holder is holder:
                 copy.holder = None
         holder.ledger.clear()
+        holder.bodies.clear()
         if self.work.taken.get(holder.queue) is holder:
             del self.work.taken[holder.queue]
 

@@ -173,7 +173,7 @@ class Resume(_message.Message):
     def __init__(self, held: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., taken: _Optional[_Iterable[_Union[Span, _Mapping]]] = ..., tried: _Optional[_Iterable[int]] = ..., attempts: _Optional[_Iterable[int]] = ..., firm: _Optional[_Iterable[_Union[Span, _Mapping]]] = ...) -> None: ...
 
 class Subscribe(_message.Message):
-    __slots__ = ("slot", "session", "seq", "consumer", "address", "routing", "ack", "queue", "durable", "selector", "credit_messages", "credit_bytes", "room", "overhead", "browse", "priority", "create", "confirm", "resume", "no_local")
+    __slots__ = ("slot", "session", "seq", "consumer", "address", "routing", "ack", "queue", "durable", "selector", "credit_messages", "credit_bytes", "room", "overhead", "browse", "priority", "create", "confirm", "resume", "no_local", "bodies")
     SLOT_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEQ_FIELD_NUMBER: _ClassVar[int]
@@ -194,6 +194,7 @@ class Subscribe(_message.Message):
     CONFIRM_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
     NO_LOCAL_FIELD_NUMBER: _ClassVar[int]
+    BODIES_FIELD_NUMBER: _ClassVar[int]
     slot: int
     session: int
     seq: int
@@ -214,7 +215,8 @@ class Subscribe(_message.Message):
     confirm: bool
     resume: Resume
     no_local: bool
-    def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., consumer: _Optional[int] = ..., address: _Optional[str] = ..., routing: _Optional[int] = ..., ack: _Optional[int] = ..., queue: _Optional[str] = ..., durable: bool = ..., selector: _Optional[str] = ..., credit_messages: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., room: _Optional[int] = ..., overhead: _Optional[int] = ..., browse: bool = ..., priority: _Optional[int] = ..., create: bool = ..., confirm: bool = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., no_local: bool = ...) -> None: ...
+    bodies: bool
+    def __init__(self, slot: _Optional[int] = ..., session: _Optional[int] = ..., seq: _Optional[int] = ..., consumer: _Optional[int] = ..., address: _Optional[str] = ..., routing: _Optional[int] = ..., ack: _Optional[int] = ..., queue: _Optional[str] = ..., durable: bool = ..., selector: _Optional[str] = ..., credit_messages: _Optional[int] = ..., credit_bytes: _Optional[int] = ..., room: _Optional[int] = ..., overhead: _Optional[int] = ..., browse: bool = ..., priority: _Optional[int] = ..., create: bool = ..., confirm: bool = ..., resume: _Optional[_Union[Resume, _Mapping]] = ..., no_local: bool = ..., bodies: bool = ...) -> None: ...
 
 class Unsubscribe(_message.Message):
     __slots__ = ("slot", "session", "seq", "consumer", "address", "delete_queue")
@@ -527,7 +529,7 @@ class Effect(_message.Message):
     def __init__(self, deliveries: _Optional[_Union[Deliveries, _Mapping]] = ..., dones: _Optional[_Union[Dones, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., closed: _Optional[_Union[ConsumerClosed, _Mapping]] = ..., browse_end: _Optional[int] = ..., slot: _Optional[_Union[SlotState, _Mapping]] = ..., crowd: _Optional[_Union[Crowd, _Mapping]] = ...) -> None: ...
 
 class Body(_message.Message):
-    __slots__ = ("id", "write", "data", "finish", "close", "read", "want", "written", "stored", "failed", "end", "slot")
+    __slots__ = ("id", "write", "data", "finish", "close", "read", "want", "written", "stored", "failed", "end", "slot", "consumer", "message", "offset")
     ID_FIELD_NUMBER: _ClassVar[int]
     WRITE_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
@@ -540,6 +542,9 @@ class Body(_message.Message):
     FAILED_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
     id: int
     write: int
     data: bytes
@@ -552,4 +557,7 @@ class Body(_message.Message):
     failed: str
     end: bool
     slot: int
-    def __init__(self, id: _Optional[int] = ..., write: _Optional[int] = ..., data: _Optional[bytes] = ..., finish: bool = ..., close: bool = ..., read: _Optional[_Union[Blob, _Mapping]] = ..., want: _Optional[int] = ..., written: _Optional[int] = ..., stored: _Optional[_Union[Blob, _Mapping]] = ..., failed: _Optional[str] = ..., end: bool = ..., slot: _Optional[int] = ...) -> None: ...
+    consumer: int
+    message: int
+    offset: int
+    def __init__(self, id: _Optional[int] = ..., write: _Optional[int] = ..., data: _Optional[bytes] = ..., finish: bool = ..., close: bool = ..., read: _Optional[_Union[Blob, _Mapping]] = ..., want: _Optional[int] = ..., written: _Optional[int] = ..., stored: _Optional[_Union[Blob, _Mapping]] = ..., failed: _Optional[str] = ..., end: bool = ..., slot: _Optional[int] = ..., consumer: _Optional[int] = ..., message: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...

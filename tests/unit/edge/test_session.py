@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from broker.config.settings import EdgeSettings, Settings, WireSettings
+from broker.core.address import Outcome
 from broker.core.commands import Barrier, Disconnect, Publish, Subscribe
 from broker.core.effects import Deliver, Done
 from broker.core.errors import Code
@@ -73,6 +74,7 @@ class Port:
         self.commands: list[Any] = []
         self.attached: Callable[[int], Any] = lambda consumer: None
         self.readers: list[Reader] = []
+        self.whole: list[tuple[int, int, Outcome]] = []
         self.writers: list[Writer] = []
 
     def attach(self, listener: object) -> None: ...
@@ -84,9 +86,12 @@ class Port:
         self.writers.append(Writer())
         return self.writers[-1]
 
-    def read_body(self, slot: int, blob: Blob) -> Reader:
+    def read_body(self, slot: int, blob: Blob, consumer: int = 0, message: int = 0) -> Reader:
         self.readers.append(Reader(blob.length))
         return self.readers[-1]
+
+    def arrived(self, consumer: int, message: int, outcome: Outcome = Outcome.ACK) -> None:
+        self.whole.append((consumer, message, outcome))
 
     def last(self, kind: type) -> Any:
         return [command for command in self.commands if type(command) is kind][-1]

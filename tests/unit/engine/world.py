@@ -9,7 +9,7 @@ from broker.config.settings import EngineSettings
 from broker.core.address import AckMode, Routing
 from broker.core.commands import Confirm, Disconnect, Grant, Publish, Resume, Settle, Subscribe, Unsubscribe
 from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Refused, Turn
-from broker.core.message import DURABLE, REDELIVERED, TRANSIENT, Run
+from broker.core.message import BLOB, DURABLE, REDELIVERED, TRANSIENT, Blob, Run
 from broker.core.records import GroupRecord, MetaRecord, RunRecord, SettleRecord
 from broker.engine.engine import Engine
 from broker.engine.runs import copy
@@ -20,10 +20,18 @@ ANYCAST, MULTICAST, UNSET = Routing.ANYCAST, Routing.MULTICAST, Routing.UNSET
 AUTO, CLIENT, INDIVIDUAL = AckMode.AUTO, AckMode.CLIENT, AckMode.INDIVIDUAL
 
 
-def run_of(*bodies: bytes, lines: bytes = b"", durable: bool = False, priority: int = 4, expires: int = 0) -> Run:
+def run_of(
+    *bodies: bytes,
+    lines: bytes = b"",
+    durable: bool = False,
+    priority: int = 4,
+    expires: int = 0,
+    blob: Blob | None = None,
+) -> Run:
     records = list(bodies)
     nbytes = sum(map(len, records)) + len(records) * len(lines)
-    return Run((), lines, records, nbytes, DURABLE if durable else 0, priority, expires)
+    flags = (DURABLE if durable else 0) | (0 if blob is None else BLOB)
+    return Run((), lines, records, nbytes, flags, priority, expires, blob=blob)
 
 
 def bodies(count: int, start: int = 0) -> list[bytes]:
@@ -194,7 +202,7 @@ class World:
     ) -> list:
         """What an edge does for each of its consumers when it finds a new leader, or the old one again."""
         command = Subscribe(7, consumer, seq, consumer, address, routing, ack, **more)
-        command.confirm = ack is AUTO
+        command.confirm = command.bodies = ack is AUTO
         command.resume = Resume(list(held), list(taken), dict(tries), list(firm))
         return self.do(command)
 

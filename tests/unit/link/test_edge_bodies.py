@@ -35,9 +35,9 @@ class Files:
         self.writers.append(Writer(self, on_drain))
         return self.writers[-1]
 
-    def open_body(self, slot, blob):
+    def open_body(self, slot, blob, offset=0):
         self.opened += 1
-        return Reader(self, blob)
+        return Reader(self, blob, offset)
 
     def release(self):
         self.slow = False
@@ -77,10 +77,10 @@ class Writer:
 
 
 class Reader:
-    def __init__(self, files, blob):
+    def __init__(self, files, blob, offset):
         self.files = files
         self.blob = blob
-        self.offset = 0
+        self.offset = offset
         self.closed = False
         self.sizes = []
         files.last_reader = self

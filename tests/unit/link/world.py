@@ -174,7 +174,8 @@ class Owner:
         self.shard = FakeShard(self.world)
         self.server = LinkServer(
             self.settings, self.shard.submit, self.world, self.world.schedule, self.world.later,
-            self.bodies.get("new_body"), self.bodies.get("open_body"), self.bodies.get("published", lambda *_: False),
+            self.bodies.get("new_body"), self.bodies.get("open_body"), self.bodies.get("find_body"),
+            self.bodies.get("published", lambda *_: False),
         )  # fmt: skip
         self.shard.server = self.server
         self.world.listening[self.address] = self.server
