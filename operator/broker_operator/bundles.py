@@ -7,6 +7,8 @@ Who may write ConfigMaps is not who may make users of a broker. So a ConfigMap c
 its namespace has its digest in the key `sha256` (see digest()); the chart makes both. Without that nothing is applied,
 and nothing that was applied before goes.
 
+Where a ConfigMap may be such a one, the operator is told (`--bundle-namespaces`); elsewhere nothing of it is applied.
+
 Rule: a resource is applied when it is not there or its text in the ConfigMap has changed, so that what somebody changed
 meanwhile (`kubectl scale`) stays until then. Nothing but our own kinds in the ConfigMap's own namespace.
 """
@@ -103,9 +105,12 @@ def missing(wanted: Iterable[Table], there: dict[Id, Resource]) -> list[Table]:
 
 
 class Bundles:
-    """resources: all custom resources that are known."""
+    """resources: all custom resources that are known.    namespaces: where bundles count; None: everywhere."""
 
-    def __init__(self, kube: Kube, events: Events, resources: dict[Id, Resource]) -> None:
+    def __init__(
+        self, kube: Kube, events: Events, resources: dict[Id, Resource], namespaces: tuple[str, ...] | None = None
+    ) -> None:
+        self._namespaces = namespaces
         self._kube = kube
         self._events = events
         self._resources = resources
@@ -117,6 +122,11 @@ class Bundles:
             return
         refused: KubeError | None = None
         try:
+            if self._namespaces is not None and meta["namespace"] not in self._namespaces:
+                raise BadBundle(
+                    f"resources in ConfigMaps count only in {', '.join(self._namespaces)}: apply them directly, or add "
+                    f"{meta['namespace']} to --bundle-namespaces of the operator (chart: operator.bundleNamespaces)"
+                )
             await self._vouched(meta, bundle.get("data") or {})
             wanted = resources_of(bundle)
         except BadBundle as error:

@@ -67,6 +67,10 @@ def crds(folder: Path) -> None:
     "may run any pod with any service account of its namespace).",
 )  # fmt: skip
 @click.option(
+    "--bundle-namespaces", envvar="STAMPEDE_OPERATOR_BUNDLE_NAMESPACES", default="", metavar="LIST",
+    help="Comma list of namespaces in which a ConfigMap may hold resources. Default: that of the lease; *: all.",
+)  # fmt: skip
+@click.option(
     "--lease-namespace", envvar="STAMPEDE_OPERATOR_LEASE_NAMESPACE", default="", metavar="NAME",
     help="Namespace of the lease. Default: that of this pod, else the first of --namespaces, else default.",
 )  # fmt: skip
@@ -79,18 +83,31 @@ def crds(folder: Path) -> None:
     type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
 )  # fmt: skip
 def run(
-    namespaces: str, image: str, pod_templates: str, lease_namespace: str, lease: str, port: int, log_level: str
+    namespaces: str,
+    image: str,
+    pod_templates: str,
+    bundle_namespaces: str,
+    lease_namespace: str,
+    lease: str,
+    port: int,
+    log_level: str,
 ) -> None:
     """Look after custom resources until SIGTERM. In a pod, or where KUBECONFIG says."""
     logging.basicConfig(level=log_level.upper(), format="%(asctime)s %(levelname)s %(name)s %(message)s")
     # kopf tells of every event; what we do of it is ours to tell.
     logging.getLogger("kopf").setLevel(logging.WARNING)
-    watched = tuple(name.strip() for name in namespaces.split(",") if name.strip())
+    watched = _names(namespaces)
     where = lease_namespace or _own_namespace() or (watched[0] if watched else "default")
+    bundled = None if bundle_namespaces.strip() == "*" else _names(bundle_namespaces) or (where,)
+    options = Options(watched, image, pod_templates == ANY, f"{where}/{lease}", bundled)
     try:
-        asyncio.run(_run(Options(watched, image, pod_templates == ANY, f"{where}/{lease}"), where, lease, port))
+        asyncio.run(_run(options, where, lease, port))
     except BrokerError as error:
         raise click.ClickException(str(error)) from None
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _own_namespace() -> str:

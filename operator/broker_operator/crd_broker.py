@@ -128,6 +128,31 @@ def _settings() -> Schema:
     return table("Settings of all processes.", groups)
 
 
+def _address_owners() -> Schema:
+    prefix = ruled(
+        text("First words of addresses: orders is orders and all of orders.#; empty is every address.", most=200),
+        Rule(
+            "!self.contains('*') && !self.contains('#') && !self.contains('::')",
+            "a prefix has no wildcard and no queue: it stands for everything below it.",
+        ),
+        Rule("self == '' || self.split('.').all(w, size(w) > 0)", "the prefix has an empty word; take out the dot."),
+    )
+    resource: Schema = {"type": "string", "minLength": 1, "maxLength": 253, "pattern": "^[a-z0-9.-]*[*]?$"}
+    resources: Schema = {
+        "type": "array", "description": "Names of Addresses; with * at the end: all that begin so.",
+        "minItems": 1, "maxItems": 32, "items": resource,
+    }  # fmt: skip
+    return {
+        "type": "array",
+        "description": "Which Addresses may speak about addresses, by the names of these resources: state settings and "
+        "permissions of them, or send there by diverts and as dead letters. What no prefix is about is for every "
+        "Address, but permissions of one queue (ADDRESS::QUEUE) always take an owner.",
+        "maxItems": 64,
+        "items": table("Whose a prefix is, and all below it.", {"prefix": prefix, "resources": resources},
+                       ["prefix", "resources"]),
+    }  # fmt: skip
+
+
 def spec() -> Schema:
     replication = ruled(
         table(
@@ -168,6 +193,7 @@ def spec() -> Schema:
             "that states the first permission is refused, because with it all else would be for nobody.",
             False,
         ),
+        "addressOwners": _address_owners(),
         "networkPolicy": boolean("Owners are open to the broker's own pods and for metrics only.", True),
     }
     return ruled(

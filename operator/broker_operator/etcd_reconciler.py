@@ -16,7 +16,7 @@ from broker.core.errors import BrokerError
 from broker.metadata.port import KeyValue
 from broker.seams.clock import Clock
 
-from . import entries, names, passcodes
+from . import entries, names, passcodes, speaking
 from .cluster import Cluster
 from .conditions import REFUSED_AGAIN_S, Condition, new_status, paused, ready, rfc3339, stands
 from .events import NORMAL, Events, Told
@@ -64,6 +64,8 @@ class Keyed:
             await self._say(resource, Condition("Accepted", False, "DivertCircle", why), fields)
             return REFUSED_AGAIN_S
         refusal = self._refusal(resource, cluster)
+        if refusal is None and cluster is not None:
+            refusal = self._not_owner(resource, spec, cluster)
         if refusal is not None:
             return await self._say(resource, refusal, fields)
         assert cluster is not None
@@ -188,6 +190,19 @@ class Keyed:
         return Condition(
             "Accepted", False, "Conflict", f"{lost.winner} is older and has {lost.key}; delete one of them"
         )
+
+    def _not_owner(self, resource: Resource, spec: AddressSpec, cluster: Cluster) -> Condition | None:
+        """Somebody else's address; what becomes of its StompBroker has it looked at again."""
+        if why := speaking.only_a_queue(spec):
+            return Condition("Accepted", False, "Invalid", why)
+        broker = self._world.broker_of(resource)
+        owners = broker.spec(BrokerSpec).address_owners if broker is not None else []
+        why = speaking.not_owner(resource.id.name, spec, owners)
+        if not why:
+            return None
+        if cluster.marks.get(resource.uid):
+            why += "; what it said before that stays in force: delete it to take it back"
+        return Condition("Accepted", False, "NotOwner", why)
 
     def _closing(self, resource: Resource, wanted: Mapping[str, bytes], cluster: Cluster) -> Condition | None:
         """One Address must not close the whole broker: that it is closed, its StompBroker says."""

@@ -157,6 +157,11 @@ class BrokerTls(_Spec, frozen=True):
     secret_name: str = ""
 
 
+class AddressOwner(_Spec, frozen=True):
+    prefix: str
+    resources: list[str]
+
+
 class BrokerSpec(_Spec, frozen=True):
     etcd: Etcd
     image: str = ""
@@ -168,6 +173,7 @@ class BrokerSpec(_Spec, frozen=True):
     tls: BrokerTls = BrokerTls()
     settings: dict[str, Table] = {}
     permissions_required: bool = False
+    address_owners: list[AddressOwner] = []
     network_policy: bool = True
 
 

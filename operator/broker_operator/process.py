@@ -51,12 +51,13 @@ CALM_S = 0.3
 
 class Options(NamedTuple):
     """namespaces: () = all. image: of brokers that name none. any_template: see templates.py. lease: NAMESPACE/NAME of
-    ours, which StompBrokers name (ownership.py)."""
+    ours, which StompBrokers name (ownership.py). bundles: namespaces of bundles.py, None = all."""
 
     namespaces: tuple[str, ...] = ()
     image: str = ""
     any_template: bool = False
     lease: str = "default/stampede-operator"
+    bundles: tuple[str, ...] | None = None
 
 
 class Operator:
@@ -74,7 +75,7 @@ class Operator:
         self.connections = Connections(self.world, kube, self._on_cluster)
         self.ownership = Ownership(kube, self.world, self.events, self.clock, options.lease)
         self.keyed = Keyed(self.world, kube, self.statuses, self.events, self.clock)
-        self.bundles = Bundles(kube, self.events, self.world.resources)
+        self.bundles = Bundles(kube, self.events, self.world.resources, options.bundles)
         self.costs = Costs(kube, self.clock)
         self.workloads: Workloads | None = None
         self._informers: list[Informer] = []

@@ -74,7 +74,8 @@ def compare(properties: dict[str, Any], type_: type[msgspec.Struct], where: str)
     for name, found in fields.items():
         for inner in getattr(found, "__args__", (found,)):
             if isinstance(inner, type) and issubclass(inner, model._Spec):
-                compare(properties[name]["properties"], inner, f"{where}.{name}")
+                there = properties[name].get("items", properties[name])
+                compare(there["properties"], inner, f"{where}.{name}")
 
 
 def test_defaults_of_the_schema_are_those_of_the_operator():

@@ -7,6 +7,7 @@ import json
 import pytest
 from broker_operator.bundles import LABEL
 from broker_operator.names import ADDRESS, API_VERSION, BROKER, USER, Id
+from broker_operator.process import Options
 
 from broker.seams.entropy import token
 
@@ -83,3 +84,21 @@ async def test_a_user_that_goes_while_an_operator_starts_is_gone_soon(world):
     async with operating(world) as operator:
         await world.until(lambda: empty(world))
         assert Id(USER, NAMESPACE, user) not in operator.world.resources
+
+
+async def test_a_bundle_counts_only_where_the_operator_was_told(world):
+    name = f"bundle-{token(3)}"
+    manifest = {"apiVersion": API_VERSION, "kind": USER, "metadata": {"name": name}, "spec": {}}
+    body: Table = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"user.yaml": json.dumps(manifest)}}
+    body["metadata"] = {"name": name, "namespace": NAMESPACE, "labels": {LABEL: "true"}}
+    world.made.append(await world.kube.create(body))
+    await vouch(world, name)
+
+    async def told() -> bool:
+        return any("--bundle-namespaces" in one["message"] for one in await events_of(world, name))
+
+    async with operating(world, Options((NAMESPACE,), "stampede:1", bundles=("elsewhere",))):
+        await world.until(told)
+        assert await world.get(USER, name) is None
+    async with operating(world, Options((NAMESPACE,), "stampede:1", bundles=(NAMESPACE,))):
+        world.made.append(await world.until(lambda: world.get(USER, name)))

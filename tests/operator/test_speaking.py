@@ -1,0 +1,102 @@
+"""Whose an address is: spec.addressOwners of a StompBroker, and permissions of single queues."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from broker_operator.model import AddressOwner, AddressSpec
+from broker_operator.names import ADDRESS, BROKER, Id
+from broker_operator.speaking import not_owner, only_a_queue
+
+from .builders import resource
+from .test_first_permission import KEYS, Store
+from .test_refusals import Setting
+
+OWNERS = [
+    AddressOwner(prefix="orders", resources=["shop-*"]),
+    AddressOwner(prefix="orders.eu", resources=["eu"]),
+    AddressOwner(prefix="", resources=["platform"]),
+]
+CONSUME = {"consume": ["b"]}
+
+
+def spec(**fields: Any) -> AddressSpec:
+    body = {"name": "", **fields} if "match" in fields else fields
+    return resource(ADDRESS, **body).spec(AddressSpec)
+
+
+def said(resource: str, owners: list[AddressOwner] = OWNERS, /, **fields: Any) -> str:
+    return not_owner(resource, spec(**fields), owners)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("shop-1", {"name": "orders"}),
+        ("shop-1", {"name": "orders.eu.paris"}),  # who owns a prefix owns all below it
+        ("eu", {"match": "orders.eu.#"}),
+        ("b", {"name": "bills"}),
+        ("b", {"name": "orders2"}),
+        ("platform", {"match": "#"}),
+        ("platform", {"name": "orders::audit", "permissions": CONSUME}),
+        ("shop-1", {"name": "orders::audit", "permissions": CONSUME}),
+        ("shop-1", {"name": "orders", "diverts": [{"name": "d", "forward": ["bills"]}]}),
+    ],
+)
+def test_an_owner_may_speak_about_what_is_below_its_prefix(name, fields):
+    assert said(name, **fields) == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "whose"),
+    [
+        ("b", {"name": "orders"}, "shop-*"),
+        ("b", {"name": "orders.eu.paris"}, "eu"),
+        ("eu", {"name": "orders.us"}, "shop-*"),
+        ("b", {"match": "#"}, "eu"),
+        ("b", {"match": "*.eu"}, "eu"),
+        ("b", {"name": "orders::audit", "permissions": CONSUME}, "orders is a queue"),
+        (
+            "b",
+            {"name": "bills", "diverts": [{"name": "d", "forward": ["orders::audit"]}]},
+            "divert d forwards to orders",
+        ),
+        ("b", {"name": "bills", "settings": {"deadLetterAddress": "orders"}}, "settings.deadLetterAddress orders"),
+        ("b", {"name": "bills", "settings": {"expiryAddress": "orders.x"}}, "settings.expiryAddress orders.x"),
+    ],
+)
+def test_who_is_no_owner_is_told_whose_it_is(name, fields, whose):
+    why = said(name, **fields)
+    assert (whose in why) if whose != "orders is a queue" else "orders::audit is a queue" in why
+    assert "addressOwners" in why and name in why
+
+
+def test_permissions_of_a_queue_always_take_an_owner():
+    assert "{prefix: orders, resources: [b]}" in said("b", [], name="orders::audit", permissions=CONSUME)
+    assert said("b", [AddressOwner("orders", ["b"])], name="orders::audit", permissions=CONSUME) == ""
+
+
+def test_a_queue_has_permissions_and_nothing_else():
+    assert only_a_queue(spec(name="a::b", permissions=CONSUME)) == "" == only_a_queue(spec(name="a"))
+    for fields in ({"name": "a::b"}, {"name": "a::b", "permissions": CONSUME, "settings": {"paused": True}}):
+        assert "belongs to Address a" in only_a_queue(spec(**fields))
+    for name in ("a::", "::b", "a::b::c"):
+        assert "ADDRESS::QUEUE" in only_a_queue(spec(name=name, permissions=CONSUME))
+
+
+async def test_what_was_said_before_stays_and_the_condition_says_so():
+    setting = Setting()
+    setting.store = Store()
+    setting.world.clusters[Id(BROKER, "shop", "stomp")] = setting.store
+    setting.put(BROKER, permissionsRequired=True, addressOwners=[{"prefix": "orders", "resources": ["orders"]}])
+    address = setting.put(ADDRESS, name="orders::audit", permissions=CONSUME)
+    await setting.keyed.address(address)
+    assert setting.statuses.condition("Accepted")[0] == "True"
+    setting.put(BROKER, permissionsRequired=True)
+    setting.store.marks[address.uid] = {KEYS.permission("orders::audit")}
+    before = dict(setting.store.config)
+    await setting.keyed.address(address)
+    status, reason, message = setting.statuses.condition("Accepted")
+    assert (status, reason) == ("False", "NotOwner") and "delete it to take it back" in message
+    assert setting.store.config == before
