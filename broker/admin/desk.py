@@ -179,6 +179,10 @@ class Errand:
         await self.ask(numbered)
         return feed
 
+    def visits(self, slot: int) -> None:
+        """It has something there that ends with it."""
+        self._slots.add(slot)
+
     def end(self, feed: ErrandFeed) -> None:
         """What the consumer still gets concerns nobody; its end comes with the errand's."""
         self._desk.feeds.pop(feed.command.consumer, None)

@@ -15,6 +15,7 @@ from dataclasses import replace
 from functools import partial
 
 from broker import __version__
+from broker.admin.api.new_partitions import NewPartitions
 from broker.admin.api.server import Api
 from broker.admin.api.spread import Spread
 from broker.admin.server import AdminServer
@@ -61,6 +62,7 @@ class EdgeProcess(ClusterProcess):
         self._balancing: asyncio.Task[None] | None = None
         self._reporting: asyncio.Task[None] | None = None
         self._loads: Loads
+        self._newcomers: NewPartitions | None = None
 
     async def start(self) -> None:
         """Joins the cluster and listens, or leaves nothing behind. Raises BrokerError."""
@@ -101,6 +103,8 @@ class EdgeProcess(ClusterProcess):
             told: list[MetricSource] = [self.edge, self.port, self.listeners, self.config, self.memory, self]
             self.admin = AdminServer(settings.admin, told, self.readiness)
             self.admin.api = self._api(self.edge, self.auth)
+            self._newcomers = NewPartitions(Spread(self.port), self.admin.api.desk, self.names.address_of)
+            self.edge.grow_with(self._newcomers)
             await self.listeners.start()
         except BaseException:
             await self._close()
@@ -179,6 +183,8 @@ class EdgeProcess(ClusterProcess):
         if self.auth is not None:
             self.auth.close()
         self.beats.stop()
+        if self._newcomers is not None:
+            self._newcomers.stop()
         if hasattr(self, "listeners"):
             await self.listeners.close()
             await self.admin.stop()

@@ -35,6 +35,7 @@ from broker.journal.restore import refuse_restored
 from broker.link.cluster_port import ClusterPort
 from broker.link.edge_bodies import ROTTEN
 from broker.link.link_server import LinkServer
+from broker.link.owner_port import broken_disk
 from broker.owner.bodies import FileBodyReader, FileBodyWriter
 from broker.owner.coordinator import RETRY_S, Coordinator
 from broker.owner.fault_attribution import NOBODY
@@ -199,7 +200,7 @@ class OwnerProcess(ClusterProcess):
         blobs = self.journal.blobs
 
         def new_body(slot: int, on_drain: Callable[[], None]) -> FileBodyWriter:
-            return FileBodyWriter(blobs, bodies, on_drain)
+            return FileBodyWriter(blobs, bodies, on_drain, broken_disk)
 
         def open_body(slot: int, blob: Blob, offset: int = 0) -> FileBodyReader:
             return FileBodyReader(blobs, bodies, blob, lambda text: ROTTEN + text, offset)

@@ -119,6 +119,7 @@ def disconnect(session: Session, frame: Frame) -> None:
     """DISCONNECT: its receipt comes when everything before it is answered and durable, receipt or not (C56, C61):
     it is how clients make sure of what they sent without asking each time. By then what they have not acknowledged is
     back in its queues, also for a client that comes to another edge next."""
+    session.outbox.consumed()
     if session.crowds is not None and session.crowds.when_empty(partial(_disconnect_late, session, frame)):
         # What it sent goes first. Its consumers end now: what they hold may be what there is no room for.
         session.intake.batch += ends(session, Reason.CLIENT_DISCONNECT)

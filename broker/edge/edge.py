@@ -7,7 +7,7 @@ rooms are granted back in one submit. Must not know sockets (channels) nor engin
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -37,7 +37,7 @@ from .counters import EdgeCounters
 from .directory import Directory, LocalClientIds, LocalNames
 from .draining import Shedding
 from .fair_reading import Rounds
-from .growing import followed
+from .growing import Newcomers, followed
 from .login_places import Strangers
 from .outbound import Outbound
 from .permissions import Permissions, Rights
@@ -58,6 +58,8 @@ the process's open files."""
 
 class Edge:
     """See the head of this file. `boot`: unique text of this start of the process, part of message ids."""
+
+    newcomers: Newcomers | None = None
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class Edge:
         engine = settings.engine
         self.match = Matcher(engine)
         """The settings of an address."""
-        self._sending, self._configured = self.match, 0
+        self._sending, self._configured, self._split = self.match, 0, _partitions_by_pattern(engine)
         self.entrances = self._made_entrances()
         self.entrances.homes.learn(engine.queues)
         self.routes = self.entrances.routes
@@ -320,16 +322,32 @@ class Edge:
                     session.fail(Code.REPARTITIONED, f"connect again to consume all of '{sub.address[:100]}'")
                     break
         self._configured += 1
+        prepare = partial(self._prepare, self._configured, _partitions_by_pattern(settings))
         if self.sessions:
-            wait = self.settings.cluster.lease_s
-            self.beats.deadline(self.clock.monotonic() + wait, partial(self._send_there, self._configured))
+            self.beats.deadline(self.clock.monotonic() + self.settings.cluster.lease_s, prepare)
         else:
-            self._send_there(self._configured)
+            prepare()
 
-    def _send_there(self, configured: int) -> None:
+    def grow_with(self, newcomers: Newcomers) -> None:
+        """Who sees to subscriptions that nobody uses when an address has more partitions."""
+        self.newcomers = newcomers
+
+    def _prepare(self, configured: int, split: dict[str, object]) -> None:
+        """Subscriptions that nobody uses come first. Also those that were made while others had not heard of it."""
+        if configured == self._configured:
+            if self.newcomers is None or split == self._split:
+                self._send_there(configured, split)
+            else:
+                self.newcomers.follow(self._grown, partial(self._send_there, configured, split))
+
+    def _grown(self, address: str) -> Sequence[int]:
+        """Where a message for it goes soon, if it may go elsewhere now."""
+        return self.routes.slots(address) if self._partitions(address) > self._sent_partitions(address) else ()
+
+    def _send_there(self, configured: int, split: dict[str, object]) -> None:
         """Messages follow new partitions."""
         if configured == self._configured:
-            self._sending = self.match
+            self._sending, self._split = self.match, split
             self.entrances.follow()
 
     def _partitions(self, address: str) -> int:
@@ -508,3 +526,8 @@ def one_by_one(settings: EngineSettings, match: Matcher) -> Callable[[str], bool
 
 def _ip(peer: str) -> str:
     return peer.rpartition(":")[0]
+
+
+def _partitions_by_pattern(engine: EngineSettings) -> dict[str, object]:
+    """What decides on partitions: as long as it stays there are no new ones."""
+    return {"": engine.address.partitions, **{name: own.get("partitions") for name, own in engine.addresses.items()}}

@@ -9,8 +9,8 @@ it was given to the parts there were. Must not know owners: the port tells what 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from broker.core.address import AckMode
 from broker.core.commands import UNLIMITED, Subscribe
@@ -21,6 +21,15 @@ from .split_subscription import Fan, order_for, share
 if TYPE_CHECKING:
     from .session import Session
     from .subscription import SlotSubscription
+
+
+class Newcomers(Protocol):
+    """Who sees to the subscriptions that nobody uses."""
+
+    def follow(self, grown: Callable[[str], Sequence[int]], then: Callable[[], None]) -> None:
+        """grown(address): all its slots, if it has new ones. `then` is called when every durable subscription is in
+        all of them, unless follow() is called again before."""
+        ...
 
 
 def followed(session: Session, key: str, sub: SlotSubscription) -> bool:

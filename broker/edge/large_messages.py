@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from broker.core.address import AckMode, Outcome
@@ -108,8 +108,7 @@ class LargeDelivery:
             self._begin()
             self._session.channel.write_part(b"\0", False, True)
             self.close()
-            if self._sub.ack is AckMode.AUTO:
-                self._session.edge.port.arrived(self._sub.consumer, self._effect.run.ids[0])
+            self.consumed()
             self._session.outbox.large_done(self._sub, self._effect)
 
     def _arrived(self, data: bytes | None, why: str) -> None:
@@ -139,6 +138,12 @@ class LargeDelivery:
             if self._session.edge.log_frames:
                 framelog.sent(self._session.channel, [head])
             self._session.channel.write_part(head, True, False, self._text)
+
+    def consumed(self, subs: Collection[SlotSubscription] | None = None) -> None:
+        """In AckMode.AUTO it is, when all of it is there; or when its client leaves politely (these, or all it has)
+        and gets it on its way out."""
+        if self._sub.ack is AckMode.AUTO and (subs is None or self._sub in subs):
+            self._session.edge.port.arrived(self._sub.consumer, self._effect.run.ids[0])
 
     def _skip(self, why: str) -> None:
         """Its receipt is not asked for, and its neighbours on this connection know nothing of it."""
@@ -217,6 +222,11 @@ class Line:
         """The socket takes more."""
         if self._items and isinstance(self._items[0], LargeDelivery):
             self._items[0].pump()
+
+    def consumed(self, subs: Collection[SlotSubscription] | None) -> None:
+        for item in self._items:
+            if isinstance(item, LargeDelivery):
+                item.consumed(subs)
 
     def close(self) -> None:
         """Nobody will read it."""

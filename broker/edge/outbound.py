@@ -7,7 +7,7 @@ answered, nor what else the end of a connection takes: that is the session's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from broker.core.effects import Deliver
@@ -156,6 +156,11 @@ class Outbound:
         self._line = None
         if self.writable:
             self._give_room()
+
+    def consumed(self, subs: Collection[SlotSubscription] | None = None) -> None:
+        """The client leaves, or ends these: what is on its way to it in AckMode.AUTO was taken."""
+        if self._line is not None:
+            self._line.consumed(subs)
 
     # ── the socket ─────────────────────────────────────────────────────────────────────────────────
 

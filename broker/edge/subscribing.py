@@ -428,7 +428,9 @@ def _unsubscribe(session: Session, frame: Frame, queue: str | None, address: str
                 return
             key = None
     if key is not None:
-        ends = [(part.slot, part.consumer) for part in session.remove_subscription(key, sub)]
+        parts = session.remove_subscription(key, sub)
+        session.outbox.consumed(parts)
+        ends = [(part.slot, part.consumer) for part in parts]
     else:
         wildcard = session.entrance.dialect.is_wildcard(address)
         ends = [(slot, 0) for slot in (EVERYWHERE if wildcard else session.edge.routes.slots(address))]

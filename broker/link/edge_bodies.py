@@ -13,10 +13,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
+from broker.core.errors import Code
 from broker.core.message import Blob
 from broker.rpc.v1 import link_pb2 as pb
 
 from .body_spool import Kept
+from .effect_codec import CODES
 from .owner_port import Away, Rotten
 
 CHUNK: Final = 64 * 1024
@@ -458,7 +460,7 @@ class BodyHub:
                 if message.failed == MOVED:
                     up.away(Away(MOVED))
                 else:
-                    up.failed(message.failed)
+                    up.failed(_why(message.failed, message.code))
                 self.pump()
         elif down is not None:
             if kind == "data":
@@ -470,7 +472,7 @@ class BodyHub:
                 if message.failed == MOVED:
                     down.away(Away(MOVED))
                 else:
-                    down.failed(_why(message.failed))
+                    down.failed(_why(message.failed, message.code))
 
     def lost(self, why: str) -> None:
         """The stream is over."""
@@ -484,8 +486,10 @@ class BodyHub:
             down.away(why)
 
 
-def _why(text: str) -> str:
+def _why(text: str, code: int) -> str:
     """What the owner said: of its disk, mostly."""
+    if code:
+        return Away(text, CODES.get(code, Code.INTERNAL))
     if text.startswith(ROTTEN):
         return Rotten(text.removeprefix(ROTTEN))
     return Away(text) if text == NOT_HELD else text

@@ -6,13 +6,12 @@ from collections.abc import Callable
 
 from broker.core.address import Outcome
 from broker.core.commands import Command
-from broker.core.errors import Code
 from broker.core.message import Blob
 from broker.owner.bodies import FileBodyReader, FileBodyWriter
 from broker.owner.io_thread import Io
 from broker.owner.shard import Shard
 
-from .owner_port import Away, BodyReader, BodyWriter, EffectListener, Rotten
+from .owner_port import BodyReader, BodyWriter, EffectListener, Rotten, broken_disk
 
 
 class LocalOwner:
@@ -29,7 +28,7 @@ class LocalOwner:
         self._shard.listen(listener)
 
     def write_body(self, slot: int, on_drain: Callable[[], None]) -> BodyWriter:
-        return FileBodyWriter(self._shard.journal.blobs, self._body_io, on_drain, _failed)
+        return FileBodyWriter(self._shard.journal.blobs, self._body_io, on_drain, broken_disk)
 
     def read_body(self, slot: int, blob: Blob, consumer: int = 0, message: int = 0) -> BodyReader:
         return FileBodyReader(self._shard.journal.blobs, self._body_io, blob, Rotten)
@@ -39,8 +38,3 @@ class LocalOwner:
 
     def attached(self, consumer: int) -> None:
         """Nobody asks: addresses of a standalone broker do not grow while it runs."""
-
-
-def _failed(why: str) -> Away:
-    """The disk is broken, not full."""
-    return Away(why, Code.OWNER_STOPPED)

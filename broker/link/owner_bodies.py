@@ -17,7 +17,7 @@ from broker.rpc.v1 import link_pb2 as pb
 
 from .codec import malformed
 from .edge_bodies import CHUNK, MOVED, NOT_HELD
-from .owner_port import BodyReader, BodyWriter
+from .owner_port import Away, BodyReader, BodyWriter
 
 NewBody = Callable[[int, Callable[[], None]], BodyWriter]
 Found = Callable[[Blob | None], None]
@@ -261,7 +261,8 @@ class OwnerBodies:
         incoming.finished = True
         if blob is None:
             del self._incoming[incoming.id]
-            self._target.send_body(pb.Body(id=incoming.id, failed=why))
+            code = why.code.number if isinstance(why, Away) else 0
+            self._target.send_body(pb.Body(id=incoming.id, failed=why, code=code))
             return
         if self._target.epoch(incoming.slot) == incoming.epoch:
             self._stored[blob.id] = incoming

@@ -27,6 +27,11 @@ class Away(str):
         return text
 
 
+def broken_disk(why: str) -> Away:
+    """Of a disk that has failed, which is not one that is full."""
+    return Away(why, Code.OWNER_STOPPED)
+
+
 class Rotten(str):
     """Why a large body cannot be read: what is stored of it is lost. No other message is concerned."""
 

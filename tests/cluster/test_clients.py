@@ -152,6 +152,8 @@ def test_settings_take_effect_without_a_restart(shared):
 def test_an_address_is_split_while_clients_subscribe_to_it(shared):
     """Nobody is thrown out, nothing is missed, and every partition has its part in the end."""
     with joined(shared, 0) as writer, joined(shared, 1) as worker, joined(shared, 1, client_id="split") as reader:
+        with joined(shared, 0, client_id="away") as away:
+            away.subscribe("/topic/grow.news", id="1", durable_subscription_name="it", selector="wanted = 'yes'")
         worker.subscribe("/queue/grow", id="1", ack="client")
         reader.subscribe("/topic/grow.news", id="1", ack="client", durable_subscription_name="it")
         for address in ("grow", "grow.news"):
@@ -162,7 +164,7 @@ def test_an_address_is_split_while_clients_subscribe_to_it(shared):
             number, last = 0, -1
             while number != last:
                 assert time.monotonic() < end, parts
-                writer.publish(destination, b"%d" % number, persistent="true")
+                writer.publish(destination, b"%d" % number, persistent="true", wanted="yes" if number % 2 else "no")
                 frame = client.expect("MESSAGE", timeout=30)
                 assert frame.body == b"%d" % number
                 parts.add(frame["message-id"].rpartition("-")[0])
@@ -174,6 +176,12 @@ def test_an_address_is_split_while_clients_subscribe_to_it(shared):
             client.ack(frame, receipt="all")  # whichever part delivered it: all before it are acknowledged
             client.expect("RECEIPT")
         reader.ask("UNSUBSCRIBE", {"id": "1", "durable-subscription-name": "it"})
+    with joined(shared, 0, client_id="away") as away:
+        away.subscribe("/topic/grow.news", id="1", durable_subscription_name="it", selector="wanted = 'yes'")
+        missed = {int(away.expect("MESSAGE", timeout=30).body) for _ in range(number // 2)}
+        assert missed == set(range(1, number, 2)), "each of every partition, and what its selector says"
+        away.nothing()
+        away.ask("UNSUBSCRIBE", {"id": "1", "durable-subscription-name": "it"})
     with joined(shared, 0) as late:
         late.subscribe("/queue/grow", id="1", ack="client")
         late.nothing()

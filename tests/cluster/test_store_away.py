@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from broker.config.settings import EdgeSettings
 from tests.harness import Client
 from tests.harness.cluster import Cluster, Process
 
@@ -63,3 +64,22 @@ def test_status_says_that_slots_are_not_served_though_the_table_has_leaders(shar
         owner.resume()
     shared.wait_balanced()
     shared.wait(lambda: not told(), 30, lambda: f"status: {told()}")
+
+
+@pytest.mark.parametrize("kind", ["edges", "owners"])
+def test_sigterm_is_obeyed_in_its_time_though_etcd_is_frozen(shared, kind):
+    """docs/cluster.md: for at most edge.drain_timeout_s, also when nobody can be told."""
+    process = getattr(shared, kind)[-1]
+    most = EdgeSettings().drain_timeout_s
+    with Client(shared.edges[-1].port, timeout=30) as client:
+        client.connect()
+        client.subscribe("/queue/stays")
+        process.to_etcd.blackhole()
+        began = time.monotonic()
+        assert process.stop(seconds=2 * most) == 0
+        took = time.monotonic() - began
+    process.to_etcd.heal()
+    process.start()
+    process.wait_ready()
+    shared.wait_balanced()
+    assert took <= most, f"{took:.1f} s"

@@ -23,6 +23,8 @@ PASSCODE = "open-sesame"
 USERS = {"boss": ["admins"], "shop": ["shop"], "guest": []}
 PERMISSIONS = {
     **{f"#.{operation}": "admins" for operation in OPERATIONS},
+    "*.shown.#.consume": "*",
+    "*.shown.#.create_non_durable_queue": "*",
     "news.#.send": "admins",
     "news.#.consume": "*",
     "news.#.create_address": "*",
@@ -178,6 +180,20 @@ def test_durable_subscriptions_are_made_and_deleted_by_who_may(site):
     durable["destination"] = "/topic/plain"
     boss.ask("SUBSCRIBE", durable)
     boss.ask("UNSUBSCRIBE", durable)
+
+
+def test_an_empty_word_is_no_word(site):
+    """`*.shown.#` is for everybody, and `.shown.plans` is not one of these."""
+    guest, boss = site.join("guest"), site.join("boss")
+    for pattern in ("/topic/.shown.#", "/topic/.#", "/topic/.shown.plans"):
+        stranger = site.join("guest")
+        stranger.send("SUBSCRIBE", {"destination": pattern, "id": "1", "receipt": "r"})
+        refused(stranger, "consume", pattern.removeprefix("/topic/"))
+    guest.subscribe("/topic/x.shown.#")
+    boss.publish("/topic/.shown.plans", b"secret")
+    boss.publish("/topic/x.shown.plans", b"open")
+    assert guest.expect("MESSAGE").body == b"open"
+    guest.nothing()
 
 
 def test_a_queue_is_closed_whatever_it_is_called(site):

@@ -56,6 +56,7 @@ class Api:
         config: ConfigPort | None = None,
     ) -> None:
         """config: None: its settings cannot be changed here."""
+        self.desk = desk
         self._caller = Caller(Gate(settings, logins), steps)
         if isinstance(owners, LocalOwners):
             owners.caller = self._caller

@@ -529,7 +529,7 @@ class Effect(_message.Message):
     def __init__(self, deliveries: _Optional[_Union[Deliveries, _Mapping]] = ..., dones: _Optional[_Union[Dones, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., closed: _Optional[_Union[ConsumerClosed, _Mapping]] = ..., browse_end: _Optional[int] = ..., slot: _Optional[_Union[SlotState, _Mapping]] = ..., crowd: _Optional[_Union[Crowd, _Mapping]] = ...) -> None: ...
 
 class Body(_message.Message):
-    __slots__ = ("id", "write", "data", "finish", "close", "read", "want", "written", "stored", "failed", "end", "slot", "consumer", "message", "offset")
+    __slots__ = ("id", "write", "data", "finish", "close", "read", "want", "written", "stored", "failed", "end", "slot", "consumer", "message", "offset", "code")
     ID_FIELD_NUMBER: _ClassVar[int]
     WRITE_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
@@ -545,6 +545,7 @@ class Body(_message.Message):
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
     id: int
     write: int
     data: bytes
@@ -560,4 +561,5 @@ class Body(_message.Message):
     consumer: int
     message: int
     offset: int
-    def __init__(self, id: _Optional[int] = ..., write: _Optional[int] = ..., data: _Optional[bytes] = ..., finish: bool = ..., close: bool = ..., read: _Optional[_Union[Blob, _Mapping]] = ..., want: _Optional[int] = ..., written: _Optional[int] = ..., stored: _Optional[_Union[Blob, _Mapping]] = ..., failed: _Optional[str] = ..., end: bool = ..., slot: _Optional[int] = ..., consumer: _Optional[int] = ..., message: _Optional[int] = ..., offset: _Optional[int] = ...) -> None: ...
+    code: int
+    def __init__(self, id: _Optional[int] = ..., write: _Optional[int] = ..., data: _Optional[bytes] = ..., finish: bool = ..., close: bool = ..., read: _Optional[_Union[Blob, _Mapping]] = ..., want: _Optional[int] = ..., written: _Optional[int] = ..., stored: _Optional[_Union[Blob, _Mapping]] = ..., failed: _Optional[str] = ..., end: bool = ..., slot: _Optional[int] = ..., consumer: _Optional[int] = ..., message: _Optional[int] = ..., offset: _Optional[int] = ..., code: _Optional[int] = ...) -> None: ...

@@ -53,6 +53,19 @@ def test_case_44_unsubscribe_without_the_name_keeps_the_queue_with_it_deletes_it
     site.wait_queues(name, {})
 
 
+@pytest.mark.parametrize("headers", [{}, {"id": "1"}, {"id": "another"}], ids=["name", "with id", "with another id"])
+def test_case_44_after_reconnecting_client_id_and_name_are_enough_to_delete_it(site, join, name, topic, headers):
+    client = join(headers={"client-id": f"c-{name}"})
+    client.subscribe(topic, durable_subscription_name="news")
+    client.publish(topic, b"kept", persistent="true")
+    client.ask("DISCONNECT")
+    back = join(headers={"client-id": f"c-{name}"})
+    back.ask("UNSUBSCRIBE", {**headers, "durable-subscription-name": "news"})
+    site.wait_queues(name, {})
+    back.subscribe(topic, durable_subscription_name="news")
+    back.nothing()
+
+
 def test_case_45_a_durable_subscription_needs_a_client_id(join, topic):
     client = join()
     client.send("SUBSCRIBE", {"id": "1", "destination": topic, "durable-subscription-name": "news", "receipt": "r"})

@@ -157,3 +157,28 @@ async def test_messages_follow_when_every_edge_has_heard_of_it():
     world.edge.configure(grown(2))
     assert sent() == set(slots_of("q", 1))
     await eventually(lambda: sent() == set(slots_of("q", 2)))
+
+
+async def test_nothing_goes_there_before_those_that_are_away_have_their_queues():
+    world = World()
+    world.session()
+    asked = []
+
+    class Newcomers:
+        def follow(self, grown, then):
+            asked.append((grown("q"), grown("other"), then))
+
+    world.edge.newcomers = Newcomers()
+    world.edge.configure(EngineSettings(addresses={"q": {"partitions": 1, "max_delivery_attempts": 3}}))
+    world.edge.configure(grown(3))
+    await eventually(lambda: asked)
+    ((slots, none, then),) = asked
+    assert list(slots) == list(slots_of("q", 3)) and list(none) == []
+    assert list(world.edge.entrances.routes.slots("q")) == list(slots_of("q", 3)), "who subscribes is there at once"
+    assert world.edge._sent_partitions("q") == 1
+    world.edge.configure(grown(4))
+    then()
+    assert world.edge._sent_partitions("q") == 1, "it has grown again: that answer is out of date"
+    await eventually(lambda: len(asked) == 2)
+    asked[1][2]()
+    assert world.edge._sent_partitions("q") == 4

@@ -258,6 +258,7 @@ async def test_disconnect_is_answered_behind_the_large_body_that_is_under_way() 
     session, wire = bench.session()
     reader = bench.deliver_large(bench.subscribed(session), 600_000)
     session.receive(b"DISCONNECT\nreceipt:bye\n\n\0")
+    assert [whole[0] for whole in bench.port.whole] == [bench.port.last(Subscribe).consumer], "it takes it along"
     bench.edge.on_effects([Done(session.id, command.seq) for command in bench.port.commands if hasattr(command, "seq")])
     while not reader.closed:
         assert wire.closed is None

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from broker.core.address import AckMode, Outcome, Routing
 from broker.core.commands import Prepare, Publish, Settle, Subscribe
 from broker.core.effects import Done, Refused
-from broker.core.errors import Code
+from broker.core.errors import Code, JournalDead, JournalFull
 from broker.core.message import BLOB, Blob, Run
 from broker.link.consumer_replay import Mirrored, PendingCommand
 from broker.link.edge_bodies import CHUNK, MOVED, WINDOW
 from broker.link.link_server import SWEEP_S
 from broker.link.owner_bodies import OwnerBodies
-from broker.link.owner_port import Away, Rotten
+from broker.link.owner_port import Away, Rotten, broken_disk
+from broker.owner.bodies import FileBodyWriter
 from broker.rpc.v1 import link_pb2 as pb
 from tests.unit.link.world import Edge, Owner, World, make_settings, run_of
 
@@ -397,6 +400,50 @@ def test_a_body_that_is_lost_is_told_from_an_owner_that_has_other_trouble(place,
     reader = place.port.read_body(SLOT, Blob(9, len(BODY)))
     assert read_all(place, reader) == b""
     assert place.done == [(None, why.removeprefix("damaged: "))] and type(place.done[0][1]) is kind
+
+
+@pytest.mark.parametrize(
+    "error, code, words",
+    [
+        (JournalDead("cannot write a large body: Input/output error"), Code.OWNER_STOPPED, "Input/output error"),
+        (JournalFull("no space to write a large body"), None, "no space"),
+    ],
+)
+def test_a_disk_that_is_broken_is_not_one_that_is_full(place, error, code, words):
+    """With EIO a client of a cluster was told that there is no space left."""
+
+    class Failing:
+        def create(self):
+            return self
+
+        def write(self, data):
+            raise error
+
+        def finish(self, sync):
+            return None
+
+        def abort(self):
+            pass
+
+    class Io:
+        def submit(self, job, done):
+            try:
+                result = job()
+            except Exception as raised:
+                place.world.schedule(partial(done, None, raised))
+            else:
+                place.world.schedule(partial(done, result, None))
+
+    place.a.server.new_body = lambda slot, on_drain: FileBodyWriter(Failing(), Io(), on_drain, broken_disk)
+    for peer in place.a.server._peers.values():
+        peer.bodies._new_body = place.a.server.new_body
+    writer = place.write()
+    writer.write(b"x")
+    place.finish(writer)
+    place.world.run()
+    ((blob, why),) = place.done
+    assert blob is None and words in why
+    assert getattr(why, "code", None) is code
 
 
 @pytest.mark.parametrize("mode", [AckMode.CLIENT, AckMode.INDIVIDUAL])
