@@ -20,10 +20,10 @@ ROUND_S = 0.003
 """Reads of more than that get so much of one turn of the loop, all together."""
 PORTION_S = 0.0015
 """… and of that each connection about so much at a time: as many bytes as took so long before."""
-LEAST, FIRST, MOST = 8 * 1024, 16 * 1024, 1024 * 1024
+LEAST, FIRST, MOST = 4 * 1024, 6 * 1024, 1024 * 1024
 """Bytes of a portion, at the beginning, and its bounds. Nobody knows what the first ones cost: 16 KiB of ACKs in a
-transaction, of which each is another one, have computed for 8 to 12 ms. Shorter ones hold fewer frames that are like
-each other."""
+transaction, of which each is another one, have computed for 8 to 12 ms, so that 6 KiB take less than 5. Shorter ones
+hold fewer frames that are like each other; 8 and 16 KiB would save half a percent of the calls of a message."""
 
 
 class FairReader(Protocol):

@@ -25,6 +25,8 @@ PERMISSIONS = {
     **{f"#.{operation}": "admins" for operation in OPERATIONS},
     "*.shown.#.consume": "*",
     "*.shown.#.create_non_durable_queue": "*",
+    "*.shown.#.create_address": "*",
+    "*.shown.#.send": "admins",
     "news.#.send": "admins",
     "news.#.consume": "*",
     "news.#.create_address": "*",
