@@ -53,6 +53,27 @@ class AcceptorSettings:
         "list",
         "with dialect activemq: queues that consume topics, and how many words stand in front of the topic's name",
     )
+    virtual_hosts: str = setting(
+        "",
+        "list",
+        "what CONNECT's `host` may say; others are refused. Empty: anything. All of them are one space of names",
+    )
+    default_user: str = setting(
+        "", "name", "who a CONNECT without login is, without a passcode; empty: it is refused, as wrong ones are"
+    )
+    implicit_connect: bool = setting(
+        False, "yes/no", "a client whose first frame is not CONNECT is default_user, in STOMP 1.0; no CONNECTED comes"
+    )
+    subscribe_without_id: bool = setting(
+        False, "yes/no", "SUBSCRIBE needs no id and ACK no subscription in STOMP 1.1 and 1.2 (RabbitMQ)"
+    )
+    nack_v10: bool = setting(False, "yes/no", "NACK in STOMP 1.0 (RabbitMQ)")
+    open_after_error: bool = setting(
+        False,
+        "yes/no",
+        "an ERROR about a destination, header, subscription or transaction name, or a full address, leaves the "
+        "connection open (RabbitMQ)",
+    )
     connections_allowed: int = setting(-1, "connections", "of this port [connectionsAllowed]; -1: as [edge]", least=-1)
     handshake_timeout_s: float = setting(
         10.0, "seconds", "from accept to CONNECTED [handshake-timeout]; 0: no limit", least=0

@@ -135,6 +135,8 @@ def _acceptor(name: str, acceptor: AcceptorSettings, edge: EdgeSettings) -> None
         raise ConfigError(f"{where}.proxy_sources: {error}; write addresses or networks, like 10.0.0.0/8.") from None
     if acceptor.proxy_sources and not acceptor.proxy_protocol:
         raise ConfigError(f"{where}.proxy_sources needs proxy_protocol; without it every source is believed.")
+    if acceptor.implicit_connect and not acceptor.default_user:
+        raise ConfigError(f"{where}.implicit_connect needs default_user: who such a client is.")
     both = set(prefixes(acceptor.anycast_prefix)) & set(prefixes(acceptor.multicast_prefix))
     if both:
         raise ConfigError(

@@ -39,6 +39,7 @@ class Code(Enum):
     LOGIN_FAILED = (1201, "Login failed", Reason.LOGIN_FAILED)
     LOGIN_TIMEOUT = (1202, "No CONNECT in time", Reason.LOGIN_TIMEOUT)
     NOT_ALLOWED = (1203, "Not allowed", Reason.REFUSED)
+    UNKNOWN_HOST = (1204, "Unknown virtual host", Reason.REFUSED)
     MISSING_HEADER = (1301, "Missing header", Reason.PROTOCOL_ERROR)
     BAD_HEADER = (1302, "Invalid header value", Reason.PROTOCOL_ERROR)
     BAD_DESTINATION = (1303, "Invalid destination", Reason.REFUSED)

@@ -12,9 +12,10 @@ from typing import Any
 
 from broker.config.acceptor import AcceptorSettings
 from broker.config.addressing import AddressSettings
-from broker.config.ports import OF_EDGE
+from broker.config.ports import OF_EDGE, prefixes
 from broker.config.settings import WireSettings
 from broker.wire.memo import Memo
+from broker.wire.rules import Leniency
 
 from .dialect import Dialect, Homes
 from .dialects import Match, choose
@@ -27,10 +28,12 @@ class Entrance:
 
     name    of the acceptor; the ports of [edge] are tcp, tls, ws and wss.
     wire    bounds of the parser for its connections.
+    leniency   what its clients may do against the rules of STOMP.
+    hosts   that CONNECT may name; none: any.
     open    connections that came in by it.
     strangers   those of them that have not logged in; None: it has no limit of its own."""
 
-    __slots__ = ("dialect", "memo", "name", "open", "routes", "settings", "strangers", "wire")
+    __slots__ = ("dialect", "hosts", "leniency", "memo", "name", "open", "routes", "settings", "strangers", "wire")
 
     def __init__(
         self,
@@ -47,6 +50,10 @@ class Entrance:
         self.dialect = dialect
         self.memo = memo
         self.routes = routes
+        self.leniency = Leniency(
+            settings.subscribe_without_id, settings.nack_v10, settings.implicit_connect and bool(settings.default_user)
+        )
+        self.hosts = frozenset(prefixes(settings.virtual_hosts))
         self.open = 0
         self.strangers = Strangers() if settings.connections_allowed >= 0 else None
 

@@ -74,6 +74,10 @@ class Authenticator(Protocol):
         """Raises RefusedError(LOGIN_FAILED)."""
         ...
 
+    def trusted(self, user: str) -> Principal | None:
+        """This user, for who need not say a passcode (default_user of an acceptor). None: there is none."""
+        ...
+
     def holds(self, user: str, mark: int) -> bool:
         """Would this login (Principal.mark) still be right."""
         ...
@@ -178,6 +182,12 @@ class TableAuthenticator:
             raise RefusedError(Code.LOGIN_FAILED, refusal(login))
         self._penalties.succeeded(pair)
         return principal
+
+    def trusted(self, user: str) -> Principal | None:
+        if not self.has_users:
+            return ANONYMOUS
+        found = self._users.get(user)
+        return Principal(found.name, found.groups, hash(found.hash)) if found is not None else None
 
     def holds(self, user: str, mark: int) -> bool:
         if not self.has_users:

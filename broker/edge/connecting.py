@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from broker import __version__
 from broker.core.errors import Code, RefusedError
 from broker.core.reasons import Reason
-from broker.wire.events import Frame
+from broker.wire.events import IMPLIED, Frame
 from broker.wire.versions import SUPPORTED, Version, negotiate
 from broker.wire.writer import connected_frame, error_frame, escape
 
@@ -39,7 +39,14 @@ def connect(session: Session, frame: Frame) -> None:
     if version is None:
         _mismatch(session, frame)
         return
+    _check_host(session, headers.get("host"))
     auth = session.edge.auth
+    if (user := session.acceptor.default_user) and "login" not in headers:
+        known = auth.trusted(user)
+        if known is None:
+            raise RefusedError(Code.LOGIN_FAILED, refusal(user))
+        _identify(session, frame, version, known)
+        return
     login, passcode = headers.get("login"), headers.get("passcode")
     principal = auth.try_now(login, passcode, session.channel.peer)
     if principal is not None:
@@ -47,6 +54,13 @@ def connect(session: Session, frame: Frame) -> None:
         return
     session.intake.park()
     session.login_task = asyncio.get_running_loop().create_task(_login(session, frame, version, login, passcode))
+
+
+def _check_host(session: Session, host: str | None) -> None:
+    """Raises RefusedError(UNKNOWN_HOST). Who names none gets the one there is."""
+    hosts = session.entrance.hosts
+    if hosts and host is not None and host not in hosts:
+        raise RefusedError(Code.UNKNOWN_HOST, f"Virtual host '{host[:100]}' access denied")
 
 
 async def _login(session: Session, frame: Frame, version: Version, login: str | None, passcode: str | None) -> None:
@@ -105,6 +119,9 @@ def _accept(session: Session, frame: Frame, version: Version, principal: Princip
     edge.known(session)
     session.wire.accept_login(version)
     edge.counters.logins += 1
+    if frame.command == IMPLIED:
+        session.watch.connected(heartbeat.negotiate(None, session.acceptor, edge.settings.edge.heartbeat_min_ms))
+        return
     wanted = headers.get("heart-beat") if version is not Version.V10 else None
     beat = heartbeat.negotiate(wanted, session.acceptor, edge.settings.edge.heartbeat_min_ms)
     reply: list[tuple[str, str]] = [("session", f"{edge.boot}-{session.id}")]

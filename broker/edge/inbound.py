@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from broker.core.commands import Command
 from broker.core.errors import RefusedError
-from broker.wire.events import Acks, BodyData, BodyEnd, BodyStart, Event, Frame, Sends, Violation
+from broker.wire.events import IMPLIED, Acks, BodyData, BodyEnd, BodyStart, Event, Frame, Sends, Violation
 
 from . import acks, connecting, control, framelog
+from .open_errors import survives
 from .publishing import LargeSend, Publisher
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ class Inbound:
                 else:
                     self._other(event)
             except RefusedError as refused:
-                session.fail(refused.code, refused.detail, _receipt_of(event), about=refused.about)
+                if not survives(session, event, refused):
+                    session.fail(refused.code, refused.detail, _receipt_of(event), about=refused.about)
             if session.closed or session.leaving:
                 break
             if self._parked is not None:
@@ -87,7 +89,7 @@ class Inbound:
         if kind is Frame:
             assert isinstance(event, Frame)
             self._edge.counters.frames_in += 1
-            if event.command in ("CONNECT", "STOMP"):
+            if event.command in ("CONNECT", "STOMP", IMPLIED):
                 connecting.connect(self._session, event)
             else:
                 control.CONTROL[event.command](self._session, event)

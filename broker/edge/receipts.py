@@ -92,6 +92,15 @@ class Answers:
             self._open[seq] = (self._open[seq][0], then)
             self._end = min(self._end, seq)
 
+    def whole(self, seq: int) -> list[bytes]:
+        """The receipts of an open request that is nobody's part, and nothing happens after it; else none."""
+        receipts, then = self._open.get(seq, ([], None))
+        return receipts if then is None else []
+
+    def told_otherwise(self, seq: int, then: Then) -> None:
+        """Request `seq` failed, and what is behind it goes on: in its turn `then` is called, not its receipts told."""
+        self._open[seq] = ([], then)
+
     def done(self, seq: int) -> tuple[list[bytes], list[Then]]:
         """Request `seq` is answered. Returns what may be told now: receipt ids and callbacks, in order."""
         if seq != self._answered + 1 or seq > self._end:

@@ -27,6 +27,7 @@ from . import acks, authorising, connecting, control
 from .acceptor import Entrance
 from .channel import GONE, Channel
 from .inbound import Inbound
+from .open_errors import survives_refusal
 from .outbound import Outbound
 from .receipts import Answers, Then
 from .subscription import SlotSubscription
@@ -65,7 +66,7 @@ class Session:
         self.channel = channel
         self.entrance = entrance
         self.id = channel.id
-        self.wire = Connection(Role.SERVER, entrance.wire, entrance.memo)
+        self.wire = Connection(Role.SERVER, entrance.wire, entrance.memo, entrance.leniency)
         self.answers = Answers()
         self.intake = Inbound(self)
         self.outbox = Outbound(self)
@@ -240,6 +241,8 @@ class Session:
         if not seq:
             self.fail(code, detail, at_once=self.leaving)
             return
+        if survives_refusal(self, seq, code, detail):
+            return
         receipt = self.answers.first_receipt(seq)
         self.leaving = True
         self.answers.instead(seq, partial(self._fail, code, detail, receipt))
@@ -304,13 +307,23 @@ class Session:
         else:
             self.answers.when_quiet(partial(self._fail, code, detail, receipt, about))
 
-    def _fail(self, code: Code, detail: str, receipt: bytes | None, about: str = "") -> None:
-        if self.closed:
-            return
+    def tell_errors(self, code: Code, detail: str, receipts: Sequence[bytes | None], about: str) -> None:
+        """ERROR frames that do not end the connection (open_errors.py)."""
+        if not self.closed:
+            for receipt in receipts:
+                self._error(code, detail, receipt, about)
+            self.outbox.flush()
+
+    def _error(self, code: Code, detail: str, receipt: bytes | None, about: str) -> None:
         counters = self.edge.counters
         counters.errors[code.name] = counters.errors.get(code.name, 0) + 1
         text = self.entrance.dialect.text(code, about)
         self.outbox.write(error_frame(self.version, code, detail, receipt, text=text))
+
+    def _fail(self, code: Code, detail: str, receipt: bytes | None, about: str = "") -> None:
+        if self.closed:
+            return
+        self._error(code, detail, receipt, about)
         self.outbox.flush()
         self.close(code.reason, f"{code.name}: {detail}" if detail else code.name)
 

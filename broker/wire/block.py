@@ -14,7 +14,7 @@ from broker.core.errors import Code, ProtocolViolation
 from broker.core.message import ESCAPED, GROUPED, UNIQUE
 
 from .escapes import unescape
-from .rules import COMMANDS, HANDSHAKE, RESERVED, WITH_BODY, Role, check_command, check_headers
+from .rules import COMMANDS, HANDSHAKE, RESERVED, STRICT, WITH_BODY, Leniency, Role, check_command, check_headers
 from .versions import Version, negotiate
 
 MAX_DIGITS: Final = 18
@@ -68,7 +68,13 @@ class Block:
 
 
 def read_block(
-    raw: bytes, role: Role, version: Version, settings: WireSettings, frame_limit: int, first: bool
+    raw: bytes,
+    role: Role,
+    version: Version,
+    settings: WireSettings,
+    frame_limit: int,
+    first: bool,
+    leniency: Leniency = STRICT,
 ) -> Block:
     """Reads a complete block: command line to empty line, both included. `first`: it opens the connection.
 
@@ -77,9 +83,9 @@ def read_block(
     try:
         command_line, _, rest = raw.partition(b"\n")
         command = _command(command_line, version)
-        needs = _check_turn(command, role, version, first)
+        needs = _check_turn(command, role, version, first, leniency)
         block = _plain(command, raw, version) or _general(command, rest, version)
-        check_headers(command, needs, block.headers, version)
+        check_headers(command, needs, block.headers, version, leniency)
         if "content-length" in block.headers:
             block.length = _length(block.raw("content-length"), settings)
         rules = _agreed(command, block.headers) if command in HANDSHAKES else version
@@ -90,6 +96,12 @@ def read_block(
     except ProtocolViolation as violation:
         violation.receipt = find_receipt(raw, version)
         raise
+
+
+def implies(raw: bytes) -> bool:
+    """Is this block one of a client that has left CONNECT out."""
+    command = raw.partition(b"\n")[0].removesuffix(b"\r").decode(errors="replace")
+    return command in COMMANDS[Role.SERVER][Version.V10] and command not in HANDSHAKES
 
 
 def read_send(raw: bytes, version: Version, settings: WireSettings) -> Block:
@@ -122,7 +134,7 @@ def _command(line: bytes, version: Version) -> str:
     return bare if version is Version.V12 or bare in HANDSHAKES else command
 
 
-def _check_turn(command: str, role: Role, version: Version, first: bool) -> tuple[str, ...]:
+def _check_turn(command: str, role: Role, version: Version, first: bool, leniency: Leniency) -> tuple[str, ...]:
     """The headers `command` needs. Raises ProtocolViolation when it is unknown, or not its turn."""
     opening = HANDSHAKE[role]
     if first and command not in opening:
@@ -132,7 +144,7 @@ def _check_turn(command: str, role: Role, version: Version, first: bool) -> tupl
             )
     elif not first and command in opening and command != "ERROR":
         raise ProtocolViolation(Code.ALREADY_CONNECTED, f"a second {command}; open another connection instead")
-    return check_command(role, command, version)
+    return check_command(role, command, version, leniency)
 
 
 def _agreed(command: str, headers: dict[str, str]) -> Version | None:

@@ -17,13 +17,13 @@ from typing import Final
 from broker.config.settings import WireSettings
 from broker.core.errors import Code, ProtocolViolation
 
-from .block import Block, check_limits, read_block
+from .block import Block, check_limits, implies, read_block
 from .bulk import take_acks
-from .events import BodyData, BodyEnd, BodyStart, Event, Frame, Head, Violation
+from .events import IMPLIED, BodyData, BodyEnd, BodyStart, Event, Frame, Head, Violation
 from .intake import Intake
 from .memo import Memo
 from .rules import HANDSHAKE as OPENING
-from .rules import Role
+from .rules import STRICT, Leniency, Role
 from .sends import SendReader
 from .versions import Version, negotiate
 
@@ -76,12 +76,15 @@ class Connection:
     """
 
     __slots__ = (
-        "_held", "_limit", "_memo", "_need", "_nul_wakes", "_phase", "_role", "_searched", "_sends", "_settings",
-        "_stream", "_streamed", "eols", "version",
+        "_held", "_leniency", "_limit", "_memo", "_need", "_nul_wakes", "_phase", "_role", "_searched", "_sends",
+        "_settings", "_stream", "_streamed", "eols", "version",
     )  # fmt: skip
 
-    def __init__(self, role: Role, settings: WireSettings, memo: Memo | None = None) -> None:
+    def __init__(
+        self, role: Role, settings: WireSettings, memo: Memo | None = None, leniency: Leniency = STRICT
+    ) -> None:
         self._role = role
+        self._leniency = leniency
         self._settings = settings
         self._memo = memo
         self.version = Version.V10
@@ -220,6 +223,11 @@ class Connection:
             self._searched = max(intake.end - pos - 2, 0)
             return False
         raw = intake.data[pos:stop]
+        if self._leniency.implied and self._phase is HANDSHAKE and implies(raw):
+            # The frame itself is held back until the login is decided, as what stands behind a CONNECT is.
+            intake.event(Frame(IMPLIED, {}, b"", None))
+            self._phase = LOGIN
+            return False
         if self._phase is OPEN and self._role is Role.SERVER and raw.startswith((b"SEND\n", b"SEND\r\n")):
             return self._send(intake, raw, stop)
         return self._other(intake, raw, stop)
@@ -269,7 +277,8 @@ class Connection:
 
     def _other(self, intake: Intake, raw: bytes, stop: int) -> bool:
         """A frame that is not a SEND to a server."""
-        block = read_block(raw, self._role, self.version, self._settings, self._limit, self._phase is HANDSHAKE)
+        first = self._phase is HANDSHAKE
+        block = read_block(raw, self._role, self.version, self._settings, self._limit, first, self._leniency)
         if block.command == "MESSAGE":
             large = self._settings.large_body_bytes
         else:

@@ -6,9 +6,12 @@ place for the caller, which makes the memo of header blocks a memo of routes as 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from broker.core.errors import Code
+
+IMPLIED: Final = "IMPLIED CONNECT"
+"""Command of the Frame that stands for the CONNECT that a client has left out (rules.Leniency)."""
 
 
 class Head:

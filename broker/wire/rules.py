@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.core.errors import Code, ProtocolViolation
 
@@ -22,6 +22,20 @@ class Role(IntEnum):
     CLIENT = 2
 
 
+class Leniency(NamedTuple):
+    """What a server takes although STOMP does not allow it.
+
+    unnamed    in 1.1 and 1.2 SUBSCRIBE may have no id, UNSUBSCRIBE a destination in its place, ACK and NACK no
+               subscription, as in 1.0.
+    nack_v10   NACK in 1.0.
+    implied    the first frame need not be CONNECT: an event for one comes in front of it."""
+
+    unnamed: bool = False
+    nack_v10: bool = False
+    implied: bool = False
+
+
+STRICT: Final = Leniency()
 Needs = Mapping[str, tuple[str, ...]]
 
 _CONTROL: Final[Needs] = {
@@ -78,10 +92,12 @@ RESERVED: Final = frozenset(
 """Headers of SEND that are not relayed: the server's own, which nobody may forge, and those about the SEND itself."""
 
 
-def check_command(role: Role, command: str, version: Version) -> tuple[str, ...]:
+def check_command(role: Role, command: str, version: Version, leniency: Leniency = STRICT) -> tuple[str, ...]:
     """The headers that `command` needs. Raises ProtocolViolation(UNKNOWN_COMMAND)."""
     table = COMMANDS[role][version]
     needs = table.get(command)
+    if role is Role.SERVER and leniency is not STRICT:
+        needs = _leniently(command, needs, leniency)
     if needs is None:
         known = ", ".join(sorted(table))
         raise ProtocolViolation(
@@ -91,7 +107,19 @@ def check_command(role: Role, command: str, version: Version) -> tuple[str, ...]
     return needs
 
 
-def check_headers(command: str, needs: tuple[str, ...], headers: Mapping[str, str], version: Version) -> None:
+def _leniently(command: str, needs: tuple[str, ...] | None, leniency: Leniency) -> tuple[str, ...] | None:
+    if command == "NACK" and needs is None and leniency.nack_v10:
+        return FROM_CLIENT[Version.V10]["ACK"]
+    if command == "SUBSCRIBE" and leniency.unnamed:
+        return FROM_CLIENT[Version.V10][command]
+    if needs is not None and "subscription" in needs and leniency.unnamed:
+        return FROM_CLIENT[Version.V10]["ACK"]
+    return needs
+
+
+def check_headers(
+    command: str, needs: tuple[str, ...], headers: Mapping[str, str], version: Version, leniency: Leniency = STRICT
+) -> None:
     """Raises ProtocolViolation for a required header that is missing or a value that cannot be."""
     for name in needs:
         if name not in headers:
@@ -105,7 +133,7 @@ def check_headers(command: str, needs: tuple[str, ...], headers: Mapping[str, st
                 Code.BAD_ACK_MODE, f"ack:{mode[:40]} is no ack mode; use auto, client or client-individual"
             )
     elif command == "UNSUBSCRIBE":
-        _check_unsubscribe(headers, version)
+        _check_unsubscribe(headers, Version.V10 if leniency.unnamed else version)
     elif command in ("CONNECT", "STOMP", "CONNECTED"):
         _check_heart_beat(headers.get("heart-beat", "0,0"))
 

@@ -22,8 +22,11 @@ SIGNIFICANT: Final = frozenset(
         "AMQ_SCHEDULED_PERIOD",
         "AMQ_SCHEDULED_REPEAT",
         "AMQ_SCHEDULED_TIME",
+        "auto-delete",
         "destination",
         "destination-type",
+        "durable",
+        "exclusive",
         "expiration",
         "expires",
         "persistent",
@@ -32,6 +35,16 @@ SIGNIFICANT: Final = frozenset(
         "transaction",
         "ttl",
         "user-id",
+        "x-dead-letter-exchange",
+        "x-dead-letter-routing-key",
+        "x-expires",
+        "x-max-length",
+        "x-max-length-bytes",
+        "x-max-priority",
+        "x-message-ttl",
+        "x-overflow",
+        "x-queue-type",
+        "x-single-active-consumer",
     }
 )
 """Headers of SEND that the broker may act on: a block whose value of one of these is new is read in full. Whoever

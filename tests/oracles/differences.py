@@ -78,7 +78,7 @@ RABBITMQ: Final[Mapping[str, Difference]] = {
         ),
     ),
     "SUBSCRIBE without id": Difference(
-        "STOMP 1.1 and 1.2 need one",
+        "STOMP 1.1 and 1.2 need one (`subscribe_without_id` of the acceptor lets it in)",
         (
             "- a RECEIPT receipt-id:s",
             "+ a ERROR message:Missing header",
@@ -115,11 +115,32 @@ RABBITMQ: Final[Mapping[str, Difference]] = {
         ),
     ),
     "NACK in 1.0": Difference(
-        "STOMP 1.0 has no NACK",
+        "STOMP 1.0 has no NACK (`nack_v10` of the acceptor lets it in)",
         (
             "+ a ERROR message:Bad command",
             "- a RECEIPT receipt-id:n",
             "- a MESSAGE destination:/queue/o.30 message-id:* redelivered:true subscription:1 | body",
+        ),
+    ),
+    "a queue that is to go with its consumer": Difference(
+        "let in when the settings of the address say the same, else refused with the line to write",
+        (
+            "- a RECEIPT receipt-id:s",
+            "+ a ERROR message:Invalid header",
+        ),
+    ),
+    "a queue that is not durable": Difference(
+        "`durable:false` alone is refused: RabbitMQ deletes such a queue with its connection",
+        (
+            "- a RECEIPT receipt-id:s",
+            "+ a ERROR message:Invalid header",
+        ),
+    ),
+    "SEND to a queue that is to go": Difference(
+        "let in when the settings of the address say the same, else refused with the line to write",
+        (
+            "- a RECEIPT receipt-id:r",
+            "+ a ERROR message:Invalid header",
         ),
     ),
     "arguments of a queue": Difference(

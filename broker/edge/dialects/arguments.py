@@ -57,6 +57,12 @@ def _wanted(headers: Mapping[str, str], dead_letters: Callable[[], str]) -> dict
     numbers = {name: whole_number(headers, name, 0, MOST) for name in NUMBERS}
     overflow = _one_of(headers, "x-overflow", OVERFLOWS, "drop-head")
     _one_of(headers, "x-queue-type", TYPES, "classic")
+    if overflow == "reject-publish-dlx":
+        raise RefusedError(
+            Code.BAD_HEADER,
+            "x-overflow:reject-publish-dlx is not here: what does not fit is refused, and is still its sender's; use "
+            "reject-publish",
+        )
     wanted: dict[str, dict[str, object]] = {}
     if (ms := numbers["x-message-ttl"]) is not None:
         wanted["x-message-ttl"] = {"expiry_delay_ms": ms}

@@ -21,11 +21,13 @@ from ..dialect import FAR_FUTURE, MAX_DESTINATION, Destination, Dialect, Homes, 
 from ..temporary import OWN, THEIRS, Private, address_of, private_of
 from . import arguments
 from .exchanges import Exchanges
+from .flags import FLAGS, check_queue, check_subscription, check_values, outlives
 
 PREFIXES: Final = ("/amq/queue", "/exchange", "/queue", "/reply-queue", "/temp-queue", "/topic")
 PREFETCH: Final = "prefetch-count"
 TEXTS: Final[Mapping[Code, str]] = {
     Code.LOGIN_FAILED: "Bad CONNECT",
+    Code.UNKNOWN_HOST: "Bad CONNECT",
     Code.VERSION_MISMATCH: "Version mismatch",
     Code.NOT_CONNECTED: "Illegal command",
     Code.UNKNOWN_COMMAND: "Bad command",
@@ -60,8 +62,8 @@ IN_SEND: Final[Mapping[str, str]] = {
     "message-id": "it is not allowed on 'SEND': the broker gives every message its own; yours may be amqp-message-id",
 }
 """Headers of SEND that are refused, as at RabbitMQ."""
-FLAGS: Final = ("durable", "persistent", "auto-delete", "exclusive")
-"""true or false, in SUBSCRIBE: what kind of queue it makes."""
+SENT: Final = ("durable", "auto-delete", "exclusive")
+"""The flags that a SEND may have for the queue that it would make."""
 PROPERTIES: Final = (
     "content-type", "content-encoding", "correlation-id", "reply-to", "amqp-message-id", "timestamp", "type", "app-id",
 )  # fmt: skip
@@ -137,7 +139,7 @@ class RabbitMQ(Dialect):
         """durable:true (or persistent:true) on a topic or exchange: a queue by id and destination, for everybody."""
         destination = headers["destination"]
         target = self.resolve(destination, None, "SUBSCRIBE-")
-        if target.routing is not Routing.MULTICAST or not _durable(headers):
+        if target.routing is not Routing.MULTICAST or not outlives(headers):
             return target
         name = headers.get("x-queue-name", "")
         if not name:
@@ -153,7 +155,7 @@ class RabbitMQ(Dialect):
 
     def deletes(self, headers: Mapping[str, str]) -> bool:
         """UNSUBSCRIBE with the header that made it durable."""
-        return _durable(headers)
+        return outlives(headers)
 
     def text(self, code: Code, about: str) -> str | None:
         missing = MISSING.get(about) if code is Code.MISSING_HEADER else None
@@ -165,6 +167,12 @@ class RabbitMQ(Dialect):
         for name in headers.keys() & IN_SEND.keys():
             raise RefusedError(Code.BAD_HEADER, f"'{name}': {IN_SEND[name]}")
         self._check_arguments(headers)
+        if not headers.keys().isdisjoint(SENT):
+            check_values(headers, SENT)
+            if not headers.get("destination", OWN[0]).startswith(OWN):
+                target = self.resolve(headers["destination"], None, "SEND-")
+                if target.routing is Routing.ANYCAST and target.create:
+                    check_queue(headers, target.address, self._match(target.address))
 
     def private(self, headers: Mapping[str, str]) -> Private | None:
         found = private_of(headers)
@@ -191,19 +199,16 @@ class RabbitMQ(Dialect):
             raise RefusedError(
                 Code.BAD_HEADER, f"{name}:{headers[name][:50]} would have no effect: {IN_SUBSCRIBE[name]}"
             )
-        for name in headers.keys() & set(FLAGS):
-            if headers[name].strip().lower() not in ("true", "false"):
-                raise RefusedError(Code.BAD_HEADER, f"{name}:{headers[name][:50]} must be true or false")
+        check_values(headers, FLAGS)
         self._check_arguments(headers)
         topic = target.routing is Routing.MULTICAST
         if "x-queue-name" in headers and not target.durable:
             where = "with durable:true it names the queue" if topic else "the destination names the queue"
             raise RefusedError(Code.BAD_HEADER, f"x-queue-name:{headers['x-queue-name'][:50]}: {where}")
-        if not topic and _says(headers, "exclusive") and not self._match(target.address).exclusive:
-            raise RefusedError(
-                Code.BAD_HEADER,
-                f'exclusive:true: set engine.addresses."{target.address[:100]}".exclusive = true',
-            )
+        if topic:
+            check_subscription(headers, target.durable)
+        elif target.create:
+            check_queue(headers, target.address, self._match(target.address))
 
     def _check_arguments(self, headers: Mapping[str, str]) -> None:
         if headers.keys().isdisjoint(arguments.ARGUMENTS) or headers["destination"].startswith(OWN):
@@ -217,15 +222,6 @@ class RabbitMQ(Dialect):
         if exchange:
             return self._exchanges.address(exchange, key, f"/exchange/{exchange}/{key}")
         return key
-
-
-def _durable(headers: Mapping[str, str]) -> bool:
-    """It outlives its consumers, unless it is to go with the last one."""
-    return (_says(headers, "durable") or _says(headers, "persistent")) and not _says(headers, "auto-delete")
-
-
-def _says(headers: Mapping[str, str], name: str) -> bool:
-    return headers.get(name, "").strip().lower() == "true"
 
 
 def _one(parts: list[str], destination: str) -> str:

@@ -15,6 +15,7 @@ SETTINGS: dict[str, object] = {
     "engine.addresses.with.length.ring_size": 3,
     "engine.addresses.with.reject.max_size_messages": 3,
     "engine.addresses.with.reject.full_policy": "FAIL",
+    "engine.addresses.with.goes.auto_delete_message_count": -1,
     "engine.addresses.with.dlx.dead_letter_address": "dead.queue",
 }
 pytest_collection_modifyitems, place, join, name = fixtures("rabbitmq", SETTINGS)

@@ -194,6 +194,7 @@ def test_arguments_that_the_settings_fulfil(join, queue, arguments):
         ("x-queue-type", "stream", "classic, quorum"),
         ("x-message-ttl", "long", "x-message-ttl:long"),
         ("x-max-age", "1D", "x-max-age"),
+        ("x-overflow", "reject-publish-dlx", "reject-publish"),
     ],
 )
 def test_arguments_that_they_do_not(join, name, command, header, value, text):
@@ -215,6 +216,54 @@ def test_headers_that_would_have_no_effect(join, name, headers, text):
     client = join()
     client.send("SUBSCRIBE", {"destination": f"/topic/{name}", "id": "1", "receipt": "r", **headers})
     error(client, "Invalid header", text, receipt="r")
+
+
+@pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        ({"auto-delete": "true"}, "auto_delete_message_count = -1"),
+        ({"durable": "false"}, "auto-delete:false"),
+        ({"exclusive": "true"}, "exclusive = true"),
+        ({"durable": "perhaps"}, "durable:perhaps"),
+    ],
+)
+def test_a_queue_that_is_not_as_its_flags_say(join, name, command, flags, text):
+    client = join()
+    headers = {"destination": f"/queue/{name}", "receipt": "r", **flags}
+    client.send(command, headers if command == "SEND" else {**headers, "id": "1"})
+    error(client, "Invalid header", text, receipt="r")
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"durable": "false", "auto-delete": "false", "exclusive": "false"}, {"durable": "true"},
+        {"durable": "false", "auto-delete": "true", "exclusive": "false"},
+    ],
+)  # fmt: skip
+def test_a_queue_that_is(join, flags):
+    client = join()
+    client.subscribe("/queue/with.goes", **flags)
+    client.ask("SEND", {"destination": "/queue/with.goes", **flags}, b"x")
+    assert client.read().body == b"x"
+
+
+def test_a_flag_whose_value_changes_is_looked_at_again(join, name):
+    """The wire remembers what blocks look like: a value that the broker acts on must not be hidden by that."""
+    client = join()
+    for number in range(8):
+        client.publish(f"/queue/{name}", b"x", **{"auto-delete": "false", "n": number})
+    client.sync()
+    client.send("SEND", {"destination": f"/queue/{name}", "auto-delete": "true", "n": "9", "receipt": "r"}, b"x")
+    error(client, "Invalid header", receipt="r")
+
+
+@pytest.mark.parametrize("flags", [{"auto-delete": "false"}, {"durable": "true", "exclusive": "true"}])
+def test_a_subscription_that_is_not_as_its_flags_say(join, name, flags):
+    client = join()
+    client.send("SUBSCRIBE", {"destination": f"/topic/{name}", "id": "1", "receipt": "r", **flags})
+    error(client, "Invalid header", receipt="r")
 
 
 def test_a_full_queue_refuses_and_says_so(join, name):

@@ -11,7 +11,7 @@ from broker.config.addressing import AddressSettings
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
 from broker.edge.dialect import Dialect, Homes
-from broker.edge.dialects import arguments, choose, rabbitmq
+from broker.edge.dialects import arguments, choose, flags, rabbitmq
 from broker.edge.dialects.exchanges import PREDECLARED
 from broker.edge.send_route import READ, RouteCache
 from broker.edge.subscribing import PRIORITIES
@@ -34,7 +34,7 @@ def test_the_dialect_is_the_acceptors():
 
 def test_the_page_lists_all_of_it():
     names = [
-        *rabbitmq.IN_SEND, *rabbitmq.IN_SUBSCRIBE, *rabbitmq.FLAGS, *rabbitmq.PROPERTIES, *arguments.ARGUMENTS,
+        *rabbitmq.IN_SEND, *rabbitmq.IN_SUBSCRIBE, *flags.FLAGS, *rabbitmq.PROPERTIES, *arguments.ARGUMENTS,
         *PREDECLARED,
         *rabbitmq.TEXTS.values(), rabbitmq.PREFETCH, PRIORITIES[-1],
     ]  # fmt: skip
@@ -43,7 +43,8 @@ def test_the_page_lists_all_of_it():
 
 
 def test_the_wire_never_hides_a_header_that_decides_the_route():
-    assert {*READ, *DIALECT.read, "user-id"} <= SIGNIFICANT
+    assert {*READ, *DIALECT.read, "user-id", *rabbitmq.SENT} <= SIGNIFICANT
+    assert {*arguments.ARGUMENTS} - {*arguments.REFUSED} <= SIGNIFICANT
 
 
 def test_keys_of_one_exchange_are_no_keys_of_another():
