@@ -16,7 +16,6 @@ from broker.core.errors import RefusedError
 from broker.wire.events import IMPLIED, Acks, BodyData, BodyEnd, BodyStart, Event, Frame, Sends, Violation
 
 from . import acks, connecting, control, framelog
-from .open_errors import survives
 from .publishing import LargeSend, Publisher
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ class Inbound:
                 else:
                     self._other(event)
             except RefusedError as refused:
-                if not survives(session, event, refused):
+                if not session.survives(event, refused):
                     session.fail(refused.code, refused.detail, _receipt_of(event), about=refused.about)
             if session.closed or session.leaving:
                 break

@@ -2,19 +2,15 @@
 
 Rule: only where a refused frame has changed nothing, each frame that asked gets its ERROR, and nothing that was
 promised depends on it: never a frame of a transaction, nor part of a larger request. All others end the connection, as
-STOMP 1.2 says of every ERROR.
+STOMP 1.2 says of every ERROR. Must not know sessions.
 """
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from broker.core.errors import Code, RefusedError
+from broker.core.errors import Code
 from broker.wire.events import Event, Frame, Sends
-
-if TYPE_CHECKING:
-    from .session import Session
 
 SURVIVED: Final = frozenset(
     {
@@ -24,34 +20,13 @@ SURVIVED: Final = frozenset(
 )  # fmt: skip
 
 
-def survives(session: Session, event: Event, refused: RefusedError) -> bool:
-    """Answers a frame that was refused where it came in. False: it ends the connection."""
-    if not _may(session, refused.code):
-        return False
-    if isinstance(event, Sends):
-        if "transaction" in event.head.headers:
-            return False
-        receipts: list[bytes | None] = [*event.receipts] if event.receipts else [None]
-    elif isinstance(event, Frame) and event.command not in ("ACK", "NACK"):
-        receipts = [event.receipt]
-    else:
-        return False
-    session.intake.submit()
-    session.answers.when_quiet(partial(session.tell_errors, refused.code, refused.detail, receipts, refused.about))
-    return True
-
-
-def survives_refusal(session: Session, seq: int, code: Code, detail: str) -> bool:
-    """The same for a request that its owner refused: one of which nothing is a part."""
-    if code is not Code.ADDRESS_FULL or not _may(session, code):
-        return False
-    receipts = session.answers.whole(seq)
-    if not receipts:
-        return False
-    session.answers.told_otherwise(seq, partial(session.tell_errors, code, detail, [*receipts], ""))
-    session.done(seq)
-    return True
-
-
-def _may(session: Session, code: Code) -> bool:
-    return session.acceptor.open_after_error and session.connected and code in SURVIVED
+def to_be_told(event: Event, code: Code) -> list[bytes | None]:
+    """The receipts of frames that were refused where they came in, an ERROR for each (None: one without). None of
+    them: it ends the connection."""
+    if code not in SURVIVED:
+        return []
+    if isinstance(event, Sends) and "transaction" not in event.head.headers:
+        return [*event.receipts] if event.receipts else [None]
+    if isinstance(event, Frame) and event.command not in ("ACK", "NACK"):
+        return [event.receipt]
+    return []

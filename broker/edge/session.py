@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 
 from broker.config.acceptor import AcceptorSettings
 from broker.core.address import AckMode
-from broker.core.errors import Code
+from broker.core.errors import Code, RefusedError
 from broker.core.reasons import Reason
 from broker.seams.steps import QUICK_S
 from broker.wire.connection import Connection, Role
+from broker.wire.events import Event
 from broker.wire.versions import Version
 from broker.wire.writer import error_frame
 
@@ -27,7 +28,7 @@ from . import acks, authorising, connecting, control
 from .acceptor import Entrance
 from .channel import GONE, Channel
 from .inbound import Inbound
-from .open_errors import survives_refusal
+from .open_errors import to_be_told
 from .outbound import Outbound
 from .receipts import Answers, Then
 from .subscription import SlotSubscription
@@ -241,7 +242,9 @@ class Session:
         if not seq:
             self.fail(code, detail, at_once=self.leaving)
             return
-        if survives_refusal(self, seq, code, detail):
+        if code is Code.ADDRESS_FULL and self._stays_open and (whole := self.answers.whole(seq)):
+            self.answers.told_otherwise(seq, partial(self.tell_errors, code, detail, whole, ""))
+            self.done(seq)
             return
         receipt = self.answers.first_receipt(seq)
         self.leaving = True
@@ -306,6 +309,18 @@ class Session:
             self._fail(code, detail, receipt, about)
         else:
             self.answers.when_quiet(partial(self._fail, code, detail, receipt, about))
+
+    @property
+    def _stays_open(self) -> bool:
+        return self.acceptor.open_after_error and self.connected
+
+    def survives(self, event: Event, refused: RefusedError) -> bool:
+        """Answers a frame that was refused where it came in. False: it ends the connection."""
+        receipts = to_be_told(event, refused.code) if self._stays_open else []
+        if receipts:
+            self.intake.submit()
+            self.answers.when_quiet(partial(self.tell_errors, refused.code, refused.detail, receipts, refused.about))
+        return bool(receipts)
 
     def tell_errors(self, code: Code, detail: str, receipts: Sequence[bytes | None], about: str) -> None:
         """ERROR frames that do not end the connection (open_errors.py)."""

@@ -47,11 +47,16 @@ def _run(line: list[str], control: Control, output: Path) -> dict[str, str]:
     return control.verdicts
 
 
-@pytest.fixture(scope="module")
-def node(modules: None, request: pytest.FixtureRequest) -> dict[str, str]:
-    with scratch(request, "node") as folder, Broker(folder) as broker, Control(broker) as control:
+def verdicts_of_node(request: pytest.FixtureRequest, settings: dict[str, object] | None = None) -> dict[str, str]:
+    """Of Node, on a broker with these settings."""
+    with scratch(request, "node") as folder, Broker(folder, settings) as broker, Control(broker) as control:
         line = ["node", str(JS / "node.mjs"), f"ws://127.0.0.1:{broker.ws_port}/", control.url]
         return _run(line, control, folder / "output")
+
+
+@pytest.fixture(scope="module")
+def node(modules: None, request: pytest.FixtureRequest) -> dict[str, str]:
+    return verdicts_of_node(request)
 
 
 @pytest.fixture(scope="module")

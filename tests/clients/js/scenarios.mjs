@@ -206,7 +206,7 @@ export const scenarios = {
     const again = await inbox.take('MESSAGE');
     const once = await inbox.take('MESSAGE');
     await session.receipt((receipt) => once.ack(receipt));
-    await session.receipt((receipt) => again.nack(receipt));
+    await session.receipt((receipt) => again.nack({ ...receipt, requeue: 'true' }));
     const second = await inbox.take('redelivery');
     same(second.body, 'again', 'body');
     same(second.headers.redelivered, 'true', 'redelivered');
