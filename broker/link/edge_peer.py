@@ -7,7 +7,7 @@ is told to the edge in one turn leaves as one message. Must not know engines.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterator
 from typing import Protocol
 
 from broker.core.commands import Command, Confirm, Disconnect, Prepare, Publish, Settle, Subscribe, Unsubscribe
@@ -19,26 +19,15 @@ from broker.rpc.v1 import link_pb2 as pb
 from broker.seams.stream import Stream
 
 from .attach_barrier import Anteroom, Waiting
+from .attachments import Attached, Attachments
 from .codec import CONGESTED, MOVED, NUMBER_BITS, NUMBER_MASK, OPENED, RELIEVED, Open, SlotState, malformed
 from .command_codec import take_commands
 from .effect_codec import DownBuilder
 from .owner_bodies import FindBody, Found, NewBody, OpenBody, OwnerBodies
 from .stats import LinkStats
 
-
-class Attached:
-    """One attachment of a consumer, valid while the slot is led here in this epoch; `opening`: behind which Open.
-    bodies: large ones the edge settles itself."""
-
-    __slots__ = ("bodies", "confirm", "epoch", "opening", "session", "slot")
-
-    def __init__(self, command: Subscribe, epoch: int, opening: int) -> None:
-        self.opening = opening
-        self.slot = command.slot
-        self.epoch = epoch
-        self.session = command.session
-        self.confirm = command.confirm
-        self.bodies = command.bodies
+SWEPT = 10_000
+"""Consumers forgotten in one step, about."""
 
 
 class Resting:
@@ -89,7 +78,7 @@ class EdgePeer:
         self._openings: dict[int, int] = {}
         """Slot → number of its Open. What was attached before it knows nothing of what is handed out behind it."""
         self._opens = 0
-        self.consumers: dict[int, Attached] = {}
+        self.consumers = Attachments()
         self.bodies = OwnerBodies(self, user.new_body, user.open_body)
         self.streams = 0
         self.heard = 0.0
@@ -154,7 +143,7 @@ class EdgePeer:
             for number in up.gone:
                 attached = self.consumers.get(self.token << NUMBER_BITS | number)
                 if attached is not None:
-                    attached.confirm = False
+                    attached.lost()
         if up.taken:
             self._confirm(up.taken, commands)
         if up.batch:
@@ -238,14 +227,11 @@ class EdgePeer:
             return all([blob is None or self._admit_body(command, blob, None) for blob in blobs])
         if isinstance(command, Subscribe):
             slot = command.slot
-            self.consumers[command.consumer] = Attached(command, self.opened[slot], self._openings[slot])
+            self.consumers.add(command.consumer, Attached(command, self.opened[slot], self._openings[slot]))
         elif isinstance(command, Unsubscribe):
-            self.consumers.pop(command.consumer, None)
+            self.consumers.end(command.consumer)
         elif isinstance(command, Disconnect):
-            slot, session = command.slot, command.session
-            gone = [n for n, each in self.consumers.items() if each.session == session and each.slot == slot]
-            for number in gone:
-                del self.consumers[number]
+            self.consumers.end_session(command.slot, command.session)
         return True
 
     def _admit_settles(self, command: Prepare) -> bool:
@@ -300,7 +286,7 @@ class EdgePeer:
 
     def other(self, effect: Effect | SlotState) -> None:
         if isinstance(effect, ConsumerClosed):
-            self.consumers.pop(effect.consumer, None)
+            self.consumers.end(effect.consumer)
         if self.stream is not None:
             self._builder.other(effect)  # type: ignore[arg-type]
 
@@ -355,20 +341,18 @@ class EdgePeer:
 
     # ── the end ────────────────────────────────────────────────────────────────────────────────────
 
-    def sweep(self) -> None:
-        """Forgets consumers and bodies of slots that are led elsewhere now."""
+    def sweep(self, most: int = SWEPT) -> bool:
+        """Forgets consumers and bodies of slots that are led elsewhere now. False: there are more."""
         served = self._user.served
         self.bodies.sweep(served)
         led = {**{slot: resting.epoch for slot, resting in self._user.resting.items()}, **served}
-        self.consumers = {n: each for n, each in self.consumers.items() if led.get(each.slot) == each.epoch}
+        return self.consumers.keep(led, most)
 
-    def farewell(self) -> list[Disconnect]:
+    def farewell(self) -> Iterator[Disconnect]:
         """The process is gone: the end of each of its sessions that consumes here."""
-        self.sweep()
+        self.sweep(1 << 62)
         self.bodies.gone()
-        ends: Iterable[tuple[int, int]] = dict.fromkeys((each.slot, each.session) for each in self.consumers.values())
-        self.consumers = {}
-        return [Disconnect(slot, session) for slot, session in ends]
+        return (Disconnect(slot, session) for slot, session in self.consumers.sessions())
 
 
 def edge_of(number: int) -> int:

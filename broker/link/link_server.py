@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 
 from broker.config.settings import Settings
-from broker.core.commands import Command
+from broker.core.commands import Command, Disconnect
 from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Effect
 from broker.core.errors import Code, ProtocolViolation
 from broker.core.metrics import Metric
@@ -38,6 +39,8 @@ FLOOD = 20
 FLOOD_S = 10.0
 """More new streams than that of one edge, or greetings that fail from one address, in so many seconds: refused."""
 SWEEP_S = 1.0
+ENDED = 500
+"""Sessions of an edge that is gone which are ended in one step."""
 OF_CONSUMERS = (Deliver, ConsumerClosed, BrowseEnd)
 HEADROOM = 2 * 1024 * 1024
 """What a message may take above its one largest command."""
@@ -356,12 +359,19 @@ class LinkServer:
         peer.end()
         self._by_edge.pop(peer.edge, None)
         self._peers.pop(peer.token, None)
+        self._end_some(peer.farewell())
+
+    def _end_some(self, all_ends: Iterator[Disconnect]) -> None:
+        """The next of these sessions; the others soon."""
         ends: list[Command] = []
-        for end in peer.farewell():
+        some = list(islice(all_ends, ENDED))
+        for end in some:
             resting = self.resting.get(end.slot)
             (ends if resting is None else resting.ends).append(end)
         if ends:
             self._submit(ends)
+        if len(some) == ENDED:
+            self._schedule(partial(self._end_some, all_ends))
 
     # ── time ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -405,9 +415,9 @@ class LinkServer:
             self._tick_soon()
 
     def _sweep(self) -> None:
-        self._sweeping = False
-        for peer in self._peers.values():
-            peer.sweep()
+        self._sweeping = not all([peer.sweep() for peer in self._peers.values()])
+        if self._sweeping:
+            self._schedule(self._sweep)
 
 
 class EdgeStream:

@@ -66,7 +66,7 @@ def test_status_says_that_slots_are_not_served_though_the_table_has_leaders(shar
     shared.wait(lambda: not told(), 30, lambda: f"status: {told()}")
 
 
-@pytest.mark.parametrize("kind", ["edges", "owners"])
+@pytest.mark.parametrize("kind", ["owners", "edges"])
 def test_sigterm_is_obeyed_in_its_time_though_etcd_is_frozen(shared, kind):
     """docs/cluster.md: for at most edge.drain_timeout_s, also when nobody can be told."""
     process = getattr(shared, kind)[-1]
@@ -78,8 +78,10 @@ def test_sigterm_is_obeyed_in_its_time_though_etcd_is_frozen(shared, kind):
         began = time.monotonic()
         assert process.stop(seconds=2 * most) == 0
         took = time.monotonic() - began
+    assert took <= most, f"{took:.1f} s"
     process.to_etcd.heal()
+    if kind == "edges":
+        return  # the last test here: its name is taken until its lease ends, for a minute
     process.start()
     process.wait_ready()
     shared.wait_balanced()
-    assert took <= most, f"{took:.1f} s"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.errors import Code
-from broker.edge.draining import Shedding, excess
+from broker.edge.draining import AT_ONCE, LOOKED, Shedding, excess
 
 
 class Session:
@@ -35,6 +35,9 @@ class World:
 
     def deadline(self, at, callback):
         self.due.append((at, callback))
+
+    def soon(self, callback):
+        self.due.insert(0, (self.now, callback))
 
     def pass_time(self, seconds):
         end = self.now + seconds
@@ -108,3 +111,39 @@ def test_shedding_ends_so_many_and_stops():
 )
 def test_too_many_is_measured_by_the_mean(mine, others, many):
     assert excess(mine, others, 1.2, 100) == many
+
+
+@pytest.mark.parametrize("busy", [0, 15_000])
+def test_no_step_ends_or_looks_at_many(busy):
+    """With 20,000 connections one of them ended 125 at once, and looked at all."""
+    world = World(20_000, busy)
+    looked = []
+
+    class Watched(Session):
+        @property
+        def idle(self):
+            looked.append(self)
+            return self.ready and self.ended is None
+
+        @idle.setter
+        def idle(self, value):
+            self.ready = value
+
+    world.all = [Watched(n >= busy) for n in range(20_000)]
+    live = dict.fromkeys(world.all)
+    world.open = lambda: live
+    world.shedding = Shedding(world.open, world, world)
+    world.shedding.drain(1, 10, "bye")
+    worst = ended = 0
+    while world.due and world.now < 9.5:
+        looked.clear()
+        world.now, callback = world.due.pop(0)
+        callback()
+        gone = [each for each in looked if each.ended is not None]
+        for each in gone:
+            live.pop(each, None)
+        worst = max(worst, len(gone))
+        ended += len(gone)
+        assert len(looked) <= LOOKED
+    assert worst <= AT_ONCE
+    assert ended >= 20_000 - busy - AT_ONCE
