@@ -3,6 +3,7 @@
     .venv/bin/python bench/pipeline.py --part archive --messages 2000000   # rows/s of a whole archive, memory meanwhile
     .venv/bin/python bench/pipeline.py --part beside                        # the broker while an archive runs
     .venv/bin/python bench/pipeline.py --part sink                          # rows/s into a durable queue
+    .venv/bin/python bench/pipeline.py --part hand-outs                     # what record_deliveries costs a message
 
 Rule: a broker of its own, in a folder that is gone afterwards; what is archived is counted by the archive's manifests,
 what is written by the broker.
@@ -143,12 +144,13 @@ class Memory:
 class Server:
     """A broker in a folder. `stomp`, `reads`: its ports."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, *settings: str) -> None:
         self.stomp, self.reads, self.admin, ws = ports(4)
         self.source = {"broker": f"127.0.0.1:{self.reads}"}
         serve = [sys.executable, "-m", "broker.app.cli", "serve", "--port", str(self.stomp), "--ws-port", str(ws)]
         serve += ["--admin-port", str(self.admin), "--data", f"{folder}/data", "--log-level", "WARNING"]
         serve += ["--set", f"log_reads.port={self.reads}"]
+        serve += [part for setting in settings for part in ("--set", setting)]
         self.process = subprocess.Popen(serve, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL)
         self.pid = self.process.pid
         while not listens(self.reads) and self.process.poll() is None:
@@ -163,9 +165,9 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving() -> Iterator[tuple[Server, str]]:
+def serving(*settings: str) -> Iterator[tuple[Server, str]]:
     folder = tempfile.mkdtemp(prefix="stampede-bench-")
-    server = Server(folder)
+    server = Server(folder, *settings)
     try:
         yield server, folder
     finally:
@@ -195,7 +197,7 @@ def archive(given: argparse.Namespace) -> None:
 
 
 def beside(given: argparse.Namespace) -> None:
-    """Everything on one machine: the archive runs at low priority (nice), as a batch job beside a broker would."""
+    """Everything on one machine: the archive runs in the background, as a batch job beside a broker would."""
     flow = ["--destination", "/queue/live.%d", "--destinations", "4", "--producers", "4", "--consumers", "4"]
     flow += ["--header", "persistent:true", "--body", str(given.size), "--receipt-every", "1", "--window", "200"]
 
@@ -208,7 +210,7 @@ def beside(given: argparse.Namespace) -> None:
     with serving() as (server, folder):
         fill(server.stomp, given.messages, given.size)
         alone = measured(server)
-        line = ["nice", "-n", "19", sys.executable, "-m", "broker_pipeline.cli", "archive", f"{folder}/lake"]
+        line = [sys.executable, "-m", "broker_pipeline.cli", "archive", f"{folder}/lake", "--background"]
         line += ["--continuous", "--every", "1", "--broker", server.source["broker"], "--master", given.master]
         env = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'pipeline'}"}
         with subprocess.Popen(line, env=env, stdout=subprocess.PIPE, text=True) as job:
@@ -243,9 +245,43 @@ def sink(given: argparse.Namespace) -> None:
         print(f"{given.messages} rows into a durable queue in {took:.1f} s: {given.messages / took:,.0f} rows/s")
 
 
+def logged(journal: Path) -> int:
+    """Bytes that the log has taken so far, freed segments included."""
+    *_, last = sorted(journal.glob("*.log"))
+    return (int(last.stem, 16) - 1) * last.stat().st_size + len(last.read_bytes().rstrip(b"\0"))
+
+
+def hand_outs(given: argparse.Namespace) -> None:
+    """Durable messages to consumers that acknowledge each, with and without a record of what was handed out: in turn,
+    as a machine is never twice the same."""
+    flow = ["--destination", "/queue/live.%d", "--destinations", "4", "--producers", "4", "--consumers", "4"]
+    flow += ["--header", "persistent:true", "--body", str(given.size), "--ack", "client-individual"]
+    ways = {
+        "1,000/s": ["--rate", "1000"],
+        "as fast as it goes": ["--receipt-every", "10", "--window", "200", "--max-lag", "5000"],
+    }
+    for name, more in ways.items():
+        costs: dict[str, list[tuple[float, float]]] = {"false": [], "true": []}
+        for _ in range(3):
+            for wanted, found in costs.items():
+                with serving(f"engine.address.record_deliveries={wanted}") as (server, folder):
+                    line = [*flow, *more, "--seconds", str(given.seconds)]
+                    before = seconds(server.pid)
+                    count = load(server.stomp, *line)["received"]
+                    spent = seconds(server.pid) - before
+                    found.append((spent * 1e6 / count, logged(Path(folder, "data", "journal")) / count))
+        off, on = (sorted(found)[1] for found in costs.values())
+        rise = 100 * (on[0] / off[0] - 1)
+        print(
+            f"{name}: {off[0]:.1f} µs of the broker and {off[1]:.0f} bytes of log a message, with record_deliveries "
+            f"{on[0]:.1f} µs ({rise:+.0f} %) and {on[1]:.0f} bytes",
+            flush=True,
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=("archive", "beside", "sink"), default="archive")
+    parser.add_argument("--part", choices=("archive", "beside", "sink", "hand-outs"), default="archive")
     parser.add_argument("--messages", type=int, default=0, help="2,000,000 of an archive, 400,000 of a sink")
     parser.add_argument("--size", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement beside an archive")
@@ -253,7 +289,7 @@ def main() -> None:
     parser.add_argument("--memory", default="1g", help="of the driver")
     given = parser.parse_args()
     given.messages = given.messages or (400_000 if given.part == "sink" else 2_000_000)
-    {"archive": archive, "beside": beside, "sink": sink}[given.part](given)
+    {"archive": archive, "beside": beside, "sink": sink, "hand-outs": hand_outs}[given.part](given)
 
 
 if __name__ == "__main__":

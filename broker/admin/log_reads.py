@@ -44,6 +44,7 @@ from broker.seams.files import read_whole
 from .log_keeping import LogRetention
 from .log_rows import HIDDEN, VIEWS, Queue, QueueNames, Wanted, batch, rows
 from .log_scan import answers
+from .read_turns import ReadTurns
 
 log = logging.getLogger("stampede.reads")
 
@@ -90,6 +91,10 @@ class SlotDirectory(Protocol):
 
     def slots_of(self, address: str) -> Iterable[int]:
         """Of one address."""
+        ...
+
+    def records_deliveries(self, address: str) -> bool:
+        """At this address, or at one that this pattern may stand for."""
         ...
 
     def elsewhere(self, slot: int) -> str | None:
@@ -141,6 +146,7 @@ class LogReads:
         self._delimiter = delimiter
         self._broker_id = broker_id or journal.disk_id
         self._names = QueueNames(place.queues)
+        self._turns = ReadTurns(clock.monotonic)
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="log-reads")
         self._keeper = LogRetention(journal, settings.keep_bytes, self._pool)
         self._keeper.begin()
@@ -277,7 +283,8 @@ class LogReads:
         """What can be read, by slots."""
         _check_view(request.view, also="log")
         self._check_addresses(request.addresses, reader)
-        answer = pb.Description(broker_id=self._broker_id, now_ms=self._clock.wall_ms())
+        told = await self._deliveries(request.addresses or ("#",))
+        answer = pb.Description(broker_id=self._broker_id, now_ms=self._clock.wall_ms(), deliveries=told)
         answer.endpoints.extend(self._place.endpoints())
         answer.endpoint = self._place.endpoint()
         for number, slot in enumerate(self._slots(request.addresses), 1):
@@ -292,6 +299,15 @@ class LogReads:
                 if number % DESCRIBED == 0:
                     await asyncio.sleep(0)
         return answer
+
+    async def _deliveries(self, addresses: Iterable[str]) -> bool:
+        """Does any of these record hand-outs."""
+        for number, name in enumerate(addresses, 1):
+            if self._place.records_deliveries(name):
+                return True
+            if number % DESCRIBED == 0:
+                await asyncio.sleep(0)
+        return False
 
     def _slots(self, addresses: Iterable[str]) -> list[int]:
         """Of these; of patterns, and without any, all that have something."""
@@ -338,7 +354,7 @@ class LogReads:
                 for row in rows(entry, self._names, wanted):
                     made += 1
                     if made % self._settings.turn_rows == 0:
-                        await asyncio.sleep(0)
+                        await self._turns.next()
                     if row is None:
                         continue
                     found.append(row)
@@ -356,7 +372,7 @@ class LogReads:
                 self._rows += len(found)
                 yield batch(found, start, epoch, start >= (request.until or end))
                 found, nbytes = [], 0
-            await asyncio.sleep(0)
+            await self._turns.next()
         if getattr(request, "from") >= until:
             yield batch([], start, epoch, start >= (request.until or end))
 
@@ -376,7 +392,8 @@ class LogReads:
         )  # fmt: skip
         budget = min(request.max_bytes or self._settings.batch_bytes, MOST_BATCH_BYTES)
         most = self._settings.turn_rows
-        async with aclosing(answers(self._history, parts, wanted, self._names, self._pool, most, budget)) as batches:
+        found = answers(self._history, parts, wanted, self._names, self._pool, self._turns, most, budget)
+        async with aclosing(found) as batches:
             async for answer in batches:
                 self._scanned += len(answer.records)
                 yield answer
@@ -396,8 +413,7 @@ class LogReads:
             elif cursor.place == before:
                 # What lies before the high-water mark is on the disk: something is missing.
                 raise OffsetExpired(cursor.slot, cursor.due, self._history.earliest(cursor.slot))
-            else:
-                await asyncio.sleep(0)
+            await self._turns.next()
 
     async def lookup(self, request: pb.LookupRequest, reader: LogUser) -> pb.LookupAnswer:
         """The offsets of a time."""

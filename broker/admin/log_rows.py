@@ -3,8 +3,8 @@
 view       a row is                                              of which items
 messages   a message, whichever queues got it                    runs
 dlq        the same, of messages that died or expired            runs with a dead-letter-reason header
-events     ENQUEUED (per message and queue), NACKED, and how it   runs, delivery counts, settlements
-           left its queue: ACKED, EXPIRED, DEAD_LETTERED, PURGED
+events     ENQUEUED (per message and queue), DELIVERED, NACKED,   runs, hand-outs, delivery counts, settlements
+           and how it left: ACKED, EXPIRED, DEAD_LETTERED, PURGED
 
 Rule: the same item gives the same rows with the same `index`, whatever is filtered: an index counts all rows of the
 view. What belongs to a transaction that is not decided (hidden queues) is no row. Pure; must not know gRPC.
@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from broker.core.records import Left, MetaRecord, RunRecord, SettleRecord
+from broker.core.records import DELIVERED, Left, MetaRecord, RunRecord, SettleRecord
 from broker.engine.address_settings import is_pattern, matches
 from broker.journal.history import Entry
 from broker.rpc.v1 import log_reads_pb2 as pb
@@ -119,7 +119,11 @@ def rows(entry: Entry, names: QueueNames, wanted: Wanted) -> Iterator[bytes | No
     record = entry.record
     if isinstance(record, MetaRecord):
         names.learn(record)
-        if wanted.view == "events" and record.kind == "count" and entry.lsn and record.data["attempts"] > 0:
+        if wanted.view != "events" or not entry.lsn:
+            return
+        if record.kind == DELIVERED:
+            yield from _delivered(entry, record, names, wanted)
+        elif record.kind == "count" and record.data["attempts"] > 0:
             yield from _nacked(entry, record, names, wanted)
     elif isinstance(record, RunRecord):
         if record.address == HIDDEN or not wanted.address(record.address) or not wanted.time(record.run.time):
@@ -233,6 +237,21 @@ def _unescaped(text: bytes) -> bytes:
     return _SEQUENCE.sub(lambda found: _MEANING.get(found[1], found[0]), text)
 
 
+def _delivered(entry: Entry, record: MetaRecord, names: QueueNames, wanted: Wanted) -> Iterator[bytes | None]:
+    data = record.data
+    queue, address = names.of(record.slot, data["queue"])
+    if not wanted.address(address) or not wanted.time(data["at"]):
+        return
+    index = 0
+    for consumer, attempt, spans in data["to"]:
+        shared = pb.Row(
+            offset=entry.lsn, epoch=entry.epoch, ts_ms=data["at"], event="DELIVERED", address=address, queue=queue,
+            consumer=str(consumer), attempt=attempt,
+        ).SerializeToString()  # fmt: skip
+        yield from _each(record.slot, spans, shared, index)
+        index += sum([last - first + 1 for first, last in spans])
+
+
 def _nacked(entry: Entry, record: MetaRecord, names: QueueNames, wanted: Wanted) -> Iterator[bytes | None]:
     data = record.data
     queue, address = names.of(record.slot, data["queue"])
@@ -257,9 +276,8 @@ def _settled(entry: Entry, record: SettleRecord, names: QueueNames, wanted: Want
     yield from _each(record.slot, spans, shared.SerializeToString())
 
 
-def _each(slot: int, spans: Iterable[Sequence[int]], shared: bytes) -> Iterator[bytes]:
-    """A row for every message number in the spans."""
-    index = 0
+def _each(slot: int, spans: Iterable[Sequence[int]], shared: bytes, index: int = 0) -> Iterator[bytes]:
+    """A row for every message number in the spans, the first of this index."""
     for first, last in spans:
         for message in range(first, last + 1):
             yield shared + _identity(slot, message, index)

@@ -15,13 +15,14 @@ from struct import Struct
 from typing import Final
 
 from broker.core.errors import OffsetExpired
-from broker.core.records import Left
+from broker.core.records import DELIVERED, Left, MetaRecord
 from broker.journal import format as f
 from broker.journal.history import History
 from broker.journal.scanning import FoundRecord, SlotPart, remember, scan
 from broker.rpc.v1 import log_reads_pb2 as pb
 
 from .log_rows import HIDDEN, QueueNames, Wanted
+from .read_turns import ReadTurns
 
 TURNS: Final = 512
 """Turns after which there is an answer, also an empty one."""
@@ -66,7 +67,7 @@ class _Sieve:
         if record.kind == f.META:
             meta = f.read_meta(data, at, record.end - at, record.slot)
             self._names.learn(meta)
-            if not self._events or meta.kind != "count" or not record.lsn or meta.data["attempts"] <= 0:
+            if not self._events or not record.lsn or not self._tells(meta):
                 return False
             return self._queue(record.slot, meta.data["queue"])
         if not self._events:
@@ -75,6 +76,12 @@ class _Sieve:
         if settled.why == Left.ENDED or not self._wanted.time(settled.at):
             return False
         return self._queue(record.slot, settled.queue)
+
+    def _tells(self, meta: MetaRecord) -> bool:
+        """Of a hand-out, or of deliveries in vain."""
+        if meta.kind == DELIVERED:
+            return self._wanted.time(meta.data["at"])
+        return meta.kind == "count" and bool(meta.data["attempts"] > 0)
 
     def _run(self, data: bytes, record: FoundRecord) -> bool:
         at = record.at + _HEAD
@@ -118,6 +125,7 @@ async def answers(
     wanted: Wanted,
     names: QueueNames,
     pool: Executor,
+    turns: ReadTurns,
     most: int,
     budget: int,
 ) -> AsyncGenerator[pb.ScanBatch, None]:
@@ -126,15 +134,15 @@ async def answers(
     sieve = _Sieve(wanted, names)
     known = {slot: part.due for slot, part in parts.items()}
     pieces: list[bytes] = []
-    nbytes = turns = 0
+    nbytes = count = 0
     while under.left:
         before = under.place
         found = under.read(history.ahead_of(before.segment), most)
         new = sieve.keep(under.data, found)
         pieces += new
         nbytes += sum(map(len, new))
-        turns += 1
-        if nbytes >= budget or turns % TURNS == 0:
+        count += 1
+        if nbytes >= budget or count % TURNS == 0:
             yield _answer(pieces, sieve, parts, known, False)
             pieces, nbytes = [], 0
         if under.thirsty:
@@ -143,8 +151,7 @@ async def answers(
             # What lies before the high-water mark is on the disk: something is missing.
             slot, part = next(pair for pair in parts.items() if pair[1].due < pair[1].until)
             raise OffsetExpired(slot, part.due, history.earliest(slot))
-        else:
-            await asyncio.sleep(0)
+        await turns.next()
     remember(history, under)
     yield _answer(pieces, sieve, parts, known, True)
 

@@ -12,7 +12,7 @@ from broker.admin.log_reads import LogReads
 from broker.cluster.config import UserEntry
 from broker.cluster.membership import Membership
 from broker.cluster.slots import SlotTable
-from broker.config.settings import Settings
+from broker.config.settings import EngineSettings, Settings
 from broker.core.ids import slots_of
 from broker.edge.auth import Authenticator, TableAuthenticator, is_loopback
 from broker.edge.permissions import Permissions, Rights
@@ -69,9 +69,20 @@ class Here:
     def __init__(self, shard: Shard, journal: Journal) -> None:
         self._shard = shard
         self._history = journal.history
+        self._matched: tuple[EngineSettings, Matcher] | None = None
+
+    def _match(self) -> Matcher:
+        """Of the settings as they are now: read once, not once a name."""
+        settings = self._shard.settings.engine
+        if self._matched is None or self._matched[0] is not settings:
+            self._matched = settings, Matcher(settings)
+        return self._matched[1]
 
     def slots_of(self, address: str) -> Iterable[int]:
-        return slots_of(address, Matcher(self._shard.settings.engine)(address).partitions)
+        return slots_of(address, self._match()(address).partitions)
+
+    def records_deliveries(self, address: str) -> bool:
+        return self._match().anywhere("record_deliveries", address)
 
     def elsewhere(self, slot: int) -> str | None:
         return None
@@ -109,6 +120,9 @@ class Replicated:
 
     def slots_of(self, address: str) -> Iterable[int]:
         return self._here.slots_of(address)
+
+    def records_deliveries(self, address: str) -> bool:
+        return self._here.records_deliveries(address)
 
     def elsewhere(self, slot: int) -> str | None:
         if self.membership is None:

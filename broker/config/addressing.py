@@ -131,6 +131,12 @@ class AddressSettings:
     ingress_timestamp: bool = setting(
         False, "yes/no", "MESSAGE frames say when the broker took the message (header ingress-timestamp)"
     )
+    record_deliveries: bool = setting(
+        False,
+        "yes/no",
+        "the log tells when durable messages were handed out, and to which consumer (event DELIVERED of the read API)",
+        "a record more for each turn that hands out, on every replica",
+    )
     consumer_window_bytes: int = setting(
         -2,
         "bytes",

@@ -100,9 +100,14 @@ class SettleRecord:
         self.at = at
 
 
+DELIVERED: Final = "delivered"
+"""Kind of a MetaRecord that is history, no state: for those who read the log. No restart needs it.
+
+queue, at (epoch milliseconds), to: [consumer, which attempt it was, [[first id, last id] …]] …"""
+
 META_KINDS: Final = frozenset((
-    "aborted", "coordinator", "count", "crashed", "decided", "due", "ids", "known", "mark", "prepared", "producers",
-    "queue", "queues", "suspect", "told", "unprepared", "unqueue",
+    "aborted", "coordinator", "count", "crashed", "decided", DELIVERED, "due", "ids", "known", "mark", "prepared",
+    "producers", "queue", "queues", "suspect", "told", "unprepared", "unqueue",
 ))  # fmt: skip
 """Kinds of MetaRecord that this release knows (engine/slot_restore.py has their meaning). Others: a newer release's."""
 

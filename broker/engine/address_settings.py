@@ -65,6 +65,18 @@ class Matcher:
             self._values[name] = found
         return found
 
+    def anywhere(self, name: str, address: str) -> bool:
+        """May the yes/no setting `name` be on at this address, or at one that this pattern stands for."""
+        if not self.is_pattern(address):
+            return bool(getattr(self(address), name))
+        if getattr(self._default, name):
+            return True
+        words = self.words(address)
+        exact = (self.words(other) for other, table in self._exact.items() if table.get(name))
+        return any(matches(words, other) for other in exact) or any(
+            overlap(words, pattern) for pattern, table in self._patterns if table.get(name)
+        )
+
     def words(self, name: str) -> list[str]:
         """The parts of a name or pattern."""
         return name.split(self.delimiter)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from broker.core.effects import Deliver, Turn
 from broker.core.message import DURABLE, REDELIVERED, TRANSIENT, Run
 
-from . import costly_selectors, page_out, queue_policies, selective_dispatch
+from . import costly_selectors, hand_outs, page_out, queue_policies, selective_dispatch
 from .consumer import Consumer
 from .queue import Queue
 from .redelivery import bring_back, come_back, expire
@@ -36,6 +36,7 @@ def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
     may = kind is None or queue_policies.tend(slot, queue, kind, turn)
     if may and (queue.count or queue.far) and queue.consumers:
         gone: list[Run] = []
+        before = (len(turn.effects), len(turn.appends)) if queue.settings.record_deliveries else None
         slot.stop = len(turn.effects) + (LEAST if slot.unfinished else PIECE) + slot.fresh
         if queue.choice is not None:
             selective_dispatch.dispatch(slot, queue, queue.choice, turn, gone)
@@ -46,6 +47,8 @@ def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
         if gone:
             slot.counters.acked += sum([len(run.records) for run in gone])
             slot.settle_runs(queue, gone, turn)
+        if before is not None:
+            hand_outs.record(slot, queue, turn, *before)
         if queue.announced > queue.cleared and not queue.mark_asked:
             mark_ahead(slot, queue, turn)
     if kind is not None:

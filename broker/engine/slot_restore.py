@@ -15,6 +15,7 @@ Kinds (data as JSON; replaying one twice does no harm):
     decided   tx, participants: committed, to be told to these slots      told  tx: all of them know
     aborted   tx, at: will never be decided
     coordinator   slot, epoch: newest leader of another slot that has prepared something here
+    delivered   nothing to restore: for those who read the log (hand_outs.py)
 
 Rule: all that is needed beside the messages themselves. Bodies stay in the journal: restored runs are paged.
 """
@@ -29,7 +30,7 @@ from broker.core.address import Routing
 from broker.core.effects import Turn
 from broker.core.errors import NewerRelease
 from broker.core.message import GROUPED
-from broker.core.records import MetaRecord, Row, RunRecord
+from broker.core.records import DELIVERED, MetaRecord, Row, RunRecord
 from broker.selector import NOTHING
 
 from . import declare, duplicates, limits, retroactive, schedule
@@ -271,6 +272,9 @@ class Restore:
     def _aborted(self, data: dict[str, Any]) -> None:
         self.slot.decisions.abort(data["tx"], data["at"])
 
+    def _delivered(self, _: dict[str, Any]) -> None:
+        """No state."""
+
     def _coordinator(self, data: dict[str, Any]) -> None:
         self.slot.decisions.epochs[data["slot"]] = data["epoch"]
 
@@ -293,6 +297,7 @@ _REPLAY: dict[str, Callable[[Restore, dict[str, Any]], None]] = {
     "aborted": Restore._aborted,
     "known": Restore._known,
     "coordinator": Restore._coordinator,
+    DELIVERED: Restore._delivered,
 }
 
 

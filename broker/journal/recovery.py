@@ -13,7 +13,7 @@ from typing import Final, cast
 
 from broker.core.errors import CorruptJournal
 from broker.core.message import TRANSIENT
-from broker.core.records import MetaRecord, Row, RunRecord, Stretch
+from broker.core.records import DELIVERED, MetaRecord, Row, RunRecord, Stretch
 
 from . import format as f
 from .appender import Appender
@@ -453,6 +453,8 @@ class RecoveryScan:
                 self._appender.snapshot_batch = self._number
         else:
             meta = f.read_meta(data, at, length, slot)
+            if meta.kind == DELIVERED:
+                return
             if meta.kind == "producers":
                 for token, number in meta.data["producers"]:
                     self._producer(slot, token, number)

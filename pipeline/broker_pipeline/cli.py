@@ -85,11 +85,22 @@ def _session(master: str, memory: str) -> Any:
     return session(master, memory, **click.get_current_context().meta.get(__name__, {}))
 
 
+def _background(_: click.Context, __: click.Parameter, given: bool) -> None:
+    if given:
+        from .session import give_way
+
+        _perform(give_way)
+
+
 def _spark(f: Any) -> Any:
     f = click.option("--master", default="local[*]", show_default=True, help="Spark master.")(f)
     f = click.option(
         "--conf", multiple=True, metavar="KEY=VALUE", expose_value=False, callback=_conf,
         help="Of Spark, as for spark-submit: spark.jars.packages=…, spark.hadoop.fs.s3a.endpoint=…",
+    )(f)  # fmt: skip
+    f = click.option(
+        "--background", is_flag=True, expose_value=False, callback=_background,
+        help="Processor and disk only while nobody else wants them: beside a broker on the same machine.",
     )(f)  # fmt: skip
     return click.option("--memory", default="1g", show_default=True, help="Of the driver.")(f)
 

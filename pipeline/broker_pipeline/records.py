@@ -16,7 +16,7 @@ from itertools import accumulate
 from struct import Struct
 from typing import Any, Final
 
-from broker.core.records import Left
+from broker.core.records import DELIVERED, Left
 from broker.journal import format as f
 
 from .rows import arrow_schema, columns
@@ -105,7 +105,8 @@ class Decoder:
         self._head: list[int] = []
         self._bodies: list[bytes | None] = []
         self._spans: list[tuple[int, ...]] = []
-        """slot, offset, epoch, time, event, address, queue, reason, attempts, first id, first index, messages."""
+        """slot, offset, epoch, time, event, address, queue, reason, attempt, first id, first index, messages,
+        consumer."""
         self._rows = self._nbytes = 0
 
     def learn(self, queues: Any) -> None:
@@ -126,7 +127,7 @@ class Decoder:
             elif events and kind == f.SETTLE:
                 yield from self._settled(data, at, length, flags, slot, epoch, lsn)
             elif events:
-                yield from self._counted(data, at, length, slot, epoch, lsn)
+                yield from self._told(data, at, length, slot, epoch, lsn)
             at += length
             if self._rows >= BATCH_ROWS or self._nbytes >= BATCH_BYTES:
                 yield from self.rest()
@@ -204,27 +205,35 @@ class Decoder:
         event, reason = _EVENTS.get(Left(settled.why), _EVENTS[Left.UNSAID])
         # A deleted queue's span covers all that was ever in it: one row says up to where.
         spans = [(last, last) for _, last in settled.spans] if settled.why == Left.PURGED else settled.spans
-        yield from self._spread(slot, lsn, epoch, settled.at, event, settled.queue, reason, 0, spans)
+        yield from self._spread(slot, lsn, epoch, settled.at, event, settled.queue, spans, reason=reason)
 
-    def _counted(self, data: bytes, at: int, length: int, slot: int, epoch: int, lsn: int) -> Iterator[Any]:
-        counted = f.read_meta(data, at, length, slot).data
-        yield from self._spread(
-            slot, lsn, epoch, 0, "NACKED", counted["queue"], None, counted["attempts"], counted["spans"]
-        )
+    def _told(self, data: bytes, at: int, length: int, slot: int, epoch: int, lsn: int) -> Iterator[Any]:
+        """Deliveries in vain, or what was handed out to whom."""
+        meta = f.read_meta(data, at, length, slot)
+        told = meta.data
+        if meta.kind != DELIVERED:
+            yield from self._spread(slot, lsn, epoch, 0, "NACKED", told["queue"], told["spans"], told["attempts"])
+            return
+        index = 0
+        for consumer, attempt, spans in told["to"]:
+            yield from self._spread(
+                slot, lsn, epoch, told["at"], "DELIVERED", told["queue"], spans, attempt, str(consumer), index
+            )
+            index += sum([last - first + 1 for first, last in spans])
 
     def _spread(
-        self, slot: int, lsn: int, epoch: int, time: int, event: str, queue: int, reason: str | None, attempts: int,
-        spans: Any,
+        self, slot: int, lsn: int, epoch: int, time: int, event: str, queue: int, spans: Any, attempt: int = 0,
+        consumer: str | None = None, index: int = 0, reason: str | None = None,
     ) -> Iterator[Any]:  # fmt: skip
-        """A row for every message number in the spans."""
-        index = 0
+        """A row for every message number in the spans, from this index on."""
         for first, last in spans:
             while first <= last:
                 of = self._values.of
                 name, address = self._queue(slot, queue)
                 count = min(last - first + 1, SPAN)
                 self._spans.append((
-                    slot, lsn, epoch, time, of(event), of(address), of(name), of(reason), attempts, first, index, count,
+                    slot, lsn, epoch, time, of(event), of(address), of(name), of(reason), attempt, first, index, count,
+                    of(consumer),
                 ))  # fmt: skip
                 first += count
                 index += count
@@ -309,7 +318,7 @@ class Decoder:
         )  # fmt: skip
 
     def _left(self) -> Any:
-        """Settlements and deliveries in vain."""
+        """Settlements, hand-outs and deliveries in vain."""
         import numpy as np
 
         spans = np.array(self._spans, dtype=np.int64).T
@@ -320,7 +329,7 @@ class Decoder:
             self._schema, self._values.list, self._headers.list,
             slot=spans[0][of], offset=spans[1][of], index=spans[10][of] + at, epoch=spans[2][of], ts=spans[3][of],
             event=spans[4][of], address=spans[5][of], queue=spans[6][of], id=spans[9][of] + at, attempt=spans[8][of],
-            reason=spans[7][of], view="events",
+            reason=spans[7][of], consumer=spans[12][of], view="events",
         )  # fmt: skip
 
 

@@ -28,7 +28,8 @@ class Described:
 
     infos      slot → info, as its leader says; `earliest` is that of the replica that has most.
     cuts       places of the leaders' logs, ascending: slot → offset.
-    endpoints  of all owners.    answered  those that have said something."""
+    endpoints  of all owners.    answered  those that have said something.
+    deliveries some address of those asked for records hand-outs."""
 
     broker: str
     now_ms: int
@@ -38,12 +39,14 @@ class Described:
     places: dict[str, list[dict[int, int]]] = field(default_factory=dict)
     endpoints: tuple[str, ...] = ()
     answered: set[str] = field(default_factory=set)
+    deliveries: bool = False
     _named: dict[int, set[str]] = field(default_factory=dict)
     _away: set[tuple[str, int]] = field(default_factory=set)
 
     def put(self, answer: Any, endpoint: str) -> None:
         """What the broker at this endpoint has said."""
         self.answered.add(endpoint)
+        self.deliveries = self.deliveries or answer.deliveries
         here = [part.slot for part in answer.slots if not part.endpoint]
         led = set()
         for part in answer.slots:

@@ -24,7 +24,7 @@ _HOURS: Final = """
 _LATENCIES: Final = """
     with begun as (select message_id, min(ts) as at from events where event = 'ENQUEUED' group by 1),
          ended as (select message_id, address, event, min(ts) as at from events
-                   where event = 'ACKED' and ts is not null group by 1, 2, 3)
+                   where event in ('DELIVERED', 'ACKED') and ts is not null group by 1, 2, 3)
     select address, date_format(begun.at, 'yyyy-MM-dd HH:00') as hour, event, count(*) as count,
            percentile_approx(unix_millis(ended.at) - unix_millis(begun.at), array(0.5, 0.95, 0.99)) as ms
     from begun join ended using (message_id) group by 1, 2, 3 order by 1, 2, 3
@@ -57,7 +57,8 @@ _FATES: Final = """
 """
 _BACKLOG: Final = """
     with moves as (select address, date_format(ts, 'yyyy-MM-dd HH:00') as hour,
-                          sum(case when event = 'ENQUEUED' then 1 when event = 'NACKED' and reason is null then 0
+                          sum(case when event = 'ENQUEUED' then 1 when event = 'DELIVERED' then 0
+                                   when event = 'NACKED' and reason is null then 0
                                    when event = 'PURGED' and reason = 'queue deleted' then 0 else -1 end) as change
                    from events where ts is not null group by 1, 2)
     select address, hour, sum(change) over (partition by address order by hour) as waiting

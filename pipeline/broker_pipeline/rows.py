@@ -71,7 +71,8 @@ def columns(schema: Any, values: list[Any], blocks: list[Any], **given: Any) -> 
     for name in ("ts", "expires"):
         if name in given:
             made[name] = _time(given[name])
-    for name, source in (("address", "address"), ("queue", "queue"), ("body_ref", "reference"), ("reason", "reason")):
+    named = ("address", "queue", "reason", "consumer")
+    for name, source in (*zip(named, named, strict=True), ("body_ref", "reference")):
         if source in given:
             made[name] = _named(values, given[source])
     event = given["event"]

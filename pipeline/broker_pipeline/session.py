@@ -51,6 +51,20 @@ def check_spark() -> None:
         )
 
 
+def give_way() -> None:
+    """From now on this process and what it starts (the JVM, Python workers) have the processor and the disk while
+    nobody else on this machine wants them. A low priority (nice) is not that: who wakes up waits for the end of its
+    slice. Raises PipelineError."""
+    idle = getattr(os, "SCHED_IDLE", None)
+    if idle is None:
+        raise PipelineError("--background needs Linux (SCHED_IDLE): leave it out, and use nice")
+    try:
+        for thread in os.listdir("/proc/self/task"):
+            os.sched_setscheduler(int(thread), idle, os.sched_param(0))
+    except OSError as error:
+        raise PipelineError(f"--background: {error.strerror or error}; leave it out, and use nice") from None
+
+
 def session(master: str = "local[*]", memory: str = "1g", name: str = "stampede-pipeline", **conf: str) -> Any:
     """A session with `format("stampede")`. `conf`: names with __ for dots. Raises PipelineError."""
     check_spark()

@@ -124,16 +124,18 @@ def _large(
     return None, f"bodies/{name}"
 
 
-EVENTS: Final = ("ENQUEUED", "ACKED", "NACKED", "EXPIRED", "DEAD_LETTERED", "PURGED")
+EVENTS: Final = ("ENQUEUED", "DELIVERED", "ACKED", "NACKED", "EXPIRED", "DEAD_LETTERED", "PURGED")
+
+
+NOT_RECORDED: Final = (
+    "no address of those asked for records when messages are handed out, so there is no event DELIVERED: set "
+    "`record_deliveries: true` for it (docs/pipeline.md). What a consumer settled is ACKED, and a delivery in vain is "
+    "NACKED with its `attempt`, everywhere"
+)
 
 
 def _check_event(name: Any) -> None:
     """Who asks for an event that there is none of would get an empty answer and believe it. Raises PipelineError."""
-    if name == "DELIVERED":
-        raise PipelineError(
-            "the log has no event DELIVERED: to hand a message out writes nothing. What a consumer settled is ACKED, "
-            "and a delivery in vain is NACKED with its `attempt` (docs/adr/0010-reading-the-log.md)"
-        )
     if isinstance(name, str) and name not in EVENTS:
         raise PipelineError(f"there is no event {name[:40]!r}; there are {', '.join(EVENTS)}")
 
@@ -149,6 +151,8 @@ class StampedeReader(DataSourceReader):
         self.options = options
         self.addresses: tuple[str, ...] = options.addresses
         self.since, self.before = options.since_ms, options.before_ms
+        self.deliveries = False
+        """Rows of event DELIVERED are asked for by name."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Address and time go to the broker; Spark looks again at times, whose fractions the broker does not know."""
@@ -158,10 +162,10 @@ class StampedeReader(DataSourceReader):
                     self.addresses = (name,)
                     continue
                 case EqualTo(attribute=("event",), value=name):
-                    _check_event(name)
+                    self._event(name)
                 case In(attribute=("event",), value=names):
                     for name in names:
-                        _check_event(name)
+                        self._event(name)
                 case GreaterThanOrEqual(attribute=("ts",), value=value) if hasattr(value, "timestamp"):
                     self.since = max(self.since, _milliseconds(value))
                 case LessThan(attribute=("ts",), value=value) if hasattr(value, "timestamp"):
@@ -171,10 +175,16 @@ class StampedeReader(DataSourceReader):
                     pass
             yield each
 
+    def _event(self, name: Any) -> None:
+        _check_event(name)
+        self.deliveries = self.deliveries or name == "DELIVERED"
+
     def partitions(self) -> Sequence[InputPartition]:
         options = self.options
         with LogReads(options.access) as reads:
             described = reads.plan(self.addresses, options.view)
+            if self.deliveries and not described.deliveries:
+                raise PipelineError(NOT_RECORDED)
             infos = described.infos
             start, end = _resolve(reads, options.start, infos), _resolve(reads, options.end, infos)
         ranges = between(start, {slot: place for slot, place in end.items() if int(slot) in infos}, infos)

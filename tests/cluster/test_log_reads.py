@@ -40,7 +40,7 @@ def rows_of(owner: Process, address: str, view: str = "messages") -> list[tuple[
 
 
 def test_rows_and_offsets_outlive_their_leader(own_etcd, tmp_path):
-    cluster = made(own_etcd, tmp_path)
+    cluster = made(own_etcd, tmp_path, **{"engine.address.record_deliveries": "true"})
     with cluster:
         with Client(cluster.edges[0].port) as client:
             client.connect()
@@ -61,6 +61,7 @@ def test_rows_and_offsets_outlive_their_leader(own_etcd, tmp_path):
             events = [plain(row) for row in reader.everything("orders", view="events")]
         kinds = [row[3] for row in events]
         assert (kinds.count("ENQUEUED"), kinds.count("ACKED")) == (40, 15)
+        assert kinds.count("DELIVERED") >= 15 and description.deliveries
         other = next(owner for owner in cluster.owners if owner is not first)
         until(lambda: known(other, slot) == part.end, "the follower to hear how much counts")
         with reader_of(other) as reader:

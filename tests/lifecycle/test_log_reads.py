@@ -137,6 +137,35 @@ def test_events_say_how_and_when_messages_left(tmp_path: Path):
             assert all(row.reason for row in dead)
 
 
+def test_what_was_handed_out_is_told_where_an_address_wants_that_also_after_a_kill(tmp_path: Path):
+    with reading(tmp_path, engine__addresses__told__record_deliveries="true") as (broker, port):
+        for name in ("told", "quiet"):
+            send(broker, f"/queue/{name}", b"1", b"2", b"3")
+            take(broker, f"/queue/{name}", 3)
+        with LogReader(port) as reader:
+            asked = {name: reader.describe(*name.split()).deliveries for name in ("told", "quiet", "*", "q*", "told.#")}
+            assert asked == {"told": True, "quiet": False, "*": True, "q*": False, "told.#": True}
+            assert reader.describe().deliveries
+            assert {row.event for row in reader.everything("quiet", view="events")} == {"ENQUEUED", "ACKED"}
+            events = reader.everything("told", view="events")
+            for kind in ("DELIVERED", "ACKED"):
+                assert [row.message_id[-1] for row in events if row.event == kind] == ["1", "2", "3"]
+            places = {(row.event, row.message_id): (row.offset, row.index) for row in events}
+            assert all(places["DELIVERED", name] < at for (event, name), at in places.items() if event == "ACKED")
+            handed = [row for row in events if row.event == "DELIVERED"]
+            assert len({row.consumer for row in handed}) == 1 and handed[0].consumer.isdigit()
+            assert {row.attempt for row in handed} == {1} and all(row.ts_ms > 0 for row in handed)
+        broker.kill()
+        broker.start()
+        until(lambda: listens(port), "the read API")
+        send(broker, "/queue/told", b"4")
+        take(broker, "/queue/told", 1)
+        with LogReader(port) as reader:
+            again = reader.everything("told", view="events")
+            assert [plain(row) for row in again[: len(events)]] == [plain(row) for row in events]
+            assert [row.event for row in again[len(events) :]] == ["ENQUEUED", "DELIVERED", "ACKED"]
+
+
 def earliest(reader: LogReader, address: str) -> int:
     (part,) = reader.describe(address).slots
     return int(part.earliest)

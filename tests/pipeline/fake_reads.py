@@ -36,6 +36,8 @@ class FakeReads:
         """Whom it follows."""
         self.group: list[FakeReads] = []
         """All owners of its cluster, itself among them."""
+        self.deliveries = False
+        """Some address records hand-outs."""
         self.behind = False
         """It refuses to be read, as one that has not heard yet how much counts."""
         self.server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
@@ -106,6 +108,7 @@ class FakeReads:
         return pb.Description(
             slots=slots, broker_id="fake", now_ms=START_MS, cuts=cuts,
             endpoints=[other.endpoint for other in self.group], endpoint=self.endpoint if self.group else "",
+            deliveries=self.deliveries,
         )  # fmt: skip
 
     def lookup(self, request, context):

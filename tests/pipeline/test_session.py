@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -47,3 +49,27 @@ def test_java_from_17_on_is_found_or_asked_for(tmp_path: Path, monkeypatch) -> N
     assert session.java_home() == found
     monkeypatch.setenv("JAVA_HOME", java(tmp_path / "newer", "17.0.9"))
     assert session.java_home() == str(tmp_path / "newer")
+
+
+@pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="of Linux")
+def test_in_the_background_all_that_a_command_starts_is_idle(tmp_path: Path) -> None:
+    says = "import os; print(os.sched_getscheduler(0) == os.SCHED_IDLE)"
+    work = (
+        "import subprocess, sys\n"
+        "from broker_pipeline.cli import main\n"
+        f"main(['files', {str(tmp_path)!r}, '--background'], standalone_mode=False)\n"
+        f"subprocess.run([sys.executable, '-c', {says!r}])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", work],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+    )
+    assert done.stdout.splitlines()[-1:] == ["True"], done.stderr
+
+
+def test_where_there_is_no_background_it_is_said(monkeypatch) -> None:
+    monkeypatch.delattr(os, "SCHED_IDLE", raising=False)
+    with pytest.raises(PipelineError, match=r"--background needs Linux.*nice"):
+        session.give_way()

@@ -22,7 +22,8 @@ pytestmark = pytest.mark.timeout(900)  # Spark starts dozens of processes, and o
 @pytest.fixture(scope="module")
 def broker(request: pytest.FixtureRequest) -> Iterator[tuple[Broker, dict[str, str]]]:
     (port,) = free_ports(1)
-    with scratch(request, "archived") as folder, Broker(folder, {"log_reads.port": port}) as broker:
+    settings = {"log_reads.port": port, "engine.addresses.a/b.record_deliveries": "true"}
+    with scratch(request, "archived") as folder, Broker(folder, settings) as broker:
         until(lambda: listens(port), "the read API")
         yield broker, {"broker": f"127.0.0.1:{port}"}
 
@@ -81,7 +82,11 @@ def test_archive_of_a_broker(spark: Host, broker, tmp_path: Path):
     told = spark.call("report", str(folder))
     assert sum(row["messages"] for row in told["hours"] if row["address"] == "a/b") == 40
     assert {(row["address"], row["event"]): row["count"] for row in told["events"]}["a/b", "ACKED"] == 10
-    assert "a/b" in page(told)
+    latencies = {row["event"]: row for row in told["latencies"] if row["address"] == "a/b"}
+    assert latencies["DELIVERED"]["count"] >= latencies["ACKED"]["count"] == 10
+    assert latencies["DELIVERED"]["ms"][0] <= latencies["ACKED"]["ms"][2]
+    assert {row["waiting"] for row in told["backlog"] if row["address"] == "a/b"} == {30}
+    assert "a/b" in page(told) and "delivered" in page(told)
 
     send(server, "/queue/a/b", [b"%d" % n for n in range(40, 45)])  # these are in the live log only
     plan = {"id": "r1", "into": "/queue/again", "addresses": ("a/b", "large"), "where": "message_id <> 'none'"}

@@ -121,7 +121,10 @@ def settings_of(random: Random, diverted: dict[str, str], kept: int) -> Settings
     pick = random.choice
     tiny = random.random() < 0.5
     address = AddressSettings(
-        max_delivery_attempts=pick((-1, MOST)), redelivery_delay_ms=pick((0, 0, 50)), dead_letter_address=DEAD
+        max_delivery_attempts=pick((-1, MOST)),
+        redelivery_delay_ms=pick((0, 0, 50)),
+        dead_letter_address=DEAD,
+        record_deliveries=tiny,
     )
     promise = pick((100, 250))
     ping = round(promise * pick((0.4, 0.8)))

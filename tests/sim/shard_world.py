@@ -74,7 +74,7 @@ class World:
         address = AddressSettings(
             max_delivery_attempts=pick((3, 10, -1)), redelivery_delay_ms=pick((0, 0, 50)),
             dead_letter_address=pick((DEAD, DEAD, DEAD, "")), expiry_address=pick((EXPIRED, "")),
-            auto_delete=pick((True, False)),
+            auto_delete=pick((True, False)), record_deliveries=seed % 2 == 1,
         )  # fmt: skip
         memory, page, mark = (300, 200, 2) if self.tiny else (pick((2000, 1 << 20)), 1000, pick((4, 16_384)))
         never = {"max_delivery_attempts": -1}

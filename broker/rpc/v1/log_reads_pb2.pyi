@@ -19,20 +19,22 @@ class DescribeRequest(_message.Message):
     def __init__(self, addresses: _Optional[_Iterable[str]] = ..., view: _Optional[str] = ..., cuts: _Optional[int] = ..., followers: bool = ...) -> None: ...
 
 class Description(_message.Message):
-    __slots__ = ("slots", "broker_id", "now_ms", "endpoints", "cuts", "endpoint")
+    __slots__ = ("slots", "broker_id", "now_ms", "endpoints", "cuts", "endpoint", "deliveries")
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
     ENDPOINTS_FIELD_NUMBER: _ClassVar[int]
     CUTS_FIELD_NUMBER: _ClassVar[int]
     ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    DELIVERIES_FIELD_NUMBER: _ClassVar[int]
     slots: _containers.RepeatedCompositeFieldContainer[SlotRange]
     broker_id: str
     now_ms: int
     endpoints: _containers.RepeatedScalarFieldContainer[str]
     cuts: _containers.RepeatedCompositeFieldContainer[Cut]
     endpoint: str
-    def __init__(self, slots: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ..., broker_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., endpoints: _Optional[_Iterable[str]] = ..., cuts: _Optional[_Iterable[_Union[Cut, _Mapping]]] = ..., endpoint: _Optional[str] = ...) -> None: ...
+    deliveries: bool
+    def __init__(self, slots: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ..., broker_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., endpoints: _Optional[_Iterable[str]] = ..., cuts: _Optional[_Iterable[_Union[Cut, _Mapping]]] = ..., endpoint: _Optional[str] = ..., deliveries: bool = ...) -> None: ...
 
 class Cut(_message.Message):
     __slots__ = ("offsets",)

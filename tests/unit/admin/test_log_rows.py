@@ -6,7 +6,7 @@ import pytest
 
 from broker.admin.log_rows import QueueNames, Wanted, batch, rows
 from broker.core.message import Blob, Run
-from broker.core.records import Left, MetaRecord, RunRecord, SettleRecord
+from broker.core.records import DELIVERED, Left, MetaRecord, RunRecord, SettleRecord
 from broker.journal.history import Entry
 from broker.rpc.v1 import log_reads_pb2 as pb
 
@@ -96,6 +96,16 @@ def test_events_are_per_queue_and_say_how_messages_left():
     nacked = MetaRecord(200, "count", {"queue": 1, "attempts": 3, "spans": [[5, 6]], "due": 0})
     assert [(row.event, row.attempt) for row in made(nacked, "events")] == [("NACKED", 3)] * 2
     assert made(nacked) == []
+    to = [[41, 1, [[5, 6]]], [42, 3, [[9, 9], [300, 300]]]]
+    handed = MetaRecord(200, DELIVERED, {"queue": 1, "at": 77, "to": to})
+    assert [
+        (row.event, row.message_id, row.index, row.consumer, row.attempt, row.ts_ms, row.queue)
+        for row in made(handed, "events")
+    ] == [
+        ("DELIVERED", f"200-{number}", index, consumer, attempt, 77, "q")
+        for index, (number, consumer, attempt) in enumerate([(5, "41", 1), (6, "41", 1), (9, "42", 3), (300, "42", 3)])
+    ]
+    assert made(handed) == made(handed, "events", since_ms=78) == made(handed, "events", may=lambda _: False) == []
 
 
 def test_only_what_is_wanted_and_allowed_is_a_row():

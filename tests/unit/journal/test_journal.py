@@ -9,7 +9,7 @@ import pytest
 from broker.config.settings import JournalSettings
 from broker.core.errors import CorruptJournal, JournalError, JournalFull
 from broker.core.message import DURABLE, TRANSIENT, Run
-from broker.core.records import GroupRecord, RunRecord, SettleRecord
+from broker.core.records import DELIVERED, GroupRecord, RunRecord, SettleRecord
 from broker.journal import format as f
 from broker.journal.journal import Journal
 from broker.seams.files import OsFiles
@@ -117,6 +117,16 @@ def test_snapshots_replace_older_small_state_only_when_complete():
     snapshot(again, meta("all", n=3))
     put(again, meta("d", n=4))
     assert [m.kind for m in reopened(again, disk).recovered.metas] == ["all", "d"]
+
+
+def test_what_was_handed_out_is_history_not_state():
+    disk = SimDisk(0)
+    journal = open_journal(disk)
+    put(journal, meta("first"))
+    put(journal, meta("a", n=1), meta(DELIVERED, queue=1, at=5, to=[[41, 1, [[1, 9]]]]), meta("b", n=2))
+    again = reopened(journal, disk)
+    assert [m.kind for m in again.recovered.metas] == ["a", "b"]
+    assert again.history.end(1) == 5, "it has a number"
 
 
 def test_a_snapshot_longer_than_a_segment_does_not_ask_for_snapshots_for_ever():

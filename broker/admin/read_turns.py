@@ -1,0 +1,33 @@
+"""Turns of the loop that reads of the log take.
+
+Rule: one read at a time, however many there are, and between two of their steps everybody else has the loop; where
+somebody has used it, they rest: a message passes the loop some five times on its way, and would find a step of a
+read before it each time. An idle broker is read as fast as it goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+IN_USE_S: Final = 30e-6
+"""An iteration of the loop that took longer had somebody else's work."""
+REST_S: Final = 0.001
+"""The shortest that a loop's timer can; a step of a read is about a third of it."""
+
+
+class ReadTurns:
+    """One for all reads."""
+
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        self._now = monotonic
+        self._next = asyncio.Lock()
+
+    async def next(self) -> None:
+        """Returns when this read may take a step; call it before each."""
+        async with self._next:
+            began = self._now()
+            await asyncio.sleep(0)
+            if self._now() - began > IN_USE_S:
+                await asyncio.sleep(REST_S)
