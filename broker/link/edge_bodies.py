@@ -348,8 +348,8 @@ class BodyDown:
 
     def again(self) -> bool:
         """It may go on. False: nothing is left to be asked for."""
-        if self._done is not None and self._wanted <= 0:
-            self.end()
+        if self._done is not None and (self._wanted <= 0 or self.received >= self.length):
+            self.end()  # all but these words had come
         return not self.closed and not self._failed and self.received < self.length
 
     def failed(self, why: str) -> None:

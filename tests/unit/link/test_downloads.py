@@ -11,6 +11,7 @@ from broker.core.errors import Code
 from broker.core.message import BLOB, DURABLE, Blob
 from broker.link.edge_bodies import CHUNK, NOT_HELD
 from broker.link.owner_port import Away
+from broker.rpc.v1 import link_pb2 as pb
 from tests.unit.link.test_bodies_again import Place as Senders
 from tests.unit.link.test_edge_bodies import BODY, SLOT
 from tests.unit.link.world import run_of
@@ -89,6 +90,21 @@ def test_also_in_the_middle_of_a_read(place, mode):
     place.owners["a"].stop_listening()
     place.world.pass_time(0.5)
     assert place.done == []
+    place.lead("b")
+    assert place.done == [(BODY, "")]
+
+
+@pytest.mark.parametrize("more", [0, 1000])
+def test_also_when_all_had_come_and_only_the_end_is_missing(place, more):
+    """Cluster history 570: nobody was told that there is no more."""
+    place.consume(AckMode.AUTO)
+    place.world.run()
+    place.files.last_reader.offset = 0
+    place.reader.read(len(BODY) + more, lambda data, why: place.done.append((data, why)))
+    place.reader.hub.on_body(pb.Body(id=place.reader.id, data=BODY))
+    place.world.cut()
+    place.owners["a"].stop_listening()
+    place.world.pass_time(0.5)
     place.lead("b")
     assert place.done == [(BODY, "")]
 
