@@ -33,9 +33,8 @@ from broker.journal.format import PREFERRED
 from broker.journal.journal import Journal
 from broker.journal.restore import refuse_restored
 from broker.link.cluster_port import ClusterPort
-from broker.link.edge_bodies import ROTTEN
 from broker.link.link_server import LinkServer
-from broker.link.owner_port import broken_disk
+from broker.link.owner_port import Rotten, broken_disk
 from broker.owner.bodies import FileBodyReader, FileBodyWriter
 from broker.owner.coordinator import RETRY_S, Coordinator
 from broker.owner.fault_attribution import NOBODY
@@ -203,7 +202,7 @@ class OwnerProcess(ClusterProcess):
             return FileBodyWriter(blobs, bodies, on_drain, broken_disk)
 
         def open_body(slot: int, blob: Blob, offset: int = 0) -> FileBodyReader:
-            return FileBodyReader(blobs, bodies, blob, lambda text: ROTTEN + text, offset)
+            return FileBodyReader(blobs, bodies, blob, Rotten, offset)
 
         def published(slot: int, dedup: tuple[int, int]) -> bool:
             engine = self.shard.engines.get(slot)

@@ -10,6 +10,7 @@ passcodes, stack traces or paths of ours.
 from __future__ import annotations
 
 from enum import Enum
+from typing import Final
 
 from .reasons import Reason
 
@@ -104,6 +105,10 @@ class Code(Enum):
         self.number = number
         self.text = text
         self.reason = reason
+
+
+CODES: Final = {code.number: code for code in Code}
+"""By number: as components tell each other."""
 
 
 class BrokerError(Exception):

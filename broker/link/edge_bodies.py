@@ -13,21 +13,18 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from broker.core.errors import Code
+from broker.core.errors import CODES, Code
 from broker.core.message import Blob
 from broker.rpc.v1 import link_pb2 as pb
 
 from .body_spool import Kept
-from .effect_codec import CODES
 from .owner_port import Away, Rotten
 
 CHUNK: Final = 64 * 1024
 WINDOW: Final = 1024 * 1024
 MOVED: Final = "another owner serves this destination now"
-"""What an owner answers that does not lead the slot."""
-ROTTEN: Final = "damaged: "
-"""With that an owner's answer begins when it is the body that is lost, and no affair of anybody else's. An edge of an
-older release takes it for any failure."""
+"""What an owner answers that does not lead the slot. Until 0.3 that text alone is enough: an owner older than 0.2 says
+no more, and slots move while a cluster is upgraded."""
 NOT_HELD: Final = "the message went with an owner of earlier times"
 """… when the consumer that a body is for does not hold the message (any more)."""
 NOT_KEPT: Final = "its owner changed, and it could not be kept to be sent again"
@@ -457,10 +454,10 @@ class BodyHub:
             elif kind == "failed":
                 self.ups.pop(message.id)
                 self._inflight -= self._unwritten.pop(message.id, 0)
-                if message.failed == MOVED:
-                    up.away(Away(MOVED))
+                if _moved(message):
+                    up.away(Away(message.failed))
                 else:
-                    up.failed(_why(message.failed, message.code))
+                    up.failed(_why(message))
                 self.pump()
         elif down is not None:
             if kind == "data":
@@ -469,10 +466,10 @@ class BodyHub:
                 down.end()
             elif kind == "failed":
                 self.downs.pop(message.id)
-                if message.failed == MOVED:
-                    down.away(Away(MOVED))
+                if _moved(message):
+                    down.away(Away(message.failed))
                 else:
-                    down.failed(_why(message.failed, message.code))
+                    down.failed(_why(message))
 
     def lost(self, why: str) -> None:
         """The stream is over."""
@@ -486,13 +483,18 @@ class BodyHub:
             down.away(why)
 
 
-def _why(text: str, code: int) -> str:
+def _why(body: pb.Body) -> str:
     """What the owner said: of its disk, mostly."""
-    if code:
-        return Away(text, CODES.get(code, Code.INTERNAL))
-    if text.startswith(ROTTEN):
-        return Rotten(text.removeprefix(ROTTEN))
-    return Away(text) if text == NOT_HELD else text
+    if body.code:
+        return Away(body.failed, CODES.get(body.code, Code.INTERNAL))
+    if body.fault == pb.Body.ROTTEN:
+        return Rotten(body.failed)
+    return Away(body.failed) if body.fault == pb.Body.NOT_HELD else body.failed
+
+
+def _moved(body: pb.Body) -> bool:
+    """Does whoever said so not lead the slot."""
+    return body.fault == pb.Body.MOVED or body.failed == MOVED
 
 
 def _nothing() -> None:

@@ -6,7 +6,7 @@ Rule: a run that several consumers get travels once per message; the order of ef
 from __future__ import annotations
 
 from broker.core.effects import BrowseEnd, ConsumerClosed, Crowd, Deliver, Done, Effect, Refused
-from broker.core.errors import Code
+from broker.core.errors import CODES, Code
 from broker.core.message import Run
 from broker.core.reasons import Reason
 from broker.rpc.v1 import link_pb2 as pb
@@ -15,7 +15,6 @@ from .codec import NUMBER_MASK, SlotState, check_slot, malformed, put_run, take_
 
 LinkEffect = Effect | SlotState
 
-CODES = {code.number: code for code in Code}
 REASONS = {reason.value: reason for reason in Reason}
 
 

@@ -22,7 +22,7 @@ from broker.core.metrics import Metric
 from broker.core.patience import stood_still
 from broker.rpc.v1 import link_pb2 as pb
 from broker.seams.clock import Clock
-from broker.seams.stream import Stream
+from broker.seams.stream import Ended, Stream
 
 from .attach_barrier import Anteroom
 from .codec import DOWN_PING, PROTOCOL, SERVING, UP_PING, SlotState, decode_up, malformed
@@ -255,11 +255,11 @@ class LinkServer:
             for each in self._peers.values():
                 each.press(True)
 
-    def on_closed(self, end: EdgeStream, why: str) -> None:
+    def on_closed(self, end: EdgeStream, why: Ended) -> None:
         self._strangers.pop(end, None)
         peer = end.peer
         if peer is not None and peer.stream is end.stream:
-            self._lost(peer, why)
+            self._lost(peer, why.detail)
 
     def _greet(self, end: EdgeStream, up: pb.Up) -> None:
         hello = up.hello
@@ -435,7 +435,7 @@ class EdgeStream:
     def on_message(self, message: bytes) -> None:
         self._server.on_message(self, message)
 
-    def on_closed(self, why: str) -> None:
+    def on_closed(self, why: Ended) -> None:
         self._server.on_closed(self, why)
 
 

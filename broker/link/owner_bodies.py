@@ -17,7 +17,7 @@ from broker.rpc.v1 import link_pb2 as pb
 
 from .codec import malformed
 from .edge_bodies import CHUNK, MOVED, NOT_HELD
-from .owner_port import Away, BodyReader, BodyWriter
+from .owner_port import Away, BodyReader, BodyWriter, Rotten
 
 NewBody = Callable[[int, Callable[[], None]], BodyWriter]
 Found = Callable[[Blob | None], None]
@@ -100,7 +100,7 @@ class Sought:
         if self._reader is not None:
             self._reader.read(n, done)
         elif self._lost:
-            done(None, NOT_HELD)
+            done(None, Away(NOT_HELD))
         else:
             self._wish = (n, done)
 
@@ -139,7 +139,9 @@ class Outgoing:
         if target is None:
             return
         if data is None:
-            target.send_body(pb.Body(id=self.id, failed=why))
+            lost = pb.Body.ROTTEN if isinstance(why, Rotten) else pb.Body.DISK
+            fault = pb.Body.NOT_HELD if isinstance(why, Away) else lost
+            target.send_body(pb.Body(id=self.id, failed=why, fault=fault))
             self.close()
             return
         self._left -= len(data)
@@ -246,7 +248,7 @@ class OwnerBodies:
 
     def _begin(self, id: int, slot: int) -> None:
         if (epoch := self._target.epoch(slot)) is None:
-            self._target.send_body(pb.Body(id=id, failed=MOVED))
+            self._target.send_body(pb.Body(id=id, failed=MOVED, fault=pb.Body.MOVED))
             return
         incoming = self._incoming[id] = BodyUpload(id, slot, epoch, self._target)
         incoming.writer = self._new_body(slot, incoming.drained)
@@ -262,7 +264,7 @@ class OwnerBodies:
         if blob is None:
             del self._incoming[incoming.id]
             code = why.code.number if isinstance(why, Away) else 0
-            self._target.send_body(pb.Body(id=incoming.id, failed=why, code=code))
+            self._target.send_body(pb.Body(id=incoming.id, failed=why, code=code, fault=pb.Body.DISK))
             return
         if self._target.epoch(incoming.slot) == incoming.epoch:
             self._stored[blob.id] = incoming
@@ -273,7 +275,7 @@ class OwnerBodies:
 
     def _read(self, message: pb.Body) -> None:
         if self._target.epoch(message.slot) is None:
-            self._target.send_body(pb.Body(id=message.id, failed=MOVED))
+            self._target.send_body(pb.Body(id=message.id, failed=MOVED, fault=pb.Body.MOVED))
             return
         reader: BodyReader
         if message.consumer:

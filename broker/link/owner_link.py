@@ -13,16 +13,16 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol
 
 from broker.config.settings import ClusterSettings
-from broker.core.errors import Code, ProtocolViolation
+from broker.core.errors import CODES, Code, ProtocolViolation
 from broker.core.patience import Patience, stood_still
 from broker.rpc.v1 import link_pb2 as pb
 from broker.seams.clock import Clock
-from broker.seams.stream import EDGE_SERVICE, Dialer, Stream
+from broker.seams.stream import EDGE_SERVICE, Dialer, Ended, EndKind, Stream
 
 from .codec import CONGESTED, DOWN_PING, UP_PING, decode_down
 from .command_codec import LinkCommand, put_command
 from .edge_bodies import BodyHub
-from .effect_codec import CODES, LinkEffect, take_effects
+from .effect_codec import LinkEffect, take_effects
 from .questions import Asked, Done
 from .stats import LinkStats
 
@@ -169,7 +169,7 @@ class OwnerLink:
         self.bodies.lost(why)
         self.asked.lost(why)
 
-    def on_closed(self, end: _End, why: str) -> None:
+    def on_closed(self, end: _End, why: Ended) -> None:
         if end is not self._end:
             return
         self._stats.lost += 1
@@ -183,7 +183,7 @@ class OwnerLink:
         bodies, self.bodies = self.bodies, BodyHub(self)
         bodies.lost(f"the connection to its owner was lost: {why}")
         self.asked.lost(f"the connection to it was lost: {why}")
-        if why.startswith("refused"):
+        if why.kind is EndKind.REFUSED:
             self._patience.ended()
         if self._answered and self._clock.monotonic() - self._dialled >= STEADY_S:
             self._retry = FIRST_RETRY_S
@@ -194,7 +194,7 @@ class OwnerLink:
         stream, end = self._stream, self._end
         if stream is not None and end is not None:
             stream.abort(why)
-            self.on_closed(end, why)
+            self.on_closed(end, Ended(why))
 
     def tick(self, end: _End) -> None:
         """Every ping_ms: says something when nothing was said, and notices when nothing was heard."""
@@ -436,7 +436,7 @@ class _End:
     def on_message(self, message: bytes) -> None:
         self._link.on_message(self, message)
 
-    def on_closed(self, why: str) -> None:
+    def on_closed(self, why: Ended) -> None:
         self._link.on_closed(self, why)
 
     def tick(self) -> None:

@@ -20,12 +20,12 @@ from broker.core.records import MetaRecord, RunRecord
 from broker.engine.queue import Queue
 from broker.rpc.v1 import replica_pb2 as pb
 from broker.seams.clock import Clock
-from broker.seams.stream import Stream, StreamEnd
+from broker.seams.stream import Ended, EndKind, Stream, StreamEnd
 
 from .incoming_bodies import IncomingStore
 from .io_thread import Io
 from .leader_stream import LeaderStream, refusal
-from .peer import ALIVE, PROTOCOL, Identity
+from .peer import PROTOCOL, Identity
 from .replica_check import Found, Kept
 from .standby import Change, Settled, Shadow
 
@@ -270,12 +270,12 @@ class Followers:
         for slot in [slot for slot, (asked, _) in self._asked.items() if asked is stream]:
             del self._asked[slot]
 
-    def closed(self, stream: LeaderStream, why: str) -> None:
+    def closed(self, stream: LeaderStream, why: Ended) -> None:
         if self._streams.get(stream.owner) is stream:
             del self._streams[stream.owner]
             self.gone(stream)
-            if not self._stopped and not why.startswith(ALIVE):
-                self.home.lost(stream.owner, why)
+            if not self._stopped and why.kind is not EndKind.ALIVE:
+                self.home.lost(stream.owner, why.detail)
 
     def begin_seed(self, slot: int) -> None:
         self.seeded += 1

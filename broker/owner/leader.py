@@ -22,12 +22,12 @@ from broker.core.records import Item, MetaRecord
 from broker.core.slots import SlotRecord
 from broker.rpc.v1 import replica_pb2 as pb
 from broker.seams.clock import Clock
-from broker.seams.stream import Dialer
+from broker.seams.stream import Dialer, EndKind
 
 from .catchup import CatchUp, Log, bodies_of
 from .io_thread import Io
 from .isr import Lead, State, Track, judged
-from .peer import ALIVE, Identity, Peer
+from .peer import Identity, Peer
 from .replica_check import Answer, Checks, Found, QueueState, SlotCheck, unpacked
 from .replication_stats import lag_metrics
 
@@ -357,7 +357,7 @@ class Leaders:
             lead.deposed = True
             self._home.deposed(slot, epoch)
 
-    def on_broken(self, peer: Peer, slot: int, why: str) -> None:
+    def on_broken(self, peer: Peer, slot: int, why: str, code: Code | None) -> None:
         lead = self._leads.get(slot)
         if lead is None or peer.id not in lead.tracks:
             return
@@ -369,7 +369,7 @@ class Leaders:
             log.warning("slot %d: follower %s cannot go on: %s", slot, peer.id, why)
         peer.drop(lead.tracks[peer.id])
         track = lead.restart(peer.id)
-        if why.startswith(Code.WRONG_RELEASE.name):
+        if code is Code.WRONG_RELEASE:
             # What it has is good. Only another release of it goes on, and that comes with a stream of its own.
             self._later(UPGRADE_S, partial(self._ask_again, lead, track))
             return
@@ -515,7 +515,7 @@ class Leaders:
             if id in used:
                 self._unused_since.pop(id, None)
             elif now - self._unused_since.setdefault(id, now) > LINGER_S:
-                peer.close(f"{ALIVE}no slot needs it")
+                peer.close("no slot needs it", EndKind.ALIVE)
                 del self._peers[id], self._unused_since[id]
         stuck = any(peer.stuck(now) for peer in self._peers.values())
         for lead in list(self._leads.values()):

@@ -17,7 +17,7 @@ from google.protobuf.message import DecodeError
 from broker.core.errors import BadItem, Code, NewerRelease
 from broker.rpc.v1 import replica_pb2 as pb
 from broker.seams.clock import Clock
-from broker.seams.stream import Stream
+from broker.seams.stream import Ended, Stream
 
 from .catchup import bodies_of
 from .incoming_bodies import IncomingBodies, IncomingStore
@@ -59,7 +59,7 @@ class FollowerSide(Protocol):
     def accepts(self, stream: LeaderStream, slot: int, epoch: int) -> bool: ...
     def drop_source(self, slot: int, source: LeaderStream) -> None: ...
     def resigned(self, slot: int, source: LeaderStream, epoch: int) -> None: ...
-    def closed(self, stream: LeaderStream, why: str) -> None: ...
+    def closed(self, stream: LeaderStream, why: Ended) -> None: ...
     def begin_seed(self, slot: int) -> None: ...
     def end_seed(self, slot: int, lineage: list[tuple[int, int]], lsn: int) -> None: ...
     def copying(self, slot: int) -> bool: ...
@@ -119,7 +119,7 @@ class LeaderStream:
         else:
             self._close(refusal(Code.BAD_COMPONENT_MESSAGE))
 
-    def on_closed(self, why: str) -> None:
+    def on_closed(self, why: Ended) -> None:
         self._over = True
         self._bodies.abort()
         self._user.closed(self, why)
@@ -208,7 +208,7 @@ class LeaderStream:
                 self._check_bodies(data)
                 changes = journal.append_item(slot, data, self._checksum)
             except NewerRelease as error:
-                self._broken(slot, refusal(Code.WRONG_RELEASE, str(error)))
+                self._broken(slot, refusal(Code.WRONG_RELEASE, str(error)), Code.WRONG_RELEASE)
                 continue
             except (BadItem, StructError) as error:
                 self._broken(slot, str(error))
@@ -230,7 +230,7 @@ class LeaderStream:
                 if seed.last:
                     user.end_seed(slot, list(zip(seed.epochs, seed.firsts, strict=False)), seed.lsn)
             except NewerRelease as error:
-                self._broken(slot, refusal(Code.WRONG_RELEASE, str(error)))
+                self._broken(slot, refusal(Code.WRONG_RELEASE, str(error)), Code.WRONG_RELEASE)
             except (BadItem, StructError) as error:
                 self._broken(slot, str(error))
         self._acknowledge(seed.seq)
@@ -264,10 +264,10 @@ class LeaderStream:
             if not self._bodies.whole(id):
                 raise BadItem(f"large body {id:016x} has not come before its message")
 
-    def _broken(self, slot: int, why: str) -> None:
+    def _broken(self, slot: int, why: str, code: Code = Code.BAD_COMPONENT_MESSAGE) -> None:
         log.error("slot %d: what %s sent cannot be used: %s", slot, self.owner, why)
         self._user.drop_source(slot, self)
-        self.send(pb.ToLeader(broken=pb.Broken(slot=slot, why=why)))
+        self.send(pb.ToLeader(broken=pb.Broken(slot=slot, why=why, code=code.number)))
 
     def _acknowledge(self, seq: int) -> None:
         self._user.home.durable(partial(self._durable, seq))

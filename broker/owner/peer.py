@@ -16,12 +16,12 @@ from typing import Any, Final, Protocol
 
 from google.protobuf.message import DecodeError
 
-from broker.core.errors import Code
+from broker.core.errors import CODES, Code
 from broker.core.patience import Patience
 from broker.core.slots import SlotRecord
 from broker.rpc.v1 import replica_pb2 as pb
 from broker.seams.clock import Clock
-from broker.seams.stream import REPLICA_SERVICE, Dialer, Stream
+from broker.seams.stream import REPLICA_SERVICE, Dialer, Ended, EndKind, Stream
 
 from .isr import Track
 
@@ -38,12 +38,10 @@ STUCK_S: Final = 2.0
 """A follower that acknowledges nothing for so long holds up nobody any more."""
 DIAL_AGAIN_S: Final = (0.0, 0.02, 0.05, 0.1, 0.1, 0.2, 0.5, 1.0)
 """Pauses before the first, second … attempt; the last one goes on."""
-NO_ANSWER: Final = "unreachable: "
-"""So begins why a stream ended to which nothing was ever said."""
-UNREACHED: Final = ("refused", "lost", NO_ANSWER)
+ABSENT: Final = frozenset((EndKind.REFUSED, EndKind.UNREACHED))
+"""So ends a stream to which nothing was ever said."""
+MISSED: Final = ABSENT | {EndKind.LOST}
 """The same, where nobody said no: a process that does not want our stream can be reached."""
-ALIVE: Final = "alive: "
-"""So begins what a leader says that ends a stream and goes on: its follower need not think that it has died."""
 STEADY_S: Final = 5.0
 """A stream that broke sooner was no success: the pauses go on growing,"""
 BRISK: Final = 4
@@ -63,7 +61,10 @@ class PeerUser(Protocol):
 
     def on_have(self, peer: Peer, have: pb.Have) -> None: ...
     def on_stale(self, peer: Peer, slot: int, epoch: int) -> None: ...
-    def on_broken(self, peer: Peer, slot: int, why: str) -> None: ...
+    def on_broken(self, peer: Peer, slot: int, why: str, code: Code | None) -> None:
+        """It takes nothing for the slot until it is asked again; what was wrong with what was sent."""
+        ...
+
     def on_acked(self, peer: Peer, tracks: list[tuple[Track, int]]) -> None:
         """The follower has them on its disk, each up to that lsn. Called for every acknowledgement."""
         ...
@@ -200,18 +201,18 @@ class Peer:
         self._user.on_down(self)  # every slot asks anew
         self.ping()
 
-    def closed(self, link: _Link, why: str) -> None:
+    def closed(self, link: _Link, why: Ended) -> None:
         if link is not self._up:
             return
         if self._heard:
             log.info("stream to follower %s is over: %s", self.id, why)
             now = self._down_since = self._clock.monotonic()
             self._attempt = 0 if now - self._dialled >= STEADY_S else min(self._attempt, BRISK)
-        elif why.startswith(UNREACHED):
+        elif why.kind in MISSED:
             self.missed = self._dialled
-        if not self._heard and not why.startswith(("refused", NO_ANSWER)):
+        if not self._heard and why.kind not in ABSENT:
             log.warning("follower %s does not take our stream: %s", self.id, why)
-        if why.startswith("refused"):
+        if why.kind is EndKind.REFUSED:
             self._refused += 1
             self.patience.ended()
         else:
@@ -233,13 +234,13 @@ class Peer:
         self._counted.clear()
         self._gathered_bytes = self._gathered_late = self.unacked = self.late = self.pongs = 0
 
-    def close(self, why: str) -> None:
+    def close(self, why: str, kind: EndKind = EndKind.CLOSED) -> None:
         """Nobody needs it any more; it is not dialled again."""
         self._over = True
         stream = self._stream
         if stream is not None:
             self._drop()
-            stream.close(why)
+            stream.close(why, kind)
 
     def moved(self, address: str) -> None:
         """It is reached elsewhere now ("" = nowhere that is known)."""
@@ -267,7 +268,7 @@ class Peer:
             self._give_up()
         elif not self._heard and now - self._dialled > patience.answer(now):
             patience.judged(now)
-            self._stream.abort(f"{NO_ANSWER}no answer")
+            self._stream.abort("unreachable: no answer", EndKind.UNREACHED)
         else:
             self.ping()
         bound = patience.stretched(BROKEN_S, now) if self._known else FIRST_S
@@ -279,8 +280,8 @@ class Peer:
         """If it lives after all it must hear that we do: a stream of ours that breaks without a word is our death."""
         stream, link = self._stream, self._up
         if stream is not None and link is not None:
-            stream.close(f"{ALIVE}you were silent")
-            self.closed(link, "silent")
+            stream.close("you were silent", EndKind.ALIVE)
+            self.closed(link, Ended("silent"))
 
     def _mark(self, lost: str) -> None:
         if bool(lost) != bool(self.lost):
@@ -435,11 +436,18 @@ class Peer:
         elif what == "stale":
             self._user.on_stale(self, message.stale.slot, message.stale.epoch)
         elif what == "broken":
-            self._user.on_broken(self, message.broken.slot, message.broken.why)
+            self._broken(message.broken)
         else:
             self._refuse()
         if self._up is link and self.lost:
             self._mark("")
+
+    def _broken(self, broken: pb.Broken) -> None:
+        # Until 0.3: a follower older than 0.2 says the code in the text only.
+        code = CODES.get(broken.code)
+        if code is None and broken.why.partition(":")[0] == Code.WRONG_RELEASE.name:
+            code = Code.WRONG_RELEASE
+        self._user.on_broken(self, broken.slot, broken.why, code)
 
     def _refuse(self) -> None:
         if self._stream is not None:
@@ -481,5 +489,5 @@ class _Link:
     def on_message(self, message: bytes) -> None:
         self._peer.received(self, message)
 
-    def on_closed(self, why: str) -> None:
+    def on_closed(self, why: Ended) -> None:
         self._peer.closed(self, why)

@@ -13,7 +13,7 @@ import grpc.aio
 
 from broker.config.settings import ClusterSettings
 from broker.core.patience import longest_answer
-from broker.seams.stream import StreamEnd
+from broker.seams.stream import Ended, EndKind, StreamEnd
 
 from .credentials import Credentials
 from .options import CLIENT, SERVICE, keepalive
@@ -58,9 +58,10 @@ class GrpcDialer:
 
     async def _run(self, stream: GrpcStream, channel: grpc.aio.Channel, call: grpc.aio.StreamStreamCall) -> None:
         late = self._loop.call_later(
-            self._dial_timeout_s, stream.abort, f"unreachable: no answer within {self._dial_timeout_s:g} s"
-        )
-        why = "lost"
+            self._dial_timeout_s, stream.abort, f"unreachable: no answer within {self._dial_timeout_s:g} s",
+            EndKind.UNREACHED,
+        )  # fmt: skip
+        why = Ended("lost", EndKind.LOST)
         try:
             # The peer sends its metadata when its event loop has taken the stream.
             await call.initial_metadata()
@@ -79,8 +80,10 @@ class GrpcDialer:
             await channel.close()
 
 
-def _explained(error: grpc.RpcError, address: str) -> str:
+def _explained(error: grpc.RpcError, address: str) -> Ended:
     code, details = error.code(), error.details() or ""
     if code is grpc.StatusCode.UNAVAILABLE and "onnection refused" in details:
-        return f"refused: nobody listens at {address}"
-    return f"lost: {code.name} {details}" if code is not grpc.StatusCode.UNIMPLEMENTED else f"foreign: {details}"
+        return Ended(f"refused: nobody listens at {address}", EndKind.REFUSED)
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return Ended(f"foreign: {details}", EndKind.FOREIGN)
+    return Ended(f"lost: {code.name} {details}", EndKind.LOST)

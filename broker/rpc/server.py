@@ -16,7 +16,7 @@ import grpc.aio
 
 from broker.config.settings import ClusterSettings
 from broker.core.errors import ConfigError
-from broker.seams.stream import EDGE_SERVICE, REPLICA_SERVICE, Acceptor
+from broker.seams.stream import EDGE_SERVICE, REPLICA_SERVICE, Acceptor, Ended, EndKind
 
 from .credentials import FILES, Credentials, is_loopback
 from .options import SERVER, SERVICE, keepalive
@@ -79,7 +79,7 @@ class GrpcServer:
         assert task is not None
         stream = GrpcStream(loop, _peer(context))
         self._streams.add(stream)
-        why, greeted = "lost", False
+        why, greeted = Ended("lost", EndKind.LOST), False
         try:
             stream.start(self._acceptor.accept(service, stream), context.write, task.cancel)
             await context.send_initial_metadata(())  # tells the dialer that we are awake

@@ -2,6 +2,7 @@
 
 The bytes of a message travel as they are. A message that begins with NUL (no protobuf message does) gets one more
 NUL in front; NUL + SOH + text is the farewell that close() sends, because a gRPC client has no other way to say why.
+Behind the text may follow NUL + the number of its kind (one byte): releases before 0.2 neither send nor look for it.
 
 Rule: moves bytes; never repairs, repeats or joins anything. No task, timer or future per message beside gRPC's own.
 Knows nothing of what is in a message.
@@ -20,7 +21,7 @@ import grpc
 import grpc.aio
 from grpc.aio import EOF
 
-from broker.seams.stream import StreamEnd
+from broker.seams.stream import Ended, EndKind, StreamEnd
 
 log = logging.getLogger("stampede.rpc")
 
@@ -29,6 +30,8 @@ FAREWELL_S = 1.0
 ESCAPE = b"\0"
 FAREWELL = b"\0\x01"
 MAX_WHY_BYTES = 1024
+ALIVE_BEFORE = "alive: "
+"""So begins the text of a farewell that is ALIVE; before 0.2 it was all that said so. Goes with 0.3."""
 ENDED: Final = (grpc.RpcError, asyncio.InvalidStateError, grpc.aio.UsageError, grpc.aio.InternalError)
 """What gRPC raises when there is no call (any more) to write to."""
 
@@ -54,7 +57,7 @@ class GrpcStream:
         self._write: Write
         self._begun: _Begun | None = None
         """A message that was handed to gRPC already, for the writer to wait for."""
-        self._why = ""
+        self._why = Ended("")
         self._over = False
         self._farewell = b""
         self._cancel: Callable[[], object] = bool
@@ -76,19 +79,19 @@ class GrpcStream:
     def pending(self) -> int:
         return self._pending
 
-    def close(self, why: str) -> None:
+    def close(self, why: str, kind: EndKind = EndKind.CLOSED) -> None:
         if self._over:
             return
         self._over = True
-        self._why = why
-        self._farewell = FAREWELL + why.encode()[:MAX_WHY_BYTES]
+        self._why = Ended(why, kind)
+        self._farewell = _farewell(self._why)
         self._timer = self._loop.call_later(FAREWELL_S, self._cancel)
         self._rouse()
 
-    def abort(self, why: str) -> None:
+    def abort(self, why: str, kind: EndKind = EndKind.CLOSED) -> None:
         if not self._over:
             self._over = True
-            self._why = why
+            self._why = Ended(why, kind)
         self._cancel()
 
     # -- for the owner of the call
@@ -100,27 +103,27 @@ class GrpcStream:
         self._write = write
         self._writer = self._loop.create_task(self._write_all())
 
-    async def read_all(self, read: Callable[[], Awaitable[Any]]) -> str:
+    async def read_all(self, read: Callable[[], Awaitable[Any]]) -> Ended:
         """Hands out messages until the other end is done; why it ended. Raises what `read` raises."""
         assert self._end is not None
         deliver = self._end.on_message
         while True:
             message = await read()
             if message is EOF:
-                return "ended by the other side"
+                return Ended("ended by the other side")
             if self._over:
                 continue  # only the end of the call is waited for
             if message and message[0] == 0:
                 if message[:2] == FAREWELL:
-                    return message[2:].decode("utf-8", "replace") or "closed by the other side"
+                    return _heard(message[len(FAREWELL) :])
                 message = message[1:]
             try:
                 deliver(message)
             except Exception:
                 log.exception("a message from %s broke its handler; the stream is given up", self.peer)
-                return "internal error"
+                return Ended("internal error")
 
-    def finish(self, why: str) -> None:
+    def finish(self, why: Ended) -> None:
         """The call has ended. The first reason counts: ours when we ended it."""
         first = self._why if self._over else why
         self._over = True
@@ -190,6 +193,25 @@ class GrpcStream:
 
 def _escaped(message: bytes) -> bytes:
     return message if not message or message[0] else ESCAPE + message
+
+
+def _farewell(why: Ended) -> bytes:
+    text = f"{ALIVE_BEFORE}{why}" if why.kind is EndKind.ALIVE else why.detail
+    told = FAREWELL + text.replace("\0", " ").encode()[:MAX_WHY_BYTES]
+    return told if why.kind is EndKind.CLOSED else told + bytes((0, why.kind))
+
+
+def _heard(told: bytes) -> Ended:
+    """Of a farewell, without what marks it as one. A kind that this release does not know is none."""
+    text, _, number = told.partition(b"\0")
+    why = text.decode("utf-8", "replace")
+    kind = EndKind(number[0]) if number and number[0] in _KINDS else EndKind.CLOSED
+    if why.startswith(ALIVE_BEFORE):
+        why, kind = why.removeprefix(ALIVE_BEFORE), EndKind.ALIVE
+    return Ended(why or "closed by the other side", kind)
+
+
+_KINDS: Final = frozenset(EndKind)
 
 
 class _Begun:

@@ -6,14 +6,42 @@ over: nobody repairs it, one dials anew. gRPC is behind it in rpc/, a simulated 
 
 from __future__ import annotations
 
-from typing import Protocol
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+
+class EndKind(IntEnum):
+    """How a stream came to its end. The numbers travel (rpc/streams.py)."""
+
+    CLOSED = 0
+    """One of the two ends closed it, or gave it up."""
+    ALIVE = 1
+    """The other end closed it and goes on: nobody need think that it has died."""
+    REFUSED = 2
+    """Nobody listens at the address."""
+    UNREACHED = 3
+    """It never answered."""
+    LOST = 4
+    """The connection broke."""
+    FOREIGN = 5
+    """What answers is no component of this release."""
+
+
+class Ended(NamedTuple):
+    """Why a stream ended: `detail` is for people, `kind` for decisions."""
+
+    detail: str
+    kind: EndKind = EndKind.CLOSED
+
+    def __str__(self) -> str:
+        return self.detail
 
 
 class StreamEnd(Protocol):
     """Who uses a stream."""
 
     def on_message(self, message: bytes) -> None: ...
-    def on_closed(self, why: str) -> None:
+    def on_closed(self, why: Ended) -> None:
         """Called exactly once, whoever closed it. Nothing comes after it. What was sent may or may not have arrived."""
         ...
 
@@ -33,11 +61,11 @@ class Stream(Protocol):
         """Bytes queued and not yet given to the transport."""
         ...
 
-    def close(self, why: str) -> None:
-        """Ends it after what was queued has left (bounded by a second); the other end hears `why` if it can."""
+    def close(self, why: str, kind: EndKind = EndKind.CLOSED) -> None:
+        """Ends it after what was queued has left (bounded by a second); the other end hears both if it can."""
         ...
 
-    def abort(self, why: str) -> None:
+    def abort(self, why: str, kind: EndKind = EndKind.CLOSED) -> None:
         """Ends it now."""
         ...
 
@@ -47,7 +75,7 @@ class Dialer(Protocol):
 
     def dial(self, address: str, service: str, end: StreamEnd) -> Stream:
         """At once; what is sent before the connection stands waits for it. A peer that cannot be reached (or does not
-        answer within dial_timeout_s) is told by end.on_closed, "refused: …" when nobody listens there."""
+        answer within dial_timeout_s) is told by end.on_closed, REFUSED when nobody listens there."""
         ...
 
 

@@ -28,9 +28,7 @@ IN_CIRCLES = {"edge": 26}
 """Room → modules of its largest circle, imports for types counted. All other rooms have none, and none comes back."""
 WRITTEN = {"engine": 297, "link": 140, "edge": 80, "owner": 55, "journal": 35, "wire": 14}
 """Room → attributes that it writes on objects of other modules. Others: 10 at most."""
-BY_TEXT = {
-    "owner/peer.py": 3, "owner/follower.py": 1, "owner/leader.py": 1, "link/owner_link.py": 1, "link/edge_bodies.py": 1,
-}  # fmt: skip
+BY_TEXT: dict[str, int] = {}
 """File → decisions by the beginning of a text that says why something ended."""
 
 

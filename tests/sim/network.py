@@ -13,7 +13,7 @@ from collections import deque
 from random import Random
 from typing import Any
 
-from broker.seams.stream import Acceptor, StreamEnd
+from broker.seams.stream import Acceptor, Ended, EndKind, StreamEnd
 from tests.sim.virtual_loop import Place, VirtualLoop
 
 KEEPALIVE_S = (0.5, 4.5)
@@ -25,6 +25,10 @@ WINDOW = 64 * 1024
 """Bytes under way that count as given to the transport."""
 REPAIR_S = 0.2
 """At most so long after a link is back its streams flow again (retransmission timers)."""
+RESET = Ended("lost: connection reset", EndKind.LOST)
+SILENT = Ended("lost: keep-alive", EndKind.LOST)
+GOES_ON = Ended("")
+"""Beside a message: none of the ends."""
 
 
 class SimStream:
@@ -41,7 +45,7 @@ class SimStream:
         self._told = False
         self._connection = connection
         self._under_way = 0
-        self._outbox: deque[tuple[bytes | None, str]] = deque()
+        self._outbox: deque[tuple[bytes | None, Ended]] = deque()
         """What waits for the link: messages, or None = the end, with its reason."""
         self._last = 0.0
         """When the latest thing sent arrives: order."""
@@ -51,36 +55,37 @@ class SimStream:
         if self.over:
             return
         self._under_way += len(message)
-        self._put(bytes(message), "")
+        self._put(bytes(message), GOES_ON)
 
     @property
     def pending(self) -> int:
         return max(0, self._under_way - WINDOW)
 
-    def close(self, why: str) -> None:
+    def close(self, why: str, kind: EndKind = EndKind.CLOSED) -> None:
         if not self.over:
-            self._put(None, why)
-            self.lost(why, 0.0)
+            end = Ended(why, kind)
+            self._put(None, end)
+            self.lost(end, 0.0)
 
-    def abort(self, why: str) -> None:
+    def abort(self, why: str, kind: EndKind = EndKind.CLOSED) -> None:
         if not self.over:
-            self._connection.network.reset(self, why)
+            self._connection.network.reset(self, Ended(why, kind))
 
     # ── the kernel's side ──────────────────────────────────────────────────────────────────────────
 
-    def lost(self, why: str, after: float) -> None:
+    def lost(self, why: Ended, after: float) -> None:
         """This end hears of the end, some time later. First come."""
         self.over = self.over or after == 0.0
         self.place.at(self.place.loop.now + after, self._closed, why)
 
-    def _closed(self, why: str) -> None:
+    def _closed(self, why: Ended) -> None:
         if not self._told:
             self._told = self.over = True
             self._connection.network.forget(self)
             if self.end is not None:
                 self.end.on_closed(why)
 
-    def _put(self, message: bytes | None, why: str) -> None:
+    def _put(self, message: bytes | None, why: Ended) -> None:
         self._outbox.append((message, why))
         self.flow()
 
@@ -96,7 +101,7 @@ class SimStream:
             self._last = max(self._last, now + network.latency())
             place.at(self._last, self._arrive, message, why)
 
-    def _arrive(self, message: bytes | None, why: str) -> None:
+    def _arrive(self, message: bytes | None, why: Ended) -> None:
         """In the place of the other end."""
         other = self.other
         if message is not None:
@@ -164,10 +169,10 @@ class Network:
         for stream in [s for s in self._streams if s.place is place]:
             stream.over = stream._told = True
             if silent:
-                stream.other.lost("lost: keep-alive", self._patience())
+                stream.other.lost(SILENT, self._patience())
             else:
                 stream._connection.broken = self.random.random() < 0.5
-                stream.other.lost("lost: connection reset", max(self.latency(), stream._last - self.loop.now))
+                stream.other.lost(RESET, max(self.latency(), stream._last - self.loop.now))
             stream._outbox.clear()
             self.forget(stream)
 
@@ -209,7 +214,7 @@ class Network:
         def look() -> None:
             a, b = stream.host, stream.other.host
             if not stream.over and (self.blocked(a, b) or self.blocked(b, a)):
-                stream.lost("lost: keep-alive", 0.0)
+                stream.lost(SILENT, 0.0)
 
         stream.place.at(self.loop.now + self._patience(), look)
 
@@ -219,8 +224,8 @@ class Network:
     def cut(self, stream: SimStream) -> None:
         """A middlebox resets the connection: both ends hear it, each at its own time; what is under way is lost."""
         stream._connection.broken = True
-        stream.lost("lost: connection reset", self.latency())
-        stream.other.lost("lost: connection reset", self.latency() * self.random.choice((1, 1, 20)))
+        stream.lost(RESET, self.latency())
+        stream.other.lost(RESET, self.latency() * self.random.choice((1, 1, 20)))
 
     def streams(self) -> list[SimStream]:
         return [stream for stream in self._streams if not stream.over]
@@ -233,21 +238,21 @@ class Network:
     def _frozen_peer(self, stream: SimStream, place: Place) -> None:
         def look() -> None:
             if not stream.over and place.frozen:
-                stream.lost("lost: keep-alive", 0.0)
-                stream.other.lost("lost: connection reset", self.latency())  # behind what has arrived already
+                stream.lost(SILENT, 0.0)
+                stream.other.lost(RESET, self.latency())  # behind what has arrived already
 
         stream.place.at(self.loop.now + self._patience(), look)
 
     # ── streams ────────────────────────────────────────────────────────────────────────────────────
 
-    def reset(self, stream: SimStream, why: str) -> None:
+    def reset(self, stream: SimStream, why: Ended) -> None:
         if self.random.random() < 0.5:
             stream._connection.broken = True
         stream.lost(why, 0.0)
         if not self.blocked(stream.host, stream.other.host):
-            stream.other.lost("lost: reset by peer", self.latency())
+            stream.other.lost(Ended("lost: reset by peer", EndKind.LOST), self.latency())
         else:
-            stream.other.lost("lost: keep-alive", self._patience())
+            stream.other.lost(SILENT, self._patience())
 
     def forget(self, stream: SimStream) -> None:
         """Unless the kernel still has something of it to send."""
@@ -266,7 +271,7 @@ class Network:
     def _too_late(self, connection: Connection) -> None:
         if not connection.standing and not connection.near.over:
             connection.broken = True
-            connection.near.lost("lost: no answer in time", 0.0)
+            connection.near.lost(Ended("lost: no answer in time", EndKind.LOST), 0.0)
 
     def _knock(self, connection: Connection, address: str, service: str) -> None:
         """The handshake reaches the other host, if it can."""
@@ -280,7 +285,7 @@ class Network:
         elif host in self._down:
             return
         elif listener is None:
-            near.lost("refused: nobody listens", self.latency())
+            near.lost(Ended("refused: nobody listens", EndKind.REFUSED), self.latency())
         else:
             far.place, far.host = listener[0], host
             far.place.soon(self._accept, connection, listener[1], service)

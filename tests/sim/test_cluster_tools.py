@@ -35,7 +35,7 @@ class Recorder:
         self.heard.append(message)
 
     def on_closed(self, why):
-        self.why.append(why)
+        self.why.append(str(why))
 
 
 @pytest.fixture

@@ -529,7 +529,19 @@ class Effect(_message.Message):
     def __init__(self, deliveries: _Optional[_Union[Deliveries, _Mapping]] = ..., dones: _Optional[_Union[Dones, _Mapping]] = ..., refused: _Optional[_Union[Refused, _Mapping]] = ..., closed: _Optional[_Union[ConsumerClosed, _Mapping]] = ..., browse_end: _Optional[int] = ..., slot: _Optional[_Union[SlotState, _Mapping]] = ..., crowd: _Optional[_Union[Crowd, _Mapping]] = ...) -> None: ...
 
 class Body(_message.Message):
-    __slots__ = ("id", "write", "data", "finish", "close", "read", "want", "written", "stored", "failed", "end", "slot", "consumer", "message", "offset", "code")
+    __slots__ = ("id", "write", "data", "finish", "close", "read", "want", "written", "stored", "failed", "end", "slot", "consumer", "message", "offset", "code", "fault")
+    class Fault(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+        __slots__ = ()
+        UNSAID: _ClassVar[Body.Fault]
+        DISK: _ClassVar[Body.Fault]
+        MOVED: _ClassVar[Body.Fault]
+        ROTTEN: _ClassVar[Body.Fault]
+        NOT_HELD: _ClassVar[Body.Fault]
+    UNSAID: Body.Fault
+    DISK: Body.Fault
+    MOVED: Body.Fault
+    ROTTEN: Body.Fault
+    NOT_HELD: Body.Fault
     ID_FIELD_NUMBER: _ClassVar[int]
     WRITE_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
@@ -546,6 +558,7 @@ class Body(_message.Message):
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
+    FAULT_FIELD_NUMBER: _ClassVar[int]
     id: int
     write: int
     data: bytes
@@ -562,4 +575,5 @@ class Body(_message.Message):
     message: int
     offset: int
     code: int
-    def __init__(self, id: _Optional[int] = ..., write: _Optional[int] = ..., data: _Optional[bytes] = ..., finish: bool = ..., close: bool = ..., read: _Optional[_Union[Blob, _Mapping]] = ..., want: _Optional[int] = ..., written: _Optional[int] = ..., stored: _Optional[_Union[Blob, _Mapping]] = ..., failed: _Optional[str] = ..., end: bool = ..., slot: _Optional[int] = ..., consumer: _Optional[int] = ..., message: _Optional[int] = ..., offset: _Optional[int] = ..., code: _Optional[int] = ...) -> None: ...
+    fault: Body.Fault
+    def __init__(self, id: _Optional[int] = ..., write: _Optional[int] = ..., data: _Optional[bytes] = ..., finish: bool = ..., close: bool = ..., read: _Optional[_Union[Blob, _Mapping]] = ..., want: _Optional[int] = ..., written: _Optional[int] = ..., stored: _Optional[_Union[Blob, _Mapping]] = ..., failed: _Optional[str] = ..., end: bool = ..., slot: _Optional[int] = ..., consumer: _Optional[int] = ..., message: _Optional[int] = ..., offset: _Optional[int] = ..., code: _Optional[int] = ..., fault: _Optional[_Union[Body.Fault, str]] = ...) -> None: ...

@@ -160,12 +160,14 @@ class BlobTaken(_message.Message):
     def __init__(self, id: _Optional[int] = ..., bytes: _Optional[int] = ..., whole: bool = ...) -> None: ...
 
 class Broken(_message.Message):
-    __slots__ = ("slot", "why")
+    __slots__ = ("slot", "why", "code")
     SLOT_FIELD_NUMBER: _ClassVar[int]
     WHY_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
     slot: int
     why: str
-    def __init__(self, slot: _Optional[int] = ..., why: _Optional[str] = ...) -> None: ...
+    code: int
+    def __init__(self, slot: _Optional[int] = ..., why: _Optional[str] = ..., code: _Optional[int] = ...) -> None: ...
 
 class Resign(_message.Message):
     __slots__ = ("slot", "epoch")

@@ -29,7 +29,7 @@ class Stranger:
         self.downs.append(pb.Down.FromString(message))
 
     def on_closed(self, why):
-        self.why = why
+        self.why = str(why)
 
     def say(self, message):
         self.stream.send(message if isinstance(message, bytes) else message.SerializeToString())

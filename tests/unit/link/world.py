@@ -14,6 +14,7 @@ from broker.core.effects import Done
 from broker.core.message import NO_IDS, Run
 from broker.link.cluster_port import ClusterPort
 from broker.link.link_server import LinkServer
+from broker.seams.stream import Ended, EndKind
 
 
 class World:
@@ -63,7 +64,7 @@ class World:
         ours.end = end
         acceptor = self.listening.get(address)
         if acceptor is None:
-            self.ready.append(lambda: ours.over("refused: nobody listens there"))
+            self.ready.append(lambda: ours.over("refused: nobody listens there", EndKind.REFUSED))
         else:
             theirs.end = acceptor.accept(service, theirs)
             self.pairs.append((ours, theirs))
@@ -109,19 +110,19 @@ class Pipe:
         if self.end is not None and not self.closed and not self.lost:
             self.end.on_message(message)
 
-    def close(self, why):
-        self.abort(why)
+    def close(self, why, kind=EndKind.CLOSED):
+        self.abort(why, kind)
 
-    def abort(self, why):
+    def abort(self, why, kind=EndKind.CLOSED):
         if not self.closed:
-            self.world.ready.append(lambda: self.over(why))
-            self.world.ready.append(lambda: self.other.over(why))
+            self.world.ready.append(lambda: self.over(why, kind))
+            self.world.ready.append(lambda: self.other.over(why, kind))
 
-    def over(self, why):
+    def over(self, why, kind=EndKind.LOST):
         if not self.closed:
             self.closed = True
             if self.end is not None:
-                self.end.on_closed(why)
+                self.end.on_closed(Ended(why, kind))
 
 
 class FakeShard:

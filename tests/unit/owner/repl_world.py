@@ -25,6 +25,7 @@ from broker.owner.leader import LeaderHome, Leaders
 from broker.owner.peer import Identity
 from broker.owner.replica_check import Inspector
 from broker.owner.standby import Shadow
+from broker.seams.stream import Ended, EndKind
 from tests.sim.disk import SimDisk
 
 QUEUE = 1
@@ -159,22 +160,22 @@ class Near:
     def blocked(self) -> bool:
         return self.other is not None and frozenset((self.owner.id, self.other.owner.id)) in self.world.blocked
 
-    def close(self, why: str) -> None:
-        self.abort(why)
+    def close(self, why: str, kind: EndKind = EndKind.CLOSED) -> None:
+        self.abort(why, kind)
 
-    def abort(self, why: str) -> None:
+    def abort(self, why: str, kind: EndKind = EndKind.CLOSED) -> None:
         if not self.over:
-            self._end(why)
+            self._end(why, kind)
             if self.other is not None and not self.blocked():
-                self._post(partial(self.other._end, why))
+                self._post(partial(self.other._end, why, kind))
 
-    def _end(self, why: str) -> None:
+    def _end(self, why: str, kind: EndKind = EndKind.LOST) -> None:
         if self.over:
             return
         self.over = True
         if self in self.world.streams:
             self.world.streams.remove(self)
-        self.world.at(0.0, partial(self.owner.call, self.life, partial(self.end.on_closed, why)))
+        self.world.at(0.0, partial(self.owner.call, self.life, partial(self.end.on_closed, Ended(why, kind))))
 
 
 class Clock:
@@ -305,9 +306,9 @@ class Owner:
         near.end = end
         world.streams.append(near)
         if frozenset((self.id, address)) in world.blocked:
-            world.at(1.0, partial(near._end, "unreachable"))
+            world.at(1.0, partial(near._end, "unreachable", EndKind.UNREACHED))
         elif not target.up:
-            world.at(0.001, partial(near._end, "refused: nobody listens"))
+            world.at(0.001, partial(near._end, "refused: nobody listens", EndKind.REFUSED))
         else:
             far = Near(world, target, self.id)
             near.other, far.other = far, near

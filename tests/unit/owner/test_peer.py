@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from broker.core.errors import Code
 from broker.owner import peer as module
-from broker.owner.peer import ALIVE, BRISK, BROKEN_S, DIAL_AGAIN_S, FIRST_S, REFUSALS, STEADY_S, Identity, Peer
+from broker.owner.peer import BRISK, BROKEN_S, DIAL_AGAIN_S, FIRST_S, REFUSALS, STEADY_S, Identity, Peer
 from broker.rpc.v1 import replica_pb2 as pb
+from broker.seams.stream import Ended, EndKind
 
 DEAD_S = 0.5
 PING_S = 0.08
@@ -62,14 +64,14 @@ class Line:
             end = self.ends[-1]
             self.later(0.001, lambda: end.on_message(pb.ToLeader(pong=ping).SerializeToString()))
 
-    def close(self, why: str) -> None: ...
+    def close(self, why: str, kind: EndKind = EndKind.CLOSED) -> None: ...
 
-    def abort(self, why: str) -> None:
+    def abort(self, why: str, kind: EndKind = EndKind.CLOSED) -> None:
         self.aborted.append(why)
-        self.ends[-1].on_closed(why)
+        self.ends[-1].on_closed(Ended(why, kind))
 
-    def cut(self, why: str = "reset") -> None:
-        self.ends[-1].on_closed(why)
+    def cut(self, kind: EndKind = EndKind.LOST) -> None:
+        self.ends[-1].on_closed(Ended("reset", kind))
 
     # user
     def on_down(self, peer: Peer) -> None: ...
@@ -131,7 +133,7 @@ def test_at_an_address_where_nobody_answers_the_pauses_grow_to_the_last_one(line
     found = []
     for _ in range(10):
         line.run(1.0)
-        line.cut("unreachable: no answer")
+        line.cut(EndKind.UNREACHED)
         cut, before = line.now, len(line.dialled)
         line.run(1.5)
         found.append(round(line.dialled[before] - cut, 6))
@@ -188,7 +190,7 @@ def test_where_nobody_listens_any_more_no_patience_is_needed(line):
     del line.lost[:]
     line.answers, began = False, line.now
     for _ in range(REFUSALS):
-        line.cut("refused: nobody listens")
+        line.cut(EndKind.REFUSED)
         line.run(0.2)
     assert len(line.lost) == 1 and line.now - began < 1
 
@@ -211,10 +213,27 @@ def test_time_in_which_the_leader_stood_still_is_nobodys(line):
 
 def test_who_is_given_up_hears_that_its_leader_lives(line):
     said = []
-    line.close = said.append
+    line.close = lambda why, kind: said.append(kind)
     line.answers = False
     line.run(DEAD_S + 2 * PING_S, tick=True)
-    assert said and said[0].startswith(ALIVE)
+    assert said == [EndKind.ALIVE]
+
+
+@pytest.mark.parametrize(
+    "broken, code",
+    [
+        (pb.Broken(slot=1, why="a text", code=Code.WRONG_RELEASE.number), Code.WRONG_RELEASE),
+        (pb.Broken(slot=1, why="WRONG_RELEASE: of a follower before 0.2"), Code.WRONG_RELEASE),
+        (pb.Broken(slot=1, why="WRONG_RELEASE", code=Code.BAD_COMPONENT_MESSAGE.number), Code.BAD_COMPONENT_MESSAGE),
+        (pb.Broken(slot=1, why="no record"), None),
+        (pb.Broken(slot=1, code=99_999), None),
+    ],
+)
+def test_what_was_wrong_is_a_code_whatever_release_says_it(line, broken, code):
+    heard = []
+    line.on_broken = lambda peer, slot, why, code: heard.append(code)
+    line.ends[-1].on_message(pb.ToLeader(broken=broken).SerializeToString())
+    assert heard == [code]
 
 
 def test_it_knows_since_when_nobody_answers(line):
@@ -224,10 +243,10 @@ def test_it_knows_since_when_nobody_answers(line):
     assert line.peer.missed == 0.0, "nothing has failed since it spoke last"
     line.run(0.1)
     began = line.dialled[-1]
-    line.cut("refused: nobody listens at o1:1")
+    line.cut(EndKind.REFUSED)
     assert line.peer.missed == began
     line.run(0.1)
-    line.cut("BAD_COMPONENT_MESSAGE: it says no")
+    line.cut(EndKind.CLOSED)
     assert line.peer.missed == began, "who says no can be reached"
     line.answers = True
     line.run(1)

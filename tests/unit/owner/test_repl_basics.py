@@ -172,7 +172,7 @@ def test_who_is_asked_anew_while_it_catches_up_gets_each_item_once():
     world.owners["o2"].start()
     peer = leader.leaders._peers["o2"]
     world.until(lambda: peer.late > 0)
-    leader.leaders.on_broken(peer, SLOT, "")
+    leader.leaders.on_broken(peer, SLOT, "", None)
     world.until(lambda: in_sync(world, "o0", "o1", "o2"))
     world.until(lambda: same_everywhere(world))
     assert leader.leaders._catch_up.seeds == 0

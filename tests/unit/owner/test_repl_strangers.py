@@ -9,6 +9,7 @@ from broker.engine import slot_restore
 from broker.journal import items
 from broker.owner import leader
 from broker.rpc.v1 import replica_pb2 as pb
+from broker.seams.stream import EndKind
 from tests.unit.owner.repl_world import World
 
 SLOT = 7
@@ -27,7 +28,7 @@ class Line:
     def send(self, message: bytes) -> None:
         self.sent.append(pb.ToLeader.FromString(message))
 
-    def close(self, why: str) -> None:
+    def close(self, why: str, kind: EndKind = EndKind.CLOSED) -> None:
         self.closed = why
 
     abort = close

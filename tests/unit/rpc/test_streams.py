@@ -10,15 +10,17 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 
 import pytest
 
 from broker.config.settings import ClusterSettings
 from broker.core.errors import ConfigError
+from broker.rpc import streams
 from broker.rpc.dialer import GrpcDialer
 from broker.rpc.server import GrpcServer
 from broker.rpc.streams import GrpcStream
+from broker.seams.stream import Ended, EndKind
 from tests.harness.broker import ROOT, free_ports
 from tests.harness.shells import both_loops, run
 from tests.harness.waiting import eventually
@@ -30,6 +32,7 @@ class End:
     def __init__(self) -> None:
         self.messages: list[bytes] = []
         self.closed: list[str] = []
+        self.kinds: list[EndKind] = []
         self.changed = asyncio.Event()
         self.stream = None
 
@@ -41,7 +44,8 @@ class End:
             raise RuntimeError("a bug of the handler")
 
     def on_closed(self, why: str) -> None:
-        self.closed.append(why)
+        self.closed.append(str(why))
+        self.kinds.append(why.kind)
         self.changed.set()
 
     async def until(self, condition, timeout: float = 30.0) -> None:
@@ -136,6 +140,45 @@ async def test_close_sends_what_is_queued_and_says_why(closer):
         assert await other.end() == "drained: épuisé"
         assert await mine.end() == "drained: épuisé"
         assert other.messages == [b"%d" % n for n in range(100)]
+
+
+async def test_the_other_end_hears_of_what_kind_an_end_is():
+    async with pair() as (dialer, doors, address):
+        mine, other = await joined(dialer, doors, address)
+        mine.stream.close("no slot needs it", EndKind.ALIVE)
+        assert await other.end() == await mine.end() == "no slot needs it"
+        assert other.kinds == mine.kinds == [EndKind.ALIVE]
+        assert await nobody(dialer) == [EndKind.REFUSED]
+
+
+async def nobody(dialer):
+    """How a stream ends to a port where nobody listens."""
+    with closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))
+        end = End()
+        dialer.dial(f"127.0.0.1:{taken.getsockname()[1]}", "edge", end)
+        await end.end()
+        return end.kinds
+
+
+@pytest.mark.parametrize(
+    "told, text, kind",
+    [
+        (b"alive: you were silent", "you were silent", EndKind.ALIVE),  # of a release before 0.2
+        (b"drained", "drained", EndKind.CLOSED),
+        (b"alive: you were silent\0\x01", "you were silent", EndKind.ALIVE),
+        (b"drained\0\xc8", "drained", EndKind.CLOSED),  # of a kind to come
+        (b"", "closed by the other side", EndKind.CLOSED),
+    ],
+)
+def test_a_farewell_of_another_release_is_understood(told, text, kind):
+    heard = streams._heard(told)
+    assert heard == Ended(text, kind)
+
+
+def test_what_an_older_release_reads_of_a_farewell_begins_as_it_knows_it():
+    assert streams._farewell(Ended("bye")) == b"\0\x01bye"
+    assert streams._farewell(Ended("you\0were silent", EndKind.ALIVE)) == b"\0\x01alive: you were silent\0\x01"
 
 
 @pytest.mark.parametrize("closer", ["client", "server"])
