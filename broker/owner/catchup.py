@@ -20,7 +20,7 @@ from broker.rpc.v1 import replica_pb2 as pb
 from broker.seams.clock import Clock
 
 from .io_thread import Io
-from .isr import Lead, State, Track
+from .isr import Lead, LeaderState, Progress, Track
 from .peer import Peer
 
 log = logging.getLogger("stampede.owner")
@@ -139,7 +139,7 @@ class CatchUp:
     def pump(self, peer: Peer, lead: Lead, track: Track) -> None:
         """Sends what the follower lacks, as far as there is room; LIVE when nothing is left, UNFIT when the log does
         not go back so far."""
-        if track.state is not State.TAIL or track.moving or _gone(lead, track):
+        if track.state is not Progress.TAIL or track.moving or _gone(lead, track):
             return
         while not track.moving:
             if not self._room(peer):
@@ -147,12 +147,12 @@ class CatchUp:
                 break
             items = self.journal.tail(track.slot, track.sent, STEP_ITEMS)
             if items is None:
-                track.state = State.UNFIT
+                track.cannot_go_on()
                 lead.seed_rate = min(2 * lead.seed_rate, 1024)
                 self.changed(lead)
                 break
             if not items:
-                track.state = State.LIVE
+                track.caught_up()
                 lead.renew_live()
                 break
             self._put(peer, lead, track, items)
@@ -224,7 +224,7 @@ class CatchUp:
 
     def seed(self, peer: Peer, lead: Lead, track: Track) -> None:
         """Gives the follower a copy of the slot, in its turn. It must not be in sync."""
-        track.state = State.SEED
+        track.is_seeded()
         self._waiting.append(_Seed(self, peer, lead, track))
         self._next()
 
@@ -257,7 +257,7 @@ class CatchUp:
 
 def _gone(lead: Lead, track: Track) -> bool:
     """Does what is known by this track not count any more: the follower was asked anew, or nobody leads here."""
-    return lead.deposed or lead.tracks.get(track.member) is not track
+    return lead.state is LeaderState.DEPOSED or lead.tracks.get(track.member) is not track
 
 
 class _Seed:
@@ -303,7 +303,7 @@ class _Seed:
             self._user.done(self)
         elif error is not None:
             log.error("slot %d: its copy for %s cannot be read: %s", self._track.slot, self._track.member, error)
-            self._track.state = State.UNFIT
+            self._track.cannot_go_on()
             self._lead.retry_at = self._user.clock.monotonic() + RETRY_S
             self._user.done(self)
         elif items is None:
@@ -339,9 +339,7 @@ class _Seed:
         seed.epochs.extend(epoch for epoch, _ in reader.lineage)
         seed.firsts.extend(first for _, first in reader.lineage)
         self._send(seed, 0, [(track, reader.lsn)])
-        track.sent = reader.lsn
-        track.bodies.clear()
-        track.state = State.TAIL
+        track.has_copy(reader.lsn)
         self._user.done(self)
         self._user.pump(self.peer, self._lead, track)
 

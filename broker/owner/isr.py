@@ -19,6 +19,7 @@ from enum import Enum
 from typing import Final
 
 from broker.core.slots import SlotRecord
+from broker.core.states import StateTable
 
 Lineage = Sequence[tuple[int, int]]
 """(epoch, its first lsn), ascending."""
@@ -32,21 +33,52 @@ def epoch_at(lineage: Lineage, lsn: int) -> int:
     return max((epoch for epoch, first in lineage if first <= lsn), default=0)
 
 
-class State(Enum):
-    """Of a follower, for one slot."""
+class Progress(Enum):
+    """Of a follower, for one slot that is led here."""
 
     ASKED = "asked"
-    """It has not answered what it has."""
+    """It has not answered what it has. Nothing is sent to it, and nothing of it counts."""
     TAIL = "tail"
-    """It is on our lineage and is sent what it lacks."""
+    """It is on our lineage and is sent what it lacks, from the log."""
     LIVE = "live"
     """It has been sent everything; every commit goes there at once."""
     UNFIT = "unfit"
     """Its log cannot be continued: it needs a seed, and must not be in the isr for that."""
     SEED = "seed"
-    """It is sent a seed."""
+    """It is sent a copy of the slot; it is not in the isr."""
     AHEAD = "ahead"
-    """It has more than we have."""
+    """It has more than we have, and we have written nothing: it shall lead, if it is in the isr, else it needs a
+    seed."""
+
+
+_ANEW: Final = "its stream broke, or it cannot go on, and it is asked anew"
+FOLLOWER: Final = StateTable(
+    "A follower of one slot, as its leader sees it (`owner/isr.py`; decided in `owner/leader.py`, `owner/catchup.py`).",
+    Progress,
+    {Progress.ASKED: "it is a replica of a slot that is led here"},
+    {
+        Progress.ASKED: {
+            Progress.TAIL: "its log goes on from where ours is, or was",
+            Progress.UNFIT: "its log is another one",
+            Progress.AHEAD: "it has more than we have",
+            Progress.SEED: "it is its turn to be sent a copy",
+        },
+        Progress.TAIL: {
+            Progress.LIVE: "nothing is left to be sent",
+            Progress.UNFIT: "our log does not go back so far any more",
+            Progress.ASKED: _ANEW,
+        },
+        Progress.LIVE: {Progress.TAIL: "it has no room, or a large body comes first", Progress.ASKED: _ANEW},
+        Progress.UNFIT: {Progress.ASKED: "it is out of the isr, and what it has is forgotten"},
+        Progress.SEED: {
+            Progress.TAIL: "it has all of the copy",
+            Progress.UNFIT: "the copy cannot be read here",
+            Progress.ASKED: _ANEW,
+        },
+        Progress.AHEAD: {Progress.ASKED: "it is out of the isr, and what it has is forgotten"},
+    },
+    {state: "no replica any more, or led here no more" for state in Progress},
+)
 
 
 class Track:
@@ -62,9 +94,10 @@ class Track:
     __slots__ = ("acked", "answered", "asked", "bodies", "floor", "member", "moving", "sent", "slot", "state", "told")
 
     def __init__(self, slot: int, member: str) -> None:
+        """It is about to be asked. What it was before is another Track, which nobody looks at any more."""
         self.slot = slot
         self.member = member
-        self.state = State.ASKED
+        self.state = FOLLOWER.begin(Progress.ASKED)
         self.sent = 0
         self.acked = UNKNOWN
         self.floor = 0
@@ -76,18 +109,81 @@ class Track:
 
     def fit(self) -> bool:
         """Does its log go on from where ours is or was."""
-        return self.state is State.TAIL or self.state is State.LIVE
+        return self.state is Progress.TAIL or self.state is Progress.LIVE
+
+    def anew(self) -> Track:
+        """Nothing is known of it any more: one that is about to be asked."""
+        if self.state is not Progress.ASKED:
+            FOLLOWER.to(self.state, Progress.ASKED)
+        return Track(self.slot, self.member)
+
+    def answers(self, state: Progress, lsn: int, last: int, pongs: int) -> None:
+        """It has said what it has (`lsn`, `state`: judged()), where we have `last`."""
+        self.state = FOLLOWER.to(self.state, state)
+        self.answered = pongs
+        self.floor = last
+        if state is Progress.TAIL:
+            self.sent = self.acked = lsn
+
+    def caught_up(self) -> None:
+        """It has been sent everything."""
+        self.state = FOLLOWER.to(self.state, Progress.LIVE)
+
+    def falls_behind(self) -> None:
+        """What comes next is sent from the log."""
+        self.state = FOLLOWER.to(self.state, Progress.TAIL)
+
+    def cannot_go_on(self) -> None:
+        """It needs a copy (or another one)."""
+        self.state = FOLLOWER.to(self.state, Progress.UNFIT)
+
+    def is_seeded(self) -> None:
+        """A copy is on its way, or waits for its turn."""
+        self.state = FOLLOWER.to(self.state, Progress.SEED)
+
+    def has_copy(self, lsn: int) -> None:
+        """It has been sent all of the copy, up to there."""
+        self.state = FOLLOWER.to(self.state, Progress.TAIL)
+        self.sent = lsn
+        self.bodies.clear()
 
 
-def judged(mine: Lineage, last: int, theirs: Lineage, lsn: int) -> State:
+def judged(mine: Lineage, last: int, theirs: Lineage, lsn: int) -> Progress:
     """What becomes of a follower that holds `lsn` on lineage `theirs`, where we hold `last` on `mine`.
 
     Two logs that have the item `n` of the same epoch are the same up to it: an epoch has one leader, who writes in
     order, and a follower takes an item only behind the one before it."""
     shared = min(last, lsn)
     if shared and epoch_at(mine, shared) != epoch_at(theirs, shared):
-        return State.UNFIT
-    return State.TAIL if lsn <= last else State.AHEAD
+        return Progress.UNFIT
+    return Progress.TAIL if lsn <= last else Progress.AHEAD
+
+
+class LeaderState(Enum):
+    """Of a slot that is led here, in one epoch."""
+
+    BEGUN = "begun"
+    """Not everybody needed has what we began with: nothing counts, nothing is handed out. Nothing was written in this
+    epoch, so another one that has more may still lead."""
+    WHOLE = "whole"
+    """Everybody needed has what we began with, and follows its lineage: what all of them have on their disks counts."""
+    DEPOSED = "deposed"
+    """A higher epoch is known, or it was given up here: nothing counts any more."""
+
+
+LEADER: Final = StateTable(
+    "The leader of one slot, in one epoch (`owner/isr.py`; decided in `owner/leader.py`).",
+    LeaderState,
+    {LeaderState.BEGUN: "its epoch stands in the log"},
+    {
+        LeaderState.BEGUN: {
+            LeaderState.WHOLE: "every in-sync follower has what it began with",
+            LeaderState.DEPOSED: "a higher epoch, or given up",
+        },
+        LeaderState.WHOLE: {LeaderState.DEPOSED: "a higher epoch, or given up"},
+    },
+    {LeaderState.DEPOSED: "the slot is led here no more"},
+)
 
 
 class Lead:
@@ -97,13 +193,11 @@ class Lead:
     reached   every item up to this lsn counts (or will, once it is on our own disk).
     last      lsn of the last item sealed here.
     doubtful  followers that could not go on from what they were sent: they are seeded.
-    whole     everybody needed has what we began with: the slot may be served.
-    deposed   a higher epoch is known: nothing counts any more.
     until     monotonic time up to which dispatching is known to be allowed."""
 
     __slots__ = (
-        "busy", "deposed", "doubtful", "last", "live", "me", "min_in_sync", "needed", "pending", "reached", "record",
-        "retry_at", "seed_rate", "tracks", "unsure", "until", "whole",
+        "busy", "doubtful", "last", "live", "me", "min_in_sync", "needed", "pending", "reached", "record",
+        "retry_at", "seed_rate", "state", "tracks", "unsure", "until",
     )  # fmt: skip
 
     def __init__(self, record: SlotRecord, me: str, min_in_sync: int, last: int, number: int) -> None:
@@ -113,8 +207,7 @@ class Lead:
         self.min_in_sync = min_in_sync
         self.last = last
         self.reached = 0
-        self.whole = False
-        self.deposed = False
+        self.state = LEADER.begin(LeaderState.BEGUN)
         self.until = 0.0
         self.pending: deque[list[int]] = deque([[number, last, 0]])
         """[commit number, last lsn in it, bytes] of what does not count yet. The first entry stands for `whole`."""
@@ -148,15 +241,21 @@ class Lead:
 
     def advance(self) -> int:
         """Takes off what counts by now; -1: nothing does, else its bytes."""
-        if not self.pending or self.deposed or len(self.record.isr) < self.min_in_sync:
+        if not self.pending or self.state is LeaderState.DEPOSED or len(self.record.isr) < self.min_in_sync:
             return -1
         reached = min((self._acked(member) for member in self.needed), default=self.last)
         taken, pending = -1, self.pending
         while pending and pending[0][1] <= reached:
             _, self.reached, nbytes = pending.popleft()
             taken = max(taken, 0) + nbytes
-            self.whole = True
+        if taken >= 0 and self.state is LeaderState.BEGUN:
+            self.state = LEADER.to(self.state, LeaderState.WHOLE)
         return taken
+
+    def is_deposed(self) -> None:
+        """Nothing counts from now on."""
+        if self.state is not LeaderState.DEPOSED:
+            self.state = LEADER.to(self.state, LeaderState.DEPOSED)
 
     def _acked(self, member: str) -> int:
         track = self.tracks.get(member)
@@ -184,7 +283,7 @@ class Lead:
 
     def restart(self, member: str) -> Track:
         """Nothing is known of the follower any more."""
-        track = self.tracks[member] = Track(self.record.slot, member)
+        track = self.tracks[member] = self.tracks[member].anew()
         self.renew_live()
         return track
 
@@ -197,7 +296,7 @@ class Lead:
         return track
 
     def renew_live(self) -> None:
-        self.live = [track for track in self.tracks.values() if track.state is State.LIVE]
+        self.live = [track for track in self.tracks.values() if track.state is Progress.LIVE]
 
     def _renew(self) -> None:
         needed = set(self.record.isr).union(*self.unsure)
@@ -218,7 +317,7 @@ class Lead:
         to take its place. It has to be seeded, for that it has to leave, and nothing counts until it is back."""
         isr = self.record.isr
         joining = [m for m, track in self.tracks.items() if m not in isr and m not in lost and self._may_join(track)]
-        unfit = {m for m in isr if m in self.tracks and self.tracks[m].state is State.UNFIT}
+        unfit = {m for m in isr if m in self.tracks and self.tracks[m].state is Progress.UNFIT}
         result = tuple(m for m in isr if m not in unfit and m not in lost) + tuple(joining)
         if len(result) < self.min_in_sync:
             result = isr + tuple(joining)

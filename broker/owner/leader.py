@@ -26,7 +26,7 @@ from broker.seams.stream import Dialer, EndKind
 
 from .catchup import CatchUp, Log, bodies_of
 from .io_thread import Io
-from .isr import Lead, State, Track, judged
+from .isr import Lead, LeaderState, Progress, Track, judged
 from .peer import Identity, Peer
 from .replica_check import Answer, Checks, Found, QueueState, SlotCheck, unpacked
 from .replication_stats import lag_metrics
@@ -159,7 +159,7 @@ class Leaders:
             return f"{self._settings.min_in_sync} in-sync replicas, has {len(lead.record.isr)}"
         if silent:
             return f"{', '.join(silent)} (silent)"
-        return "" if lead.whole else ", ".join(needed)
+        return "" if lead.state is not LeaderState.BEGUN else ", ".join(needed)
 
     def missed(self, owner: str) -> float:
         """When the last attempt began to reach a follower of ours that counts as lost; 0 = it does not."""
@@ -216,7 +216,7 @@ class Leaders:
         """The slot is led here no more: followers' promises are void, nothing of it counts from now on."""
         lead = self._leads.pop(slot, None)
         if lead is not None:
-            lead.deposed = True
+            lead.is_deposed()
             self.backlog -= sum(nbytes for _, _, nbytes in lead.pending)
             for member in lead.tracks:
                 self._peers[member].resign(lead.record)
@@ -236,7 +236,7 @@ class Leaders:
             lead = self._leads.get(slot)
             if lead is None:
                 self._asked.pop(slot)(None)
-            elif lead.whole and self._journal.last(slot)[1] == lead.last and all(
+            elif lead.state is LeaderState.WHOLE and self._journal.last(slot)[1] == lead.last and all(
                 track.sent == lead.last for track in lead.live
             ):  # fmt: skip
                 self._ask_all(lead, self._asked.pop(slot))
@@ -274,7 +274,7 @@ class Leaders:
                     continue  # went with the tail already
                 peer = self._peers[track.member]
                 if bodies or not peer.room:
-                    track.state = State.TAIL
+                    track.falls_behind()
                     lead.renew_live()
                     self._catch_up.pump(peer, lead, track)
                 else:
@@ -299,16 +299,16 @@ class Leaders:
     def counted(self, slot: int) -> int:
         """The last item of a slot led here that everybody needed has; 0 = it is not led here, or nobody knows yet."""
         lead = self._leads.get(slot)
-        return 0 if lead is None or lead.deposed or not lead.whole else lead.reached
+        return 0 if lead is None or lead.state is not LeaderState.WHOLE else lead.reached
 
     def leads(self, slot: int) -> bool:
         """Is it led here, and everything that was told before known to be here."""
         lead = self._leads.get(slot)
-        return lead is not None and lead.whole and not lead.deposed
+        return lead is not None and lead.state is LeaderState.WHOLE
 
     def may_dispatch(self, slot: int) -> bool:
         lead = self._leads.get(slot)
-        if lead is None or lead.deposed or not lead.whole:
+        if lead is None or lead.state is not LeaderState.WHOLE:
             return False
         now = self._clock.monotonic()
         if now < lead.until:
@@ -322,7 +322,7 @@ class Leaders:
     def _promised(self, lead: Lead, member: str) -> float:
         """Up to when this member promises not to lead the slot. A pong speaks of the slots it had accepted before."""
         peer, track = self._peers.get(member), lead.tracks.get(member)
-        if peer is None or track is None or track.state is State.ASKED or peer.pongs <= track.answered:
+        if peer is None or track is None or track.state is Progress.ASKED or peer.pongs <= track.answered:
             return 0.0
         return peer.promise
 
@@ -331,21 +331,19 @@ class Leaders:
     def on_have(self, peer: Peer, have: pb.Have) -> None:
         lead = self._leads.get(have.slot)
         track = None if lead is None else lead.tracks.get(peer.id)
-        if lead is None or track is None or have.epoch != lead.record.epoch or track.state is not State.ASKED:
+        if lead is None or track is None or have.epoch != lead.record.epoch or track.state is not Progress.ASKED:
             return
         theirs = list(zip(have.epochs, have.firsts, strict=False))
         last = self._journal.last(have.slot)[1]
-        track.answered = peer.pongs
-        track.state = judged(self._journal.lineage(have.slot), last, theirs, have.lsn)
-        track.floor = last
+        state = judged(self._journal.lineage(have.slot), last, theirs, have.lsn)
         if peer.id in lead.doubtful and have.lsn != last:
-            track.state = State.UNFIT
+            state = Progress.UNFIT
         lead.doubtful.discard(peer.id)
-        if track.state is State.AHEAD and (lead.whole or peer.id not in lead.record.isr):
+        if state is Progress.AHEAD and (lead.state is not LeaderState.BEGUN or peer.id not in lead.record.isr):
             # What it has beyond ours was never told of: else it would be in sync, and known before we began.
-            track.state = State.UNFIT
-        if track.state is State.TAIL:
-            track.sent = track.acked = have.lsn
+            state = Progress.UNFIT
+        track.answers(state, have.lsn, last, peer.pongs)
+        if track.fit():
             self._catch_up.pump(peer, lead, track)
             if self._advance(lead):
                 self._home.progress()
@@ -353,15 +351,15 @@ class Leaders:
 
     def on_stale(self, peer: Peer, slot: int, epoch: int) -> None:
         lead = self._leads.get(slot)
-        if lead is not None and epoch > lead.record.epoch and not lead.deposed:
-            lead.deposed = True
+        if lead is not None and epoch > lead.record.epoch and lead.state is not LeaderState.DEPOSED:
+            lead.is_deposed()
             self._home.deposed(slot, epoch)
 
     def on_broken(self, peer: Peer, slot: int, why: str, code: Code | None) -> None:
         lead = self._leads.get(slot)
         if lead is None or peer.id not in lead.tracks:
             return
-        if lead.tracks[peer.id].state is State.ASKED:
+        if lead.tracks[peer.id].state is Progress.ASKED:
             # The answer to the question was given up while it was on its way, or crosses this: once more is harmless.
             self._ask(lead, lead.tracks[peer.id])
             return
@@ -444,17 +442,17 @@ class Leaders:
 
     def _consider(self, lead: Lead) -> None:
         """Proposes the isr that should be; seeds who must not be in it and needs it."""
-        if lead.deposed or self._stopped:
+        if lead.state is LeaderState.DEPOSED or self._stopped:
             return
         now = self._clock.monotonic()
         if now < lead.retry_at:
             return
         for member, track in lead.tracks.items():
-            if track.state in (State.UNFIT, State.AHEAD) and member not in lead.needed:
+            if track.state in (Progress.UNFIT, Progress.AHEAD) and member not in lead.needed:
                 self._catch_up.seed(self._peers[member], lead, lead.forget(member))
         if lead.busy:
             return
-        ahead = [m for m in lead.record.isr if m in lead.tracks and lead.tracks[m].state is State.AHEAD]
+        ahead = [m for m in lead.record.isr if m in lead.tracks and lead.tracks[m].state is Progress.AHEAD]
         if ahead:
             self._give_way(lead, ahead[0])
             return
@@ -468,7 +466,7 @@ class Leaders:
         be reading a long log)."""
         peer = self._peers[track.member]
         waited = now - self._slept - track.asked
-        silent = track.state is State.ASKED and waited > peer.patience.silence(now)
+        silent = track.state is Progress.ASKED and waited > peer.patience.silence(now)
         return bool(peer.lost) or silent or peer.stuck(now) or track.member in self._leaving
 
     def _proposed(self, lead: Lead, before: SlotRecord, record: SlotRecord | None) -> None:
@@ -492,7 +490,7 @@ class Leaders:
             lead.busy = False
             if new is not None:
                 self._home.on_record(new.slot, new)
-            elif not lead.deposed:
+            elif lead.state is not LeaderState.DEPOSED:
                 lead.retry_at = self._clock.monotonic() + RETRY_S
 
         self._home.change(record, replace(record, leader=owner, epoch=record.epoch + 1, target=""), done)
@@ -526,7 +524,7 @@ class Leaders:
         """Followers in sync hear with the next ping what counts by now: so far they may be read (docs/adr/0010).
         What is not on our own disk yet does not count: alone, we would not have it."""
         for slot, lead in self._leads.items():
-            if not lead.whole or lead.deposed:
+            if lead.state is not LeaderState.WHOLE:
                 continue
             lsn = min(lead.reached, self._journal.written(slot))
             for member in lead.record.isr:

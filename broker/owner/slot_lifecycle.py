@@ -22,16 +22,13 @@ from broker.seams.clock import Clock
 from .io_thread import Io
 from .read_back import ReadBack
 from .shard import Shard
+from .slot_role import BEFORE, LED, RETRY_S, RoleState, SlotRole
 from .standby import Shadow
 
 log = logging.getLogger("stampede.owner")
 
 EPOCH_SHIFT = 40
 """Ids of messages begin at (epoch - 1) << 40 in a new epoch: an id is never given twice, durable or not."""
-RETRY_S = 0.2
-"""How soon a change of a record that was not answered is tried again."""
-LAST_RETRY_S = 60.0
-"""A transfer that the store does not answer stops the slot each time it is tried: ever more rarely."""
 GATHER_S = 0.2
 """A new leader takes and hands out nothing before every live edge has said what its clients hold and consume, but waits
 no longer than this: what a slow edge's clients hold would be given to others, as redelivered, and its subscribers
@@ -88,36 +85,6 @@ class Crossings(Protocol):
     def resume(self, engine: Any) -> None: ...
 
 
-FOLLOWING = "following"
-TAKING_OVER = "taking over"
-LEADING = "leading"
-HANDING_OVER = "handing over"
-STEPPING_DOWN = "stepping down"
-SUSPENDED = "suspended"
-UNPROMISED = "not promised"
-"""Of a slot that is being taken over, told to people: its former leader may still hand out."""
-
-
-class _Role:
-    """What this owner is to one slot now.
-
-    epoch    of the record it is about.    fenced  it stands in the journal.
-    metas    small state while stepping down, for the head of a new segment.
-    gathered edges have come back to it, or were waited for.
-    patience seconds until a transfer that was not answered is begun again."""
-
-    __slots__ = ("epoch", "fenced", "gathered", "metas", "patience", "shadow", "state")
-
-    def __init__(self, state: str, epoch: int) -> None:
-        self.state = state
-        self.epoch = epoch
-        self.fenced = False
-        self.gathered = False
-        self.metas: list[MetaRecord] = []
-        self.patience = RETRY_S
-        self.shadow: Shadow | None = None
-
-
 class Node:
     """`me`: this owner's id. All calls in the loop's thread."""
 
@@ -154,7 +121,7 @@ class Node:
         self._looking = False
         self._gathering: dict[int, float] = {}
         """Slot → monotonic time until which edges are waited for."""
-        self._roles: dict[int, _Role] = {}
+        self._roles: dict[int, SlotRole] = {}
         self._records: dict[int, SlotRecord] = {}
         self._recovered: dict[int, Shadow] = {}
         self._claiming: set[int] = set()
@@ -201,21 +168,21 @@ class Node:
 
     def led(self) -> list[int]:
         """Slots that are led (or just being taken over) here."""
-        return [slot for slot, role in self._roles.items() if role.state in (LEADING, TAKING_OVER, HANDING_OVER)]
+        return [slot for slot, role in self._roles.items() if role.state in LED]
 
     def serving(self) -> int:
         """How many slots take commands here."""
-        return sum([role.state == LEADING for role in self._roles.values()])
+        return sum([role.state is RoleState.LEADING for role in self._roles.values()])
 
-    def duties(self) -> dict[int, str]:
-        """Slots that this owner shall lead → what it does about that: a state, or UNPROMISED."""
-        found = {}
+    def duties(self) -> dict[int, RoleState]:
+        """Slots that this owner shall lead → what it is to them."""
+        found: dict[int, RoleState] = {}
         for slot, record in self._records.items():
             if record.leader == self.me:
                 role = self._roles.get(slot)
-                state = FOLLOWING if role is None else role.state
-                waits = state == TAKING_OVER and role is not None and not role.fenced
-                found[slot] = UNPROMISED if waits else SUSPENDED if self._suspended else state
+                state = RoleState.FOLLOWING if role is None else role.state
+                waits = self._suspended and state is not RoleState.UNPROMISED
+                found[slot] = RoleState.SUSPENDED if waits else state
         return found
 
     def lagging(self) -> list[int]:
@@ -237,14 +204,14 @@ class Node:
     def snapshot(self) -> list[MetaRecord]:
         """Small state of slots neither led nor followed yet, for the head of a segment."""
         shadows = [*self._recovered.values()]
-        shadows += [r.shadow for r in self._roles.values() if r.state == TAKING_OVER and r.shadow is not None]
+        shadows += [r.shadow for r in self._roles.values() if r.state in BEFORE and r.shadow is not None]
         metas = [meta for shadow in shadows for meta in shadow.snapshot()]
         return metas + [meta for role in self._roles.values() for meta in role.metas]
 
     def deposed(self, slot: int, epoch: int) -> None:
         """A follower has seen a higher epoch: whatever the record we know says, we lead no more."""
         role = self._roles.get(slot)
-        if role is None or role.epoch >= epoch or role.state in (FOLLOWING, STEPPING_DOWN):
+        if role is None or role.epoch >= epoch or role.state in (RoleState.FOLLOWING, RoleState.STEPPING_DOWN):
             return
         log.warning("slot %d: epoch %d exists, ours is %d: stepping down", slot, epoch, role.epoch)
         self._step_down(slot, role, epoch)
@@ -267,10 +234,10 @@ class Node:
         self._suspended = True
         for slot in self.led():
             role = self._roles[slot]
-            if role.state == TAKING_OVER:
+            if role.state in BEFORE:
                 self._step_down(slot, role, role.epoch)
                 continue
-            role.state = SUSPENDED
+            role.suspends()
             self._gathering.pop(slot, None)
             self._serving.unserve(slot)
             self._shard.pause(slot)
@@ -293,7 +260,7 @@ class Node:
     def _apply(self, record: SlotRecord) -> None:
         slot = record.slot
         role = self._roles.get(slot)
-        if role is not None and role.state == STEPPING_DOWN:
+        if role is not None and role.state is RoleState.STEPPING_DOWN:
             return  # applied when the shadow stands
         if record.leader == self.me:
             if not self._suspended:
@@ -305,15 +272,15 @@ class Node:
         else:
             self._leave(record, role)
 
-    def _lead(self, record: SlotRecord, role: _Role | None) -> None:
+    def _lead(self, record: SlotRecord, role: SlotRole | None) -> None:
         slot = record.slot
-        if role is not None and role.epoch == record.epoch and role.state != FOLLOWING:
+        if role is not None and role.epoch == record.epoch and role.state is not RoleState.FOLLOWING:
             self._leaders.update(record)
-            if role.state == SUSPENDED:
+            if role.state is RoleState.SUSPENDED:
                 self._go_on(slot, role)
             if record.target and record.target != self.me:
                 self._hand_over(record, role)
-            elif role.state == HANDING_OVER:
+            elif role.state is RoleState.HANDING_OVER:
                 self._go_on(slot, role)
             return
         if record.epoch <= self._journal.epoch(slot):
@@ -321,10 +288,10 @@ class Node:
             # of it that we lost. Only a new epoch makes one history of it.
             self._claim(record)
             return
-        if role is not None and role.state != FOLLOWING:
+        if role is not None and role.state is not RoleState.FOLLOWING:
             self._step_down(slot, role, record.epoch)
             return
-        role = self._roles[slot] = _Role(TAKING_OVER, record.epoch)
+        role = self._roles[slot] = SlotRole.is_named(role, record.epoch)
         wait = self._followers.promised_until(slot) - self._clock.monotonic()
         role.shadow = self._shadow(slot)
         if wait > 0:
@@ -356,21 +323,21 @@ class Node:
         if not self._ending:
             self._apply(self._records[slot])
 
-    def _follow(self, record: SlotRecord, role: _Role | None) -> None:
+    def _follow(self, record: SlotRecord, role: SlotRole | None) -> None:
         slot = record.slot
         if role is None:
             shadow = self._shadow(slot)
-            self._roles[slot] = _Role(FOLLOWING, record.epoch)
+            self._roles[slot] = SlotRole.follows(record.epoch)
             self._followers.follow(shadow, record.epoch)
-        elif role.state == FOLLOWING:
+        elif role.state is RoleState.FOLLOWING:
             role.epoch = record.epoch
         elif role.epoch < record.epoch:
             self._step_down(slot, role, record.epoch)
 
-    def _leave(self, record: SlotRecord, role: _Role | None) -> None:
+    def _leave(self, record: SlotRecord, role: SlotRole | None) -> None:
         """Not a replica (any more). The log of the slot goes when enough others certainly have it."""
         slot = record.slot
-        if role is not None and role.state != FOLLOWING:
+        if role is not None and role.state is not RoleState.FOLLOWING:
             self._step_down(slot, role, record.epoch)
             return
         if len(record.isr) < min(self._min_in_sync, len(record.replicas)) or not record.isr:
@@ -402,28 +369,28 @@ class Node:
 
     # ── taking over ────────────────────────────────────────────────────────────────────────────────
 
-    def _current(self, slot: int, role: _Role, state: str) -> bool:
-        return self._roles.get(slot) is role and role.state == state and not self._ending
+    def _current(self, slot: int, role: SlotRole, state: RoleState) -> bool:
+        return self._roles.get(slot) is role and role.state is state and not self._ending
 
     def released(self, slot: int) -> None:
         """The old leader has resigned: no promise stands in our way any more."""
         role = self._roles.get(slot)
-        if role is not None and role.state == TAKING_OVER:
+        if role is not None and role.state is RoleState.UNPROMISED:
             self._take_over(slot, role)
 
-    def _take_over(self, slot: int, role: _Role) -> None:
+    def _take_over(self, slot: int, role: SlotRole) -> None:
         """The promise has run out: fence, then reach everybody in isr."""
-        if not self._current(slot, role, TAKING_OVER) or role.fenced:
+        if not self._current(slot, role, RoleState.UNPROMISED):
             return
-        role.fenced = True
+        role.fences()
         self._journal.begin_epoch(slot, role.epoch)
         self._journal.replicated.add(slot)
         self._leaders.lead(self._records[slot])
         self._shard.when_ready(slot, partial(self._activate, slot, role))
 
-    def _activate(self, slot: int, role: _Role) -> None:
+    def _activate(self, slot: int, role: SlotRole) -> None:
         """Everybody in isr has everything: the engine lives."""
-        if not self._current(slot, role, TAKING_OVER):
+        if not self._current(slot, role, RoleState.TAKING_OVER):
             return
         shadow = role.shadow
         assert shadow is not None
@@ -431,7 +398,7 @@ class Node:
             self._later(0, partial(self._activate, slot, role))
             return
         role.shadow = None
-        role.state = LEADING
+        role.leads()
         self._shard.adopt(shadow.engine, lambda turn: self._crossings.resume(shadow.promote(turn)))
         self._gather(slot, role)
         log.debug("slot %d: leading in epoch %d", slot, role.epoch)
@@ -439,7 +406,7 @@ class Node:
         if record.epoch == role.epoch and record.target and record.target != self.me:
             self._hand_over(record, role)
 
-    def _gather(self, slot: int, role: _Role) -> None:
+    def _gather(self, slot: int, role: SlotRole) -> None:
         """Nothing leaves, and nobody is let in but consumers that attach again, before the edges are there."""
         self._shard.pause(slot)
         self._gathering[slot] = self._clock.monotonic() + GATHER_S
@@ -468,7 +435,7 @@ class Node:
         """Everybody is there who will be waited for."""
         del self._gathering[slot]
         role = self._roles.get(slot)
-        if role is None or role.state != LEADING:
+        if role is None or role.state is not RoleState.LEADING:
             return
         role.gathered = True
         self._serving.let_in(slot)
@@ -476,23 +443,23 @@ class Node:
 
     # ── handing over ───────────────────────────────────────────────────────────────────────────────
 
-    def _hand_over(self, record: SlotRecord, role: _Role) -> None:
+    def _hand_over(self, record: SlotRecord, role: SlotRole) -> None:
         """Planned: take nothing new, hand out nothing, let the target have everything, then make it the leader."""
         slot = record.slot
-        if role.state != LEADING:
+        if role.state is not RoleState.LEADING:
             return
         if record.target not in record.isr:
             log.info("slot %d: %s is not in sync: not handed over", slot, record.target)
             return
-        role.state = HANDING_OVER
+        role.hands_over()
         self._gathering.pop(slot, None)
         self._serving.unserve(slot)
         self._shard.pause(slot)
         self._shard.when_ready(slot, partial(self._pass_on, slot, role))
 
-    def _pass_on(self, slot: int, role: _Role) -> None:
+    def _pass_on(self, slot: int, role: SlotRole) -> None:
         record = self._records[slot]
-        if not self._current(slot, role, HANDING_OVER) or record.epoch != role.epoch:
+        if not self._current(slot, role, RoleState.HANDING_OVER) or record.epoch != role.epoch:
             return
         if not record.target or record.target not in record.isr:
             self._go_on(slot, role)
@@ -501,12 +468,11 @@ class Node:
         def done(new: SlotRecord | None) -> None:
             if new is not None:
                 self.on_record(slot, new)
-            elif self._current(slot, role, HANDING_OVER):
+            elif self._current(slot, role, RoleState.HANDING_OVER):
                 # Perhaps the store is away, for hours. Leading goes on meanwhile: if it was written after all, promises
                 # and epochs keep the target from going on beside us.
                 self._go_on(slot, role)
-                self._later(role.patience, partial(self._hand_over_again, slot, role))
-                role.patience = min(2 * role.patience, LAST_RETRY_S)
+                self._later(role.waits_longer(), partial(self._hand_over_again, slot, role))
 
         # The next leader need not wait for us: our log has to be read first, or we are about to end. Nothing is told
         # here any more, and whatever was told is with the others.
@@ -515,14 +481,18 @@ class Node:
         new = replace(record, epoch=record.epoch + 1, leader=record.target, target="", isr=isr)
         self._table.change(record, new, done)
 
-    def _hand_over_again(self, slot: int, role: _Role) -> None:
+    def _hand_over_again(self, slot: int, role: SlotRole) -> None:
         record = self._records[slot]
-        if self._current(slot, role, LEADING) and record.epoch == role.epoch and record.target not in ("", self.me):
+        if (
+            self._current(slot, role, RoleState.LEADING)
+            and record.epoch == role.epoch
+            and record.target not in ("", self.me)
+        ):
             self._hand_over(record, role)
 
-    def _go_on(self, slot: int, role: _Role) -> None:
+    def _go_on(self, slot: int, role: SlotRole) -> None:
         """The transfer was called off, or we were taken for dead and nobody leads instead."""
-        role.state = LEADING
+        role.leads()
         if not role.gathered:
             self._gather(slot, role)
             return
@@ -531,7 +501,7 @@ class Node:
 
     # ── stepping down ──────────────────────────────────────────────────────────────────────────────
 
-    def _step_down(self, slot: int, role: _Role, epoch: int) -> None:
+    def _step_down(self, slot: int, role: SlotRole, epoch: int) -> None:
         """Somebody else leads (or shall): from now on nothing of the slot is told here. Its log becomes a shadow."""
         self._serving.unserve(slot, over=True)
         engine = self._shard.drop(slot)
@@ -539,7 +509,7 @@ class Node:
             engine = role.shadow.engine
         self._leaders.resign(slot)
         self._journal.replicated.discard(slot)
-        role.state = STEPPING_DOWN
+        stepping = self._roles[slot] = role.steps_down(epoch)
         if engine is None:
             # It had not begun: the shadow is as it was.
             shadow = role.shadow or Shadow(self._shard.new_engine(slot))
@@ -548,7 +518,6 @@ class Node:
         metas = engine.hand_over() if role.shadow is None else role.shadow.snapshot()
         producers = engine.producers()
         engine.discard()
-        stepping = self._roles[slot] = _Role(STEPPING_DOWN, epoch)
         stepping.metas = metas
         if self._leaving:
             return  # what is on the disk is read at the next start
@@ -566,7 +535,7 @@ class Node:
         self._read_back.begin(slot, shadow, done)
 
     def _stepped_down(self, slot: int, shadow: Shadow, epoch: int) -> None:
-        self._roles[slot] = _Role(FOLLOWING, epoch)
+        self._roles[slot] = self._roles[slot].stands(epoch)
         self._followers.follow(shadow, epoch)
         record = self._records.get(slot)
         if record is not None and not self._ending:

@@ -12,23 +12,23 @@ from typing import Any, Final, Protocol
 
 from broker.seams.clock import Clock
 
-from .slot_lifecycle import FOLLOWING, HANDING_OVER, STEPPING_DOWN, SUSPENDED, TAKING_OVER, UNPROMISED
+from .slot_role import RoleState
 
 WHY: Final = {
-    FOLLOWING: "has not begun to lead it: etcd has to answer first",
-    TAKING_OVER: "takes over: gets everything from the others, and gives them what they lack",
-    UNPROMISED: "takes over: the promise that it gave to the former leader has yet to run out",
-    HANDING_OVER: "hands it over",
-    STEPPING_DOWN: "reads its log back, to follow first",
-    SUSPENDED: "was declared dead, and is not registered again yet",
+    RoleState.FOLLOWING: "has not begun to lead it: etcd has to answer first",
+    RoleState.TAKING_OVER: "takes over: gets everything from the others, and gives them what they lack",
+    RoleState.UNPROMISED: "takes over: the promise that it gave to the former leader has yet to run out",
+    RoleState.HANDING_OVER: "hands it over",
+    RoleState.STEPPING_DOWN: "reads its log back, to follow first",
+    RoleState.SUSPENDED: "was declared dead, and is not registered again yet",
 }
 
 
 class Duties(Protocol):
     """The node."""
 
-    def duties(self) -> dict[int, str]:
-        """Slots that this owner shall lead → what it is doing about that (see slot_lifecycle.py)."""
+    def duties(self) -> dict[int, RoleState]:
+        """Slots that this owner shall lead → what it is to them."""
         ...
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.slots import SlotRecord
-from broker.owner.isr import UNKNOWN, Lead, State
+from broker.owner.isr import UNKNOWN, Lead, Progress
 
 ME, IN, OUT = "o0", "o1", "o2"
 
@@ -22,7 +22,7 @@ def led(began_with=10, written=0, counting=0):
     return lead
 
 
-def has(lead, member, lsn, state=State.LIVE, floor=0):
+def has(lead, member, lsn, state=Progress.LIVE, floor=0):
     track = lead.tracks[member]
     track.acked, track.state, track.floor = lsn, state, floor
     return track
@@ -32,7 +32,7 @@ def joins(lead):
     return lead.wanted(()) == (ME, IN, OUT)
 
 
-@pytest.mark.parametrize("state", [State.TAIL, State.LIVE])
+@pytest.mark.parametrize("state", [Progress.TAIL, Progress.LIVE])
 @pytest.mark.parametrize("acked, may", [(UNKNOWN, False), (12, False), (13, True), (14, True)])
 def test_who_has_all_that_counts_may_join(state, acked, may):
     """What is told of later waits for it as soon as that is proposed: it need not have that."""
@@ -49,7 +49,7 @@ def test_nobody_joins_below_its_floor(acked, may):
     assert joins(lead) is may
 
 
-@pytest.mark.parametrize("state", [State.ASKED, State.UNFIT, State.SEED, State.AHEAD])
+@pytest.mark.parametrize("state", [Progress.ASKED, Progress.UNFIT, Progress.SEED, Progress.AHEAD])
 def test_nobody_joins_whose_log_does_not_go_on_from_ours(state):
     lead = led()
     has(lead, OUT, 10, state)
@@ -61,7 +61,7 @@ def test_who_is_seeded_joins_with_the_end_of_the_log_as_of_then_whatever_it_had_
     has(lead, OUT, 14)
     track = lead.forget(OUT)
     assert (track.acked, track.floor) == (UNKNOWN, 14)
-    track.state, track.acked = State.TAIL, 13
+    track.state, track.acked = Progress.TAIL, 13
     assert not joins(lead)
     track.acked = 14
     assert joins(lead)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from broker.owner.catchup import HURRY_S, LATE_ITEMS, STEP_ITEMS
-from broker.owner.isr import UNKNOWN, State
+from broker.owner.isr import UNKNOWN, Progress
 from broker.owner.leader import RETRY_S
 from broker.owner.standby import Shadow
 from tests.unit.owner.repl_world import World
@@ -373,7 +373,8 @@ def test_what_was_acknowledged_of_one_copy_does_not_count_for_the_next():
     leader.send(SLOT)
     world.until(lambda: told(world) == 1)
     track = leader.leaders._leads[SLOT].tracks["o1"]
-    track.acked, track.state = 10**6, State.UNFIT
+    track.cannot_go_on()
+    track.acked = 10**6
     leader.leaders._consider(leader.leaders._leads[SLOT])
     assert leader.leaders._leads[SLOT].tracks["o1"].acked == UNKNOWN
 
@@ -390,7 +391,7 @@ def test_a_question_whose_answer_was_given_up_is_asked_again():
         world.run(0.0001)
     shadow = other.followers.unfollow(SLOT)
     other.followers.follow(shadow, world.records[SLOT].epoch)
-    world.until(lambda: lead.tracks["o2"].state is State.LIVE, what="o2 goes on")
+    world.until(lambda: lead.tracks["o2"].state is Progress.LIVE, what="o2 goes on")
 
 
 def test_a_follower_whose_shadow_throws_stops_and_reads_its_log_anew(monkeypatch):

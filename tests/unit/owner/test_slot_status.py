@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.owner.slot_lifecycle import LEADING, SUSPENDED, TAKING_OVER
+from broker.owner.slot_role import RoleState
 from broker.owner.slot_status import Standing
 
 
@@ -23,12 +23,12 @@ class Owner:
 def test_why_and_since_when():
     owner = Owner()
     standing = Standing(owner, owner, owner)
-    owner.doing = {1: LEADING, 2: TAKING_OVER, 3: LEADING}
+    owner.doing = {1: RoleState.LEADING, 2: RoleState.TAKING_OVER, 3: RoleState.LEADING}
     owner.lacks = {2: "b (silent)", 3: "2 in-sync replicas, has 1"}
     standing.look()
     assert standing.serves == 1
     owner.now += 5
-    owner.doing = {1: LEADING, 2: SUSPENDED, 3: LEADING}
+    owner.doing = {1: RoleState.LEADING, 2: RoleState.SUSPENDED, 3: RoleState.LEADING}
     owner.lacks = {}
     told = standing.told()
     assert told["serves"] == 2 and list(told["not_served"]) == ["2"], "3 has what it needs"
@@ -36,5 +36,5 @@ def test_why_and_since_when():
         "why": "was declared dead, and is not registered again yet",
         "since_s": 5.0,
     }, "it is another reason, but it has not been served in between"
-    owner.doing = {2: LEADING}
+    owner.doing = {2: RoleState.LEADING}
     assert standing.told() == {"serves": 1, "not_served": {}}
