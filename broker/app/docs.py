@@ -19,6 +19,7 @@ from broker.core import errors, reasons
 from broker.core.errors import Code
 from broker.core.reasons import Reason
 from broker.core.states import StateTable
+from broker.owner.cross_slot_tx import CROSS_SLOT
 from broker.owner.isr import FOLLOWER, LEADER
 from broker.owner.slot_role import SLOT
 from broker.seams.files import read_whole
@@ -60,7 +61,7 @@ def errors_markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
-STATES: tuple[StateTable[Any], ...] = (SLOT, LEADER, FOLLOWER)
+STATES: tuple[StateTable[Any], ...] = (SLOT, LEADER, FOLLOWER, CROSS_SLOT)
 
 
 def states_markdown() -> str:

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from broker.core.address import Routing
-from broker.core.commands import Command, Decide, Inquire, Prepare, Publish, Settle, Transact
+from broker.core.commands import Command, Decide, Inquire, Prepare, Publish, Transact
 from broker.core.effects import Done, Effect, Move, Refused, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.message import Blob, Run
@@ -28,6 +28,7 @@ from broker.engine.engine import Engine
 from broker.engine.limits import Asked
 
 from .body_transfer import BodyPieces, BodySink, Carry
+from .cross_slot_tx import CrossSlotTx, Parts
 from .transact import merge
 
 log = logging.getLogger("stampede.owner")
@@ -42,10 +43,8 @@ PASSING = (Code.OWNER_UNAVAILABLE, Code.OWNER_STOPPED, Code.OWNER_MOVED, Code.DI
 """Refusals that time may heal. OWNER_MOVED: a large body that was carried is with an owner that leads no more."""
 
 AGAIN_S = 0.05
-AGAIN_MOST = 200
-"""So soon, and so often, a participant is asked again whose consumers' edge has not found its new leader yet."""
+"""So soon a participant is asked again whose consumers' edge has not found its new leader yet."""
 
-Parts = list[Publish | Settle]
 Then = Callable[[Refused | None], None]
 
 
@@ -67,51 +66,6 @@ class ShardTurns(Protocol):
     def in_turn(self, slot: int, step: Callable[[Engine, Turn], None]) -> None: ...
     def when_ready(self, slot: int, callback: Callable[[], None]) -> None: ...
     def engine(self, slot: int) -> Engine: ...
-
-
-class _Crossing:
-    """One of them under way, for as long as `engine` leads the slot here.
-
-    check     raises RefusedError if this slot's part cannot be done (any more).    own   does it, in a group.
-    done      tells that it has happened, everywhere.
-    refused   tells that it has not.
-    epoch     in which the slot is led here.
-    holding   participants that may have prepared it.    again   how often one of them may still be asked again."""
-
-    __slots__ = (
-        "again", "check", "done", "engine", "epoch", "failed", "holding", "key", "others", "own", "refused", "slot",
-        "tx", "waiting",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        tx: str,
-        engine: Engine,
-        others: dict[int, Parts],
-        check: Callable[[Engine], None],
-        own: Callable[[Engine, Turn], None],
-        done: Callable[[Engine, Turn], None],
-        refused: Callable[[Refused], None],
-        key: object = None,
-    ) -> None:
-        self.tx = tx
-        self.engine = engine
-        self.slot = engine.number
-        self.others = others
-        self.check = check
-        self.own = own
-        self.done = done
-        self.refused = refused
-        self.key = key
-        self.waiting = len(others)
-        self.holding: list[int] = []
-        self.failed: Refused | None = None
-        self.again = AGAIN_MOST
-        self.epoch = 0
-
-    def may_wait(self, slot: int) -> bool:
-        """May this participant be asked again: it settles for consumers whose edge may still be on its way there."""
-        return self.failed is None and self.again > 0 and any(isinstance(part, Settle) for part in self.others[slot])
 
 
 class Coordinator:
@@ -140,7 +94,7 @@ class Coordinator:
         self._count = 0
         self._seq = 0
         self._asked: dict[int, Then] = {}
-        self._active: dict[object, _Crossing] = {}
+        self._active: dict[object, CrossSlotTx] = {}
         """(slot, producer's number there) → its COMMIT."""
         self._inquiring: set[tuple[int, str]] = set()
         self._late: dict[str, Transact] = {}
@@ -201,7 +155,7 @@ class Coordinator:
         except RefusedError as error:
             engine.refuse(command, error, turn)
             return
-        self._begin(_Crossing(self._name(command.slot, key), engine, others, check, apply, done, refused, key))
+        self._begin(self._name(command.slot, key), engine, others, check, apply, done, refused, key)
 
     def move(self, move: Move, slot: int) -> None:
         """A dead letter for an address in `slot`."""
@@ -251,7 +205,7 @@ class Coordinator:
         def own(led: Engine, group: Turn) -> None:
             led.moved(move, group)
 
-        self._begin(_Crossing(self._name(move.slot), engine, {slot: [publish]}, _fine, own, _nothing, refused))
+        self._begin(self._name(move.slot), engine, {slot: [publish]}, _fine, own, _nothing, refused)
 
     def resume(self, engine: Engine) -> None:
         """The slot is led here from now on: what its log has decided is told to the others again."""
@@ -286,33 +240,40 @@ class Coordinator:
         self._count += 1
         return f"{slot}.{self._boot}.{self._count}"
 
-    def _begin(self, crossing: _Crossing) -> None:
-        if crossing.key is not None:
-            self._active[crossing.slot, crossing.key] = crossing
-        crossing.epoch = self._shard.journal.epoch(crossing.slot)
+    def _begin(
+        self,
+        tx: str,
+        engine: Engine,
+        others: dict[int, Parts],
+        check: Callable[[Engine], None],
+        own: Callable[[Engine, Turn], None],
+        done: Callable[[Engine, Turn], None],
+        refused: Callable[[Refused], None],
+        key: object = None,
+    ) -> None:
+        """See CrossSlotTx."""
+        epoch = self._shard.journal.epoch(engine.number)
+        crossing = CrossSlotTx(tx, engine, others, check, own, done, refused, epoch, key)
+        if key is not None:
+            self._active[crossing.slot, key] = crossing
         crossing.engine.deciding(crossing.tx)
         for slot in crossing.others:
             self._ask_prepare(crossing, slot)
 
-    def _ask_prepare(self, crossing: _Crossing, slot: int) -> None:
+    def _ask_prepare(self, crossing: CrossSlotTx, slot: int) -> None:
         if self._leads(crossing.engine):
             self._ask(partial(self._prepare, crossing, slot), partial(self._prepared, crossing, slot))
 
     @staticmethod
-    def _prepare(crossing: _Crossing, slot: int, seq: int) -> Command:
+    def _prepare(crossing: CrossSlotTx, slot: int, seq: int) -> Command:
         return Prepare(slot, SESSION, seq, crossing.tx, crossing.slot, crossing.others[slot], crossing.epoch)
 
-    def _prepared(self, crossing: _Crossing, slot: int, refused: Refused | None) -> None:
+    def _prepared(self, crossing: CrossSlotTx, slot: int, refused: Refused | None) -> None:
         if refused is not None and refused.code is Code.OWNER_UNAVAILABLE and crossing.may_wait(slot):
-            crossing.again -= 1
             self._later(AGAIN_S, partial(self._ask_prepare, crossing, slot))
             return
-        crossing.waiting -= 1
-        if refused is not None:
-            crossing.failed = refused
-        if refused is None or refused.code in PASSING:  # whoever did not answer may have heard it
-            crossing.holding.append(slot)
-        if crossing.waiting:
+        # Whoever did not answer may have heard it.
+        if not crossing.answered(slot, refused, refused is not None and refused.code in PASSING):
             return
         if crossing.failed is not None:
             self._in_turn(crossing.engine, partial(self._abort, crossing, crossing.failed))
@@ -321,7 +282,7 @@ class Coordinator:
 
     # ── second phase ───────────────────────────────────────────────────────────────────────────────
 
-    def _decide(self, crossing: _Crossing, turn: Turn) -> None:
+    def _decide(self, crossing: CrossSlotTx, turn: Turn) -> None:
         """Everybody can: this slot's part and the decision become one log record."""
         engine = crossing.engine
         group = turn.part()
@@ -332,10 +293,11 @@ class Coordinator:
         except RefusedError as error:
             self._abort(crossing, Refused(0, 0, error.code, error.detail), turn)
             return
+        crossing.is_decided()
         crossing.own(engine, group)
         merge(group, turn)
         self._shard.when_ready(
-            crossing.slot, partial(self._tell, crossing.slot, crossing.tx, participants, crossing.done)
+            crossing.slot, partial(self._tell, crossing.slot, crossing.tx, participants, crossing.is_done)
         )
 
     def _again(self, engine: Engine, command: Transact, key: tuple[int, int], turn: Turn) -> None:
@@ -369,7 +331,8 @@ class Coordinator:
         for participant in participants:
             tell(participant)
 
-    def _abort(self, crossing: _Crossing, why: Refused, turn: Turn) -> None:
+    def _abort(self, crossing: CrossSlotTx, why: Refused, turn: Turn) -> None:
+        crossing.is_aborted()
         self._active.pop((crossing.slot, crossing.key), None)
         if crossing.key is not None and crossing.holding:
             crossing.engine.abort(crossing.tx, turn)
@@ -379,7 +342,7 @@ class Coordinator:
             self._tell_aborted(crossing)
         crossing.refused(why)
 
-    def _tell_aborted(self, crossing: _Crossing) -> None:
+    def _tell_aborted(self, crossing: CrossSlotTx) -> None:
         """Nobody waits for it: who misses it inquires, and hears the same."""
         for slot in crossing.holding:
             self._ask(partial(self._decision, slot, crossing.tx, False), _ignore)
