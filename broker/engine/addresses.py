@@ -247,11 +247,11 @@ def unbind(slot: Slot, queue: Queue) -> None:
 
 def delete(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Deletes a queue with everything in it; its other consumers are told."""
-    for consumer in [*queue.consumers, *(browser.consumer for browser in queue.browsers)]:
+    browsers = queue.browsers.clear() if queue.browsers else []
+    for consumer in [*queue.consumers, *(browser.consumer for browser in browsers)]:
         forget_consumer(slot, consumer.id, consumer.session)
         turn.effects.append(ConsumerClosed(consumer.id, Reason.QUEUE_DELETED))
     queue.consumers.clear()
-    queue.browsers.clear()
     why = Left.ENDED if queue.empty() else Left.PURGED
     unbind(slot, queue)
     limits.deleted(slot, queue, turn)

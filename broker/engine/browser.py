@@ -1,6 +1,7 @@
 """A browsing consumer: sees what was ready when it came and it asked for, once and in order, and takes nothing.
 
-Rule: it looks at a list made at its SUBSCRIBE; what is consumed meanwhile may be shown all the same.
+Rule: it looks at a list made at its SUBSCRIBE; what is consumed meanwhile may be shown all the same. Its selector is
+asked of a few messages at a time, no earlier than they can be shown: step() ends when it has cost what it may.
 Must not know queues.
 """
 
@@ -11,16 +12,22 @@ from collections import deque
 
 from broker.core.effects import BrowseEnd, Deliver, Turn
 from broker.core.message import Run
+from broker.selector.heads import head_of
 
 from .consumer import Consumer
 from .runs import pick
 
+_ASKED = 32
+"""Messages its selector is asked of at a time."""
+_QUESTION_NS, _SHOWN_NS = 1000, 2000
+"""About what the simplest question costs, and to show a run."""
+
 
 class Browser:
-    """feed   runs still to be shown.    positions   journal positions still to be read, last one first.
-    fetching   the fetch under way is this browser's.    done   it has seen everything."""
+    """feed   runs to be shown.    positions   journal positions still to be read, last one first.
+    done   it has seen everything.    overran   over what its selector would have cost too much; empty: nothing."""
 
-    __slots__ = ("_address", "_some", "asked", "consumer", "done", "feed", "fetching", "overran", "positions")
+    __slots__ = ("_address", "_some", "_unasked", "asked", "consumer", "done", "feed", "overran", "positions")
 
     def __init__(
         self,
@@ -35,15 +42,15 @@ class Browser:
         queue."""
         self.consumer = consumer
         self.feed: deque[Run] = deque()
+        self._unasked: deque[Run] = deque()
+        """Runs of which the selector has still to be asked; without one there is nothing to ask."""
         self.overran = ""
-        """Over what its selector would have cost too much; empty: nothing."""
         self._address = address
         self._some = some
         self._feed(runs)
         positions = array("Q", far) + positions
         positions.reverse()
         self.positions = positions
-        self.fetching = False
         self.done = False
         self.asked: array[int] = array("Q")
 
@@ -55,10 +62,28 @@ class Browser:
 
     def fetched(self, answer: list[Run], runs: list[Run]) -> None:
         """The journal's answer, and what of it is in the queue; positions not covered are asked for again."""
-        self.fetching = False
         used = consumed(self.asked, answer)
         del self.positions[len(self.positions) - used :]
         self._feed([self._present(run) for run in runs])
+
+    def emptied(self, queue: int) -> None:
+        """There is nothing left to see; the queue of that number stands for its own now."""
+        self.feed.clear()
+        self._unasked.clear()
+        self.positions = array("Q")
+        self.consumer.queue = queue
+
+    def can_go_on(self) -> bool:
+        """It has something to ask, to show or to say, and nothing has to happen before."""
+        if self.done:
+            return False
+        if self.feed:
+            return self.consumer.room > 0
+        return bool(self._unasked) or not self.positions
+
+    def is_hungry(self) -> bool:
+        """It can only go on with a page of the journal."""
+        return not (self.done or self.feed or self._unasked) and len(self.positions) > 0
 
     def _present(self, run: Run) -> Run:
         """Those messages of a run that was read back which are in the queue."""
@@ -66,34 +91,56 @@ class Browser:
         return run if ids is None else pick(run, [at for at, i in enumerate(run.ids) if i in ids])
 
     def _feed(self, runs: list[Run]) -> None:
-        """Those messages it wants to see."""
+        wish = self.consumer.wish
+        selective = wish is not None and wish[0] is not None
+        (self._unasked if selective else self.feed).extend([run for run in runs if run.ids])
+
+    def step(self, turn: Turn, most: int) -> int:
+        """Asks, delivers what there is room for, and tells when that was all. Ends when it has cost about `most`
+        nanoseconds; returns what it has cost."""
+        spent = _SHOWN_NS
+        while spent < most:
+            if not self.feed and self._unasked:
+                spent += self._ask(self._unasked.popleft())
+            if self.feed:
+                if self.consumer.room <= 0:
+                    return spent
+                spent += self._show(turn, self.feed.popleft())
+            elif not self._unasked:
+                if not self.positions and not self.done:
+                    self.done = True
+                    turn.effects.append(BrowseEnd(self.consumer.id))
+                return spent
+        return spent
+
+    def _ask(self, run: Run) -> int:
+        """The selector of the first messages of a run: those it wants are to be shown. Returns nanoseconds, about."""
         wish = self.consumer.wish
         selector = None if wish is None else wish[0]
-        for run in runs:
-            if selector is not None and run.ids:
-                run = pick(run, selector.select(run, self._address))
-                if selector.meter is not None:
-                    self.overran = selector.meter.overran() or self.overran
-            if run.ids:
-                self.feed.append(run)
+        assert selector is not None, "without a selector everything is shown"
+        count = len(run.ids)
+        if count > _ASKED:
+            self._unasked.appendleft(run.cut(slice(_ASKED, None)))
+            run = run.cut(slice(_ASKED))
+        cost = len(run.ids) * (_QUESTION_NS + selector.heavy * len(head_of(run, 0)))
+        wanted = selector.select(run, self._address)
+        if len(wanted):
+            self.feed.append(pick(run, wanted))
+        if selector.meter is not None:
+            self.overran = selector.meter.overran() or self.overran
+        return cost
 
-    def show(self, turn: Turn) -> None:
-        """Delivers what there is room for, and tells when that was all."""
-        if self.done:
-            return
-        consumer, feed = self.consumer, self.feed
-        while feed and consumer.room > 0:
-            run = feed.popleft()
-            if run.expires and run.expires <= turn.now:
-                continue
-            fitting = consumer.prefix(run)
-            if fitting < len(run.records):
-                feed.appendleft(run.cut(slice(fitting, None)))
-                run = run.cut(slice(fitting))
-            turn.effects.append(Deliver(consumer.id, run, consumer.charge(run)))
-        if not feed and not self.positions:
-            self.done = True
-            turn.effects.append(BrowseEnd(consumer.id))
+    def _show(self, turn: Turn, run: Run) -> int:
+        """Delivers of this run what there is room for. Returns nanoseconds, about."""
+        if run.expires and run.expires <= turn.now:
+            return _SHOWN_NS
+        consumer = self.consumer
+        fitting = consumer.prefix(run)
+        if fitting < len(run.records):
+            self.feed.appendleft(run.cut(slice(fitting, None)))
+            run = run.cut(slice(fitting))
+        turn.effects.append(Deliver(consumer.id, run, consumer.charge(run)))
+        return _SHOWN_NS
 
 
 def consumed(asked: array[int], runs: list[Run]) -> int:

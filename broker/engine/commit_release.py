@@ -44,6 +44,8 @@ def release(slot: Slot, number: int, turn: Turn) -> None:
             held.consumer.room += WITHHELD
             if (begun := slot.queues.get(held.consumer.queue)) is not None:
                 touched[begun] = None
+                if begun.browsers:
+                    begun.browsers.wake(held.consumer.id)
         if held.due is not None and not held.due.deleted:
             opened(slot, held.due)
         if held.effect is not None:

@@ -10,6 +10,7 @@ from broker.core.effects import Deliver, Turn
 from broker.core.message import DURABLE, REDELIVERED, TRANSIENT, Run
 
 from . import costly_selectors, hand_outs, page_out, queue_policies, selective_dispatch
+from .browsers import TURN_NS
 from .consumer import Consumer
 from .queue import Queue
 from .redelivery import bring_back, come_back, expire
@@ -21,7 +22,9 @@ _RECALLED = 1024
 
 
 def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
-    """Everything that can go out goes out; asks for marks and pages in time."""
+    """Everything that can go out goes out; asks for marks and pages in time. Browsers look on behind it."""
+    if queue.browsers:
+        slot.browsing[queue] = None
     if queue.leaving is not None and not come_back(slot, queue, turn):
         slot.unfinished[queue] = None
         return
@@ -30,8 +33,6 @@ def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
     if queue.recalls:
         _recall(slot, queue, turn)
         return
-    if queue.browsers:
-        _browse(slot, queue, turn)
     kind = queue.kind
     may = kind is None or queue_policies.tend(slot, queue, kind, turn)
     if may and (queue.count or queue.far) and queue.consumers:
@@ -209,15 +210,20 @@ def enough(slot: Slot, queue: Queue) -> bool:
     return True
 
 
-def _browse(slot: Slot, queue: Queue, turn: Turn) -> None:
-    for browser in queue.browsers:
-        browser.show(turn)
-        if browser.overran:
-            costly_selectors.note(slot, [browser.consumer], browser.overran)
-            browser.overran = ""
-    if queue.fetching is None:
-        for browser in queue.browsers:
-            if not browser.feed and browser.positions:
-                browser.fetching = True
-                slot.fetch(queue, browser.next_positions(slot.page_of(queue)), turn)
-                return
+def browse(slot: Slot, turn: Turn) -> None:
+    """Browsers look on, of one queue after the other, until that has cost what it may in a turn."""
+    spent, waiting = 0, slot.browsing
+    while waiting and spent < TURN_NS:
+        queue = next(iter(waiting))
+        del waiting[queue]
+        if queue.deleted or not queue.browsers:
+            continue
+        if queue.browsers.unfinished:
+            cost, consumer, why = queue.browsers.step(turn)
+            spent += cost
+            if why:
+                costly_selectors.note(slot, [consumer], why)
+        if queue.browsers.unfinished:
+            waiting[queue] = None
+        if queue.fetching is None and not queue.recalls and (reader := queue.browsers.next_reader()) is not None:
+            slot.fetch(queue, reader.next_positions(slot.page_of(queue)), turn)

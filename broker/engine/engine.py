@@ -42,11 +42,8 @@ from . import (
     admission,
     attach,
     commit_release,
-    costly_selectors,
     declare,
     duplicates,
-    forwarding,
-    kept_messages,
     limits,
     manage,
     page_in,
@@ -56,7 +53,6 @@ from . import (
     reattach,
     redelivery,
     repeats,
-    retroactive,
     schedule,
     settle,
     slot_restore,
@@ -66,7 +62,8 @@ from . import (
 from .browser import Browser
 from .consumer import Consumer, Ledger
 from .depth import depths
-from .dispatch import dispatch, sweep
+from .dispatch import sweep
+from .end_of_turn import hand_out
 from .publish import publish
 from .queue import Queue
 from .routing import check_publish
@@ -200,6 +197,8 @@ class Engine:
             queue = slot.queues.get(consumer.queue)
             if queue is not None and (queue.count or queue.far or queue.browsers):
                 slot.touched[queue] = None
+                if queue.browsers:
+                    queue.browsers.wake(command.consumer)
 
     def _subscribe(self, command: Subscribe, turn: Turn) -> None:
         slot = self._slot
@@ -220,7 +219,7 @@ class Engine:
             if queue.returned:
                 redelivery.bring_back(queue)
             waits, far = array("Q", queue.index), wishes.far_of(queue)
-            queue.browsers.append(Browser(consumer, queue.address, queue.in_order(), waits, *far))
+            queue.browse(Browser(consumer, queue.address, queue.in_order(), waits, *far))
         else:
             attach.enrol(slot, queue, consumer, turn.now)
         if command.resume is not None:
@@ -394,7 +393,7 @@ class Engine:
     @property
     def unfinished(self) -> bool:
         """What the last flush() has returned."""
-        return bool(self._slot.unfinished)
+        return bool(self._slot.unfinished or self._slot.browsing)
 
     def moved(self, move: Move, turn: Turn) -> None:
         """The owner has published the run of `move` (or nobody takes it): the source is settled."""
@@ -417,24 +416,11 @@ class Engine:
         if slot.unfinished:
             unfinished, slot.unfinished = slot.unfinished, {}
             slot.touched.update(unfinished)
-        while slot.touched or slot.overran:
-            if slot.overran:
-                costly_selectors.end(slot, turn)
-            touched, slot.touched = slot.touched, {}
-            for queue in touched:
-                if queue.deleted:
-                    continue
-                if queue.hidden:
-                    _arrived(slot, queue, turn)
-                else:
-                    dispatch(slot, queue, turn)
-                # Most queues hold nothing when they have been dispatched, and held nothing before.
-                here = queue.count or queue.delivering or queue.gated or queue.delayed or queue.counts
-                if here or queue.index.size or queue.handed or queue.weight:
-                    slot.weigh(queue)
+        if slot.touched or slot.overran or slot.browsing:
+            hand_out(slot, turn)
         if slot.approved:
             slot.approved.clear()
-        return bool(slot.unfinished)
+        return bool(slot.unfinished or slot.browsing)
 
     # ── time ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -585,13 +571,3 @@ class Engine:
     def shown(self) -> Slot:
         """Its state, to be looked at only."""
         return self._slot
-
-
-def _arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
-    """Something has changed in a hidden queue."""
-    if forwarding.is_mine(queue):
-        forwarding.arrived(slot, queue, turn)
-    elif kept_messages.is_mine(queue):
-        retroactive.arrived(slot, queue, turn)
-    else:
-        prepared.arrived(slot, queue, turn)

@@ -6,7 +6,6 @@ know who may ask (the admin API does) nor how many queues an operator means.
 
 from __future__ import annotations
 
-from array import array
 from bisect import insort
 from collections import deque
 from collections.abc import Callable
@@ -81,7 +80,7 @@ def _delete(slot: Slot, queue: Queue, command: Manage, turn: Turn) -> None:
 
 def _purge(slot: Slot, queue: Queue, _: Manage, turn: Turn) -> None:
     """Another queue takes its place, in one record of the log; its consumers go along."""
-    consumers, browsers = list(queue.consumers), list(queue.browsers)
+    consumers = list(queue.consumers)
     out = sum(map(held, consumers))
     if len(consumers) > MOST_CONSUMERS or out > MOST_HELD:
         raise RefusedError(
@@ -90,7 +89,7 @@ def _purge(slot: Slot, queue: Queue, _: Manage, turn: Turn) -> None:
             f"or {MOST_HELD} that would stop everybody for too long: pause it, and disconnect them first",
         )
     queue.consumers.clear()
-    queue.browsers.clear()
+    browsers = queue.browsers.clear() if queue.browsers else []
     another = declare.purge(slot, queue, turn)
     for consumer in consumers:
         another.delivering += _forget(consumer)
@@ -98,11 +97,8 @@ def _purge(slot: Slot, queue: Queue, _: Manage, turn: Turn) -> None:
         insort(another.consumers, consumer, key=_by_priority)
         wishes.join(another, consumer)
     for browser in browsers:
-        browser.feed.clear()
-        browser.positions = array("Q")
-        browser.fetching = False
-        browser.consumer.queue = another.id
-        another.browsers.append(browser)
+        browser.emptied(another.id)
+        another.browse(browser)
     if consumers:
         another.in_use()
         if another.settings.slow_consumer_threshold >= 0:

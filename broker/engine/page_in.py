@@ -39,11 +39,9 @@ def fetched(slot: Slot, queue_id: int, runs: list[Run], turn: Turn) -> None:
     if queue.choice is not None and queue.choice.reading():
         selective_dispatch.fetched(queue, queue.choice, runs)
         return
-    for browser in queue.browsers:
-        if browser.fetching:
-            used = [part for run in runs for part, _ in _known(queue, run)]
-            browser.fetched(runs, used)
-            return
+    if queue.browsers and (browser := queue.browsers.was_read()) is not None:
+        browser.fetched(runs, [part for run in runs for part, _ in _known(queue, run)])
+        return
     if not asked:
         if queue.kind is not None:
             queue.kind.fetched(runs, [part for run in runs for part, _ in _known(queue, run)])

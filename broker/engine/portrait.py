@@ -84,7 +84,7 @@ def queue_detail(slot: Slot, queue: Queue) -> Row:
     return {
         **queue_row(slot, queue),
         "selector": queue.selector,
-        "browsers": len(queue.browsers),
+        "browsers": len(queue.browsers or ()),
         "last_message": queue.last,
         "exclusive": settings.exclusive,
         "non_destructive": settings.non_destructive,

@@ -17,6 +17,7 @@ from broker.selector import Predicate, compile, stored
 
 from .agenda import Agenda
 from .browser import Browser
+from .browsers import Browsers
 from .consumer import Consumer
 from .consumer_pace import ConsumerPace
 from .eligibility import Choice
@@ -115,7 +116,7 @@ class Queue:
         self.spilled = False
         self.expiry = self.swept = 0
         self.consumers: list[Consumer] = []
-        self.browsers: list[Browser] = []
+        self.browsers: Browsers | None = None
         self.start = 0
         self.counts: dict[int, int] = {}
         self.due: dict[int, int] = {}
@@ -333,6 +334,12 @@ class Queue:
     def forget_pace(self) -> None:
         """Nobody measures how fast its consumers are any longer."""
         self.pace = None
+
+    def browse(self, browser: Browser) -> None:
+        """Another one looks at it."""
+        if self.browsers is None:
+            self.browsers = Browsers()
+        self.browsers.add(browser)
 
     def in_use(self) -> None:
         """Somebody uses it: it is not deleted for being idle."""

@@ -121,8 +121,8 @@ def detach(slot: Slot, consumer: Consumer) -> Ledger:
         if queue.choice is not None:
             queue.choice.leave(queue, consumer)
             slot.touched[queue] = None  # what was kept for it is anybody's
-    else:
-        queue.browsers = [browser for browser in queue.browsers if browser.consumer is not consumer]
+    elif queue.browsers:
+        queue.browsers.remove(consumer.id)
     messages = consumer.drain()
     queue.delivering -= len(messages)
     return messages

@@ -147,7 +147,7 @@ class Slot:
     prepared      parts of transactions that wait for a decision.    decisions   transactions coordinated here."""
 
     __slots__ = (
-        "addresses", "approved", "booked", "budget", "consumers", "counters", "crashed_at", "decisions",
+        "addresses", "approved", "booked", "browsing", "budget", "consumers", "counters", "crashed_at", "decisions",
         "declarations", "due", "entered", "filtered", "first_id", "fresh", "hidden", "inherited", "known_ids",
         "latecomers", "limit", "loose", "mark_messages", "match", "max_held", "max_held_messages", "most", "next_id",
         "next_queue", "number", "overran", "page_bytes", "patterns", "pending", "prepared", "pressed", "producers",
@@ -175,6 +175,8 @@ class Slot:
         self.pending: deque[Held] = deque()
         self.touched: dict[Queue, None] = {}
         self.unfinished: dict[Queue, None] = {}
+        self.browsing: dict[Queue, None] = {}
+        """Queues whose browsers look on at the end of the turn, who goes first first (dispatch.browse)."""
         self.entered = self.fresh = self.stop = 0
         self.timed: set[Queue] = set()
         self.due = 0
