@@ -1,4 +1,4 @@
-"""Clients that want more than their share, each a process of its own: `… abusers NAME PORT ADMIN SECONDS`.
+"""Clients that want more than their share of queues and topics: `… abusers NAME PORT WS_PORT ADMIN SECONDS`.
 
 Rule: only what any client on the network may send. An abuser that is refused or thrown out begins again at once.
 """
@@ -6,143 +6,282 @@ Rule: only what any client on the network may send. An abuser that is refused or
 from __future__ import annotations
 
 import contextlib
+import itertools
+import random
 import sys
 import time
-import urllib.request
-from collections.abc import Callable
 
-from tests.harness.stomp import Client, ClosedByBroker, build
+from tests.harness.stomp import Client, ClosedByBroker, Frame, build
 
-Abuser = Callable[[int, int, float], None]
+from . import strangers  # noqa: F401  registers its own
+from .target import ALL, Target, abuser
 
-
-def _joined(port: int) -> Client:
-    client = Client(port, timeout=30)
-    client.connect()
-    return client
+THOUSAND = 1000
 
 
-def _pour(client: Client, frames: bytes, times: int) -> None:
-    for _ in range(times):
+def _fill(client: Client, destination: str, thousands: int, body: bytes = b"x" * 20, **headers: object) -> None:
+    """So many thousand messages, and a look that they are there."""
+    frames = build("SEND", {"destination": destination, **headers}, body) * THOUSAND
+    for _ in range(thousands):
         client.raw(frames)
+    client.sync()
 
 
-def xpath(port: int, admin: int, end: float) -> None:
+def _listen(client: Client, target: Target) -> None:
+    """Reads whatever comes, to the end."""
+    while target.time_left() > 0:
+        with contextlib.suppress(TimeoutError):
+            client.read(timeout=min(target.time_left(), 5.0))
+
+
+def _subscribe(client: Client, count: int, **headers: object) -> None:
+    """So many SUBSCRIBEs in one write; `{n}` in a value is the number of each."""
+    frames = []
+    for n in range(count):
+        pairs = {name.replace("_", "-"): str(value).replace("{n}", str(n)) for name, value in headers.items()}
+        frames.append(build("SUBSCRIBE", {"id": n, **pairs}))
+    client.raw(b"".join(frames))
+
+
+# ── selectors ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@abuser("engine.xpath is off by default: refused")
+def xpath(target: Target) -> None:
     """Selectors whose cost is a power of the message's length."""
     body = ("<a>" * 30 + "</a>" * 30).encode() * 40
     counts = "count(//a[count(//a[count(//a)>0])>0])>0"
-    with _joined(port) as client:
-        for n in range(10):
-            client.send("SUBSCRIBE", {"id": n, "destination": "/queue/x", "selector": f"XPATH '{counts}'"})
-        _pour(client, build("SEND", {"destination": "/queue/x"}, b"<r>" + body + b"</r>"), 50)
-        client.read(timeout=max(end - time.monotonic(), 0.1))
+    with target.joined() as client:
+        _subscribe(client, 10, destination="/queue/x", selector=f"XPATH '{counts}'")
+        for _ in range(50):
+            client.send("SEND", {"destination": "/queue/x"}, b"<r>" + body + b"</r>")
+        _listen(client, target)
 
 
-def like(port: int, admin: int, end: float) -> None:
+@abuser("cost of a selector (docs/selectors.md); asked in pieces, only its session waits")
+def like(target: Target) -> None:
     """A pattern of 4.8 KB beside a header of 9.9 KB, 20 times a message."""
     pattern = "%" + "a_" * 2380 + "b%"
-    with _joined(port) as client:
-        for n in range(20):
-            client.send("SUBSCRIBE", {"id": n, "destination": "/topic/l", "selector": f"h LIKE '{pattern}'"})
-        while time.monotonic() < end:
+    with target.joined() as client:
+        _subscribe(client, 20, destination="/topic/l", selector=f"h LIKE '{pattern}'")
+        while target.time_left() > 0:
             client.publish("/topic/l", b"", h="a" * 9900)
 
 
-def wildcards(port: int, admin: int, end: float) -> None:
-    """90 KB of SUBSCRIBEs to topics that do not exist."""
-    with _joined(port) as client:
-        client.raw(b"".join(build("SUBSCRIBE", {"id": n, "destination": f"/topic/w{n}.#"}) for n in range(2000)))
-        client.read(timeout=max(end - time.monotonic(), 0.1))
-
-
-def consumers(port: int, admin: int, end: float) -> None:
-    """400 consumers of one queue that has 100,000 messages."""
-    with _joined(port) as client:
-        _pour(client, build("SEND", {"destination": "/queue/many"}, b"x" * 20) * 1000, 100)
+@abuser("an index of terms; what it cannot answer is asked in pieces (broker/engine/prefilter.py)")
+def selectors(target: Target) -> None:
+    """2,000 selectors of a topic that all match, and messages as fast as they go."""
+    with target.joined() as client, target.joined() as sender:
+        _subscribe(client, 2000, destination="/topic/s", selector="a > {n} OR b LIKE '%{n}%' OR c = 'x'")
         client.sync()
-        headers = [{"id": n, "destination": "/queue/many", "ack": "client", "prefetch-count": 200} for n in range(400)]
-        client.raw(b"".join(build("SUBSCRIBE", each) for each in headers))
-        while time.monotonic() < end:
-            client.read()
+        while target.time_left() > 0:
+            sender.publish("/topic/s", b"x", c="x")
+            client.socket.settimeout(30)
+            client.socket.recv(1 << 20)
 
 
-def silent(port: int, admin: int, end: float) -> None:
-    """Connections that never say a word."""
-    opened: list[Client] = []
-    try:
-        while time.monotonic() < end:
-            with contextlib.suppress(OSError):
-                opened.append(Client(port))
-            if len(opened) > 1500:
-                opened.pop(0).close()
-    finally:
-        for client in opened:
-            client.close()
+# ── many of something ─────────────────────────────────────────────────────────────────────────────
 
 
-def flood(port: int, admin: int, end: float) -> None:
+@abuser("edge.max_wildcard_subscriptions; a trie (docs/adr/0013-wildcards.md)")
+def wildcards(target: Target) -> None:
+    """90 KB of SUBSCRIBEs to topics that do not exist."""
+    with target.joined() as client:
+        _subscribe(client, 2000, destination="/topic/w{n}.#")
+        _listen(client, target)
+
+
+@abuser("pieces of a queue's dispatch (docs/adr/0009-work-is-bounded.md)")
+def consumers(target: Target) -> None:
+    """400 consumers of one queue that has 100,000 messages."""
+    with target.joined() as client:
+        _fill(client, "/queue/many", 100)
+        _subscribe(client, 400, destination="/queue/many", ack="client", prefetch_count=200)
+        _listen(client, target)
+
+
+@abuser("edge.max_subscriptions; leaving in pieces (broker/engine/leaving.py)")
+def comes_and_goes(target: Target) -> None:
+    """1,000 consumers of 1,000 queues, all gone with their connection, again and again."""
+    for turn in itertools.count():
+        if target.time_left() <= 0:
+            return
+        with target.joined() as client:
+            _subscribe(client, 1000, destination=f"/queue/c{turn % 3}.{{n}}", ack="client")
+            client.sync()
+
+
+@abuser("a browser looks at a bounded part of its queue a turn")
+def browsers(target: Target) -> None:
+    """200 browsers of one queue that has 50,000 messages, with a selector that matches none."""
+    with target.joined() as client:
+        _fill(client, "/queue/b", 50)
+        while target.time_left() > 0:
+            with target.joined() as looker:
+                _subscribe(looker, 200, destination="/queue/b", browser="true", selector="nothing = 'x{n}'")
+                looker.sync()
+
+
+# ── many messages ─────────────────────────────────────────────────────────────────────────────────
+
+
+@abuser("fair turns of reads (broker/edge/fair_reading.py)")
+def flood(target: Target) -> None:
     """As much into one queue as goes, without a consumer."""
     frames = build("SEND", {"destination": "/queue/flood"}, b"x" * 100) * 500
-    with _joined(port) as client:
-        while time.monotonic() < end:
+    with target.joined() as client:
+        while target.time_left() > 0:
             client.raw(frames)
 
 
-def scrapes(port: int, admin: int, end: float) -> None:
-    """/metrics again and again, with 20,000 queues."""
-    with _joined(port) as client:
-        for start in range(0, 20_000, 500):
-            client.raw(b"".join(build("SEND", {"destination": f"/queue/q{n}"}) for n in range(start, start + 500)))
+@abuser("fair turns of reads; a topic's copies in pieces")
+def fan_out(target: Target) -> None:
+    """Small messages to a topic with 500 subscribers on one connection that reads them all."""
+    frames = build("SEND", {"destination": "/topic/f"}, b"x" * 100) * 50
+    with target.joined() as client, target.joined() as sender:
+        _subscribe(client, 500, destination="/topic/f")
         client.sync()
-        while time.monotonic() < end:
-            with urllib.request.urlopen(f"http://127.0.0.1:{admin}/metrics", timeout=60) as page:
-                page.read()
+        client.socket.settimeout(30)
+        while target.time_left() > 0:
+            sender.raw(frames)
+            left = 50 * 500 * 150
+            while left > 0 and target.time_left() > 0:
+                left -= len(client.socket.recv(1 << 20))
 
 
-def commits(port: int, admin: int, end: float) -> None:
+@abuser("edge.consumer_room_bytes, edge.max_outbox_bytes")
+def does_not_read(target: Target) -> None:
+    """Asks for everything and reads nothing."""
+    frames = build("SEND", {"destination": "/topic/deaf"}, b"x" * 1000) * 100
+    with target.joined() as client, target.joined() as sender:
+        _subscribe(client, 50, destination="/topic/deaf")
+        client.sync()
+        while target.time_left() > 0:
+            sender.raw(frames)
+
+
+@abuser("wire.large_body_bytes: streamed to disk in pieces")
+def large_bodies(target: Target) -> None:
+    """Bodies of 20 MB, sent and fetched."""
+    body = b"x" * 20_000_000
+    with target.joined() as client:
+        client.subscribe("/queue/large", ack="client-individual")
+        while target.time_left() > 0:
+            client.publish("/queue/large", body, persistent="true")
+            client.ack(client.read())
+
+
+@abuser("wire.max_header_block_bytes, wire.max_headers")
+def headers(target: Target) -> None:
+    """Header blocks of 60 KB that all differ."""
+    with target.joined() as client:
+        for number in itertools.count():
+            if target.time_left() <= 0:
+                return
+            lines = [(f"h{n}-{number}", "\\c" * 300) for n in range(90)]
+            client.send("SEND", [("destination", "/queue/h"), *lines])
+
+
+@abuser("due ones in pieces (docs/schedules.md)")
+def schedules(target: Target) -> None:
+    """50,000 messages that are all due at one moment, again and again."""
+    with target.joined() as client:
+        while target.time_left() > 0:
+            _fill(client, "/queue/later", 50, AMQ_SCHEDULED_DELAY=8000)
+            time.sleep(max(min(9.0, target.time_left()), 0.0))
+
+
+@abuser("expired ones in pieces (broker/engine/expiry.py)")
+def expiries(target: Target) -> None:
+    """50,000 messages that all expire at one moment, again and again."""
+    with target.joined() as client:
+        while target.time_left() > 0:
+            _fill(client, "/queue/short", 50, expires=int((time.time() + 8) * 1000))
+            time.sleep(max(min(9.0, target.time_left()), 0.0))
+
+
+# ── acknowledging ─────────────────────────────────────────────────────────────────────────────────
+
+
+@abuser("edge.max_transaction_frames, edge.max_transaction_bytes")
+def commits(target: Target) -> None:
     """Transactions of as many frames as are allowed."""
     frame = build("SEND", {"destination": "/queue/t", "transaction": "t"}, b"x" * 100)
-    with _joined(port) as client:
-        while time.monotonic() < end:
+    with target.joined() as client:
+        while target.time_left() > 0:
             client.send("BEGIN", {"transaction": "t"})
             client.raw(frame * 9990)
             client.ask("COMMIT", {"transaction": "t"})
 
 
-def give_backs(port: int, admin: int, end: float) -> None:
+@abuser("edge.max_transaction_frames")
+def wide_commits(target: Target) -> None:
+    """Transactions over 250 queues."""
+    frames = [build("SEND", {"destination": f"/queue/t.{n}", "transaction": "t"}, b"x" * 100) for n in range(250)]
+    with target.joined() as client:
+        while target.time_left() > 0:
+            client.send("BEGIN", {"transaction": "t"})
+            client.raw(b"".join(frames))
+            client.ask("COMMIT", {"transaction": "t"})
+
+
+@abuser("edge.consumer_window_messages; given back in pieces (broker/engine/leaving.py)")
+def give_backs(target: Target) -> None:
     """Takes 50,000 messages, acknowledges none, goes; again and again."""
-    with _joined(port) as client:
-        _pour(client, build("SEND", {"destination": "/queue/g"}, b"x" * 20) * 1000, 50)
-        client.sync()
-    while time.monotonic() < end:
-        with _joined(port) as client:
+    with target.joined() as client:
+        _fill(client, "/queue/g", 50)
+    while target.time_left() > 0:
+        with target.joined() as client:
             client.subscribe("/queue/g", ack="client-individual", prefetch_count=50_000)
             for _ in range(50_000):
                 client.read()
 
 
-def headers(port: int, admin: int, end: float) -> None:
-    """Header blocks of 60 KB that all differ."""
-    with _joined(port) as client:
-        number = 0
-        while time.monotonic() < end:
-            number += 1
-            lines = [(f"h{n}-{number}", "\\c" * 300) for n in range(90)]
-            client.send("SEND", [("destination", "/queue/h"), *lines])
+def _taken(client: Client, queue: str, thousands: int, ack: str) -> list[Frame]:
+    """So many thousand messages of a queue that this client holds."""
+    _fill(client, queue, thousands)
+    client.subscribe(queue, ack=ack, prefetch_count=thousands * THOUSAND)
+    return [client.read() for _ in range(thousands * THOUSAND)]
 
 
-ALL: dict[str, Abuser] = {
-    each.__name__.replace("_", "-"): each
-    for each in (xpath, like, wildcards, consumers, silent, flood, scrapes, commits, give_backs, headers)
-}
+@abuser("fair turns of reads, by what they cost")
+def shuffled_acks(target: Target) -> None:
+    """20,000 single ACKs in any order, in one write."""
+    while target.time_left() > 0:
+        with target.joined() as client:
+            taken = _taken(client, "/queue/shuffled", 20, "client-individual")
+            random.shuffle(taken)
+            client.raw(b"".join(build("ACK", {"id": frame["ack"]}) for frame in taken))
+            client.sync()
+
+
+@abuser("fair turns of reads, by what they cost")
+def nacks(target: Target) -> None:
+    """20,000 NACKs in one write: each comes back, up to max_delivery_attempts."""
+    while target.time_left() > 0:
+        with target.joined() as client:
+            taken = _taken(client, "/queue/nacked", 20, "client-individual")
+            client.raw(b"".join(build("NACK", {"id": frame["ack"]}) for frame in taken))
+            client.sync()
+
+
+@abuser("engine.max_held_messages")
+def held_acks(target: Target) -> None:
+    """Transactions that acknowledge 10,000 messages at once and are aborted."""
+    with target.joined() as client:
+        taken = _taken(client, "/queue/held", 10, "client")
+        while target.time_left() > 0:
+            client.send("BEGIN", {"transaction": "t"})
+            client.send("ACK", {"id": taken[-1]["ack"], "transaction": "t"})
+            client.ask("ABORT", {"transaction": "t"})
 
 
 def main() -> None:
-    name, port, admin, seconds = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    name, port, ws_port, admin, seconds = sys.argv[1], *map(int, sys.argv[2:5]), float(sys.argv[5])
+    target = Target(port, ws_port, admin, time.monotonic() + seconds)
+    while target.time_left() > 0:
         try:
-            ALL[name](port, admin, end)
+            ALL[name](target)
         except (OSError, ClosedByBroker, TimeoutError, AssertionError):
             time.sleep(0.05)  # refused, thrown out, or something unexpected instead of an answer
 
