@@ -12,6 +12,7 @@ from broker import __version__
 from broker.admin.api.ports import ConfigPort, May, Owners
 from broker.admin.api.server import Api
 from broker.admin.desk import Desk
+from broker.admin.management import MessageManagement
 from broker.admin.server import AdminServer
 from broker.config.catalogue import leaves
 from broker.config.describe import shown
@@ -118,7 +119,7 @@ def api(
     config: what can be changed while it runs, if that is this process's affair."""
     desk = Desk(submit, next_connection_id, edge.next_consumer)
     edge.others = desk.on_effect
-    return Api(
+    made = Api(
         settings.admin,
         owners,
         Clients(edge),
@@ -130,3 +131,5 @@ def api(
         SystemClock(),
         config,
     )
+    edge.managed_by(MessageManagement(made.gate, made.routes(), desk).take)
+    return made

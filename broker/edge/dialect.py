@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Self
 from broker.config.ports import prefixes
 from broker.core.address import TEMPORARY, Routing
 from broker.core.errors import Code, RefusedError
+from broker.core.management import MANAGEMENT
 from broker.engine.address_settings import is_pattern
 from broker.wire.rules import DURABLE_NAMES
 
@@ -108,6 +109,8 @@ class Dialect:
     public: Mapping[str, str] = {"/temp-queue/": "/reply-queue/", "/temp-topic/": "/reply-topic/"}
     names_temporaries = True
     shows_temporaries = False
+    manages = True
+    """Are messages to core.management.MANAGEMENT requests."""
 
     def __init__(self, prefixes: tuple[tuple[str, Routing], ...], delimiter: str, homes: Homes) -> None:
         self.prefixes = prefixes
@@ -144,7 +147,13 @@ class Dialect:
 
     def private(self, headers: Mapping[str, str]) -> Private | None:
         """What a SEND says that each connection must look at for itself."""
-        return private_of(headers)
+        found = private_of(headers)
+        destination = headers.get("destination", "")
+        if self.manages and destination.endswith(MANAGEMENT):
+            prefix = destination.removesuffix(MANAGEMENT)
+            if not prefix or any([prefix == known for known, _ in self.prefixes]):
+                return (found or Private())._replace(manages=True)
+        return found
 
     def durable(self, headers: Mapping[str, str]) -> bool:
         """Is a SEND to be kept on disk."""

@@ -16,6 +16,7 @@ from broker.config.settings import EngineSettings, Settings
 from broker.core.commands import BLOCK, Command
 from broker.core.effects import BrowseEnd, ConsumerClosed, Crowd, Deliver, Done, Effect, Refused
 from broker.core.errors import Code
+from broker.core.management import Manage
 from broker.core.memory import Memory
 from broker.core.metrics import Metric
 from broker.core.reasons import Reason
@@ -60,6 +61,8 @@ class Edge:
     """See the head of this file. `boot`: unique text of this start of the process, part of message ids."""
 
     newcomers: Newcomers | None = None
+    management: Manage | None = None
+    """Who carries out what messages to core.management.MANAGEMENT ask for; None: nobody."""
 
     def __init__(
         self,
@@ -327,6 +330,10 @@ class Edge:
             self.beats.deadline(self.clock.monotonic() + self.settings.cluster.lease_s, prepare)
         else:
             prepare()
+
+    def managed_by(self, manage: Manage) -> None:
+        """Who carries out what messages to core.management.MANAGEMENT ask for."""
+        self.management = manage
 
     def grow_with(self, newcomers: Newcomers) -> None:
         """Who sees to subscriptions that nobody uses when an address has more partitions."""

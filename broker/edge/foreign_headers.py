@@ -52,7 +52,7 @@ ARGUMENTS: Final[Mapping[str, str]] = {
 """RabbitMQ's arguments of the queue that a SEND or SUBSCRIBE declares → our setting of the address."""
 
 DESTINATIONS: Final[Mapping[str, str]] = {
-    "activemq.management": "there are no management messages; see /metrics of the admin port and `stampede cluster`",
+    "activemq.management": "requests are sent there, and answered to their reply-to; nobody consumes them",
     "activemq.notifications": "there are no notifications; see the log and /metrics of the admin port",
     "ActiveMQ.Advisory.": "there are no advisory messages; see the log and /metrics of the admin port",
     "ActiveMQ.Statistics.": "there are no statistics messages; see /metrics of the admin port",

@@ -10,19 +10,23 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from broker.core.address import Routing
 from broker.core.commands import Publish, Settle, Transact
 from broker.core.errors import Code, RefusedError
+from broker.core.management import ManagementRequest, ReplyTo
 from broker.core.message import BLOB, DURABLE, NO_IDS, TEXT, Blob, Run
 from broker.link.owner_port import Away, BodyWriter
 from broker.wire.events import BodyStart, Head, Sends
 
+from . import management
 from .added_headers import marks_of
+from .asking import ask
 from .authorising import sending
 from .compressing import Deflating
 from .partitioner import by_slot, slot_for
 from .send_route import Route, Split
 from .subscribing import subscribe_reply
-from .temporary import QUEUE, Private
+from .temporary import OWN, QUEUE, Private
 
 if TYPE_CHECKING:
     from .inbound import Inbound
@@ -55,6 +59,9 @@ class Publisher:
         route: Route = head.route or self._session.entrance.routes.of(head)
         if route.private is not None:
             if not self._prepared(route.private, partial(self._sends_late, event)):
+                return
+            if route.private.manages:
+                self._managed(event)
                 return
             event, route = self._own(event, route, route.private)
             head = event.head
@@ -127,6 +134,35 @@ class Publisher:
         seq = session.answers.ask(receipts) if receipts else 0
         self._intake.batch.append(Transact(parts[0].slot, session.id, seq, parts))
         self.last = None
+
+    # ── management ─────────────────────────────────────────────────────────────────────────────────
+
+    def _managed(self, event: Sends) -> None:
+        """Requests: frames behind them wait until they are carried out, and so do their receipts."""
+        session, manage = self._session, self._session.edge.management
+        management.check(event.head.headers, manage is not None)
+        assert manage is not None
+        asked: list[ManagementRequest] = []
+        for record in event.records:
+            headers, body = management.split(event.head.lines + record)
+            to = self._reply_to(headers.get("reply-to", ""))
+            asked.append(ManagementRequest(session.principal, session.channel.peer, headers, body, to))
+        receipts = event.receipts or []
+        ask(session, receipts[0] if receipts else None, partial(manage, asked), lambda: session.answer_now(receipts))
+
+    def _reply_to(self, name: str) -> ReplyTo | None:
+        """Raises RefusedError for where this client may not send."""
+        session = self._session
+        if not name:
+            return None
+        if name.startswith(OWN):
+            address = session.temporaries.address(name)
+            return ReplyTo(session.edge.routes.targets(address)[0], address, Routing.MULTICAST, None, False)
+        route = session.entrance.routes.of(Head(b"", {"destination": name}, 0, False))
+        if route.private is not None:
+            raise RefusedError(Code.BAD_HEADER, f"reply-to:{name[:50]} is no place for an answer")
+        create = route.create and (session.rights is None or sending(session, session.rights, route))
+        return ReplyTo(route.slot, route.address, route.routing, route.queue, create)
 
     # ── temporary destinations ─────────────────────────────────────────────────────────────────────
 
@@ -264,6 +300,8 @@ class Publisher:
     def body_start(self, event: BodyStart) -> None:
         route = self._session.entrance.routes.of(event.head)
         if (private := route.private) is not None:
+            if private.manages:
+                raise RefusedError(Code.MESSAGE_TOO_LARGE, "a management request is small; send its arguments alone")
             if route.copies:
                 most = self._session.entrance.wire.large_body_bytes
                 raise RefusedError(

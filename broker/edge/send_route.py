@@ -14,6 +14,7 @@ from zlib import crc32
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
 from broker.core.ids import slots_of
+from broker.core.management import MANAGEMENT
 from broker.core.message import DEFAULT_PRIORITY, DURABLE
 from broker.wire.events import Head
 
@@ -196,6 +197,8 @@ class RouteCache:
             if not self._dialect.names_temporaries:
                 raise not_named(destination, "SEND")
             target = NOWHERE
+        elif private is not None and private.manages:
+            target = Destination(MANAGEMENT, Routing.ANYCAST, None)
         else:
             target = self._dialect.resolve(destination, headers.get("destination-type"), "destination-type")
             check_no_wildcard(target, self._dialect)

@@ -35,11 +35,13 @@ class Private(NamedTuple):
     """What a SEND says that each connection must look at for itself.
 
     own, reply   names of its temporary destinations, in destination and reply-to.
-    user         whose login it must be."""
+    user         whose login it must be.
+    manages      it is a management request: carried out, not queued."""
 
     own: str | None = None
     reply: str | None = None
     user: str | None = None
+    manages: bool = False
 
 
 def private_of(headers: Mapping[str, str]) -> Private | None:

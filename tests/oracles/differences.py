@@ -170,8 +170,8 @@ ACTIVEMQ: Final[Mapping[str, Difference]] = {
         "`original-destination` is as its sender wrote it; Classic writes the second and all others as `topic://o.2b`",
         (
             "- a MESSAGE destination:/queue/o.2a message-id:* original-destination:/queue/o.2a,topic://o.2b subscription:1 | body",
-            "- a MESSAGE destination:/topic/o.2b message-id:* original-destination:/queue/o.2a,topic://o.2b subscription:2 | body",
             "+ a MESSAGE destination:/queue/o.2a message-id:* original-destination:/queue/o.2a,/topic/o.2b subscription:1 | body",
+            "- a MESSAGE destination:/topic/o.2b message-id:* original-destination:/queue/o.2a,topic://o.2b subscription:2 | body",
             "+ a MESSAGE destination:/topic/o.2b message-id:* original-destination:/queue/o.2a,/topic/o.2b subscription:2 | body",
         ),
     ),

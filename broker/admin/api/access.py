@@ -52,17 +52,29 @@ class Gate:
         peer = _peer(request)
         logins = self._logins
         if not logins.has_users:
-            if not is_loopback(peer):
-                raise Problem(
-                    403, "no-users", "Only from this machine", "there are no users, so only this machine may",
-                    "add one with `stampede user add NAME --group admin`",
-                )  # fmt: skip
-            return Who(EVERYBODY, peer, None, True)
+            return self._anybody(peer)
         login, passcode = _basic(request.headers.get("Authorization", ""))
         try:
             user = await logins.login(login, passcode, peer)
         except RefusedError as refused:
             raise of_refusal(refused) from None
+        return self._known(user, peer)
+
+    def who(self, user: str, peer: str) -> Who:
+        """A user of the broker who has logged in elsewhere. Raises Problem for one who may manage nothing."""
+        return self._known(user, peer) if self._logins.has_users else self._anybody(peer)
+
+    def _anybody(self, peer: str) -> Who:
+        """There are no users."""
+        if not is_loopback(peer):
+            raise Problem(
+                403, "no-users", "Only from this machine", "there are no users, so only this machine may",
+                "add one with `stampede user add NAME --group admin`",
+            )  # fmt: skip
+        return Who(EVERYBODY, peer, None, True)
+
+    def _known(self, user: str, peer: str) -> Who:
+        logins = self._logins
         if self._administrators & frozenset(logins.groups(user)):
             return Who(user, peer, None, True)
         may = logins.manages(user)

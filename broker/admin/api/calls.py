@@ -64,6 +64,14 @@ class ApiOp:
     administrators: bool = False
     status: int = 200
 
+    def check(self, who: Who) -> None:
+        """Raises Problem."""
+        if self.administrators and not who.administrator:
+            raise Problem(
+                403, "not-allowed", "Not allowed", f"user {who.name!r} is no administrator",
+                "put the user into a group of admin.administrators",
+            )  # fmt: skip
+
 
 class Caller:
     """Carries out requests. steps: of its loop, measured."""
@@ -110,11 +118,7 @@ class Caller:
 
 
 async def _carry_out(route: ApiOp, who: Who, request: web.Request, noted: dict[str, Any]) -> web.StreamResponse:
-    if route.administrators and not who.administrator:
-        raise Problem(
-            403, "not-allowed", "Not allowed", f"user {who.name!r} is no administrator",
-            "put the user into a group of admin.administrators",
-        )  # fmt: skip
+    route.check(who)
     call = Call(who, dict(request.match_info), _query(route, request), await _body(route, request), noted)
     return _json(route.status, await route.handler(call))
 

@@ -57,7 +57,8 @@ class Api:
     ) -> None:
         """config: None: its settings cannot be changed here."""
         self.desk = desk
-        self._caller = Caller(Gate(settings, logins), steps)
+        self.gate = Gate(settings, logins)
+        self._caller = Caller(self.gate, steps)
         if isinstance(owners, LocalOwners):
             owners.caller = self._caller
         reading = Reading(owners, clients, node, self._caller, delimiter)

@@ -69,6 +69,7 @@ class ActiveMQ(Dialect):
     rejects = True
     prefetches_messages = True
     shows_temporaries = True
+    manages = False
     public: Mapping[str, str] = {"/temp-queue/": "/remote-temp-queue/", "/temp-topic/": "/remote-temp-topic/"}
     _match: Callable[[str], AddressSettings]
     _virtual: tuple[Virtual, ...]

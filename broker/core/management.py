@@ -1,0 +1,39 @@
+"""Requests for the management of the broker that come as messages (Artemis' `activemq.management`).
+
+Rule: values only: an edge makes them, who manages carries them out, and neither knows the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from .address import Routing
+from .errors import RefusedError
+
+MANAGEMENT: Final = "activemq.management"
+"""The address they are sent to."""
+
+
+class ReplyTo(NamedTuple):
+    """Where the answer goes; its sender may send there.    create   … and make what is not there."""
+
+    slot: int
+    address: str
+    routing: Routing
+    queue: str | None
+    create: bool
+
+
+class ManagementRequest(NamedTuple):
+    """One message.    user, peer   whose it is.    headers   decoded.    reply   None: nobody waits for the answer."""
+
+    user: str
+    peer: str
+    headers: Mapping[str, str]
+    body: bytes
+    reply: ReplyTo | None
+
+
+Manage = Callable[[Sequence[ManagementRequest], Callable[[RefusedError | None], None]], None]
+"""Carries them out one after the other, and then calls back."""
