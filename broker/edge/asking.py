@@ -6,17 +6,32 @@ Rule: frames behind the one that asked wait until it is answered (Intake.park); 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from broker.core.errors import RefusedError
+from broker.core.errors import Code, RefusedError
 
 from .directory import Done
 
-if TYPE_CHECKING:
-    from .session import Session
-
 _OPEN = RefusedError.__new__(RefusedError)
 """No answer yet (None is one)."""
+
+
+class ParkedFrames(Protocol):
+    """Where the frames behind it wait."""
+
+    def park(self) -> None: ...
+    def unpark(self) -> None: ...
+
+
+class Asker(Protocol):
+    """The connection that asks."""
+
+    closed: bool
+
+    @property
+    def intake(self) -> ParkedFrames: ...
+    def fail(self, code: Code, detail: str, receipt: bytes | None = None) -> None: ...
+    def fault(self) -> None: ...
 
 
 class Question:
@@ -24,7 +39,7 @@ class Question:
 
     __slots__ = ("_answer", "_parked", "_receipt", "_session", "_then")
 
-    def __init__(self, session: Session, receipt: bytes | None, then: Callable[[], None]) -> None:
+    def __init__(self, session: Asker, receipt: bytes | None, then: Callable[[], None]) -> None:
         self._session = session
         self._receipt = receipt
         self._then = then
@@ -51,7 +66,7 @@ class Question:
         session.intake.unpark()
 
 
-def ask(session: Session, receipt: bytes | None, question: Callable[[Done], None], then: Callable[[], None]) -> None:
+def ask(session: Asker, receipt: bytes | None, question: Callable[[Done], None], then: Callable[[], None]) -> None:
     """Asks, and goes on with `then` on a yes; a no becomes an ERROR that names `receipt`. Raises RefusedError."""
     asked = Question(session, receipt, then)
     question(asked._done)

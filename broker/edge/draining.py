@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from broker.core.errors import Code
 from broker.seams.clock import Clock
 
 from .timers import TimerWheel
-
-if TYPE_CHECKING:
-    from .session import Session
 
 STEP_S = 0.05
 AT_ONCE = 10
@@ -27,6 +24,19 @@ LEFT_FOR_THE_LAST = 0.8
 """Of the time for a drain: by then every connection has had its turn, however many there are."""
 
 
+class Drainable(Protocol):
+    """One connection."""
+
+    @property
+    def idle(self) -> bool:
+        """A point at which its end takes nothing from the client but the connection."""
+        ...
+
+    def fail(self, code: Code, detail: str) -> None:
+        """One ERROR frame, then the end."""
+        ...
+
+
 class Shedding:
     """`sessions()`: those that are open now, in any order."""
 
@@ -35,7 +45,7 @@ class Shedding:
         "_sessions",
     )  # fmt: skip
 
-    def __init__(self, sessions: Callable[[], Iterable[Session]], clock: Clock, beats: TimerWheel) -> None:
+    def __init__(self, sessions: Callable[[], Iterable[Drainable]], clock: Clock, beats: TimerWheel) -> None:
         self._sessions = sessions
         self._clock = clock
         self._beats = beats
@@ -44,7 +54,7 @@ class Shedding:
         self._budget = 0.0
         self._detail = ""
         self._running = self._going_on = False
-        self._round: deque[Session] = deque()
+        self._round: deque[Drainable] = deque()
         """Whose turn to be looked at it is."""
         self._look = 0
         """So many of them in this step."""

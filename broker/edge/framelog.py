@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import Protocol
 
 from broker.wire.events import Acks, BodyData, BodyStart, Event, Frame, Sends, Violation
 from broker.wire.rules import HANDSHAKE, Role
 
-if TYPE_CHECKING:
-    from .channel import Channel
-    from .session import Session
+from .channel import Channel
 
 log = logging.getLogger("stampede.frames")
 LENGTH = re.compile(rb"^content-length:(\d+)$", re.MULTILINE)
@@ -25,7 +23,23 @@ SHOWN = frozenset(
 """Headers of CONNECT whose values are logged: any other may be a passcode under a misspelt name."""
 
 
-def received(session: Session, events: list[Event]) -> None:
+class Subscribed(Protocol):
+    """What an acknowledgement is for."""
+
+    @property
+    def destination(self) -> bytes: ...
+
+
+class Logged(Protocol):
+    """The connection."""
+
+    channel: Channel
+
+    @property
+    def handles(self) -> Mapping[bytes, Subscribed]: ...
+
+
+def received(session: Logged, events: list[Event]) -> None:
     """One line per frame."""
     channel = session.channel
     for event in events:
@@ -58,7 +72,7 @@ def _frames(piece: bytes) -> Iterator[tuple[bytes, int]]:
         at = stop + 1 if stop >= 0 else end
 
 
-def _texts(session: Session, event: Event) -> Iterator[str]:
+def _texts(session: Logged, event: Event) -> Iterator[str]:
     """The lines of an event."""
     if isinstance(event, Sends):
         lines = event.head.lines

@@ -10,17 +10,25 @@ Rule: every call is O(1); must not know sockets, nor what limits there are.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from broker.core.reasons import Reason
 
+from .channel import Channel
 from .shares import Places, network
 from .tcp import peer_host
 
-if TYPE_CHECKING:
-    from .session import Session
-
 GAVE_WAY = "gave way to a newer connection: it was the longest without a login"
+
+
+class Guest(Protocol):
+    """A connection that may not have logged in."""
+
+    channel: Channel
+
+    def abort(self, reason: Reason, detail: str = "") -> None:
+        """Ends it at once."""
+        ...
 
 
 class Strangers:
@@ -29,15 +37,15 @@ class Strangers:
     __slots__ = ("_places",)
 
     def __init__(self) -> None:
-        self._places: Places[Session] = Places(1 << 62)
+        self._places: Places[Guest] = Places(1 << 62)
 
     def __len__(self) -> int:
         return len(self._places)
 
-    def come(self, session: Session) -> None:
+    def come(self, session: Guest) -> None:
         self._places.take(network(peer_host(session.channel.peer)), session)
 
-    def leave(self, session: Session) -> None:
+    def leave(self, session: Guest) -> None:
         """It has logged in, or ended. No effect when it had."""
         self._places.leave(session)
 
@@ -52,7 +60,7 @@ class Strangers:
         return oldest is not None and peer_host(oldest.channel.peer) == host and _end(oldest)
 
 
-def _end(session: Session | None) -> bool:
+def _end(session: Guest | None) -> bool:
     if session is None:
         return False
     session.abort(Reason.CONNECTION_LIMIT, GAVE_WAY)
