@@ -59,7 +59,7 @@ endif
 # Spark is large and wants Java: where there is none, the tests of the pipeline say so in one line.
 pipeline-extra: $(VENV)/.installed-dev
 	@if command -v java >/dev/null || [ -n "$$JAVA_HOME" ] || ls -d /usr/lib/jvm/*17* >/dev/null 2>&1; then \
-	  $(MAKE) --no-print-directory $(VENV)/.installed-pipeline; \
+	  $(MAKE) --no-print-directory $(VENV)/.installed-pipeline && $(BIN)/python -m tests.pipeline.s3; \
 	else echo "no Java here (Debian: apt install openjdk-17-jre-headless): the tests of the pipeline will skip"; fi
 
 pipeline-torture: pipeline-extra

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +22,7 @@ from .errors import PipelineError
 from .hadoop import HadoopStore
 from .manifests import Archive, DataFile, Manifest, State
 from .options import access, lowered
+from .progress import Progress, Say
 from .ranges import Offsets, Range, SlotInfo, capped_at, earliest
 from .reads import LogReads
 
@@ -34,8 +34,6 @@ TASKS_PER_CORE: Final = 2
 LEAST_ITEMS: Final = 1_000
 """Of a task: fewer are not worth their files."""
 MOST_ITEMS: Final = 200_000
-
-Say = Callable[[str], object]
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ def run(spark: Any, job: Job, say: Say) -> int:
                 end = capped_at(start, infos, plan.cuts, job.round_items)
                 if end == start:
                     break
-                manifest = _round(spark, archive, state, job, broker, infos, end, reads)
+                manifest = _round(spark, archive, state, job, broker, infos, end, reads, say)
                 lock.renew()
                 rows += sum(file.rows for file in manifest.adds)
                 state = archive.load()
@@ -124,6 +122,7 @@ def _round(
     infos: dict[int, SlotInfo],
     end: Offsets,
     reads: LogReads,
+    say: Say,
 ) -> Manifest:
     """One manifest: from where the last one ended to `end`."""
     number = state.number + 1
@@ -145,7 +144,7 @@ def _round(
         if staged:
             moves[staged] = file.path
     if large is not None:
-        _fetch(archive, reads, large.get["refs"], infos)
+        _fetch(archive, reads, large.get["refs"], infos, say)
     ends = dict.fromkeys(VIEWS, end)
     manifest = Manifest(number, broker, now_ms, ends, _scope(job), tuple(adds))
     archive.publish(manifest, moves)
@@ -193,9 +192,11 @@ def named_bodies(rows: Any) -> tuple[Any, Any]:
     return rows.observe(seen, refs).withColumn("body_ref", f.when(large, name)), seen
 
 
-def _fetch(archive: Archive, reads: LogReads, large: list[Any], infos: dict[int, SlotInfo]) -> None:
+def _fetch(archive: Archive, reads: LogReads, large: list[Any], infos: dict[int, SlotInfo], say: Say) -> None:
     """Large bodies into the store, by the driver: workers do not reach it."""
-    for row in large:
+    progress = Progress(say, len(large), "large bodies archived")
+    for done, row in enumerate(large):
+        progress.at(done)
         name = f"bodies/{row['message_id']}.body"
         part = Range(row["slot"], row["offset"], row["offset"] + 1, 0, infos[row["slot"]].endpoint)
         if not archive.store.exists(name):

@@ -6,10 +6,10 @@ Rule: parse, call, say; no logic of its own. Nothing heavy is imported before a 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -82,7 +82,9 @@ def _conf(context: click.Context, _: click.Parameter, given: tuple[str, ...]) ->
 def _session(master: str, memory: str) -> Any:
     from .session import session
 
-    return session(master, memory, **click.get_current_context().meta.get(__name__, {}))
+    # Spark's own bars, for who looks at them.
+    shown = {"spark.ui.showConsoleProgress": str(sys.stderr.isatty()).lower()}
+    return session(master, memory, **(shown | click.get_current_context().meta.get(__name__, {})))
 
 
 def _background(_: click.Context, __: click.Parameter, given: bool) -> None:
@@ -273,24 +275,21 @@ def rebuild(folder: str, id: str, at: str, rate: float, url: str, dry_run: bool,
 
 @main.command()
 @click.argument("folder")
-@click.option("--out", default="report", show_default=True, metavar="NAME", help="Writes NAME.html and NAME.json.")
+@click.option("--out", default="report", show_default=True, metavar="NAME", help="Of NAME.html, .json and .parquet/.")
 @_spark
 def report(folder: str, out: str, master: str, memory: str) -> None:
     """Say what the archive FOLDER tells of throughput, sizes, latencies and dead letters."""
 
     def work() -> None:
-        from .files import write_pieces
-        from .page import page
         from .report import report as gather
 
         spark = _session(master, memory)
         try:
-            found = gather(spark, folder)
+            found = gather(spark, folder, click.echo)
         finally:
             spark.stop()
         stem = os.path.abspath(out)
-        write_pieces(f"{stem}.json", [json.dumps(found, indent=1, default=str).encode()])
-        write_pieces(f"{stem}.html", [page(found).encode()])
+        found.write(stem)
         click.echo(f"{stem}.html")
 
     _perform(work)
@@ -338,7 +337,7 @@ def verify(folder: str, master: str, memory: str) -> None:
                 raise PipelineError(
                     f"{len(gone)} files are missing, {held.path(gone[0])} first: restore them from a backup"
                 )
-            if broken := damaged(held, state, spark):
+            if broken := damaged(held, state, spark, click.echo):
                 raise PipelineError(
                     f"{len(broken)} files are damaged; restore them from a backup: " + ", ".join(broken)
                 )
@@ -396,7 +395,7 @@ def delete(folder: str, ids: tuple[str, ...], master: str, memory: str) -> None:
 
         spark = _session(master, memory)
         try:
-            click.echo(f"{take_out(spark, folder, ids)} rows deleted")
+            click.echo(f"{take_out(spark, folder, ids, click.echo)} rows deleted")
         finally:
             spark.stop()
 

@@ -24,6 +24,9 @@ LEASE_MS: Final = 15 * 60 * 1000
 """Without a sign of life for so long, a run that wrote this archive is taken to be dead."""
 _RENEWALS: Final = 5
 """As often it is renewed meanwhile."""
+_LOOKS: Final = 8
+_PAUSE_S: Final = 0.25
+"""A lease that cannot be read for all of these is nobody's: its run was killed when it wrote it."""
 _OBJECTS: Final = frozenset(("s3", "s3a", "s3n", "gs", "abfs", "abfss", "wasb", "wasbs", "oss", "cosn", "obs", "swift"))
 """Schemes whose rename copies, and is seen half done."""
 _CONDITION: Final = "fs.option.create.conditional.overwrite"
@@ -183,7 +186,7 @@ class Lease:
         self._store = store
         self._token = token(8)
         self._turn = threading.Lock()
-        self._over = threading.Event()
+        self._over, self._pause = threading.Event(), threading.Event()
         self._take()
         self._thread = threading.Thread(target=self._keep, name="stampede-lease", daemon=True)
         self._thread.start()
@@ -212,11 +215,22 @@ class Lease:
         return json.dumps({"token": self._token, "ms": self._store.now_ms()}).encode()
 
     def _other(self) -> dict[str, Any]:
-        try:
-            read: dict[str, Any] = json.loads(self._store.read(self._NAME))
-            return read if isinstance(read.get("ms"), int) else {"ms": 0}
-        except (ValueError, FileNotFoundError):
-            return {"ms": 0}
+        """What the file says. It is half there while somebody renews it: that is looked at again."""
+        for left in reversed(range(_LOOKS)):
+            try:
+                read: dict[str, Any] = json.loads(self._store.read(self._NAME))
+                if isinstance(read.get("ms"), int):
+                    return read
+            except FileNotFoundError:
+                break
+            except ValueError:
+                pass
+            except PipelineError:
+                if not left:
+                    raise
+            if left:
+                self._pause.wait(_PAUSE_S)
+        return {"ms": 0}
 
     def _keep(self) -> None:
         """Who has lost it is told by the next `renew`; a store that does not answer may do so the next time."""

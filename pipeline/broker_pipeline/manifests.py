@@ -27,6 +27,7 @@ from broker.seams.files import OsFiles, read_whole
 
 from .errors import PipelineError
 from .files import move, remove, sync_file, write_pieces
+from .progress import Progress, Say
 from .ranges import Offsets
 from .stores import Lock, Store, store
 
@@ -168,10 +169,12 @@ def missing(archive: Archive, state: State) -> list[str]:
     return sorted(path for path in state.files if not archive.store.exists(path))
 
 
-def damaged(archive: Archive, state: State, spark: Any = None) -> list[str]:
+def damaged(archive: Archive, state: State, spark: Any, say: Say) -> list[str]:
     """Files whose footer cannot be read, or says another number of rows than was written. `spark`: for remote ones."""
     found = []
-    for path, file in sorted(state.files.items()):
+    progress = Progress(say, len(state.files), "files verified")
+    for done, (path, file) in enumerate(sorted(state.files.items())):
+        progress.at(done)
         try:
             if _rows(archive.path(path), spark if archive.store.remote else None) != file.rows:
                 found.append(archive.path(path))

@@ -13,9 +13,9 @@ import json
 import re
 from typing import Any, Final
 
-from .archive import Say
 from .errors import PipelineError
 from .manifests import Archive
+from .progress import Say
 from .replay import ORDER, left, put_rows
 
 _WAITING: Final = """

@@ -15,11 +15,11 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from .archive import Say
 from .errors import PipelineError
 from .manifests import Archive, State
 from .notes import Notes
 from .options import access, lowered
+from .progress import Progress, Say
 from .ranges import Offsets, earliest, latest
 from .reads import LogReads
 from .stores import Lock
@@ -161,7 +161,7 @@ def put_rows(spark: Any, archive: Archive, lock: Lock, note: str, sent: Any, opt
     total = int(sent.count())
     say(f"{total} messages to send")
     if total:
-        with Notes(spark, archive, note, lock) as notes:
+        with Notes(spark, archive, note, lock, Progress(say, total, "messages sent")) as notes:
             more = {"idColumn": "id", "ledger": notes.where, "bodies": archive.path("")}
             with_bodies(spark, archive, sent).write.format("stampede").mode("append").options(**options, **more).save()
     return total

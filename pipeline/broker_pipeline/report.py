@@ -1,19 +1,24 @@
 """A report of an archive: per address and hour what came, how large, how long it took, what failed.
 
-Written as JSON for programs and as one HTML page for people (page.py).
+Written as one HTML page for people (page.py), as JSON, and as Parquet, a file for each section, for programs.
 
 Rule: only what rows say. A latency is there when both events have a time; an hour without messages is not in it.
 """
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
+from dataclasses import dataclass
 from typing import Any, Final
 
 from broker.seams.clock import SystemClock
 
 from .errors import PipelineError
+from .files import write_pieces
 from .manifests import Archive, State
+from .page import page
+from .progress import Progress, Say
 
 _HOURS: Final = """
     select address, date_format(ts, 'yyyy-MM-dd HH:00') as hour, count(*) as messages, sum(size) as bytes,
@@ -91,8 +96,38 @@ SECTIONS: Final = {
 }
 
 
-def report(spark: Any, folder: str) -> dict[str, Any]:
-    """Section → rows. Raises PipelineError."""
+@dataclass(frozen=True)
+class Report:
+    """tables: section → an Arrow table, of the same columns whatever the archive holds."""
+
+    folder: str
+    made_ms: int
+    manifests: int
+    tables: dict[str, Any]
+
+    def plain(self) -> dict[str, Any]:
+        """Section → rows."""
+        about = {"folder": self.folder, "made_ms": self.made_ms, "manifests": self.manifests}
+        return about | {name: table.to_pylist() for name, table in self.tables.items()}
+
+    def write(self, stem: str) -> None:
+        """stem.html, stem.json, and stem.parquet/, a folder. Each file is whole, the page comes last."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        found = self.plain()
+        for name, table in self.tables.items():
+            sink = pa.BufferOutputStream()
+            pq.write_table(table, sink, compression="zstd")
+            write_pieces(f"{stem}.parquet/{name}.parquet", [sink.getvalue().to_pybytes()])
+        write_pieces(f"{stem}.json", [json.dumps(found, indent=1, default=str).encode()])
+        write_pieces(f"{stem}.html", [page(found).encode()])
+
+
+def report(spark: Any, folder: str, say: Say) -> Report:
+    """Raises PipelineError."""
+    import pyarrow as pa
+
     archive = Archive(folder, spark)
     state = archive.load()
     for view in ("messages", "events"):
@@ -100,11 +135,17 @@ def report(spark: Any, folder: str) -> dict[str, Any]:
         if not paths:
             raise PipelineError(f"{folder} holds no {view}: stampede-pipeline archive {folder} first")
         spark.read.parquet(*paths).createOrReplaceTempView(view)
-    found: dict[str, Any] = {"folder": folder, "made_ms": SystemClock().wall_ms(), "manifests": state.number}
+    tables: dict[str, Any] = {}
+    progress = Progress(say, len(SECTIONS), "sections of the report")
     for name, sql in SECTIONS.items():
-        found[name] = [row.asDict() for row in spark.sql(sql).collect()]
-    found["growth"] = [growth(state, archive.store.free())]
-    return found
+        progress.at(len(tables))
+        tables[name] = spark.sql(sql).toArrow()
+    numbers = pa.schema([(name, pa.int64()) for name in GROWTH])
+    tables["growth"] = pa.Table.from_pylist([growth(state, archive.store.free())], numbers)
+    return Report(folder, SystemClock().wall_ms(), state.number, tables)
+
+
+GROWTH: Final = ("days", "bytes", "bytes_per_day", "free_bytes", "days_until_full")
 
 
 def growth(state: State, free: int | None) -> dict[str, Any]:

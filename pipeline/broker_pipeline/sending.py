@@ -33,6 +33,8 @@ MOST_HELD: Final = 64 << 20
 """Bytes of an atomic batch: it is in the driver's memory, and in the broker's until COMMIT."""
 LEDGER_ROWS: Final = 5_000
 """Between two notes: far fewer than a broker remembers ids."""
+LEDGER_S: Final = 10.0
+"""The same, of a slow one."""
 _DROPPED: Final = frozenset((
     "destination", "receipt", "transaction", "content-length", "message-id", "subscription", "ack", "redelivered",
     "_AMQ_DUPL_ID", "persistent", "priority", "timestamp",
@@ -255,7 +257,7 @@ async def _one_by_one(client: Client, options: WriteOptions, batches: Iterator[A
     count, loop = 0, asyncio.get_running_loop()
     begun = loop.time()
     ids: Counter[str] = Counter()
-    row = None
+    row, noted = None, begun
     async with client.pipeline(options.window) as pipeline:
         for batch in batches:
             found = list(rows(options, batch))
@@ -268,16 +270,17 @@ async def _one_by_one(client: Client, options: WriteOptions, batches: Iterator[A
                     await asyncio.sleep(ahead)
                 await pipeline.send(row.destination, row.body, row.headers | {"_AMQ_DUPL_ID": row.id})
                 count += 1
-                if options.ledger and count % LEDGER_ROWS == 0:
-                    await _note(options, pipeline, row)
+                if options.ledger and (count % LEDGER_ROWS == 0 or loop.time() - noted >= LEDGER_S):
+                    await _note(options, pipeline, row, count)
+                    noted = loop.time()
         if options.ledger and row is not None:
-            await _note(options, pipeline, row)
+            await _note(options, pipeline, row, count)
     return count
 
 
-async def _note(options: WriteOptions, pipeline: Pipeline, row: Row) -> None:
+async def _note(options: WriteOptions, pipeline: Pipeline, row: Row, sent: int) -> None:
     await pipeline.drain()
-    await asyncio.to_thread(put, options.ledger, json.dumps(row.place).encode(), options.ledger_key)
+    await asyncio.to_thread(put, options.ledger, json.dumps(row.place).encode(), options.ledger_key, sent)
 
 
 # ── rows ───────────────────────────────────────────────────────────────────────────────────────────

@@ -13,9 +13,10 @@ from typing import Any
 
 from broker.seams.clock import SystemClock
 
-from .archive import Say, stage
+from .archive import stage
 from .errors import PipelineError
 from .manifests import Archive, DataFile, Manifest, State
+from .progress import Progress, Say
 from .stores import Lock
 
 
@@ -76,7 +77,7 @@ def compact(spark: Any, folder: str, say: Say, least: int = 4) -> int:
         lock.close()
 
 
-def delete(spark: Any, folder: str, ids: Iterable[str]) -> int:
+def delete(spark: Any, folder: str, ids: Iterable[str], say: Say) -> int:
     """Takes messages out of the archive, with their events and large bodies. Returns the number of rows."""
     from pyspark.sql import functions as f
 
@@ -84,7 +85,10 @@ def delete(spark: Any, folder: str, ids: Iterable[str]) -> int:
     archive, lock, state = _locked(folder, spark)
     gone = 0
     try:
-        for file in list(state.files.values()):
+        held = list(state.files.values())
+        progress = Progress(say, len(held), "files looked at")
+        for done, file in enumerate(held):
+            progress.at(done)
             rows = spark.read.parquet(archive.path(file.path))
             hits = rows.where(f.col("message_id").isin(wanted)).count()
             if hits:

@@ -1,4 +1,4 @@
-"""The pipeline on a real Spark, in a process of its own per module: what Spark leaves open is none of pytest's.
+"""The pipeline on a real Spark, in a process of its own: what Spark leaves open is none of pytest's.
 
 Without Java or PySpark the tests that need them are not collected, and test_here.py says so in one line."""
 
@@ -13,7 +13,7 @@ from broker_pipeline.session import check_spark, java_home
 
 from tests.harness import scratch
 
-from .host import Host
+from .host import Host, Hosts
 
 
 def missing() -> str:
@@ -31,7 +31,17 @@ if WHY:
     collect_ignore_glob = ["test_spark_*.py"]
 
 
-@pytest.fixture(scope="module")
-def spark(request: pytest.FixtureRequest) -> Iterator[Host]:
-    with scratch(request, "spark") as folder, Host(folder) as host:
-        yield host
+@pytest.fixture(scope="session")
+def sparks(request: pytest.FixtureRequest) -> Iterator[Hosts]:
+    with scratch(request, "spark") as folder:
+        hosts = Hosts(folder)
+        try:
+            yield hosts
+        finally:
+            hosts.close()
+
+
+@pytest.fixture
+def spark(sparks: Hosts) -> Host:
+    """Shared with other tests, and alive: who kills it need not start another."""
+    return sparks.host()

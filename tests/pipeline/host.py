@@ -12,8 +12,12 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from . import s3
+
 ROOT = Path(__file__).resolve().parents[2]
 LIMIT_S = 600.0
+# Half the processor time of a JVM that gets ready for long runs: these are short.
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 def serve(pipe: Any, folder: str, conf: dict[str, str]) -> None:
@@ -48,8 +52,12 @@ class Host:
         context = multiprocessing.get_context("spawn")
         self.folder = folder
         self._over = False
+        self._asked = True  # for its readiness
         self._pipe, theirs = context.Pipe()
-        conf = {"spark__sql__warehouse__dir": str(folder / "warehouse"), "spark__sql__shuffle__partitions": "1"} | conf
+        conf = {
+            "spark__sql__warehouse__dir": str(folder / "warehouse"), "spark__sql__shuffle__partitions": "1",
+            "spark__driver__extraJavaOptions": QUICK,
+        } | conf  # fmt: skip
         self.process = context.Process(target=serve, args=(theirs, str(folder), conf), daemon=True)
         self.process.start()
         theirs.close()
@@ -81,7 +89,12 @@ class Host:
         self._pipe.close()
         self.process.close()
 
+    def idle(self) -> bool:
+        """It lives and owes no answer."""
+        return not self._over and not self._asked and self.process.is_alive()
+
     def begin(self, name: str, *arguments: Any) -> None:
+        self._asked = True
         self._pipe.send((name, arguments))
 
     def answer(self) -> Any:
@@ -91,6 +104,7 @@ class Host:
             good, answer = self._pipe.recv()
         except EOFError:
             raise AssertionError((self.folder / "spark.log").read_text()[-3000:]) from None
+        self._asked = False
         if not good:
             raise SparkError(answer)
         return answer
@@ -98,3 +112,32 @@ class Host:
     def call(self, name: str, *arguments: Any) -> Any:
         self.begin(name, *arguments)
         return self.answer()
+
+
+class Hosts:
+    """One Host for all tests of a pytest worker, warm as it is; another when it was killed or left in the middle.
+
+    `place` is a folder of this machine that only Spark knows as viewfs://lake/mount."""
+
+    def __init__(self, folder: Path) -> None:
+        self.place = folder / "mounted"
+        self.place.mkdir()
+        self._folder = folder
+        self._host: Host | None = None
+        self._count = 0
+
+    def host(self) -> Host:
+        if self._host is None or not self._host.idle():
+            self.close()
+            self._count += 1
+            folder = self._folder / str(self._count)
+            folder.mkdir()
+            link = {"spark__hadoop__fs__viewfs__mounttable__lake__link__/mount": f"file://{self.place}"}
+            jars = {"spark__driver__extraClassPath": f"{s3.JARS}/*"} if s3.JARS.is_dir() else {}
+            self._host = Host(folder, **link, **jars).__enter__()
+        return self._host
+
+    def close(self) -> None:
+        if self._host is not None:
+            self._host.kill()
+            self._host = None

@@ -86,7 +86,7 @@ def compact(spark: Any, folder: str, least: int) -> int:
 def delete(spark: Any, folder: str, ids: list[str]) -> int:
     from broker_pipeline.upkeep import delete as take_out
 
-    return take_out(spark, folder, ids)
+    return take_out(spark, folder, ids, print)
 
 
 def replay(spark: Any, folder: str, source: dict[str, str], url: str, plan: dict[str, Any], dry: bool = False) -> Any:
@@ -98,10 +98,13 @@ def replay(spark: Any, folder: str, source: dict[str, str], url: str, plan: dict
     return send(spark, folder, source, url, Plan(**plan), 0, print)
 
 
-def report(spark: Any, folder: str) -> dict[str, Any]:
+def report(spark: Any, folder: str, out: str = "") -> dict[str, Any]:
     from broker_pipeline.report import report as gather
 
-    return gather(spark, folder)
+    found = gather(spark, folder, print)
+    if out:
+        found.write(out)
+    return found.plain()
 
 
 def rebuild(spark: Any, folder: str, url: str, at: str = "", dry: bool = False) -> Any:
@@ -126,6 +129,17 @@ def live(spark: Any, folder: str, view: str) -> list[str]:
     return held.live(view, state)
 
 
+def settings(spark: Any, given: dict[str, str]) -> None:
+    for name, value in given.items():
+        spark.conf.set(name, value)
+
+
+def read(spark: Any, folder: str, name: str) -> bytes:
+    from broker_pipeline.stores import store
+
+    return store(folder, spark).read(name)
+
+
 def stored(spark: Any, folder: str, objects: bool) -> dict[str, Any]:
     """What a store of Spark's file systems does, step by step."""
     from broker_pipeline import hadoop
@@ -138,8 +152,9 @@ def stored(spark: Any, folder: str, objects: bool) -> dict[str, Any]:
             return f"{type(error).__name__}: {error}"
         return "done"
 
+    schemes = hadoop._OBJECTS
     if objects:
-        hadoop._OBJECTS = hadoop._OBJECTS | {"viewfs"}  # type: ignore[misc]
+        hadoop._OBJECTS = schemes | {"viewfs"}  # type: ignore[misc]
     store = hadoop.HadoopStore(spark, folder)
     found: dict[str, Any] = {"none": store.names("manifests")}
     found["create"] = [said(partial(store.create, "manifests/1.json", each)) for each in (b"one", b"two")]
@@ -153,15 +168,18 @@ def stored(spark: Any, folder: str, objects: bool) -> dict[str, Any]:
     lock.close()
     again = store.lock()
     hadoop.LEASE_MS = 0  # type: ignore[misc]
-    other = store.lock()
+    try:
+        other = store.lock()
+    finally:
+        hadoop.LEASE_MS = 900_000  # type: ignore[misc]
+        hadoop._OBJECTS = schemes  # type: ignore[misc]
     found["lost"] = said(again.renew)
     again.close()
     found["kept"] = store.exists("_lease.json")
     other.close()
-    hadoop.LEASE_MS = 900_000  # type: ignore[misc]
     store.remove("manifests")
     found["left"] = [name for name in store.names("") if not name.startswith("bodies")]
-    found["scheme"] = said(lambda: hadoop.HadoopStore(spark, "s3a://nowhere/lake"))
+    found["scheme"] = said(lambda: hadoop.HadoopStore(spark, "gs://nowhere/lake"))
     return found
 
 
@@ -176,5 +194,6 @@ def notebook(spark: Any, path: str, env: dict[str, str]) -> list[dict[str, Any]]
     for cell in json.loads(Path(path).read_text())["cells"]:
         if cell["cell_type"] == "code":
             exec("".join(cell["source"]), names)
+    spark.conf.set("spark.sql.shuffle.partitions", "1")  # the notebook's session is this one, with its settings
     found: list[dict[str, Any]] = names["result"].to_dict("records")
     return found

@@ -90,11 +90,13 @@ def test_nothing_that_the_broker_needs_needs_spark():
         assert not needed(extras) & {"pyspark", "pyarrow", "pandas", "numpy", "duckdb"}
 
 
-def test_the_chart_starts_the_archive_with_options_that_there_are():
-    golden = (ROOT / "tests/helm/golden/archive.yaml").read_text()
+@pytest.mark.parametrize(("values", "folder"), [("archive", "/archive"), ("archive-in-a-store", "s3a://bucket/lake")])
+def test_the_chart_starts_the_archive_with_options_that_there_are(values: str, folder: str):
+    golden = (ROOT / f"tests/helm/golden/{values}.yaml").read_text()
     (job,) = [each for each in yaml.safe_load_all(golden) if each and each["kind"] == "CronJob"]
     (container,) = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
     name, *arguments = container["args"]
     context = main.commands[name].make_context(name, list(arguments))
-    assert context.params["folder"] == "/archive" and context.params["once"] and context.params["tls"]
-    assert {each["mountPath"] for each in container["volumeMounts"]} >= {"/archive", "/tmp"}
+    assert context.params["folder"] == folder and context.params["once"] and context.params["tls"]
+    mounted = {each["mountPath"] for each in container["volumeMounts"]}
+    assert "/tmp" in mounted and ("/archive" in mounted) == (folder == "/archive")

@@ -10,10 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from broker_pipeline import hadoop, notes
+from broker_pipeline import hadoop, notes, progress
 from broker_pipeline.errors import PipelineError
 from broker_pipeline.hadoop import Lease
 from broker_pipeline.notes import KEY, Notes, put
+from broker_pipeline.progress import Progress
 
 from tests.harness import until
 
@@ -72,19 +73,25 @@ class Session:
         self.sparkContext = SimpleNamespace(setLocalProperty=self.properties.__setitem__)
 
 
-def kept(store: Far, spark: Session, lock: Taken | None = None) -> Notes:
+def kept(store: Far, spark: Session, lock: Taken | None = None, said: list[str] | None = None) -> Notes:
     archive: Any = SimpleNamespace(store=store, path=store.path)
-    return Notes(spark, archive, "replays/x.done", lock or Taken())
+    progress = Progress((said if said is not None else []).append, 9, "messages sent")
+    return Notes(spark, archive, "replays/x.done", lock or Taken(), progress)
 
 
 def test_a_note_counts_when_the_driver_has_written_it(monkeypatch: pytest.MonkeyPatch) -> None:
     store, spark, lock = Far(), Session(), Taken()
-    with kept(store, spark, lock) as told:
+    said: list[str] = []
+    with kept(store, spark, lock, said) as told:
         key = spark.properties[KEY] or ""
         assert key and key not in told.where, "what is an option is seen in plans"
         for number in range(3):
             put(told.where, b"%d" % number, key)
             assert store.files == {"replays/x.done": b"%d" % number}
+        assert not said, "what does not take long is not spoken of"
+        monkeypatch.setattr(progress, "EVERY_S", 0.0)
+        put(told.where, b"2", key, 7)
+        assert said == ["7 of 9 messages sent"]
         store.full = True
         with pytest.raises(PipelineError, match="could not note how far this is: no room there; run it again"):
             put(told.where, b"3", key)
@@ -107,7 +114,7 @@ def test_who_has_no_key_notes_nothing_and_is_in_nobodys_way() -> None:
                 put(told.where, b"forged", forged)
         with pytest.raises(PipelineError, match="larger than max"):
             put(told.where, b"x" * 10_000, key)
-        host, port = told.where.removeprefix("driver:").rsplit(":", 1)
+        host, port = told.where.rsplit(":", 1)
         with socket.create_connection((host, int(port))):  # and says nothing
             put(told.where, b"true", key)
     assert store.files == {"replays/x.done": b"true"}
@@ -128,7 +135,7 @@ def test_a_driver_that_hangs_ends_the_task(monkeypatch: pytest.MonkeyPatch, answ
             socket.create_server(("127.0.0.1", 0)) as mute,
             pytest.raises(PipelineError, match="did not say that it has noted"),
         ):
-            put(f"driver:127.0.0.1:{mute.getsockname()[1]}", b"1", "key")
+            put(f"127.0.0.1:{mute.getsockname()[1]}", b"1", "key")
     assert time.monotonic() - begun < 60
 
 
@@ -141,6 +148,12 @@ def test_a_lease_is_renewed_while_it_is_held_and_lost_to_who_takes_over(monkeypa
     monkeypatch.setattr(hadoop, "LEASE_MS", 900_000)
     with pytest.raises(PipelineError, match="another run is writing"):
         Lease(store)
+    whole, looks = store.files["_lease.json"], iter((b"", b'{"token'))
+    store.read = lambda name: next(looks, whole)  # while it is written
+    with pytest.raises(PipelineError, match="another run is writing"):
+        Lease(store)
+    assert next(looks, None) is None
+    del store.read
     store.full = True
     time.sleep(0.5)  # what fails now may go well the next time
     store.full = False

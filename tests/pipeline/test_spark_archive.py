@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from broker_pipeline.page import page
 
 from tests.harness import Broker, Client, free_ports, listens, scratch, until
 
-from .host import Host, SparkError
+from .host import Host, Hosts, SparkError
 from .sites import Alone
 from .torture import Torture
 
@@ -79,7 +80,7 @@ def test_archive_of_a_broker(spark: Host, broker, tmp_path: Path):
     (ref,) = frame[frame.address == "large"].body_ref
     assert (folder / ref).read_bytes() == large
 
-    told = spark.call("report", str(folder))
+    told = spark.call("report", str(folder), str(tmp_path / "report"))
     assert sum(row["messages"] for row in told["hours"] if row["address"] == "a/b") == 40
     assert {(row["address"], row["event"]): row["count"] for row in told["events"]}["a/b", "ACKED"] == 10
     latencies = {row["event"]: row for row in told["latencies"] if row["address"] == "a/b"}
@@ -87,6 +88,12 @@ def test_archive_of_a_broker(spark: Host, broker, tmp_path: Path):
     assert latencies["DELIVERED"]["ms"][0] <= latencies["ACKED"]["ms"][2]
     assert {row["waiting"] for row in told["backlog"] if row["address"] == "a/b"} == {30}
     assert "a/b" in page(told) and "delivered" in page(told)
+    assert "a/b" in page(told) and "a/b" in (tmp_path / "report.html").read_text()
+    assert json.loads((tmp_path / "report.json").read_text())["hours"] == told["hours"]
+    tables = {path.stem: pandas.read_parquet(path) for path in (tmp_path / "report.parquet").iterdir()}
+    assert tables["hours"][tables["hours"].address == "a/b"].messages.sum() == 40
+    assert len(tables["dead_letters"]) == 0 and [*tables["dead_letters"]] == ["address", "reason", "count", "samples"]
+    assert tables.keys() == told.keys() - {"folder", "made_ms", "manifests"}
 
     send(server, "/queue/a/b", [b"%d" % n for n in range(40, 45)])  # these are in the live log only
     plan = {"id": "r1", "into": "/queue/again", "addresses": ("a/b", "large"), "where": "message_id <> 'none'"}
@@ -171,10 +178,11 @@ def test_queues_are_made_again_in_another_broker_from_the_archive_alone(spark: H
             assert both[0] == both[1][:-1] and both[1][-1][0] == b"the end"
 
 
-def test_who_is_killed_leaves_each_message_once(tmp_path: Path):
+def test_who_is_killed_leaves_each_message_once(sparks: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The short one of `make pipeline-torture`."""
+    monkeypatch.setattr(Torture, "LONGEST_S", 2.0)
     site = Alone(tmp_path / "broker")
-    torture = Torture(tmp_path, site, 1, 120, print)
+    torture = Torture(tmp_path, site, 1, 120, print, sparks)
     try:
         for victim in ("worker", "broker", "driver"):
             torture.round(victim)

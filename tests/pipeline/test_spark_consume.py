@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from tests.harness import Broker, Client, scratch, until
 
-from .host import Host, SparkError
+from .host import Host, Hosts, SparkError
 from .torture import workers
 
 pytestmark = pytest.mark.timeout(900)  # Spark starts dozens of processes, and other tests run beside it
@@ -178,7 +178,7 @@ def test_what_cannot_be_consumed_says_why(broker: Broker, tmp_path: Path) -> Non
     query.reader.stop()
 
 
-def test_with_spark_a_driver_and_workers_that_are_killed(broker: Broker, tmp_path: Path) -> None:
+def test_with_spark_a_driver_and_workers_that_are_killed(broker: Broker, sparks: Hosts, tmp_path: Path) -> None:
     """Spark's own file sink beside it: every message is there, once, and the queue is empty."""
     options = {
         "mode": "consume", "url": f"stomp://127.0.0.1:{broker.port}", "destination": "/queue/often",
@@ -199,26 +199,24 @@ def test_with_spark_a_driver_and_workers_that_are_killed(broker: Broker, tmp_pat
             return False
         return True
 
-    (tmp_path / "one").mkdir()
-    with Host(tmp_path / "one") as host:
-        host.begin("stream", options, str(tmp_path))
-        until(lambda: committed() >= 1, "a first batch", 600)
-        time.sleep(dice.uniform(0.0, 0.5))
-        host.kill()
-    (tmp_path / "two").mkdir()
-    with Host(tmp_path / "two") as host:
-        before = committed()
-        host.begin("stream", options, str(tmp_path))
-        until(lambda: committed() > before or workers(host.process.pid), "a batch more", 600)
-        for pid in workers(host.process.pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-        with contextlib.suppress(SparkError):
-            host.answer()
-        send(broker, "often", numbers(1500, 1200))
-        until(lambda: drained(host), "a Spark that has workers again", 600)
-        bodies = host.call("parquet_bodies", str(tmp_path))
-        with pytest.raises(SparkError, match="a batch read commits nothing"):
-            host.call("ids", options)
+    host = sparks.host()
+    host.begin("stream", options, str(tmp_path))
+    until(lambda: committed() >= 1, "a first batch", 600)
+    time.sleep(dice.uniform(0.0, 0.5))
+    host.kill()
+    host = sparks.host()
+    before = committed()
+    host.begin("stream", options, str(tmp_path))
+    until(lambda: committed() > before or workers(host.process.pid), "a batch more", 600)
+    for pid in workers(host.process.pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    with contextlib.suppress(SparkError):
+        host.answer()
+    send(broker, "often", numbers(1500, 1200))
+    until(lambda: drained(host), "a Spark that has workers again", 600)
+    bodies = host.call("parquet_bodies", str(tmp_path))
+    with pytest.raises(SparkError, match="a batch read commits nothing"):
+        host.call("ids", options)
     assert sorted(map(int, bodies)) == list(range(1500))
     until(lambda: broker.messages("often") == 0, "an empty queue", 300)

@@ -115,6 +115,8 @@ def test_rows_are_those_the_broker_makes_however_they_are_asked_for(tmp_path: Pa
             for step in (0, 1, 3):
                 found = decoded(port, view, step)
                 assert comparable(found, rows) == rows, (view, step)
+        dead = decoded(port, "messages", addresses=("DLQ",))
+        assert [dict(row["headers"])["_AMQ_ORIG_ADDRESS"] for row in dead] == ["plain"] * 35, "what a retry asks for"
         both = decoded(port, "log", 5)
         assert len(both) == len(told(port, "messages")) + len(told(port, "events"))
         assert {row["view"] for row in both} == {"messages", "events"}

@@ -137,14 +137,19 @@ def test_rows_on_their_way_to_the_driver(broker: Broker, monkeypatch: pytest.Mon
         send(options(broker, "/queue/whole2", atomic="task"), Sending("q/7/0", True), batches(bodies(700)))
 
 
-def test_a_ledger_says_how_far_receipts_have_come(broker: Broker, tmp_path: Path) -> None:
-    ledger = tmp_path / "done"
+def test_a_ledger_says_how_far_receipts_have_come(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes: list[tuple[str, bytes, str, int]] = []
+    monkeypatch.setattr(sending, "put", lambda *given: notes.append(given))
     rows = [{"body": b"x", "id": f"l{n}"} for n in range(40)]
     found = next(batches(rows))
     for name, kind in (("slot", pa.int32()), ("offset", pa.int64()), ("index", pa.int32())):
         found = found.append_column(name, pa.array(range(40), kind))
-    into = replace(options(broker, "/queue/ledger", ("body", "id"), idColumn="id"), ledger=str(ledger))
-    assert send(into, Sending(""), iter([found])) == 40 and ledger.read_text() == "[39, 39, 39]"
+    into = replace(options(broker, "/queue/ledger", ("body", "id"), idColumn="id"), ledger="h:1", ledger_key="k")
+    assert send(into, Sending(""), iter([found])) == 40
+    assert notes == [("h:1", b"[39, 39, 39]", "k", 40)]
+    monkeypatch.setattr(sending, "LEDGER_S", 0.0)
+    send(into, Sending(""), iter([found]))
+    assert len(notes) > 10, "a slow one notes its place by time"
 
 
 @pytest.mark.parametrize(

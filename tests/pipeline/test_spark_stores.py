@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,9 +10,9 @@ from broker_pipeline.errors import PipelineError
 from broker_pipeline.manifests import Archive
 from broker_pipeline.stores import LocalStore, remote, store
 
-from tests.harness import Broker, free_ports, listens, scratch, until
+from tests.harness import Broker, free_ports, listens, until
 
-from .host import Host, SparkError
+from .host import Host, Hosts, SparkError
 from .test_spark_archive import send, take
 from .test_spark_sending import taken
 
@@ -21,17 +20,9 @@ pytestmark = pytest.mark.timeout(900)  # Spark starts dozens of processes, and o
 NAME = "viewfs://lake/mount"
 
 
-@pytest.fixture(scope="module")
-def place(request: pytest.FixtureRequest) -> Iterator[Path]:
-    with scratch(request, "mounted") as folder:
-        yield folder
-
-
-@pytest.fixture(scope="module")
-def spark(request: pytest.FixtureRequest, place: Path) -> Iterator[Host]:
-    link = {"spark__hadoop__fs__viewfs__mounttable__lake__link__/mount": f"file://{place}"}
-    with scratch(request, "spark") as folder, Host(folder, **link) as host:
-        yield host
+@pytest.fixture
+def place(sparks: Hosts) -> Path:
+    return sparks.place
 
 
 def here(paths: list[str], place: Path) -> list[str]:

@@ -18,6 +18,7 @@ import asyncio
 import json
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -34,7 +35,7 @@ from broker_pipeline.manifests import Archive  # noqa: E402
 
 from broker.client import ClientError, connect  # noqa: E402
 from tests.harness import Client, until  # noqa: E402
-from tests.pipeline.host import Host, SparkError  # noqa: E402
+from tests.pipeline.host import Host, Hosts, SparkError  # noqa: E402
 from tests.pipeline.sites import LIMIT_S, Alone, InCluster, Site  # noqa: E402
 
 
@@ -111,32 +112,41 @@ def archived(folder: Path) -> Counter[str]:
 class Torture:
     """Rounds in a folder that remembers them."""
 
-    def __init__(self, folder: Path, site: Site, seed: int, messages: int, say: Callable[[str], object]) -> None:
+    LONGEST_S = 6.0
+    """Until a harm is done."""
+
+    def __init__(
+        self, folder: Path, site: Site, seed: int, messages: int, say: Callable[[str], object],
+        hosts: Hosts | None = None,
+    ) -> None:  # fmt: skip
+        """hosts: of whoever has some, and ends them."""
         self.folder, self.site, self.messages, self._say = folder, site, messages, say
         self.acked, self.lake, self._state = folder / "acked.txt", folder / "lake", folder / "rounds.json"
         self._enough = folder / "enough"
         """Once it is there an archive that goes on and on ends."""
         self.done = json.loads(self._state.read_text()) if self._state.exists() else []
         self.seed = seed
-        self._host: Host | None = None
+        self._ours = hosts is None
+        if hosts is None:
+            place = folder / "spark"
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir()
+            hosts = Hosts(place)
+        self._hosts = hosts
 
     def host(self) -> Host:
-        if self._host is None:
-            place = self.folder / "spark"
-            place.mkdir(exist_ok=True)
-            self._host = Host(place).__enter__()
-        return self._host
+        return self._hosts.host()
 
     def close(self) -> None:
-        if self._host is not None:
-            self._host.__exit__()
+        if self._ours:
+            self._hosts.close()
 
     def round(self, victim: str = "") -> None:
         """One of them."""
         number = len(self.done)
         dice = random.Random(f"{self.seed}/{number}")
         chosen = dice.choice(["driver", "worker", *self.site.harms])
-        victim, delay = victim or chosen, dice.uniform(0.0, 6.0)
+        victim, delay = victim or chosen, dice.uniform(0.0, self.LONGEST_S)
         begun = time.monotonic()
         host = self.host()
         if not (self.lake / "manifests").exists():
@@ -160,7 +170,6 @@ class Torture:
     def _kill(self, victim: str, host: Host) -> None:
         if victim == "driver":
             host.kill()
-            self._host = None
             return
         if victim == "worker":
             for pid in workers(host.process.pid):
