@@ -24,6 +24,7 @@ from broker.seams.entropy import token
 from broker.seams.files import read_whole
 
 from .crds import files
+from .helm_values import VALUES, with_specs
 from .kube import Kube, login
 from .lease import Lease
 from .process import Operator, Options
@@ -44,12 +45,16 @@ def main() -> None:
 @main.command()
 @click.argument("folder", default=".", type=click.Path(file_okay=False, path_type=Path))
 def crds(folder: Path) -> None:
-    """Write the CustomResourceDefinitions to deploy/crds and helm/ below FOLDER."""
+    """Write the CustomResourceDefinitions to deploy/crds and helm/ below FOLDER, and what the chart's values take."""
     for name, text in files().items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         click.echo(str(path))
+    values = folder / VALUES
+    if values.exists():
+        values.write_text(with_specs(values.read_text()))
+        click.echo(str(values))
 
 
 @main.command()

@@ -80,6 +80,11 @@ class Cluster:
         await self.metadata.close()
 
     @property
+    def asked(self) -> bool:
+        """It has answered, or failed to, since we follow it."""
+        return self.why != NOT_ASKED
+
+    @property
     def known(self) -> bool:
         return not self.why
 

@@ -35,17 +35,14 @@ def _tls() -> Schema:
         Rule(
             "!has(self.clientAuth) || self.clientAuth == 'none' || has(self.clientCaSecretName)",
             "clientAuth needs clientCaSecretName.",
-            ".clientAuth",
         ),
         Rule(
             "!has(self.crlSecretName) || has(self.clientCaSecretName)",
             "crlSecretName needs clientCaSecretName.",
-            ".crlSecretName",
         ),
         Rule(
             "!has(self.ciphers) || size(self.ciphers) == 0 || !has(self.minVersion) || self.minVersion != 'TLSv1.3'",
             "ciphers are those of TLS 1.2, but minVersion is TLSv1.3; take one of them out.",
-            ".ciphers",
         ),
     )
 
@@ -67,37 +64,31 @@ def _listener() -> Schema:
         Rule(
             f"self.port != {ADMIN_PORT} && self.port != {GRPC_PORT}",
             f"ports {ADMIN_PORT} and {GRPC_PORT} are used by the broker itself; choose another port.",
-            ".port",
         ),
         Rule(
             "(has(self.connectionTtlMinMs) ? self.connectionTtlMinMs : 1000) <= "
             "(has(self.connectionTtlMaxMs) ? self.connectionTtlMaxMs : 9007199254740992)",
             "connectionTtlMinMs is above connectionTtlMaxMs; lower it.",
-            ".connectionTtlMinMs",
         ),
         Rule(
             "!has(self.connectionTtlMs) || self.connectionTtlMs < 0 || "
             "(self.connectionTtlMs >= (has(self.connectionTtlMinMs) ? self.connectionTtlMinMs : 1000) && "
             "self.connectionTtlMs <= (has(self.connectionTtlMaxMs) ? self.connectionTtlMaxMs : 9007199254740992))",
             "connectionTtlMs is not between connectionTtlMinMs and connectionTtlMaxMs; change one of them.",
-            ".connectionTtlMs",
         ),
         Rule(
             "self.transport != 'stomp' || !(has(self.wsMaxMessageBytes) || has(self.wsEncoder) || "
             "has(self.wsCompression))",
             "wsMaxMessageBytes, wsEncoder and wsCompression need transport websocket or both.",
-            ".transport",
         ),
         Rule(
             "!has(self.anycastPrefix) || !has(self.multicastPrefix) || "
             "!self.anycastPrefix.exists(p, p in self.multicastPrefix)",
             "anycastPrefix and multicastPrefix share a prefix; take it out of one of them.",
-            ".anycastPrefix",
         ),
         Rule(
             "!has(self.maxProducerRate) || self.maxProducerRate != 0",
             "maxProducerRate is 0, so nobody could send; -1 means no limit.",
-            ".maxProducerRate",
         ),
     )
 
@@ -133,7 +124,7 @@ def _autoscaling() -> Schema:
     }
     return ruled(
         table("A HorizontalPodAutoscaler sets the number of pods.", properties),
-        Rule("self.minReplicas <= self.maxReplicas", "minReplicas is above maxReplicas; lower it.", ".minReplicas"),
+        Rule("self.minReplicas <= self.maxReplicas", "minReplicas is above maxReplicas; lower it."),
     )
 
 
@@ -158,12 +149,10 @@ def _service() -> Schema:
         Rule(
             "self.type != 'ClusterIP' || !has(self.externalTrafficPolicy)",
             "externalTrafficPolicy needs type NodePort or LoadBalancer.",
-            ".externalTrafficPolicy",
         ),
         Rule(
             "self.type == 'LoadBalancer' || (!has(self.loadBalancerClass) && !has(self.loadBalancerSourceRanges))",
             "loadBalancerClass and loadBalancerSourceRanges need type LoadBalancer.",
-            ".type",
         ),
     )
 
@@ -188,12 +177,10 @@ def _gateway() -> Schema:
         Rule(
             "self.kind != 'TLSRoute' || (has(self.hostnames) && size(self.hostnames) > 0)",
             "a TLSRoute needs hostnames.",
-            ".hostnames",
         ),
         Rule(
             "self.kind != 'TCPRoute' || !has(self.hostnames) || size(self.hostnames) == 0",
             "a TCPRoute cannot look at hostnames; take them out, or use kind TLSRoute.",
-            ".hostnames",
         ),
     )
 
@@ -208,7 +195,14 @@ def workload_properties() -> dict[str, Schema]:
 
 
 def spec() -> Schema:
-    groups = {"edge": group_schema("edge", _NOT_OF_EDGES), "wire": group_schema("wire")}
+    edge = ruled(
+        group_schema("edge", _NOT_OF_EDGES),
+        Rule(
+            "!has(self.permissionsRequired)",
+            "permissionsRequired is said for all edges of the broker: set spec.permissionsRequired of the StompBroker.",
+        ),
+    )
+    groups = {"edge": edge, "wire": group_schema("wire")}
     drain = table(
         "How a pod ends.",
         {
@@ -244,28 +238,23 @@ _SPEC_RULES = (
     Rule(
         "!(has(self.replicas) && has(self.autoscaling))",
         "give either spec.replicas or spec.autoscaling: they would fight over the number of pods.",
-        ".replicas",
     ),
     Rule(
         "!self.listeners.exists(l, has(l.proxyProtocol) && l.proxyProtocol) || self.service.type != 'ClusterIP' || "
         "has(self.gateway)",
         "proxyProtocol needs a balancer that speaks it: spec.service.type LoadBalancer or NodePort, or spec.gateway.",
-        ".listeners",
     ),
     Rule(
         "self.service.type != 'ClusterIP' || !self.listeners.exists(l, has(l.nodePort))",
         "nodePort needs spec.service.type NodePort or LoadBalancer.",
-        ".listeners",
     ),
     Rule(
         "!has(self.gateway) || self.gateway.kind != 'TLSRoute' || self.listeners.all(l, has(l.tls))",
         "a TLSRoute leaves TLS to the edges, so every listener needs tls.",
-        ".gateway",
     ),
     Rule(
         "self.drain.delaySeconds + self.drain.timeoutSeconds <= 3600",
         "spec.drain takes more than an hour; lower delaySeconds or timeoutSeconds.",
-        ".drain",
     ),
 )
 

@@ -29,47 +29,39 @@ def _settings() -> Schema:
         Rule(
             "!has(self.maxDeliveryAttempts) || self.maxDeliveryAttempts != 0",
             "maxDeliveryAttempts is 0, so nothing would be delivered; -1 means no limit.",
-            ".maxDeliveryAttempts",
         ),
         Rule(
             "!has(self.maxRedeliveryDelayMs) || self.maxRedeliveryDelayMs == 0 || !has(self.redeliveryDelayMs) || "
             "self.maxRedeliveryDelayMs >= self.redeliveryDelayMs",
             "maxRedeliveryDelayMs is below redeliveryDelayMs; raise it, or set it to 0 for 10 times the delay.",
-            ".maxRedeliveryDelayMs",
         ),
         Rule(
             "!has(self.minExpiryDelayMs) || !has(self.maxExpiryDelayMs) || self.maxExpiryDelayMs < 0 || "
             "self.minExpiryDelayMs <= self.maxExpiryDelayMs",
             "minExpiryDelayMs is above maxExpiryDelayMs; lower it.",
-            ".minExpiryDelayMs",
         ),
         Rule(
             "!has(self.noExpiry) || !self.noExpiry || ((!has(self.expiryDelayMs) || self.expiryDelayMs < 0) && "
             "(!has(self.maxExpiryDelayMs) || self.maxExpiryDelayMs < 0))",
             "noExpiry is true, so expiryDelayMs and maxExpiryDelayMs would do nothing; take them out.",
-            ".noExpiry",
         ),
         Rule(
             "!has(self.lastValueKey) || self.lastValueKey == '' || !has(self.lastValue) || self.lastValue",
             "lastValueKey turns lastValue on, but lastValue is false; take one of them out.",
-            ".lastValueKey",
         ),
         Rule(
             "!has(self.rejectThresholdBytes) || self.rejectThresholdBytes == -1 || "
             "(has(self.fullPolicy) && self.fullPolicy == 'BLOCK')",
             "rejectThresholdBytes needs fullPolicy BLOCK.",
-            ".rejectThresholdBytes",
         ),
         Rule(
             "(!has(self.pageLimitBytes) && !has(self.pageLimitMessages)) || !has(self.fullPolicy) || "
             "self.fullPolicy == 'PAGE'",
             "pageLimitBytes and pageLimitMessages need fullPolicy PAGE.",
-            ".fullPolicy",
         ),
         Rule(
             "!has(self.fullPolicy) || self.fullPolicy == 'PAGE' || has(self.maxSizeBytes) || has(self.maxSizeMessages)",
             "fullPolicy has no effect without maxSizeBytes or maxSizeMessages; set one of them.",
-            ".fullPolicy",
         ),
         _REBALANCE,
         _MAX_CONSUMERS,
@@ -77,7 +69,6 @@ def _settings() -> Schema:
             "!has(self.defaultRouting) || !has(self.routingTypes) || size(self.routingTypes) == 0 || "
             "self.defaultRouting in self.routingTypes",
             "defaultRouting is not among routingTypes; add it there.",
-            ".defaultRouting",
         ),
     )
 
@@ -85,12 +76,10 @@ def _settings() -> Schema:
 _REBALANCE = Rule(
     "!has(self.groupRebalancePause) || !self.groupRebalancePause || (has(self.groupRebalance) && self.groupRebalance)",
     "groupRebalancePause needs groupRebalance: true.",
-    ".groupRebalancePause",
 )
 _MAX_CONSUMERS = Rule(
     "!has(self.maxConsumers) || self.maxConsumers != 0",
     "maxConsumers is 0, so nobody could consume; -1 means no limit.",
-    ".maxConsumers",
 )
 
 
@@ -102,7 +91,6 @@ def _queues() -> Schema:
         Rule(
             "!has(self.routing) || self.routing != 'MULTICAST' || self.name.contains('.')",
             "a MULTICAST queue is a durable subscription; name it CLIENT-ID.NAME.",
-            ".name",
         ),
         _REBALANCE,
         _MAX_CONSUMERS,
@@ -110,7 +98,6 @@ def _queues() -> Schema:
             "!has(self.delayBeforeDispatchMs) || self.delayBeforeDispatchMs < 0 || "
             "(has(self.consumersBeforeDispatch) && self.consumersBeforeDispatch > 0)",
             "delayBeforeDispatchMs needs consumersBeforeDispatch.",
-            ".delayBeforeDispatchMs",
         ),
     )
     return _named_list(queue, MAX_QUEUES, "Queues that exist from the start.")
@@ -178,51 +165,44 @@ _SPEC_RULES = (
     Rule(
         "(has(self.name) ? self.name : '') == (has(oldSelf.name) ? oldSelf.name : '')",
         "spec.name cannot be changed; make a new Address and delete this one when it is empty.",
-        ".name",
     ),
     Rule(
         "(has(self.match) ? self.match : '') == (has(oldSelf.match) ? oldSelf.match : '')",
         "spec.match cannot be changed; make a new Address.",
-        ".match",
     ),
-    Rule("has(self.name) || !has(self.queues) || size(self.queues) == 0", "spec.queues needs spec.name.", ".queues"),
+    Rule("has(self.name) || !has(self.queues) || size(self.queues) == 0", "spec.queues needs spec.name."),
     Rule(
-        "has(self.name) || !has(self.diverts) || size(self.diverts) == 0", "spec.diverts needs spec.name.", ".diverts"
+        "has(self.name) || !has(self.diverts) || size(self.diverts) == 0",
+        "spec.diverts needs spec.name.",
     ),
     Rule(
         "!(has(oldSelf.settings) && has(oldSelf.settings.partitions)) || (has(self.settings) && "
         "has(self.settings.partitions) && self.settings.partitions >= oldSelf.settings.partitions)",
         "spec.settings.partitions may only grow; of fewer partitions, the last would keep their messages.",
-        ".settings",
     ),
     Rule(
         "has(self.name) || !has(self.settings) || !has(self.settings.declared)",
         "spec.settings.declared needs spec.name: a pattern is no address.",
-        ".settings",
     ),
     Rule(
         "!has(self.name) || !has(self.settings) || !has(self.settings.deadLetterAddress) || "
         "self.settings.deadLetterAddress != self.name",
         "spec.settings.deadLetterAddress is the address itself; name another one, or '' to drop.",
-        ".settings",
     ),
     Rule(
         "!has(self.name) || !has(self.settings) || !has(self.settings.expiryAddress) || "
         "self.settings.expiryAddress != self.name",
         "spec.settings.expiryAddress is the address itself; name another one, or '' to drop.",
-        ".settings",
     ),
     Rule(
         "!has(self.queues) || !has(self.settings) || !has(self.settings.routingTypes) || "
         "size(self.settings.routingTypes) == 0 || "
         "self.queues.all(q, (has(q.routing) ? q.routing : 'ANYCAST') in self.settings.routingTypes)",
         "a queue's routing is not among spec.settings.routingTypes; add it there.",
-        ".queues",
     ),
     Rule(
         "!has(self.name) || !has(self.diverts) || self.diverts.all(d, d.forward.all(f, f != self.name))",
         "a divert forwards to its own address; name another one in spec.diverts[].forward.",
-        ".diverts",
     ),
 )
 

@@ -40,7 +40,6 @@ def _storage() -> Schema:
             "(has(self.storageClassName) ? self.storageClassName : '') == "
             "(has(oldSelf.storageClassName) ? oldSelf.storageClassName : '')",
             "storageClassName cannot be changed: claims keep theirs.",
-            ".storageClassName",
         ),
     )
 
@@ -82,12 +81,10 @@ def _etcd() -> Schema:
         Rule(
             "!has(self.userSecretName) || has(self.tlsSecretName)",
             "userSecretName needs tlsSecretName: the password would be sent in plain text.",
-            ".userSecretName",
         ),
         Rule(
             "(has(self.prefix) ? self.prefix : '') == (has(oldSelf.prefix) ? oldSelf.prefix : '')",
             "spec.etcd.prefix cannot be set or taken out later: the keys under it say where the messages are.",
-            ".prefix",
         ),
     )
 
@@ -109,12 +106,10 @@ def _settings() -> Schema:
         Rule(
             "(has(self.deadAfterMs) ? self.deadAfterMs : 500) > 2 * (has(self.pingMs) ? self.pingMs : 80)",
             "deadAfterMs must be more than twice pingMs, else every lost heart-beat is a death.",
-            ".deadAfterMs",
         ),
         Rule(
             "(has(self.promiseMs) ? self.promiseMs : 250) > 2 * (has(self.pingMs) ? self.pingMs : 80)",
             "promiseMs must be more than twice pingMs, else leaders stand still between heart-beats.",
-            ".promiseMs",
         ),
     )
     groups = {
@@ -166,7 +161,6 @@ def spec() -> Schema:
         Rule(
             "self.minInSync <= self.factor",
             "minInSync is above factor, so no message could be confirmed; lower it.",
-            ".minInSync",
         ),
     )
     tls = table(
@@ -201,7 +195,6 @@ def spec() -> Schema:
         Rule(
             "self.replication.factor <= self.owners.replicas",
             "spec.replication.factor is above spec.owners.replicas; lower it or add owners.",
-            ".replication",
         ),
     )
 

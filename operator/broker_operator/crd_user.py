@@ -55,10 +55,10 @@ _SPEC_RULES = (
     Rule(
         "(has(self.username) ? self.username : '') == (has(oldSelf.username) ? oldSelf.username : '')",
         "spec.username cannot be changed; make a new StompUser and delete this one.",
-        ".username",
     ),
     Rule(
-        "!has(self.groups) || self.groups.all(g, size(g) > 0)", "spec.groups has an empty text; take it out.", ".groups"
+        "!has(self.groups) || self.groups.all(g, size(g) > 0)",
+        "spec.groups has an empty text; take it out.",
     ),
 )
 

@@ -242,6 +242,8 @@ class Workloads:
             edge_ids = [one for one in cluster.members.values() if one.kind == "edge"]
             fields |= {"slots": slots, "edges": len(edge_ids)}
             replicated = _replicated(slots)
+        elif cluster is not None and not cluster.asked and accepted.status and resource.status.get("conditions"):
+            return  # an operator that has just started knows nothing yet: what the last one has seen stands until then
         all_up = Condition("OwnersReady", up >= wanted, "Ready" if up >= wanted else "Waiting", f"{up} of {wanted}")
         if not all_up.status and live and (missing := await self._missing(resource, spec)):
             all_up = Condition("OwnersReady", False, "SecretMissing", f"{up} of {wanted}; {missing}")

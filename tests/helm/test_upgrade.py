@@ -9,6 +9,7 @@ import itertools
 import os
 import shutil
 import subprocess
+from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any
 
@@ -87,6 +88,12 @@ def test_no_pair_of_values_differs_in_an_immutable_field(render):
     assert compared > 500, "hardly anything was compared"
 
 
+def names_of(data: str) -> str:
+    """Of the certificate in a key of a Secret, as openssl says them."""
+    line = ["openssl", "x509", "-noout", "-ext", "subjectAltName"]
+    return subprocess.run(line, input=b64decode(data), capture_output=True, check=True).stdout.decode()
+
+
 class Release:
     """A release in a namespace of its own, without pods: an API server is enough."""
 
@@ -150,3 +157,18 @@ def test_a_live_release_takes_other_values(release):
         status, text = release.upgrade(value)
         assert status, f"{value}: pods and volumes would have been left behind"
         assert why in text
+
+
+def test_the_certificate_of_the_clients_follows_its_names(release):
+    """`dnsNames` given after the installation had been ignored; nothing else makes it anew."""
+    made = ("tls.clients.mode=selfSigned",)
+    assert release.upgrade(*made)[0] == 0
+    read = ("secret", "shop-stomp-tls", r"{.data.tls\.crt}")
+    authority = release.get("secret", "shop-ca", r"{.data.tls\.crt}")
+    first = release.get(*read)
+    assert release.upgrade(*made, "operator.logLevel=DEBUG")[0] == 0
+    assert release.get(*read) == first
+    assert release.upgrade(*made, "tls.clients.dnsNames={mq.example.org}")[0] == 0
+    second = release.get(*read)
+    assert second != first and release.get("secret", "shop-ca", r"{.data.tls\.crt}") == authority
+    assert "DNS:mq.example.org" in names_of(second)

@@ -209,6 +209,25 @@ async def test_an_etcd_that_is_not_there_says_what_fails():
         await cluster.stop()
 
 
+async def test_an_operator_that_has_just_started_keeps_what_stands(setting):
+    """Ready had gone to False and back with every restart of the operator, and alerts with it."""
+    body = raw(BROKER)
+    ready = {
+        "type": "Ready", "status": "True", "observedGeneration": 1, "reason": "Ready", "message": "",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }  # fmt: skip
+    body["status"] = {"conditions": [ready]}
+    one = setting.world.put(body)
+    cluster = Cluster(EtcdSettings(endpoints="127.0.0.1:1", prefix="/x"), lambda part, names: None)
+    setting.world.clusters[one.id] = cluster
+    await setting.workloads.broker(one)
+    assert setting.statuses.said == {}
+    cluster.why = "connection refused"
+    await setting.workloads.broker(one)
+    assert setting.statuses.condition("Ready")[0] == "False"
+    await cluster.stop()
+
+
 async def test_an_etcd_that_cannot_be_asked_says_why(setting):
     connections = Connections(setting.world, setting.server, lambda *_: None)
     etcd = {"endpoints": ["etcd:2379"], "userSecretName": "nobody"}

@@ -50,6 +50,9 @@ def queue(**more: Any) -> Spec:
 
 CREATED: list[tuple[str, Spec, str]] = [
     (BROKER, {"replication": {"factor": 2, "minInSync": 3}}, "minInSync is above factor"),
+    (BROKER, {"addressOwners": [{"prefix": "a.#", "resources": ["x"]}]}, "a prefix has no wildcard"),
+    (BROKER, {"addressOwners": [{"prefix": "a..b", "resources": ["x"]}]}, "the prefix has an empty word"),
+    (ACCEPTOR, settings(edge={"permissionsRequired": True}), "set spec.permissionsRequired of the StompBroker"),
     (BROKER, {"owners": {"replicas": 2}}, "factor is above spec.owners.replicas"),
     (BROKER, {"owners": {"storage": {"size": "much"}}}, "not a quantity"),
     (BROKER, {"owners": {"storage": {"size": "0"}}}, "size is nothing"),
