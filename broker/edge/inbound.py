@@ -192,6 +192,8 @@ class Inbound:
             if self._edge.rates is not None:
                 held_back = self._admitted(self._edge.rates, held_back)
             self._process([] if session.leaving else (events or []) + held_back)
+            if session.wire.more and not session.closed and not session.leaving:
+                self.breathe()
         except Exception:
             session.fault()
         if session.ended and not self.parked:

@@ -11,6 +11,7 @@ at all end in events, never in an exception. Must not know sockets, clocks, sess
 
 from __future__ import annotations
 
+import sys
 from enum import IntEnum
 from typing import Final
 
@@ -73,16 +74,23 @@ class Connection:
 
     version   whose rules apply; 1.0 until the versions are agreed on.
     eols      empty lines (heart-beats) seen so far.
+    more      receive() has stopped at `burst` frames: call receive(b"") for what else is there, in the next turn.
     """
 
     __slots__ = (
         "_held", "_leniency", "_limit", "_memo", "_need", "_nul_wakes", "_phase", "_role", "_searched", "_sends",
-        "_settings", "_stream", "_streamed", "eols", "version",
+        "_settings", "_stream", "_streamed", "burst", "eols", "more", "version",
     )  # fmt: skip
 
     def __init__(
-        self, role: Role, settings: WireSettings, memo: Memo | None = None, leniency: Leniency = STRICT
+        self,
+        role: Role,
+        settings: WireSettings,
+        memo: Memo | None = None,
+        leniency: Leniency = STRICT,
+        burst: int = sys.maxsize,
     ) -> None:
+        """burst: frames, or groups of like ones, of one receive(); a part of the bytes it has waits here then."""
         self._role = role
         self._leniency = leniency
         self._settings = settings
@@ -100,6 +108,8 @@ class Connection:
         self._limit = min(settings.max_frame_bytes_before_login, settings.max_frame_bytes)
         self._stream = NO_STREAM
         self._streamed = 0
+        self.burst = burst
+        self.more = False
 
     @property
     def mid_frame(self) -> bool:
@@ -131,6 +141,7 @@ class Connection:
     def receive(self, data: bytes) -> list[Event]:
         """The events of the next octets of the peer's byte stream, cut anywhere. Never raises."""
         phase = self._phase
+        self.more = False
         if phase is DEAD:
             return []
         held = self._held
@@ -182,7 +193,11 @@ class Connection:
         if self._stream != NO_STREAM and not self._stream_on(intake):
             return
         data, end = intake.data, intake.end
+        out, burst = intake.out, self.burst
         while intake.pos < end:
+            if len(out) >= burst:
+                self.more = True
+                return
             first = data[intake.pos]
             if first == LF:
                 intake.pos += 1

@@ -19,7 +19,7 @@ from broker.core.reasons import Reason
 from broker.edge.auth import TableAuthenticator
 from broker.edge.channel import Channel, next_connection_id
 from broker.edge.edge import OVERFLOW, Edge
-from broker.edge.session import Session
+from broker.edge.session import BURST, Session
 from broker.edge.timers import TimerWheel
 from broker.link.owner_port import Away
 from broker.seams.clock import SystemClock
@@ -462,3 +462,25 @@ async def test_the_memory_of_a_connection_is_free_when_it_is_over() -> None:
     assert known not in left
     assert not parts & left
     assert wire.closed is None
+
+
+async def test_what_was_cheap_before_lets_no_dear_frames_in_at_once() -> None:
+    """The bytes of a large body cost so little that 256 KiB were a portion: of small frames that all differ, too."""
+    bench = Bench()
+    session, _ = bench.session()
+    bench.subscribed(session)
+    frames = [b"SEND\ndestination:/queue/%d\nreceipt:%d\n\nx\0" % (n, n) for n in range(500)]
+    session.receive(b"".join(frames))
+    sent = [each for each in bench.port.commands if type(each) is Publish]
+    assert len(sent) <= BURST + 1
+    while len(sent) < 500:
+        before = len(sent)
+        await asyncio.sleep(0)
+        sent = [each for each in bench.port.commands if type(each) is Publish]
+        assert len(sent) - before <= BURST + 1
+    assert [each.address for each in sent] == [str(n) for n in range(500)]
+    session.receive(b"".join(frames[:300]) + b"DISCONNECT\n\n\0")
+    for _ in range(20):
+        await asyncio.sleep(0)
+    sent = [each for each in bench.port.commands if type(each) is Publish]
+    assert len(sent) == 800 and session.leaving, "and what stands behind them comes last"
