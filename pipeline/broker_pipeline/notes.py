@@ -27,8 +27,9 @@ from .manifests import Archive
 from .progress import Progress
 from .stores import Lock
 
-KEY: Final = "stampede.notes.secret"
-"""The property of Spark's jobs. Names with `secret` are left out of event logs (spark.redaction.regex)."""
+KEY: Final = "spark.stampede.notes.secret"
+"""The property of Spark's jobs. Event logs redact it by its name (spark.redaction.regex), if it is a setting as well:
+session.py sets it, to nothing of worth."""
 CALL_S: Final = 120.0
 """Of a note, all in all: a store that takes longer has not kept it."""
 _MOST: Final = 4096
