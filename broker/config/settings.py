@@ -96,6 +96,13 @@ class EdgeSettings:
         "in the open transactions of one connection",
         "applied in one turn: longer ones would stall others",
     )
+    max_transaction_parts: int = setting(
+        1000,
+        "parts",
+        "in the open transactions of one connection: messages for one destination with the same priority, durability "
+        "and expiry are one, and so are ACKs of one subscription",
+        "a COMMIT is one step, 20 µs for each: 1,000 parts take 20 ms, in which nobody else is served",
+    )
     max_transaction_bytes: int = setting(
         64 * MIB, "bytes", "in the open transactions of one connection", "held in memory until COMMIT"
     )

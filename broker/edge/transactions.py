@@ -32,21 +32,23 @@ class OpenTransaction:
         self.nbytes = 0
         self._same: dict[tuple[object, ...], Publish | Settle] = {}
 
-    def add(self, part: Publish | Settle) -> None:
-        """One more, or more of one there is. What is in `part` is ours from now on."""
+    def add(self, part: Publish | Settle) -> bool:
+        """One more, or more of one there is (False). What is in `part` is ours from now on."""
         key = _place(part)
         known = None if key is None else self._same.get(key)
         if type(part) is Publish and type(known) is Publish:
             _join(known.run, part.run)
-        elif type(part) is Settle and type(known) is Settle:
+            return False
+        if type(part) is Settle and type(known) is Settle:
             assert isinstance(known.ids, list)
             known.ids += part.ids
-        else:
-            if type(part) is Settle:
-                part.ids = list(part.ids)  # its Hold names the same ones
-            if key is not None:
-                self._same[key] = part
-            self.parts.append(part)
+            return False
+        if type(part) is Settle:
+            part.ids = list(part.ids)  # its Hold names the same ones
+        if key is not None:
+            self._same[key] = part
+        self.parts.append(part)
+        return True
 
     def returns(self, session: int) -> list[Settle]:
         """What ABORT gives back: everything the transaction had acknowledged."""
@@ -68,14 +70,14 @@ class OpenTransaction:
 class Transactions:
     """By id. Bounds come from EdgeSettings; all raise RefusedError.
 
-    Frames and bytes are bounded for all open ones together: a hundred of 64 MiB each would be 6 GiB of memory."""
+    What is bounded is so for all open ones together: a hundred of 64 MiB each would be 6 GiB of memory."""
 
-    __slots__ = ("_frames", "_nbytes", "_open", "_settings")
+    __slots__ = ("_frames", "_nbytes", "_open", "_parts", "_settings")
 
     def __init__(self, settings: EdgeSettings) -> None:
         self._settings = settings
         self._open: dict[str, OpenTransaction] = {}
-        self._frames = 0
+        self._frames = self._parts = 0
         self._nbytes = 0
 
     def begin(self, id: str) -> None:
@@ -111,13 +113,20 @@ class Transactions:
                 Code.TRANSACTION_LIMIT,
                 f"more than {self._settings.max_transaction_bytes} bytes in transactions (max_transaction_bytes)",
             )
-        transaction.add(part)
+        self._parts += transaction.add(part)
+        if self._parts > self._settings.max_transaction_parts:
+            raise RefusedError(
+                Code.TRANSACTION_LIMIT,
+                f"more than {self._settings.max_transaction_parts} destinations, expiries, priorities and subscriptions"
+                " in transactions (max_transaction_parts); COMMIT earlier",
+            )
 
     def end(self, id: str) -> OpenTransaction:
         """Takes it out, for COMMIT or ABORT."""
         transaction = self.get(id)
         del self._open[id]
         self._frames -= transaction.frames
+        self._parts -= len(transaction.parts)
         self._nbytes -= transaction.nbytes
         return transaction
 

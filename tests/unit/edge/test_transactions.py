@@ -32,6 +32,23 @@ def test_bounds_hold_for_all_open_transactions_together_and_what_ends_gives_back
     assert refused.value.code is Code.TRANSACTION_LIMIT
 
 
+def test_parts_are_bounded_frames_for_one_place_are_one_and_what_ends_gives_back() -> None:
+    """10,000 destinations in one COMMIT were a step of half a second."""
+    open_ones = Transactions(EdgeSettings(max_transaction_parts=3))
+    open_ones.begin("a")
+    open_ones.begin("b")
+    for n in range(50):
+        open_ones.add("a", sent(n), 1, 10)
+        open_ones.add("a", part(), 1, 10)
+    open_ones.add("b", sent(0, ttl=1000), 1, 10)
+    with pytest.raises(RefusedError, match="max_transaction_parts") as refused:
+        open_ones.add("b", sent(0, ttl=1001), 1, 10)
+    assert refused.value.code is Code.TRANSACTION_LIMIT
+    open_ones.end("b")
+    open_ones.begin("c")
+    open_ones.add("c", sent(0, "other"), 1, 10)
+
+
 def test_ended_means_gone() -> None:
     open_ones = Transactions(EdgeSettings())
     open_ones.begin("a")
