@@ -27,7 +27,6 @@ from broker.config.settings import EngineSettings, Settings
 from broker.core.errors import BrokerError
 from broker.core.message import Blob
 from broker.core.metrics import MetricSource
-from broker.core.records import MetaRecord
 from broker.core.slots import SlotRecord
 from broker.journal.format import PREFERRED
 from broker.journal.journal import Journal
@@ -47,6 +46,7 @@ from broker.owner.replica_check import Inspector, SlotCheck
 from broker.owner.shard import Shard
 from broker.owner.slot_lifecycle import Node
 from broker.owner.slot_status import Standing
+from broker.owner.small_state import Keeper
 from broker.owner.standby import Shadow
 from broker.owner.views import Views
 from broker.rpc.server import GrpcServer
@@ -70,6 +70,8 @@ STANDING_S = 0.5
 """How exactly it is known since when a slot is not served."""
 MAINTAIN_S = 1.0
 """How often the journal may free space when nothing forces it to."""
+MORE_S = 0.005
+"""Between two steps of it, of which each takes some 3 ms."""
 
 
 class _Listener:
@@ -229,7 +231,7 @@ class OwnerProcess(ClusterProcess):
             self.clock, seeds, self._later, settings.cluster.min_in_sync, lambda: self._edges,
         )  # fmt: skip
         self.standing = Standing(self.node, self.leaders, self.clock)
-        self.shard.others = self._small_state
+        self.shard.others = self._keeper
         inspector = Inspector(self.journal, seeds, self._later, self.shard.durable)
         self.leaders.start(
             LeaderHome(
@@ -256,8 +258,9 @@ class OwnerProcess(ClusterProcess):
         )
         self.table.listen(self._on_slot)
 
-    def _small_state(self) -> list[MetaRecord]:
-        return [*self.node.snapshot(), *self.followers.snapshot()]
+    def _keeper(self, slot: int) -> Keeper | None:
+        """Who keeps the small state of a slot that is not led here."""
+        return self.node.keeper(slot) or self.followers.keeper(slot)
 
     async def _recover(self, opening: Opening) -> None:
         """Health is answered, and a stop obeyed, meanwhile."""
@@ -347,7 +350,7 @@ class OwnerProcess(ClusterProcess):
         def again() -> None:
             more = act()
             if not self._closing:
-                self._timers[name] = self._later(0.02 if more is True else seconds, again)
+                self._timers[name] = self._later(MORE_S if more is True else seconds, again)
 
         self._timers[name] = self._later(seconds, again)
 

@@ -49,6 +49,8 @@ log = logging.getLogger("stampede")
 
 MAINTAIN_S = 1.0
 """How often the journal may free space when nothing forces it to."""
+MORE_S = 0.005
+"""Between two steps of it, of which each takes some 3 ms."""
 
 
 class Standalone:
@@ -168,16 +170,22 @@ class Standalone:
         self.settings = with_tables(before, tables_of(settings))
         engine, permissions = self.settings.engine, self.settings.edge.permissions
         if engine != before.engine:
-            self.shard.configure(engine)
+            used = asyncio.Event()
+            self.shard.configure(engine, used.set)
+            await self._unless_failed(used)
             self.edge.configure(engine)
         if permissions != before.edge.permissions:
             self.edge.permit(permissions)
         if (slot := next(iter(self.shard.engines), None)) is not None:
             done = asyncio.Event()
             self.shard.in_turn(slot, lambda _engine, _turn: self.shard.durable(done.set))
-            waiting = asyncio.ensure_future(done.wait())
-            await asyncio.wait((waiting, self.failed), return_when=asyncio.FIRST_COMPLETED)
-            waiting.cancel()
+            await self._unless_failed(done)
+
+    async def _unless_failed(self, event: asyncio.Event) -> None:
+        """Until it is set, or the broker cannot go on."""
+        waiting = asyncio.ensure_future(event.wait())
+        await asyncio.wait((waiting, self.failed), return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
 
     def hang_up(self) -> None:
         """SIGHUP: settings are read again."""
@@ -240,7 +248,7 @@ class Standalone:
         more = self.shard.maintain()
         if self.shard.stopped and not self.failed.done():
             self.failed.set_result(self.shard.stopped)
-        self._maintain_soon(0.02 if more else MAINTAIN_S)
+        self._maintain_soon(MORE_S if more else MAINTAIN_S)
 
     def banner(self) -> list[str]:
         """Where it listens and where the data is."""

@@ -50,14 +50,14 @@ class Rulebook:
 
     __slots__ = ("_diverting", "_diverts", "_known", "_match")
 
-    def __init__(self, match: Callable[[str], AddressSettings], diverts: Mapping[str, DivertSettings]) -> None:
+    def __init__(
+        self, match: Callable[[str], AddressSettings], diverts: Mapping[str, tuple[tuple[str, DivertSettings], ...]]
+    ) -> None:
+        """diverts: by the address where they start."""
         self._match = match
         self._known: dict[int, tuple[AddressSettings, Rules | None]] = {}
         self._diverting: dict[str, Rules] = {}
-        self._diverts: dict[str, tuple[tuple[str, DivertSettings], ...]] = {}
-        for name in sorted(diverts):
-            start = diverts[name].address
-            self._diverts[start] = (*self._diverts.get(start, ()), (name, diverts[name]))
+        self._diverts = diverts
 
     def __call__(self, name: str) -> Rules | None:
         """By the settings alone, for any address; None: plain. One with queues has its own answer in `Address.rules`,

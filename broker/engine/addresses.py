@@ -250,9 +250,11 @@ def delete(slot: Slot, queue: Queue, turn: Turn) -> None:
     browsers = queue.browsers.clear() if queue.browsers else []
     for consumer in [*queue.consumers, *(browser.consumer for browser in browsers)]:
         forget_consumer(slot, consumer.id, consumer.session)
+        slot.budget.bury(list((consumer.ledger or {}).values()))
         turn.effects.append(ConsumerClosed(consumer.id, Reason.QUEUE_DELETED))
     queue.consumers.clear()
     why = Left.ENDED if queue.empty() else Left.PURGED
+    slot.budget.bury([run for store in queue.stores() for run in store])
     unbind(slot, queue)
     limits.deleted(slot, queue, turn)
     # One span covers also what is paged out, whose ids are not in memory.

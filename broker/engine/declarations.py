@@ -5,11 +5,13 @@ Rule: values, looked up once per change of the settings; declare.py acts on them
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import fields
+from itertools import chain, islice
 from typing import Any
 
-from broker.config.addressing import AddressSettings, QueueSettings
+from broker.config.addressing import AddressSettings, DivertSettings, QueueSettings
 from broker.config.settings import EngineSettings
 from broker.core.ids import SLOTS, slots_of
 
@@ -36,26 +38,52 @@ class Declarations:
         settings, table = self._match(address), self.queues.get((address, name))
         if table is None:
             return settings
-        return replace(settings, **{key: value for key, value in table.items() if key in _OWN})
+        return self._match.derived(settings, {key: value for key, value in table.items() if key in _OWN})
 
 
 class Named:
     """All that one set of settings says, for all slots of a process: tens of thousands of names are read once, not
     once per slot."""
 
-    __slots__ = ("_nothing", "_slots", "match", "settings")
+    __slots__ = ("_left", "_nothing", "_slots", "diverts", "match", "settings")
 
     def __init__(self, settings: EngineSettings) -> None:
+        """Empty: grow() until it has all."""
         self.settings = settings
         self.match = match = Matcher(settings)
+        self.diverts: dict[str, tuple[tuple[str, DivertSettings], ...]] = {}
+        """Address → (name, settings) of those that start there, by name."""
         self._nothing = Declarations(match)
         self._slots: dict[int, Declarations] = {}
-        for name, address, slots in _queues(settings, match):
-            for slot in slots:
-                self._of(slot).queues[address, name] = settings.queues[name]
-        for name, places in _addresses(settings, match):
-            for slot in places:
-                self._of(slot).addresses.add(name)
+        self._left: Iterator[None] = chain(self._queues(), self._addresses(), self._diverts())
+
+    def grow(self, most: int = sys.maxsize) -> bool:
+        """Reads so many names more; True: there are others."""
+        return sum(1 for _ in islice(self._left, most)) == most
+
+    def _queues(self) -> Iterator[None]:
+        """One of a wildcard is in all slots, as its consumers are."""
+        match, queues = self.match, self.settings.queues
+        for name, table in queues.items():
+            address = table.get("address") or name
+            everywhere = match.is_pattern(address)
+            for slot in range(SLOTS) if everywhere else slots_of(address, match(address).partitions):
+                self._of(slot).queues[address, name] = table
+            yield
+
+    def _addresses(self) -> Iterator[None]:
+        match = self.match
+        for name, table in self.settings.addresses.items():
+            if table.get("declared") and not match.is_pattern(name):
+                for slot in slots_of(name, match(name).partitions):
+                    self._of(slot).addresses.add(name)
+            yield
+
+    def _diverts(self) -> Iterator[None]:
+        for name, table in sorted(self.settings.diverts.items()):
+            divert = DivertSettings(**table)
+            self.diverts[divert.address] = (*self.diverts.get(divert.address, ()), (name, divert))
+            yield
 
     def _of(self, slot: int) -> Declarations:
         return self._slots.setdefault(slot, Declarations(self.match))
@@ -75,24 +103,17 @@ _latest: list[Named] = []
 def named(settings: EngineSettings) -> Named:
     """What these settings say; made anew only when they are others than the last time."""
     if not _latest or _latest[0].settings is not settings:
-        _latest[:] = [Named(settings)]
+        fresh = Named(settings)
+        fresh.grow()
+        keep(fresh)
     return _latest[0]
+
+
+def keep(latest: Named) -> None:
+    """named() answers with this one: it has all that its settings say."""
+    _latest[:] = [latest]
 
 
 def places(settings: EngineSettings) -> set[int]:
     """All slots in which something is declared."""
     return named(settings).places()
-
-
-def _queues(settings: EngineSettings, match: Matcher) -> Iterator[tuple[str, str, tuple[int, ...] | range]]:
-    """(queue, address, slots); a wildcard's queue is in all of them, as its consumers are."""
-    for name, table in settings.queues.items():
-        address = table.get("address") or name
-        everywhere = match.is_pattern(address)
-        yield name, address, range(SLOTS) if everywhere else slots_of(address, match(address).partitions)
-
-
-def _addresses(settings: EngineSettings, match: Matcher) -> Iterator[tuple[str, tuple[int, ...]]]:
-    for name, table in settings.addresses.items():
-        if table.get("declared") and not match.is_pattern(name):
-            yield name, slots_of(name, match(name).partitions)

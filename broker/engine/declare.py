@@ -7,8 +7,10 @@ a queue that a declaration made is recorded as auto-created, and the settings al
 
 from __future__ import annotations
 
+import sys
+from collections import deque
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from broker.core.address import Routing
 from broker.core.effects import Turn
@@ -19,17 +21,14 @@ from .addresses import change_selector, create, delete, described, find_rules
 from .queue import Queue
 from .slot import Address, Slot, grouped
 
+_COST: Final = 4
+"""What a queue that is made counts, beside one that is looked at."""
+
 
 def configure(slot: Slot) -> None:
     """The settings have changed: for what exists too. Queues stay, whatever their addresses match now."""
     for queue in slot.queues.values():
-        slot.touched[queue] = None
-        if not queue.hidden:
-            queue.settings = slot.declarations.settings(queue.address, queue.name)
-            wishes.configure(queue)
-            queue.equip()
-            if queue.auto_created:
-                slot.wake(queue, 1)  # the next tick looks whether it is to go now
+        _renewed(slot, queue)
     for address in slot.addresses.values():
         find_rules(slot, address)
     if slot.patterns is not None:
@@ -38,24 +37,87 @@ def configure(slot: Slot) -> None:
 
 def declare(slot: Slot, turn: Turn) -> None:
     """Everything that is to exist does; what need not exist may go."""
-    _addresses(slot)
-    wanted = dict(slot.declarations.queues)
-    for queue in list(slot.queues.values()):
-        if queue.hidden:
-            continue
+    Reshaping(slot, anew=False).go_on(slot, turn, sys.maxsize)
+
+
+class Reshaping:
+    """configure() and declare() in pieces, after a change of the settings. Between two of them queues come and go:
+    those that come have the new settings.
+
+    Names, and ids of queues, that are still to be looked at."""
+
+    __slots__ = ("_addresses", "_anew", "_queues", "_wanted")
+
+    def __init__(self, slot: Slot, anew: bool = True) -> None:
+        """anew: what exists is to have the new settings, too."""
+        named = slot.declarations
+        self._anew = anew
+        self._addresses = deque([*slot.addresses, *[name for name in named.addresses if name not in slot.addresses]])
+        self._queues = deque(slot.queues)
+        self._wanted = deque(named.queues)
+        if anew and slot.patterns is not None:
+            slot.patterns.refresh()
+
+    def go_on(self, slot: Slot, turn: Turn, most: int) -> int:
+        """Looks at no more than `most` of them. How many are left of these; 0: there may be more to do."""
+        addresses, queues, wanted = self._addresses, self._queues, self._wanted
+        while addresses and most > 0:
+            _address(slot, addresses.popleft(), self._anew)
+            most -= 1
+        while queues and most > 0:
+            queue = slot.queues.get(queues.popleft())
+            if queue is not None:
+                if self._anew:
+                    _renewed(slot, queue)
+                _declared(slot, queue, turn)
+            most -= 1
+        while wanted and most > 0:
+            place = wanted.popleft()
+            address, table = slot.addresses.get(place[0]), slot.declarations.queues.get(place)
+            if table is not None and (address is None or place[1] not in address.queues):
+                _make(slot, *place, table, turn)
+                most -= _COST
+            most -= 1
+        return max(most, 0)
+
+
+def _renewed(slot: Slot, queue: Queue) -> None:
+    slot.touched[queue] = None
+    if not queue.hidden:
+        queue.settings = slot.declarations.settings(queue.address, queue.name)
+        wishes.configure(queue)
         queue.equip()
-        table = wanted.get((queue.address, queue.name))
-        # One of another type stays what it is: its messages were not meant for the declared one.
-        queue.declared = table is not None and _routing(table) is queue.routing
-        if table is not None:
-            del wanted[queue.address, queue.name]
-            queue.in_use()
-            if queue.selector != (table.get("selector") or None):
-                change_selector(slot, queue, table.get("selector"), turn)
-        slot.watch_idle(queue, turn.now)
-        slot.touched[queue] = None
-    for (address, name), table in wanted.items():
-        _make(slot, address, name, table, turn)
+        if queue.auto_created:
+            slot.wake(queue, 1)  # the next tick looks whether it is to go now
+
+
+def _declared(slot: Slot, queue: Queue, turn: Turn) -> None:
+    if queue.hidden:
+        return
+    queue.equip()
+    table = slot.declarations.queues.get((queue.address, queue.name))
+    # One of another type stays what it is: its messages were not meant for the declared one.
+    queue.declared = table is not None and _routing(table) is queue.routing
+    if table is not None:
+        queue.in_use()
+        if queue.selector != (table.get("selector") or None):
+            change_selector(slot, queue, table.get("selector"), turn)
+    slot.watch_idle(queue, turn.now)
+    slot.touched[queue] = None
+
+
+def _address(slot: Slot, name: str, anew: bool) -> None:
+    wanted, address = name in slot.declarations.addresses, slot.addresses.get(name)
+    if address is None:
+        if not wanted:
+            return
+        address = slot.addresses[name] = Address(name)
+        anew = True
+    address.declared = wanted
+    if not (wanted or address.queues):
+        del slot.addresses[name]
+    elif anew:
+        find_rules(slot, address)
 
 
 def renew(slot: Slot, queue: Queue, turn: Turn) -> None:
@@ -106,19 +168,6 @@ def _make(slot: Slot, address: str, name: str, table: Mapping[str, Any], turn: T
         replay=replay,
     )  # fmt: skip
     queue.declared = True
-
-
-def _addresses(slot: Slot) -> None:
-    wanted = slot.declarations.addresses
-    for address in list(slot.addresses.values()):
-        address.declared = address.name in wanted
-        if not (address.declared or address.queues):
-            del slot.addresses[address.name]
-    for name in wanted:
-        if name not in slot.addresses:
-            address = slot.addresses[name] = Address(name)
-            address.declared = True
-            find_rules(slot, address)
 
 
 def _routing(table: Mapping[str, Any]) -> Routing:

@@ -10,15 +10,20 @@ from broker.core.effects import Turn
 from . import costly_selectors, forwarding, kept_messages, prepared, retroactive
 from .dispatch import browse, dispatch
 from .queue import Queue
-from .slot import Slot
+from .slot import QUEUES, Slot
 
 
 def hand_out(slot: Slot, turn: Turn, behind: bool = False) -> None:
-    """Everything that can go out of this slot in this turn. behind: its browsers have looked on already."""
+    """What can go out of this slot in this turn, of QUEUES queues at most. behind: its browsers have looked on."""
+    left, rest = QUEUES, dict[Queue, None]()
     while slot.touched or slot.overran:
         if slot.overran:
             costly_selectors.end(slot, turn)
         touched, slot.touched = slot.touched, {}
+        if len(touched) > left:
+            rest.update(dict.fromkeys(list(touched)[left:]))
+            touched = dict.fromkeys(list(touched)[:left])
+        left -= len(touched)
         for queue in touched:
             if queue.deleted:
                 continue
@@ -30,6 +35,8 @@ def hand_out(slot: Slot, turn: Turn, behind: bool = False) -> None:
             here = queue.count or queue.delivering or queue.gated or queue.delayed or queue.counts
             if here or queue.index.size or queue.handed or queue.weight:
                 slot.weigh(queue)
+    if rest:
+        slot.unfinished = {**rest, **slot.unfinished}
     if slot.browsing and not behind:
         browse(slot, turn)
         hand_out(slot, turn, True)  # to end a browser may touch its queue

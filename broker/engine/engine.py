@@ -10,7 +10,6 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from operator import attrgetter
 from typing import Any
 
 from broker.config.settings import EngineSettings
@@ -53,22 +52,21 @@ from . import (
     reattach,
     redelivery,
     repeats,
-    schedule,
     settle,
     slot_restore,
     slow_consumers,
+    tick,
     wishes,
 )
 from .browser import Browser
 from .consumer import Consumer, Ledger
 from .depth import depths
-from .dispatch import sweep
 from .end_of_turn import hand_out
 from .publish import publish
 from .queue import Queue
 from .routing import check_publish
 from .runs import Span
-from .slot import SWEEP_MS, WITHHELD, Budget, Held, Slot, grouped, progress
+from .slot import QUEUES, WITHHELD, Budget, Held, Slot, grouped, progress
 from .wildcard_queues import may_sleep
 from .wildcards import Wildcards
 
@@ -415,7 +413,11 @@ class Engine:
         slot.entered, self._accepted = 0, counters.accepted
         if slot.unfinished:
             unfinished, slot.unfinished = slot.unfinished, {}
-            slot.touched.update(unfinished)
+            if len(unfinished) + len(slot.touched) > QUEUES:
+                unfinished.update(slot.touched)  # those that waited come first
+                slot.touched = unfinished
+            else:
+                slot.touched.update(unfinished)
         if slot.touched or slot.overran or slot.browsing:
             hand_out(slot, turn)
         if slot.approved:
@@ -430,51 +432,7 @@ class Engine:
 
     def tick(self, turn: Turn) -> None:
         """Delayed redelivery, expiry, auto-delete. Touched queues are dispatched by the flush that follows."""
-        slot, now = self._slot, turn.now
-        slot.due = 0
-        if slot.loose:
-            limits.relieve(slot, turn)
-        timed, slot.timed = slot.timed, set()
-        for queue in sorted(timed, key=attrgetter("id")):
-            if queue.deleted:
-                continue
-            ready: list[Run] = []
-            while queue.delayed and queue.delayed[0][0] <= now:
-                ready.append(redelivery.no_longer_delayed(queue))
-            if ready:
-                redelivery.to_head(queue, ready)
-                slot.touched[queue] = None
-            if queue.delayed:
-                slot.wake(queue, queue.delayed[0][0])
-            if queue.kind is not None:
-                slot.touched[queue] = None
-            if queue.pace is not None:
-                slow_consumers.tick(slot, queue, queue.pace, turn)
-                if queue.deleted:
-                    continue
-            if queue.agenda is not None:
-                schedule.tick(slot, queue, queue.agenda, turn)
-            if queue.expiry:
-                if queue.expiry <= now and queue.swept + SWEEP_MS <= now:
-                    sweep(slot, queue, turn)
-                else:
-                    slot.watch_expiry(queue)
-            if queue.stale:
-                slot.touched[queue] = None  # dispatch() looks whether its time has come
-            if queue.idle_since:
-                self._tick_idle(queue, turn)
-            else:
-                slot.watch_idle(queue, now)
-
-    def _tick_idle(self, queue: Queue, turn: Turn) -> None:
-        slot = self._slot
-        due = queue.idle_since + queue.settings.auto_delete_delay_ms
-        if queue.consumers or queue.declared or not queue.idle() or not queue.settings.auto_delete:
-            queue.in_use()
-        elif due <= turn.now:
-            addresses.delete(slot, queue, turn)
-        else:
-            slot.wake(queue, due)
+        tick.tick(self._slot, turn)
 
     def configure(self, settings: EngineSettings) -> None:
         """New settings, for what exists too. Queues stay, whatever their addresses match now."""
@@ -484,6 +442,19 @@ class Engine:
         limits.configure(slot)
         slow_consumers.configure(slot)
 
+    def reconfigure(self, settings: EngineSettings) -> declare.Reshaping:
+        """The same in pieces, of reshape()."""
+        self._slot.configure(settings)
+        limits.configure(self._slot)
+        return declare.Reshaping(self._slot)
+
+    def reshape(self, change: declare.Reshaping, turn: Turn, most: int) -> int:
+        """A piece of that, declare() included; what is left of `most`, 0: there may be more to do."""
+        left = change.go_on(self._slot, turn, most)
+        if left:
+            slow_consumers.configure(self._slot)
+        return left
+
     def declare(self, turn: Turn) -> None:
         """Makes what the settings name, and lets go what they name no more. Call it in a turn of its own after
         configure(); restore_end() has done it."""
@@ -491,9 +462,13 @@ class Engine:
 
     # ── recovery ───────────────────────────────────────────────────────────────────────────────────
 
+    def small_state(self) -> Iterator[list[MetaRecord]]:
+        """All of it (kinds: slot_restore.py), bit by bit: what changes in between is in the log behind it."""
+        return slot_restore.small_state(self._slot)
+
     def snapshot(self) -> list[MetaRecord]:
-        """The whole small state (kinds: slot_restore.py)."""
-        return slot_restore.snapshot(self._slot)
+        """All of it at once."""
+        return [record for piece in self.small_state() for record in piece]
 
     def restore_meta(self, record: MetaRecord) -> None:
         """All of them first, in log order."""
@@ -538,10 +513,15 @@ class Engine:
         for queue in list(self._slot.queues.values()):
             addresses.unbind(self._slot, queue)
 
-    def restore_end(self, clean: bool, turn: Turn) -> None:
-        """Then this, once. Not clean: what may have been delivered is REDELIVERED."""
-        self._restoring().end(clean, turn)
+    def restore_ending(self, clean: bool, turn: Turn) -> Iterator[None]:
+        """Then this, once, in steps of some milliseconds. Not clean: what may have been delivered is REDELIVERED."""
+        yield from self._restoring().end(clean, turn)
         self._restore = None
+
+    def restore_end(self, clean: bool, turn: Turn) -> None:
+        """All of that at once."""
+        for _ in self.restore_ending(clean, turn):
+            pass
 
     def _restoring(self) -> slot_restore.Restore:
         if self._restore is None:

@@ -23,7 +23,7 @@ Rule: all that is needed beside the messages themselves. Bodies stay in the jour
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from broker.core.address import Routing
@@ -42,6 +42,12 @@ from .runs import Span, inside, spans_of
 from .slot import Slot
 from .tx_parts import Prepared
 from .unloaded import Restored
+
+_QUEUES = 300
+"""Queues in one step at the end of a restart."""
+_RECORDS = 100
+_COUNTS = 2000
+"""Records, and delivery counts, in one bit of the small state."""
 
 
 class Restore:
@@ -125,15 +131,17 @@ class Restore:
             spans = self.counted.setdefault(number, [])
             _extend(spans, [(first, first + count - 1) for first, count in zip(firsts, counts, strict=True)])
 
-    def end(self, clean: bool, turn: Turn) -> None:
-        """Recovery is complete; `clean`: what was not settled was not delivered either."""
+    def end(self, clean: bool, turn: Turn) -> Iterator[None]:
+        """Recovery is complete; `clean`: what was not settled was not delivered either. In steps."""
         slot = self.slot
         slot.next_id = max(slot.next_id, slot.reserved)
         slot.first_id = slot.next_id
         if not clean and slot.reserved:
             slot.crashed_at = slot.next_id
             turn.appends.append(MetaRecord(slot.number, "crashed", {"id": slot.crashed_at}))
-        for queue in slot.queues.values():
+        for at, queue in enumerate(slot.queues.values(), 1):
+            if not at % _QUEUES:
+                yield
             self._queue(queue, clean, turn)
             slot.touched[queue] = None
             if queue.filter is NOTHING and queue.selector != NOTHING.text:
@@ -149,7 +157,9 @@ class Restore:
                     source.moving += len(claim.messages)
         slot.producers.begin(turn.now)
         retroactive.restored(slot)
-        declare.declare(slot, turn)
+        change = declare.Reshaping(slot, anew=False)
+        while not change.go_on(slot, turn, _QUEUES):
+            yield
         limits.configure(slot)
 
     def settled(self, queue_id: int, spans: list[Span]) -> None:
@@ -301,8 +311,9 @@ _REPLAY: dict[str, Callable[[Restore, dict[str, Any]], None]] = {
 }
 
 
-def snapshot(slot: Slot) -> list[MetaRecord]:
-    """All of it, to stand at the head of a new segment.
+def small_state(slot: Slot) -> Iterator[list[MetaRecord]]:
+    """All of it, to stand at the head of a new segment, bit by bit: messages come and queues go in between, and each
+    bit says what is so when it is asked for.
 
     A crash may leave the first part of it behind older records: each record says what is, never what is not."""
     number = slot.number
@@ -314,31 +325,54 @@ def snapshot(slot: Slot) -> list[MetaRecord]:
         records.append(MetaRecord(number, "queues", {"next": slot.next_queue}))
     if slot.crashed_at:
         records.append(MetaRecord(number, "crashed", {"id": slot.crashed_at}))
-    for queue in slot.queues.values():
-        if queue.durable:
+    for id in list(slot.queues):
+        if len(records) >= _RECORDS:
+            yield records
+            records = []
+        queue = slot.queues.get(id)
+        if queue is not None and queue.durable:
             records.append(MetaRecord(number, "queue", described(queue)))
             mark = max(queue.mark_asked, queue.marked)
             if mark:
                 records.append(MetaRecord(number, "mark", {"queue": queue.id, "id": mark}))
             if queue.suspect_to:
                 records.append(MetaRecord(number, "suspect", {"queue": queue.id, "id": queue.suspect_to}))
-            records += _counts(number, queue)
             records += schedule.snapshot(number, queue)
+            if queue.counts:
+                yield records
+                records = []
+                counted = list(queue.counts)
+                for at in range(0, len(counted), _COUNTS):
+                    yield _counts(number, queue, counted[at : at + _COUNTS])
     if (known := slot.producers.data()) is not None:
         records.append(MetaRecord(number, "producers", known))
-    records += [MetaRecord(number, "prepared", prepared.data()) for prepared in slot.prepared.values()]
-    records += duplicates.snapshot(slot)
+    yield records
+    for tx in list(slot.prepared):
+        if (prepared := slot.prepared.get(tx)) is not None:
+            yield [MetaRecord(number, "prepared", prepared.data())]
+    for address in list(slot.known_ids):
+        yield duplicates.snapshot(slot, address)
     decisions = slot.decisions
-    records += [MetaRecord(number, "decided", {"tx": t, "participants": p}) for t, p in decisions.decided.items()]
-    records += [MetaRecord(number, "aborted", {"tx": t, "at": at}) for t, at in decisions.aborted.items()]
-    records += [MetaRecord(number, "coordinator", {"slot": s, "epoch": e}) for s, e in decisions.epochs.items()]
-    return records
+    records = [MetaRecord(number, "coordinator", {"slot": s, "epoch": e}) for s, e in decisions.epochs.items()]
+    for tx in list(decisions.decided):
+        if (participants := decisions.decided.get(tx)) is not None:
+            records.append(MetaRecord(number, "decided", {"tx": tx, "participants": participants}))
+        if len(records) >= _RECORDS:
+            yield records
+            records = []
+    yield records
+    aborted = list(decisions.aborted.items())
+    for first in range(0, len(aborted), _RECORDS):
+        some = aborted[first : first + _RECORDS]
+        yield [MetaRecord(number, "aborted", {"tx": tx, "at": at}) for tx, at in some]
 
 
-def _counts(number: int, queue: Queue) -> list[MetaRecord]:
+def _counts(number: int, queue: Queue, some: Sequence[int]) -> list[MetaRecord]:
+    """Of these messages, as far as they still count."""
     groups: dict[tuple[int, int], list[int]] = {}
-    for i, attempts in queue.counts.items():
-        groups.setdefault((attempts, queue.due.get(i, 0)), []).append(i)
+    for i in some:
+        if (attempts := queue.counts.get(i)) is not None:
+            groups.setdefault((attempts, queue.due.get(i, 0)), []).append(i)
     return [
         MetaRecord(number, "count", {"queue": queue.id, "attempts": attempts, "spans": spans_of(ids), "due": due})
         for (attempts, due), ids in groups.items()

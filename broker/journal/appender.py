@@ -63,7 +63,7 @@ class Appender:
     replicated       slots whose items go into Batch.items and the tail.
     wants_snapshot   a segment was begun, and the log has grown by at least the length of the last snapshot since that
                      (else snapshots longer than a segment would begin segments, and these ask for snapshots, for ever);
-                     the owner gives append_snapshot() the snapshots of all slots.
+                     the owner gives add_snapshot() the snapshots of all slots.
     """
 
     def __init__(self, books: Books, disk_id: bytes, segment_bytes: int, tail_bytes: int = 0) -> None:
@@ -91,7 +91,8 @@ class Appender:
         """Value of `_placed` from which on a new segment wants a snapshot."""
         self._next, self._epochs, self._own = self.logs.next, self.logs.epochs, self.logs.own
         self._seed = f.seed_of(disk_id)
-        self._snapshot_from = 0
+        self._snapshot_from = self._snapshot_bytes = 0
+        self._snapshot_whole = False
         self._part: BatchPart | None = None
         self.parts: list[BatchPart] = []
         self._items: list[Item] = []
@@ -148,15 +149,24 @@ class Appender:
         """A settle that compaction takes along: the books know it, and it is no item."""
         self._one(record, 0)
 
-    def append_snapshot(self, metas: Iterable[MetaRecord]) -> None:
-        """All small state of all slots: with the next seal() it replaces all MetaRecords before it. No items."""
-        before = self._placed
+    def begin_snapshot(self) -> None:
+        """All small state follows, slot by slot, other records in between; end_snapshot() says that it is complete."""
+        self.wants_snapshot = False
         self.emit(f.META, f.SNAPSHOT_BEGIN, 0, 0, [])
-        self._snapshot_from = self.segment
+        self._snapshot_from, self._snapshot_bytes, self._snapshot_whole = self.segment, 0, False
+
+    def add_snapshot(self, metas: Iterable[MetaRecord]) -> None:
+        """More of it, as it is now. No items."""
+        before = self._placed
         for meta in metas:
             self._one(meta, 0)
+        self._snapshot_bytes += self._placed - before
+
+    def end_snapshot(self) -> None:
+        """With the next seal() it replaces all MetaRecords before its beginning."""
+        self._snapshot_whole = True
         self.wants_snapshot = False  # also if it has begun segments itself: it is as new as they are
-        self._next_snapshot = 2 * self._placed - before
+        self._next_snapshot = self._placed + self._snapshot_bytes
 
     def _one(self, record: SettleRecord | MetaRecord, lsn: int) -> None:
         slot = record.slot
@@ -352,7 +362,7 @@ class Appender:
         return f.pairs_payload([(self.next_blob, 0), *self.books.listed()])
 
     def _end_snapshot(self) -> None:
-        if self._snapshot_from:
+        if self._snapshot_from and self._snapshot_whole:
             self.emit(f.META, f.SNAPSHOT_END, 0, 0, [])
             self.snapshot_segment, self._snapshot_from = self._snapshot_from, 0
             self.snapshot_batch = self.number

@@ -123,6 +123,7 @@ class Journal:
             # The copy was not complete and is forgotten: said once more, so that what follows is not part of it.
             self.reset_slot(slot)
             self.end_seed(slot, [], 0)
+        self._books.be_patient()
         batch = self.seal()
         assert batch is not None
         self.write(batch)
@@ -168,13 +169,28 @@ class Journal:
 
     @property
     def wants_snapshot(self) -> bool:
-        """A segment was begun, and enough of the log lies behind the last snapshot: call append_snapshot()."""
+        """A segment was begun, and enough of the log lies behind the last snapshot: call begin_snapshot()."""
         return self._appender.wants_snapshot
 
+    def begin_snapshot(self) -> None:
+        """The small state of all slots, led, followed, or being copied, comes in pieces from here on, whatever else is
+        appended in between. These are no items: each replica has its own."""
+        self._appender.begin_snapshot()
+
+    def add_snapshot(self, metas: Iterable[MetaRecord]) -> None:
+        """A piece of it: what is so now, of one slot or several."""
+        self._appender.add_snapshot(metas)
+
+    def end_snapshot(self) -> None:
+        """Nothing is missing: all MetaRecords since its beginning replace all earlier ones, once the next seal() is
+        durable. Before that it replaces nothing."""
+        self._appender.end_snapshot()
+
     def append_snapshot(self, metas: Iterable[MetaRecord]) -> None:
-        """engine.snapshot() of all slots, led, followed, or being copied: everything appended from here to the next
-        seal() replaces all earlier MetaRecords, once it is durable. These are no items: each replica has its own."""
-        self._appender.append_snapshot(metas)
+        """All of it at once."""
+        self.begin_snapshot()
+        self.add_snapshot(metas)
+        self.end_snapshot()
 
     @property
     def inflight_bytes(self) -> int:

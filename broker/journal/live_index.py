@@ -9,6 +9,7 @@ one dict entry. Nothing is kept for settled messages.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
@@ -18,6 +19,8 @@ Key = tuple[int, int]
 """(slot, queue)"""
 
 NO_END: Final = 0
+_CHUNKS: Final = 4
+"""Chunks of ranges (512 each, or somewhat more) that leave at once."""
 
 
 class SegmentBook:
@@ -74,6 +77,17 @@ class BlobRef:
         self.refs = 0
 
 
+class LeftRanges:
+    """Ranges of a queue in which nothing lives any more. blobs: their use of large bodies is still counted."""
+
+    __slots__ = ("blobs", "ranges", "slot")
+
+    def __init__(self, slot: int, ranges: LiveRanges, blobs: bool = True) -> None:
+        self.slot = slot
+        self.ranges = ranges
+        self.blobs = blobs
+
+
 class Books:
     def __init__(self) -> None:
         self.segments: dict[int, SegmentBook] = {}
@@ -87,6 +101,20 @@ class Books:
         self.blob_pins = 0
         """Copies being read: no blob may go."""
         self._prune_at = 1024
+        self.leaving: deque[LeftRanges] = deque()
+        """What nothing lives in any more, but segments still count."""
+        self._patient = False
+
+    def be_patient(self) -> None:
+        """From now on what leaves many ranges at once is counted in pieces: let_go()."""
+        self._patient = True
+
+    def let_go(self) -> None:
+        """A piece of `leaving`."""
+        last = self.leaving[0]
+        self._uncount(last.slot, last.ranges.take(_CHUNKS), last.blobs)
+        if not last.ranges:
+            self.leaving.popleft()
 
     def open_segment(self, number: int, size: int) -> SegmentBook:
         book = self.segments[number] = SegmentBook(number, size)
@@ -136,14 +164,19 @@ class Books:
         ranges = self.queues.get((slot, queue))
         if ranges is None:
             return
-        blobs = self.blob_of.get(slot)
-        segments = self.segments
         for first, last in spans:
-            taken = ranges.remove(first, last)
-            for a, b, segment in taken:
-                segments[segment].live -= b - a + 1
-            if blobs:
-                self._drop_blobs(blobs, taken)
+            if self._patient and len(ranges.chunks) > _CHUNKS and ranges.within(first, last):
+                self.leaving.append(LeftRanges(slot, self.queues.pop((slot, queue))))
+                return
+            self._uncount(slot, ranges.remove(first, last))
+
+    def _uncount(self, slot: int, taken: Sequence[Piece], blobs: bool = True) -> None:
+        """These live no more. blobs: nor is their use of large bodies counted yet."""
+        segments = self.segments
+        for a, b, segment in taken:
+            segments[segment].live -= b - a + 1
+        if blobs and (known := self.blob_of.get(slot)):
+            self._drop_blobs(known, taken)
 
     def live(self, slot: int, queue: int, first: int, last: int) -> list[Piece]:
         ranges = self.queues.get((slot, queue))
@@ -161,9 +194,14 @@ class Books:
 
     def drop(self, slot: int) -> None:
         """Nothing of this slot lives any more."""
+        for leaving in self.leaving:
+            leaving.blobs = leaving.blobs and leaving.slot != slot  # what follows may have the same ids
         for key in [key for key in self.queues if key[0] == slot]:
-            for first, last, segment in self.queues.pop(key).pieces():
-                self.segments[segment].live -= last - first + 1
+            ranges = self.queues.pop(key)
+            if self._patient and len(ranges.chunks) > _CHUNKS:
+                self.leaving.append(LeftRanges(slot, ranges, blobs=False))
+            else:
+                self._uncount(slot, ranges.pieces(), blobs=False)
         for held in self.blob_of.pop(slot, {}).values():
             for ref in held:
                 self._unrefer(ref)
@@ -193,7 +231,7 @@ class Books:
         self.idle_blobs = []
         return idle
 
-    def _drop_blobs(self, blobs: dict[int, list[BlobRef]], taken: list[Piece]) -> None:
+    def _drop_blobs(self, blobs: dict[int, list[BlobRef]], taken: Sequence[Piece]) -> None:
         for a, b, _ in taken:
             ids = range(a, b + 1)
             for message in [i for i in blobs if i in ids] if b - a > len(blobs) else [i for i in ids if i in blobs]:

@@ -95,6 +95,18 @@ class LiveRanges:
             at += 1
         return found
 
+    def within(self, first: int, last: int) -> bool:
+        """Are all of them within first…last."""
+        return not self.chunks or (first <= self.chunks[0].firsts[0] and self.tops[-1] <= last)
+
+    def take(self, chunks: int) -> list[Piece]:
+        """Takes out those of so many chunks, the last ones."""
+        taken: list[Piece] = []
+        for chunk in self.chunks[-chunks:]:
+            taken += zip(chunk.firsts, chunk.lasts, chunk.segments, strict=True)
+        del self.chunks[-chunks:], self.tops[-chunks:]
+        return taken
+
     def pieces(self) -> list[Piece]:
         """All ranges."""
         return [piece for c in self.chunks for piece in zip(c.firsts, c.lasts, c.segments, strict=True)]

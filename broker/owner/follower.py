@@ -173,9 +173,9 @@ class Followers:
         shadow = self._shadows.get(slot)
         return shadow.engine.queues() if shadow is not None else []
 
-    def snapshot(self) -> list[MetaRecord]:
-        """Small state of all slots followed, for the head of a new segment."""
-        return [meta for shadow in self._shadows.values() for meta in shadow.snapshot()]
+    def keeper(self, slot: int) -> Shadow | None:
+        """Who keeps the small state of a slot followed here."""
+        return self._shadows.get(slot)
 
     # ── for the streams ────────────────────────────────────────────────────────────────────────────
 

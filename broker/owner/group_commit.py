@@ -8,7 +8,7 @@ engines or commands: what small state a new segment begins with is asked of the 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Protocol
 
@@ -26,6 +26,8 @@ log = logging.getLogger("stampede.owner")
 LAZY_S = 0.005
 LAZY_BYTES = 64 * 1024
 """So long, and so much, may be kept back that nobody waits for."""
+PIECE = 200
+"""Records of small state that go with one commit, some more at the most: 1 ms."""
 FULL_RETRY_S = 0.5
 """How soon a commit that found no space is tried again."""
 
@@ -33,8 +35,8 @@ FULL_RETRY_S = 0.5
 class Owner(Protocol):
     """Whose commits these are."""
 
-    def snapshot(self) -> Iterable[MetaRecord]:
-        """Small state of all slots, for the head of a new segment."""
+    def snapshot(self) -> Iterator[list[MetaRecord]]:
+        """Small state of all slots, for the head of a new segment, bit by bit: each as it is when it is asked for."""
         ...
 
     def wake(self) -> None:
@@ -62,8 +64,9 @@ class Commits:
     congested   more is on its way than may be: producers are to pause."""
 
     __slots__ = (
-        "_after", "_committing", "_data", "_io", "_journal", "_later", "_lazy", "_max_inflight", "_owner",
-        "_prepare_io", "_preparing", "_replicas", "_stats", "_stopped", "congested", "done", "open", "wanted",
+        "_after", "_committing", "_copying", "_data", "_ending", "_io", "_journal", "_later", "_lazy", "_max_inflight",
+        "_owner", "_prepare_io", "_preparing", "_replicas", "_stats", "_stopped", "congested", "done", "open",
+        "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -90,6 +93,9 @@ class Commits:
         self.done = 0
         self.congested = False
         self.wanted = False
+        self._ending = False
+        self._copying: Iterator[list[MetaRecord]] | None = None
+        """The small state that is still to come, for the head of a segment."""
         self._after: dict[int, list[Callable[[], None]]] = {}
         """Commit number → who wants to know when it is on the disk."""
         self._committing = False
@@ -102,8 +108,6 @@ class Commits:
         append = self._journal.append
         for record in records:
             append(record)
-            if self._journal.wants_snapshot:
-                self._snapshot()
 
     def want(self) -> None:
         """Somebody waits for the open commit."""
@@ -119,8 +123,8 @@ class Commits:
         if self._committing:
             self.check_pressure()
             return False
-        if self._journal.wants_snapshot:  # a follower's items have begun a segment
-            self._snapshot()
+        if self._copying is not None or self._journal.wants_snapshot:
+            self._copy_on()
         if not now and self._nobody_waits():
             if not self._lazy:
                 self._lazy = True
@@ -176,6 +180,7 @@ class Commits:
             self._owner.fail(f"journal: {error}")
             return
         self._journal.committed(batch)
+        self.wanted = self.wanted or self._copying is not None
         self._stats.commits += 1
         self.done = number
         self._replicas.committed(number)
@@ -208,13 +213,27 @@ class Commits:
             self._owner.fail(f"journal: {error}")
             return False
         self._prepare()
-        if self._journal.wants_snapshot:
-            self._snapshot()
         self.commit(now=True)
         return more
 
-    def _snapshot(self) -> None:
-        self._journal.append_snapshot(list(self._owner.snapshot()))
+    def _copy_on(self) -> None:
+        """A piece of the small state goes with each commit: 50,000 queues at once would be 250 ms. No crash harms half
+        of it, and the stop of the process need not wait for the rest."""
+        if self._ending:
+            self._copying = None
+            return
+        if self._copying is None:
+            self._journal.begin_snapshot()
+            self._copying = self._owner.snapshot()
+        piece: list[MetaRecord] = []
+        for some in self._copying:
+            piece += some
+            if len(piece) >= PIECE:
+                self._journal.add_snapshot(piece)
+                return
+        self._journal.add_snapshot(piece)
+        self._journal.end_snapshot()
+        self._copying = None
 
     def _prepare(self) -> None:
         """Has the segments to come zero-filled ahead of need."""
@@ -228,6 +247,10 @@ class Commits:
 
         self._preparing = True
         self._prepare_io.submit(self._journal.prepare, prepared)
+
+    def hurry(self) -> None:
+        """The process stops: what nobody waits for is left alone."""
+        self._ending = True
 
     def stop(self) -> None:
         """The owner has failed: nothing more is sealed by itself."""

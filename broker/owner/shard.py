@@ -8,7 +8,7 @@ that has thrown is told. Must not know sockets or STOMP: effects go to one liste
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
@@ -21,7 +21,7 @@ from broker.core.memory import Memory
 from broker.core.message import DURABLE, Blob, Run
 from broker.core.metrics import Metric
 from broker.core.records import MetaRecord, Stretch
-from broker.engine.declarations import places
+from broker.engine.declarations import Named, keep, places
 from broker.engine.engine import Engine
 from broker.engine.slot import Budget
 from broker.engine.wildcards import Wildcards
@@ -36,9 +36,12 @@ from .fault_attribution import NOBODY, culprit
 from .group_commit import Commits
 from .io_thread import Io
 from .memory_pressure import Pressure
+from .portions import FEW, MOST, portion
+from .reconfiguring import Reconfiguring
 from .release_gate import Gates, Touched
 from .replication_port import Alone, Replicas
 from .slow_turns import LONG_S, Blame
+from .small_state import Keeper, small_state
 from .stats import ShardStats
 from .transact import Crossing, move, transact
 
@@ -46,6 +49,8 @@ log = logging.getLogger("stampede.owner")
 
 _PIECE = 512
 """Records given to engines between two turns of the loop at a start."""
+_STRETCH = 5
+"""What a queue counts in that, beside its records."""
 
 
 class Listener(Protocol):
@@ -70,7 +75,7 @@ class Shard:
     replicas   None: alone, every slot is led here and made when first needed. Else only those that were `adopt`ed;
                commands for others are dropped (whoever sent them has been told that the slot moved).
     steady     what counts delays and times to live, the alarm's too; None: the clock's wall.
-    others     small state of slots that are only followed here, for the head of a new segment.
+    others     who keeps the small state of a slot that is not led here, for the head of a new segment.
     crossing   who carries out what touches several slots; None: all slots are here, one log group does.
     """
 
@@ -112,7 +117,10 @@ class Shard:
         self._ticks = self.steps.kind("tick")
         self._maintenance = self.steps.kind("maintenance")
         self._inbox: list[Command] = []
+        self._crowded = False
+        """Somebody was told to pause, as too much waits in it."""
         self._deferred = Deferred()
+        self._behind = Reconfiguring(self.engine if replicas is None else self.engines.get, self._configured)
         self._fetched: list[tuple[Engine, Fetch, list[Run]]] = []
         self._steps: list[tuple[int, Callable[[Engine, Turn], None]]] = []
         self._scheduled = False
@@ -120,7 +128,7 @@ class Shard:
         durable = replicas or Alone()
         self._gates = Gates(durable)
         self._commits = Commits(settings, journal, durable, self.stats, commit_io, prepare_io, later, self)
-        self.others: Callable[[], Iterable[MetaRecord]] = tuple
+        self.others: Callable[[int], Keeper | None] = lambda slot: None
         self.crossing: Crossing | None = None
         self._idle: Callable[[], None] | None = None
         most = settings.engine.queue_memory_bytes
@@ -137,12 +145,15 @@ class Shard:
         self._inbox += commands
         if not self._scheduled:
             self.wake()
+        if len(self._inbox) > MOST:
+            self._crowded = True
+            return True
         return self._commits.congested
 
     @property
     def congested(self) -> bool:
-        """The disk or a follower is behind: producers are to pause."""
-        return self._commits.congested
+        """The disk, a follower or this owner is behind: producers are to pause."""
+        return self._crowded or self._commits.congested
 
     def recover(self) -> None:
         """Gives every engine what the journal brought back. Call once, before the first submit."""
@@ -152,8 +163,8 @@ class Shard:
     def recovering(self) -> Iterator[None]:
         """The same in steps of some milliseconds, for a loop that has others to serve. Nothing else may be asked of the
         shard before its end."""
+        yield from self.reading()
         recovered = self.journal.recovered
-        turn = self._turn()
         for at, meta in enumerate(recovered.metas):
             self.engine(meta.slot).restore_meta(meta)
             if not at % _PIECE:
@@ -162,18 +173,31 @@ class Shard:
         for found in recovered.stretches():
             if isinstance(found, Stretch):
                 self.engine(found.slot).restore_stretch(found.queue, found.rows)
-                done += len(found.rows)
+                done += len(found.rows) + _STRETCH
             else:
                 self.engine(found[0].slot).restore_run(*found)
                 done += 1
             if done >= _PIECE:
                 done = 0
                 yield
-        self._declared()
-        for engine in list(self.engines.values()):
-            engine.restore_end(recovered.clean, turn)
+        for slot in places(self.settings.engine):
+            self.engine(slot)  # what the settings name exists from the start
             yield
-        self._finish(turn, dict.fromkeys(self.engines.values()))
+        turn, engines = self._turn(), list(self.engines.values())
+        for engine in engines:
+            yield from engine.restore_ending(recovered.clean, turn)
+            yield
+        self._finish(turn, {})
+        for engine in engines:
+            self._finish(self._turn(), {engine: None})
+            yield
+
+    def reading(self) -> Iterator[None]:
+        """Reads the names in the settings, in steps, before an engine asks for one of them."""
+        named = Named(self.settings.engine)
+        while named.grow(_PIECE):
+            yield
+        keep(named)
 
     def engine(self, slot: int) -> Engine:
         """The engine of a slot that is led here, made when first needed."""
@@ -202,6 +226,7 @@ class Shard:
     def drop(self, slot: int) -> Engine | None:
         """This process does not lead the slot any more: nothing of it is told, dispatched or released from now on."""
         engine = self.engines.pop(slot, None)
+        self._inbox = [command for command in self._inbox if command.slot != slot]
         self._deferred.drop(slot)
         self.wildcards.drop(slot)
         self._gates.drop(slot, engine)
@@ -238,22 +263,16 @@ class Shard:
             self.wake()
         self._commits.check_pressure()
 
-    def configure(self, settings: EngineSettings) -> None:
-        """Other settings of addresses, from now on."""
+    def configure(self, settings: EngineSettings, done: Callable[[], None] | None = None) -> None:
+        """Other settings of addresses; `done` is called in the turn in which all slots have them."""
+        self._behind.begin(settings, done)
+        self.wake()
+
+    def _configured(self, settings: EngineSettings) -> set[int]:
+        """What they say has been read: whatever is new has them, these slots follow."""
         self.settings = replace(self.settings, engine=settings)
         self.pressure.most = settings.queue_memory_bytes
-        for engine in self.engines.values():
-            engine.configure(settings)
-        self._declared()
-        for slot in self.engines:
-            self.in_turn(slot, Engine.declare)
-        self._set_alarm(dict.fromkeys(self.engines.values()))
-
-    def _declared(self) -> None:
-        """Slots in which the settings name something exist from the start."""
-        if self._alone:
-            for slot in places(self.settings.engine):
-                self.engine(slot)
+        return (places(settings) if self._alone else set()) | self.engines.keys()
 
     def when_idle(self, callback: Callable[[], None]) -> None:
         """Calls back once nothing is under way (shutdown); at once when the owner has stopped."""
@@ -261,6 +280,7 @@ class Shard:
             self._schedule(callback)
             return
         self._idle = callback
+        self._commits.hurry()
         self.wake()
 
     def depths(self, match: str) -> Iterator[dict[str, Any] | None]:
@@ -324,8 +344,16 @@ class Shard:
                 if (led := self.engines.get(slot)) is not None:
                     step(led, turn)
                     touched[led] = None
+        if self._behind.busy and self._behind.go_on(turn, touched):
+            self.wake()
         if self._inbox or self._deferred.waiting:
             inbox, self._inbox = self._inbox, []
+            if len(inbox) > FEW and (cut := portion(inbox)) < len(inbox):
+                inbox, self._inbox = inbox[:cut], inbox[cut:]
+                self.wake()
+            if self._crowded and len(self._inbox) < MOST // 2:
+                self._crowded = False
+                self.relieved()
             if self._deferred.waiting:
                 inbox = self._deferred.begin() + inbox
             self.stats.turns += 1
@@ -339,6 +367,8 @@ class Shard:
             self.wake()
         for blob in blobs:
             self.journal.forget_blob(blob)
+        if self._budget.graves and self._budget.forget():
+            self.wake()
         span = turns.now() - began
         if span <= QUICK_S:
             turns.quick += 1
@@ -464,11 +494,9 @@ class Shard:
 
     # ── the disk ───────────────────────────────────────────────────────────────────────────────────
 
-    def snapshot(self) -> Iterator[MetaRecord]:
-        """Small state of all slots, led here or followed."""
-        for engine in self.engines.values():
-            yield from engine.snapshot()
-        yield from self.others()
+    def snapshot(self) -> Iterator[list[MetaRecord]]:
+        """Small state of all slots, led here or followed, bit by bit."""
+        return small_state(lambda slot: self.engines.get(slot) or self.others(slot))
 
     def committed(self) -> None:
         """A commit is on the disk."""
@@ -476,8 +504,8 @@ class Shard:
             self._run_turn()
 
     def relieved(self) -> None:
-        """The disk has caught up."""
-        if self._listener is not None:
+        """The disk has caught up, or this owner with what was sent."""
+        if self._listener is not None and not self.congested:
             self._listener.on_relief()
 
     def _fetch(self, fetch: Fetch) -> None:

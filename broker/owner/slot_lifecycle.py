@@ -23,7 +23,7 @@ from .io_thread import Io
 from .read_back import ReadBack
 from .shard import Shard
 from .slot_role import BEFORE, LED, RETRY_S, RoleState, SlotRole
-from .standby import Shadow
+from .standby import LastState, Shadow
 
 log = logging.getLogger("stampede.owner")
 
@@ -135,6 +135,7 @@ class Node:
     def recovering(self) -> Iterator[None]:
         """Takes what the journal brought back of all slots, before the first record: in steps of some milliseconds, for
         a loop that has others to serve."""
+        yield from self._shard.reading()
         recovered = self._journal.recovered
         shadows = {slot: Shadow(self._shard.new_engine(slot)) for slot in sorted(recovered.slots)}
         done = count(1)
@@ -201,12 +202,13 @@ class Node:
         role = self._roles.get(slot)
         return role.shadow.snapshot() if role is not None and role.shadow is not None else []
 
-    def snapshot(self) -> list[MetaRecord]:
-        """Small state of slots neither led nor followed yet, for the head of a segment."""
-        shadows = [*self._recovered.values()]
-        shadows += [r.shadow for r in self._roles.values() if r.state in BEFORE and r.shadow is not None]
-        metas = [meta for shadow in shadows for meta in shadow.snapshot()]
-        return metas + [meta for role in self._roles.values() for meta in role.metas]
+    def keeper(self, slot: int) -> Shadow | LastState | None:
+        """Who keeps the small state of a slot neither led nor followed yet."""
+        role = self._roles.get(slot)
+        if role is not None and role.kept is not None:
+            return role.kept
+        taking = role.shadow if role is not None and role.state in BEFORE else None
+        return taking or self._recovered.get(slot)
 
     def deposed(self, slot: int, epoch: int) -> None:
         """A follower has seen a higher epoch: whatever the record we know says, we lead no more."""
@@ -518,7 +520,7 @@ class Node:
         metas = engine.hand_over() if role.shadow is None else role.shadow.snapshot()
         producers = engine.producers()
         engine.discard()
-        stepping.metas = metas
+        stepping.kept = LastState(metas)
         if self._leaving:
             return  # what is on the disk is read at the next start
         shadow = Shadow(self._shard.new_engine(slot))

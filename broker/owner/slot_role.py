@@ -9,10 +9,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import Final
 
-from broker.core.records import MetaRecord
 from broker.core.states import StateTable
 
-from .standby import Shadow
+from .standby import LastState, Shadow
 
 RETRY_S: Final = 0.2
 """How soon a change of a record that was not answered is tried again."""
@@ -89,18 +88,18 @@ class SlotRole:
     """What this owner is to one slot now.
 
     epoch    of the record it is about.
-    metas    small state while stepping down, for the head of a new segment.
+    kept     small state while stepping down, for the head of a new segment.
     gathered edges have come back to it, or were waited for.
     patience seconds until a transfer that was not answered is begun again."""
 
-    __slots__ = ("epoch", "gathered", "metas", "patience", "shadow", "state")
+    __slots__ = ("epoch", "gathered", "kept", "patience", "shadow", "state")
 
     def __init__(self, state: RoleState, epoch: int) -> None:
         """`state`: given to the table by the methods below, and by follows() and is_named()."""
         self.state = state
         self.epoch = epoch
         self.gathered = False
-        self.metas: list[MetaRecord] = []
+        self.kept: LastState | None = None
         self.patience = RETRY_S
         self.shadow: Shadow | None = None
 

@@ -10,7 +10,7 @@ Must not know streams, epochs or who leads.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from broker.core.effects import Turn
@@ -23,6 +23,7 @@ Settled = dict[int, Spans]
 Change = RunRecord | SettleRecord | MetaRecord
 
 _NOTHING: Final[Settled] = {}
+_BIT: Final = 100
 PRUNE_SLACK: Final = 1024
 """So few dead runs are not worth a look."""
 
@@ -33,6 +34,20 @@ class Liveness(Protocol):
     def settled(self, record: RunRecord) -> Settled | None:
         """Which of the run's ids have left which of its queues; None: all of them."""
         ...
+
+
+class LastState:
+    """The small state of a slot, where its engine has gone on, or is gone."""
+
+    __slots__ = ("records",)
+
+    def __init__(self, records: list[MetaRecord]) -> None:
+        self.records = records
+
+    def small_state(self) -> Iterator[list[MetaRecord]]:
+        """Bit by bit."""
+        for at in range(0, len(self.records), _BIT):
+            yield self.records[at : at + _BIT]
 
 
 class Shadow:
@@ -53,7 +68,7 @@ class Shadow:
         self._queues: dict[tuple[int, ...], tuple[int, ...]] = {}
         """Each address, and each set of queues, once."""
         self._prune_at = PRUNE_SLACK
-        self._state: list[MetaRecord] = []
+        self._state = LastState([])
         """The small state while the engine is being filled."""
         self.roused = False
 
@@ -123,9 +138,13 @@ class Shadow:
         self._queues = {tuple(record.queues): tuple(record.queues) for record, _ in self._runs}
         self._prune_at = 2 * len(self._runs) + PRUNE_SLACK
 
+    def small_state(self) -> Iterator[list[MetaRecord]]:
+        """For the head of a new segment, bit by bit."""
+        return self._state.small_state() if self.roused else self._engine.small_state()
+
     def snapshot(self) -> list[MetaRecord]:
-        """The small state, for the head of a new segment."""
-        return self._state if self.roused else self._engine.snapshot()
+        """All of it at once."""
+        return [record for piece in self.small_state() for record in piece]
 
     def kept(self) -> list[tuple[RunRecord, Settled]]:
         """The runs, with what had left them when they came here. A copy: for somebody in another thread."""
@@ -142,7 +161,7 @@ class Shadow:
         New ids begin at `first_id`, or behind those announced. From the first call on nothing may change."""
         engine, runs = self._engine, self._runs
         if not self.roused:
-            self._state = engine.snapshot()
+            self._state = LastState(engine.snapshot())
             self.roused = True
             # Not logged: a slot that numbers messages announces the ids behind this one first.
             engine.restore_meta(MetaRecord(self.slot, "ids", {"next": first_id}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.address import Outcome
-from broker.core.commands import Publish
+from broker.core.commands import Act, Manage, Publish
 from broker.core.effects import Deliver
 from broker.engine.consumer import Consumer
 from broker.engine.leaving import BACK
@@ -281,3 +281,19 @@ def test_what_comes_back_and_what_waits_is_looked_at_in_pieces_and_keeps_its_ord
     assert max([*turns, spent[0]]) <= PIECE_NS + 401 * ASKED * 2
     found = ids(effects, 1000)
     assert len(found) == 40 and found == sorted(found)
+
+
+@pytest.mark.parametrize("act", [Act.DELETE, Act.PURGE])
+def test_the_runs_of_a_queue_that_goes_are_freed_some_a_turn(act) -> None:
+    """100,000 of them at once were 31 ms of nothing but freeing memory."""
+    world = World()
+    backlog(world)
+    world.do(Manage(7, 1, 1, act, "q", "q"))
+    budget = world.engine._slot.budget
+    left = sum(map(len, budget.graves))
+    assert left == BACKLOG
+    while budget.forget():
+        now = sum(map(len, budget.graves))
+        assert 0 < left - now <= 1000
+        left = now
+    assert not budget.graves

@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from broker.core.errors import CorruptJournal
+from broker.journal.compaction import Compactor
 from broker.journal.journal import Journal
 from tests.sim.disk import SimDisk
 from tests.unit.journal.support import (
@@ -61,6 +62,33 @@ def test_half_dead_segments_are_rewritten_when_the_disk_holds_more_than_twice_wh
     assert journal.disk_bytes() <= 2 * journal.live_bytes() + 6 * 4096
     journal.close(clean=True)
     assert live_ids(open_journal(disk)) == [i for i in range(1, 200) if i % 5 < 2]
+
+
+@pytest.mark.parametrize("alive", [1, 9])
+def test_a_step_copies_few_messages_however_small_they_are(monkeypatch, alive):
+    """256 KiB of log were 4,000 small ones, and 100 ms of everybody's time."""
+    journal = open_journal(segment_bytes=1 << 19, compact_below=0.95)
+    for first in range(1, 4000, 200):
+        put(journal, *[sent(i, b"x") for i in range(first, first + 200)])
+    put(journal, *[settled(i, i) for i in range(1, 4000) if i % 10 >= alive])
+    put(journal, *[sent(5000 + i, b"y" * 60_000) for i in range(9)])
+    looked, copied, copy, steps = 0, 0, Compactor._copy, []
+
+    def counted(self, *args):
+        nonlocal looked, copied
+        found = copy(self, *args)
+        looked, copied = looked + 1, copied + (found > 0)
+        return found
+
+    monkeypatch.setattr(Compactor, "_copy", counted)
+    for _ in range(1000):
+        looked = copied = 0
+        journal.maintain()
+        snapshot(journal)
+        commit(journal)
+        steps.append((looked, copied))
+    assert max(copied for _, copied in steps) <= 130 and max(looked for looked, _ in steps) <= 2100
+    assert sum(looked for looked, _ in steps) >= 2000
 
 
 def test_positions_stay_readable_through_any_number_of_moves():

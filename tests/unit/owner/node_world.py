@@ -10,6 +10,7 @@ from broker.core.address import AckMode, Routing
 from broker.core.commands import Publish, Subscribe
 from broker.core.effects import Deliver, Done
 from broker.core.errors import JournalError
+from broker.core.ids import SLOTS
 from broker.core.slots import SlotRecord
 from broker.journal.journal import Journal
 from broker.owner.io_thread import Io
@@ -76,7 +77,7 @@ class World:
             ME, self.shard, self.journal, self, self, self, self, self, self, self.surveys, self.later, 2,
             lambda: self.live_edges,
         )  # fmt: skip
-        self.shard.others = self.others
+        self.shard.others = self.keeper
 
     # ── time ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -163,7 +164,10 @@ class World:
     def resume(self, engine): ...
 
     def others(self):
-        return [*self.node.snapshot(), *[m for shadow, _ in self.followed.values() for m in shadow.snapshot()]]
+        return [m for slot in range(SLOTS) if (kept := self.keeper(slot)) for some in kept.small_state() for m in some]
+
+    def keeper(self, slot):
+        return self.node.keeper(slot) or (self.followed[slot][0] if slot in self.followed else None)
 
     # ── what happens ───────────────────────────────────────────────────────────────────────────────
 

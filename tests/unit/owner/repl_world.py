@@ -14,6 +14,7 @@ from random import Random
 
 from broker.config.settings import ClusterSettings, EngineSettings, JournalSettings
 from broker.core.effects import Turn
+from broker.core.ids import SLOTS
 from broker.core.message import DURABLE, Run
 from broker.core.records import GroupRecord, MetaRecord, RunRecord, SettleRecord
 from broker.core.slots import SlotRecord
@@ -343,7 +344,8 @@ class Owner:
         if self.journal.wants_snapshot:
             metas = [m for e in self.engines.values() for m in e.snapshot()]
             metas += [m for s in self.shadows.values() for m in s.snapshot()]
-            self.journal.append_snapshot(metas + self.followers.snapshot())
+            metas += [m for s in range(SLOTS) if (kept := self.followers.keeper(s)) for m in kept.snapshot()]
+            self.journal.append_snapshot(metas)
         batch = self.journal.seal()
         if batch is None and self.number not in self.callbacks and not any(w[1] == self.number for w in self.waiting):
             return

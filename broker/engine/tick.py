@@ -1,0 +1,65 @@
+"""What a slot does because time has passed: delayed redelivery, expiry, auto-delete.
+
+Rule: looks at the queues that want it only (Slot.wake). Must not know what time it is but by its turn.
+"""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+from broker.core.effects import Turn
+from broker.core.message import Run
+
+from . import addresses, limits, redelivery, schedule, slow_consumers
+from .dispatch import sweep
+from .queue import Queue
+from .slot import SWEEP_MS, Slot
+
+
+def tick(slot: Slot, turn: Turn) -> None:
+    """Delayed redelivery, expiry, auto-delete. Touched queues are dispatched by the flush that follows."""
+    now = turn.now
+    slot.due = 0
+    if slot.loose:
+        limits.relieve(slot, turn)
+    timed, slot.timed = slot.timed, set()
+    for queue in sorted(timed, key=attrgetter("id")):
+        if queue.deleted:
+            continue
+        ready: list[Run] = []
+        while queue.delayed and queue.delayed[0][0] <= now:
+            ready.append(redelivery.no_longer_delayed(queue))
+        if ready:
+            redelivery.to_head(queue, ready)
+            slot.touched[queue] = None
+        if queue.delayed:
+            slot.wake(queue, queue.delayed[0][0])
+        if queue.kind is not None:
+            slot.touched[queue] = None
+        if queue.pace is not None:
+            slow_consumers.tick(slot, queue, queue.pace, turn)
+            if queue.deleted:
+                continue
+        if queue.agenda is not None:
+            schedule.tick(slot, queue, queue.agenda, turn)
+        if queue.expiry:
+            if queue.expiry <= now and queue.swept + SWEEP_MS <= now:
+                sweep(slot, queue, turn)
+            else:
+                slot.watch_expiry(queue)
+        if queue.stale:
+            slot.touched[queue] = None  # dispatch() looks whether its time has come
+        if queue.idle_since:
+            _idle(slot, queue, turn)
+        else:
+            slot.watch_idle(queue, now)
+
+
+def _idle(slot: Slot, queue: Queue, turn: Turn) -> None:
+    due = queue.idle_since + queue.settings.auto_delete_delay_ms
+    if queue.consumers or queue.declared or not queue.idle() or not queue.settings.auto_delete:
+        queue.in_use()
+    elif due <= turn.now:
+        addresses.delete(slot, queue, turn)
+    else:
+        slot.wake(queue, due)

@@ -1,0 +1,43 @@
+"""How much of what has gathered is carried out in one turn: what is more waits for the next one, in its order.
+
+Rule: counted in work, never in time; whoever sends more than is carried out rests (MOST), so that what waits is
+bounded. Must not know what commands do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from broker.core.commands import Command, Hold, Prepare, Publish, Settle, Transact
+
+TURN: Final = 300
+"""Units of one turn, of some 10 µs each."""
+FEW: Final = 4
+"""So few commands are not looked at: none of them is large, or it cannot be cut."""
+MOST: Final = 1500
+"""Commands that may wait: then those who send are to pause."""
+
+
+def portion(inbox: Sequence[Command]) -> int:
+    """So many commands, the first ones, are enough for a turn."""
+    left = TURN
+    for at, command in enumerate(inbox):
+        left -= _units(command)
+        if left <= 0:
+            return at + 1
+    return len(inbox)
+
+
+def _units(command: Any) -> int:
+    kind = type(command)
+    if kind is Settle or kind is Hold:
+        ids = command.ids
+        count = len(ids)
+        # A stretch is one range in every book, and single ones a range each.
+        return 1 if count < 2 or ids[-1] - ids[0] == count - 1 else 1 + count // 5
+    if kind is Publish:
+        return 1 + (len(command.run.records) >> 6)
+    if kind is Transact or kind is Prepare:
+        return 1 + 2 * len(command.parts)
+    return 1

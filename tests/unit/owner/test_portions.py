@@ -1,0 +1,97 @@
+"""A turn carries out so much of what has gathered; the rest waits, in its order, and whoever sends more rests."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.config.settings import JournalSettings, Settings
+from broker.core.address import AckMode, Routing
+from broker.core.commands import Command, Publish, Settle, Subscribe, Transact
+from broker.core.effects import Deliver, Done
+from broker.core.ids import slot_of
+from broker.engine.engine import Engine
+from broker.owner.portions import MOST, TURN, portion
+from tests.sim.disk import SimDisk
+from tests.sim.shard_machine import HandClock, Machine
+from tests.unit.engine.world import run_of
+
+SLOT = slot_of("q")
+
+
+def ack(*ids: int, seq: int = 0) -> Settle:
+    return Settle(SLOT, 2, seq, 5, list(ids))
+
+
+class World:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, held: int) -> None:
+        self.effects: list = []
+        self.reliefs = self.handled = 0
+        self.machine = Machine(SimDisk(0), HandClock(), Settings(journal=JournalSettings(min_free_bytes=0)), self)
+        self.shard = self.machine.shard
+        self.shard.submit([Subscribe(SLOT, 2, 0, 5, "q", Routing.ANYCAST, AckMode.INDIVIDUAL)])
+        self.shard.submit([Publish(SLOT, 1, 0, "q", Routing.ANYCAST, run_of(*[b"\n\0"] * held, durable=True))])
+        self.machine.quiesce()
+        self.ids = [i for effect in self.effects if isinstance(effect, Deliver) for i in effect.run.ids]
+        handle = Engine.handle
+
+        def counted(engine: Engine, command: Command, turn) -> None:
+            self.handled += 1
+            handle(engine, command, turn)
+
+        monkeypatch.setattr(Engine, "handle", counted)
+
+    def on_effects(self, effects: list) -> None:
+        self.effects += effects
+
+    def on_relief(self) -> None:
+        self.reliefs += 1
+
+    def on_stopped(self, why: str) -> None:
+        raise AssertionError(why)
+
+    def turns(self) -> list[int]:
+        """Commands carried out, turn by turn."""
+        found = []
+        for _ in range(1000):
+            self.handled = 0
+            if self.machine.turn():
+                found.append(self.handled)
+            elif not self.machine.busy():
+                return [count for count in found if count]
+            for io in self.machine.busy():
+                io.run_one()
+        raise AssertionError("no end")
+
+
+def test_many_small_ones_are_carried_out_in_turns_in_their_order_and_their_sender_rests(monkeypatch) -> None:
+    """10,000 ACKs of a read, each with its receipt, were a step of 100 ms."""
+    world = World(monkeypatch, 4000)
+    acks = [ack(i, seq=seq) for seq, i in enumerate(world.ids, 1)]
+    assert not world.shard.submit(acks[:MOST]) and world.shard.submit(acks[MOST:]) and world.shard.congested
+    turns = world.turns()
+    assert max(turns) <= TURN and sum(turns) == 4000
+    assert [effect.seq for effect in world.effects if isinstance(effect, Done)] == list(range(1, 4001))
+    assert world.reliefs == 1 and not world.shard.congested
+
+
+def test_what_one_command_costs_counts() -> None:
+    apart, together = ack(*range(1, 2001, 2)), ack(*range(1, 2001))
+    assert portion([apart] * 20) == 2 and portion([together] * 1000) == TURN
+    assert portion([Publish(SLOT, 1, 0, "q", Routing.ANYCAST, run_of(*[b"\n\0"] * 640))] * 99) == 28
+    assert portion([Transact(SLOT, 1, 0, [apart] * 75)] * 3) == 2
+    assert portion([apart] * 2) == 2 and portion([]) == 0
+
+
+def test_a_few_are_never_cut(monkeypatch) -> None:
+    world = World(monkeypatch, 4000)
+    world.shard.submit([ack(*world.ids[at : at + 2000 : 2]) for at in (0, 1, 2000, 2001)])
+    assert world.turns() == [4]
+
+
+def test_what_waits_for_a_slot_that_is_given_up_is_dropped(monkeypatch) -> None:
+    world = World(monkeypatch, 1000)
+    world.shard.submit([ack(i) for i in world.ids])
+    world.machine.turn()
+    assert world.shard._inbox
+    world.shard.drop(SLOT)
+    assert not world.shard._inbox
