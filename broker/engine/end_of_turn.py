@@ -36,7 +36,9 @@ def hand_out(slot: Slot, turn: Turn, behind: bool = False) -> None:
             if here or queue.index.size or queue.handed or queue.weight:
                 slot.weigh(queue)
     if rest:
-        slot.unfinished = {**rest, **slot.unfinished}
+        rest.update(slot.unfinished)  # those that have had nothing come first
+        slot.unfinished.clear()
+        slot.unfinished.update(rest)
     if slot.browsing and not behind:
         browse(slot, turn)
         hand_out(slot, turn, True)  # to end a browser may touch its queue
