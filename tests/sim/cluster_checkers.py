@@ -12,8 +12,9 @@ What only somebody inside can see: cluster_probes.py.
 
 What is excused, and the promise that it stands for (docs/reliability.md, "An edge that was given up and comes back",
 where nothing else is named):
-  Holder.doubtful   an owner may have given its edge up, or have begun without it: what it held "counted as failed and
-                    went to others, marked", its ACK or COMMIT of it is refused (1309).
+  Holder.doubtful   an owner may have given its edge up, or have begun without it (only in that slot, if its lease had
+                    ended): what it held "counted as failed and went to others, marked", its ACK or COMMIT of it is
+                    refused (1309).
   STALE_MS          "for up to two seconds such an edge may hand on what owners had sent to it before".
   Copy.void         a receipt to such a one "cannot say whose ACK it was", nor an ACK without one whether it was
                     carried out, so whether the copy is still to come is open until another one gets it. Also what was

@@ -225,14 +225,16 @@ class Clients:
         self.receiving.clear()
         self.watching.void()
 
-    def doubt(self) -> None:
-        """The edge was away for so long that owners may have given its sessions up."""
-        self.model.fail(self.holders.values(), OFTEN)
-        for holder in self.holders.values():
+    def doubt(self, slot: int | None = None) -> None:
+        """The edge was away for so long that owners may have given its sessions up; slot: of this one only."""
+        holders = [holder for holder in self.holders.values() if slot is None or holder.slot == slot]
+        self.model.fail(holders, OFTEN)
+        for holder in holders:
             holder.doubtful = True
             holder.given_up = self.model.wall_ms()
             self.model.left.add(holder.queue)  # what was on its way to it counts as delivered
-        self.watching.void()
+        if slot is None:
+            self.watching.void()
 
     def _forget(self, session: Session) -> None:
         self.sessions.pop(session.number, None)

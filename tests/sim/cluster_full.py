@@ -38,7 +38,7 @@ class ClusterHistory(History):
             self.world.host(name, "edge", partial(EdgeLife, self.named(name), self.attach))
         self.probes = Probes(self.world, FOLDER, self.settings.journal, KEYS.slots, self._found)
         self.probes.give_up = self.give_up
-        self.probes.unheard = self.work.watch.left_out
+        self.probes.unheard = self.left_out
         self.probes.told = self.work.watch.told
         self.probes.moved = self.moved
         self.probes.kept_back = self.work.watch.kept_back
@@ -48,6 +48,12 @@ class ClusterHistory(History):
     def give_up(self, edge: str) -> None:
         if (clients := self.clients.get(edge)) is not None:
             clients.doubt()
+
+    def left_out(self, edge: str, slot: int, epoch: int) -> None:
+        """The lease of that edge has ended: a new leader of that slot does not wait for what it holds there."""
+        self.work.watch.left_out(edge, slot, epoch)
+        if (clients := self.clients.get(edge)) is not None:
+            clients.doubt(slot)
 
     def moved(self) -> None:
         """What is not durable stays behind."""
