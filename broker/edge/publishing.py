@@ -161,7 +161,7 @@ class Publisher:
         route = session.entrance.routes.of(Head(b"", {"destination": name}, 0, False))
         if route.private is not None:
             raise RefusedError(Code.BAD_HEADER, f"reply-to:{name[:50]} is no place for an answer")
-        create = route.create and (session.rights is None or sending(session, session.rights, route))
+        create = (session.rights is None or sending(session, session.rights, route)) and route.create
         return ReplyTo(route.slot, route.address, route.routing, route.queue, create)
 
     # ── temporary destinations ─────────────────────────────────────────────────────────────────────

@@ -16,6 +16,7 @@ from typing import Any, Final
 from broker.config.addressing import AddressSettings
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
+from broker.core.management import MANAGEMENT
 
 from ..dialect import FAR_FUTURE, MAX_DESTINATION, Destination, Dialect, Homes, not_named, whole_number
 from ..temporary import OWN, THEIRS, Private, address_of, private_of
@@ -132,6 +133,12 @@ class RabbitMQ(Dialect):
             raise RefusedError(
                 Code.BAD_DESTINATION,
                 f"'{destination[:100]}': names of queues and keys may not begin with $ or hold `::`",
+            )
+        if address == MANAGEMENT:
+            raise RefusedError(
+                Code.BAD_DESTINATION,
+                f"'{destination[:100]}': requests to the broker are not taken with dialect rabbitmq; use the API "
+                "(docs/admin-api.md), or an acceptor with dialect artemis",
             )
         return Destination(address, routing, None)
 

@@ -13,6 +13,7 @@ from broker.core.errors import Code
 from broker.core.message import Blob
 from broker.core.reasons import Reason
 from broker.edge.session import Session
+from broker.wire.events import Head
 
 from .test_session import Bench, Wire
 
@@ -61,6 +62,23 @@ async def test_what_is_not_allowed_is_refused_by_name_and_nothing_happens(frame,
     assert wire.closed is Reason.REFUSED and denied(bench) == {operation: 1}
     assert not [one for one in bench.port.commands if isinstance(one, Publish | Subscribe | SubscribeAll | Unsubscribe)]
     assert not bench.port.writers
+
+
+@pytest.mark.parametrize("size", [1, 2000])
+async def test_a_queue_that_is_not_to_be_made_is_sent_to_by_permission_all_the_same(size):
+    """RabbitMQ's /amq/queue/."""
+    bench = Bench(permissions={"#": without("send")}, dialect="rabbitmq")
+    _, wire = opened = bench.session()
+    opened[0].receive(b"SEND\ndestination:/amq/queue/q\ncontent-length:%d\n\n%b\0" % (size, b"x" * size))
+    assert b"lacks send at 'q'" in wire.take() and wire.closed is Reason.REFUSED and not bench.port.writers
+
+
+async def test_an_answer_goes_by_permission_also_where_nothing_is_made_for_it():
+    bench, session, wire = bench_of({"#": without("send")})
+    bench.edge.management = lambda asked, then: then(None)
+    session.entrance.routes.of(Head(b"", {"destination": "q"}, 0, False)).create = False
+    session.receive(b"SEND\ndestination:activemq.management\nreply-to:q\n\n\0")
+    assert b"lacks send at 'q'" in wire.take() and denied(bench) == {"send": 1}
 
 
 async def test_what_was_sent_before_the_refused_frame_of_one_read_is_kept():

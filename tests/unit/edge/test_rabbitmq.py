@@ -10,6 +10,7 @@ from broker.config.acceptor import AcceptorSettings
 from broker.config.addressing import AddressSettings
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
+from broker.core.management import MANAGEMENT
 from broker.edge.dialect import Dialect, Homes
 from broker.edge.dialects import arguments, choose, flags, rabbitmq
 from broker.edge.dialects.exchanges import PREDECLARED
@@ -72,6 +73,14 @@ def test_escapes_of_what_is_not_text(destination):
     with pytest.raises(RefusedError) as refused:
         DIALECT.resolve(destination, None, "SEND-")
     assert refused.value.code is Code.BAD_DESTINATION
+
+
+@pytest.mark.parametrize("name", ["{}", "/queue/{}", "/amq/queue/{}", "/topic/{}", "/exchange/amq.topic/{}"])
+def test_requests_to_the_broker_are_not_queued_as_if_they_were_messages(name):
+    with pytest.raises(RefusedError, match="dialect artemis") as refused:
+        RouteCache(lambda _: 1, DIALECT).of(Head(b"", {"destination": name.format(MANAGEMENT)}, 0, True))
+    assert refused.value.code is Code.BAD_DESTINATION
+    assert DIALECT.resolve("/queue/x.activemq.management", None, "SEND-").address == "x.activemq.management"
 
 
 def test_a_durable_subscription_is_named_by_its_id_and_destination():
