@@ -17,6 +17,9 @@ OWN = (
     "tls_client_auth", "tls_min_version", "tls_ciphers", "tls_sni_host",
 )  # fmt: skip
 """Settings of an acceptor that a resource says in another way."""
+OPENING = ("default_user", "implicit_connect")
+"""… and those it cannot say: with them everybody at a port is any user, without a passcode. Who may write a
+StompAcceptor is not asked who may be whom: that stands in a StompUser and its Secret."""
 
 
 def _tls() -> Schema:
@@ -48,7 +51,7 @@ def _tls() -> Schema:
 
 
 def _listener() -> Schema:
-    properties = entry_properties("acceptors", OWN)
+    properties = entry_properties("acceptors", (*OWN, *OPENING))
     properties |= {
         "name": text("Name of the listener, also of the port of the Service.", most=15, pattern=DNS_LABEL),
         "port": integer("Port the edges listen on.", 1024, 65535),

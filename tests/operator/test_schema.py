@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import yaml
 from broker_operator import crds, helm_values, model, names
+from broker_operator.crd_acceptor import OPENING
 from broker_operator.model import AcceptorSpec, AddressSpec, BrokerSpec, UserSpec
 from broker_operator.names import ACCEPTOR, ADDRESS, BROKER, USER
 from broker_operator.schema import camel, entry_settings, group_settings
@@ -60,6 +61,7 @@ def test_every_setting_of_an_entry_can_be_said(table, properties):
         "host",
         "tls",
         *(name for name in entry_leaves(table) if name.startswith("tls_")),
+        *OPENING,
     }
     for name, leaf in entry_leaves(table).items():
         if name in said_otherwise:
@@ -74,6 +76,13 @@ def test_every_setting_of_an_entry_can_be_said(table, properties):
             assert set(found["enum"]) == set(leaf.unit.split("|")), name
         elif leaf.kind is int and name != "port":
             assert (found["type"], found.get("minimum"), found.get("maximum")) == ("integer", leaf.least, leaf.most)
+
+
+def test_an_acceptor_cannot_open_a_port_to_everybody():
+    """Who may write a StompAcceptor would be any StompUser otherwise, without its passcode."""
+    assert set(OPENING) <= set(entry_leaves("acceptors"))
+    listener = spec_of(ACCEPTOR)["listeners"]["items"]["properties"]
+    assert not {"defaultUser", "implicitConnect"} & set(listener)
 
 
 @pytest.mark.parametrize("kind", list(TYPES))
