@@ -4,9 +4,10 @@
       - {prefix: orders, resources: [shop-*]}     # orders and orders.# are shop's, whoever else can write an Address
       - {prefix: "", resources: [platform-*]}     # and platform's, as everything is
 
-An Address speaks about its name or pattern, and about where its diverts, dead letters and expired messages go. What no
-prefix is about is for everybody; but permissions of one queue (`name: ADDRESS::QUEUE`) decide alone, whatever the
-address says, so they take an owner of the address.
+An Address speaks about its name or pattern, about the names of its queues and diverts (a broker has one of each name,
+wherever it is), and about where diverts, dead letters and expired messages go. What no prefix is about is for
+everybody; but permissions of one queue (`name: ADDRESS::QUEUE`) decide alone, whatever the address says, so they take
+an owner of the address.
 
 Rule: pure. Who owns a prefix owns all below it.
 """
@@ -54,7 +55,10 @@ def only_a_queue(spec: AddressSpec) -> str:
 def _spoken(spec: AddressSpec) -> Iterator[tuple[str, str]]:
     """What it speaks about: in words, and the address or pattern."""
     yield "", _address(spec.name or spec.match)
+    for queue in spec.queues:
+        yield "queue", _address(str(queue["name"]))
     for divert in spec.diverts:
+        yield "divert", _address(str(divert["name"]))
         for to in divert.get("forward") or ():
             yield f"divert {divert['name']} forwards to", _address(str(to))
     for setting in ("deadLetterAddress", "expiryAddress"):

@@ -41,6 +41,7 @@ def said(resource: str, owners: list[AddressOwner] = OWNERS, /, **fields: Any) -
         ("platform", {"match": "#"}),
         ("platform", {"name": "orders::audit", "permissions": CONSUME}),
         ("shop-1", {"name": "orders::audit", "permissions": CONSUME}),
+        ("shop-1", {"name": "orders", "queues": [{"name": "orders"}, {"name": "audit"}]}),
         ("shop-1", {"name": "orders", "diverts": [{"name": "d", "forward": ["bills"]}]}),
     ],
 )
@@ -62,6 +63,8 @@ def test_an_owner_may_speak_about_what_is_below_its_prefix(name, fields):
             {"name": "bills", "diverts": [{"name": "d", "forward": ["orders::audit"]}]},
             "divert d forwards to orders",
         ),
+        ("b", {"name": "bills", "queues": [{"name": "bills"}, {"name": "orders"}]}, "queue orders belongs to shop-*"),
+        ("b", {"name": "bills", "diverts": [{"name": "orders.x", "forward": ["bills2"]}]}, "divert orders.x belongs"),
         ("b", {"name": "bills", "settings": {"deadLetterAddress": "orders"}}, "settings.deadLetterAddress orders"),
         ("b", {"name": "bills", "settings": {"expiryAddress": "orders.x"}}, "settings.expiryAddress orders.x"),
     ],
