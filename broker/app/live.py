@@ -4,7 +4,8 @@ What is changed is kept in DATA/live.json, laid over the config file at each sta
 is read again when somebody asks for it (SIGHUP, API): what needs a restart is named and stays as it is.
 
 Rule: one change at a time; checked whole, then kept on the disk, then in use, then told. A kill in between means that
-it was made or that it was not, never half of it. What is refused has changed nothing.
+it was made or that it was not, never half of it; it is made also when who asked has gone meanwhile. What is refused
+has changed nothing.
 """
 
 from __future__ import annotations
@@ -24,19 +25,21 @@ from broker.config.changes import (
     checked,
     decoded,
     laid_over,
-    refuse_shrinking,
     restart_needed,
+    shrunk,
     tables_of,
     with_tables,
 )
 from broker.config.load import SettingsSource
-from broker.config.settings import Settings
+from broker.config.settings import EngineSettings, Settings
 from broker.core.errors import ConfigError
+from broker.engine.address_settings import Matcher
 from broker.seams.clock import SystemClock
 from broker.seams.files import open_file_limit, read_whole, replace_whole
 
 from .live_users import LiveUsers
 from .process import within
+from .whole import Whole
 
 log = logging.getLogger("stampede")
 
@@ -62,7 +65,9 @@ class LiveSettings:
         self._file = settings
         self._changes = self._kept()
         self.settings = laid_over(settings, self._changes, self.path)
+        self._applied = tables_of(self.settings)
         self._turn = asyncio.Lock()
+        self._whole = Whole()
 
     def _kept(self) -> Changes:
         try:
@@ -105,20 +110,26 @@ class LiveSettings:
 
     async def change(self, name: str, entry: str, values: Mapping[str, Any], by: str) -> dict[str, Any]:
         """Lays values over an entry (None: as the file has it); the entry before. Raises ConfigError."""
-        table = LIVE[name]
+        return await self._whole.run(self._change(LIVE[name], entry, values, by))
+
+    async def _change(self, table: str, entry: str, values: Mapping[str, Any], by: str) -> dict[str, Any]:
         async with self._turn:
             before = self._entry(table, entry)
             own = {**self._changes.of(table, entry), **values}
             own = {each: value for each, value in own.items() if value is not None}
             said = tables_of(self._file)[table].get(entry)
             typed = checked(table, entry, {**(said or {}), **own}, self._file, "changed live")
-            kept = None if said is not None and not own else {each: typed[each] for each in own}
+            # Who takes back all that was changed wants no entry that says nothing: a permission would be for nobody.
+            empty = not own and (said is not None or None in values.values())
+            kept = None if empty else {each: typed[each] for each in own}
             await self._take(self._changes.with_entry(table, entry, kept, by, SystemClock().wall_ms()), self._file)
             return before
 
     async def forget(self, name: str, entry: str) -> dict[str, Any]:
         """What was changed of an entry is not any more; the entry before. Raises ConfigError, KeyError: nothing was."""
-        table = LIVE[name]
+        return await self._whole.run(self._forget(LIVE[name], entry))
+
+    async def _forget(self, table: str, entry: str) -> dict[str, Any]:
         async with self._turn:
             before = self._entry(table, entry)
             if entry not in self._changes.tables.get(table, {}):
@@ -131,9 +142,12 @@ class LiveSettings:
         restart. Raises ConfigError, and nothing has changed."""
         if self._source is None:
             raise ConfigError("This broker was not started from settings that could be read again.")
+        return await self._whole.run(self._reload(self._source))
+
+    async def _reload(self, source: SettingsSource) -> dict[str, Any]:
         async with self._turn:
-            fresh = within(open_file_limit(), await asyncio.to_thread(self._source.read))
-            origins = await asyncio.to_thread(self._source.origins)
+            fresh = within(open_file_limit(), await asyncio.to_thread(source.read))
+            origins = await asyncio.to_thread(source.origins)
             before = tables_of(self.settings)
             restart = restart_needed(self._started, fresh)
             # The rest of it stays as it was when the broker started: entries are checked against what is in use.
@@ -177,7 +191,7 @@ class LiveSettings:
             )
         after = await asyncio.to_thread(laid_over, file, changes, self.path)
         had, has = tables_of(self.settings), tables_of(after)
-        refuse_shrinking(had, has)
+        await asyncio.to_thread(_refuse_shrinking, self.settings.engine, after.engine)
         if had[PERMISSIONS] and not has[PERMISSIONS]:
             raise ConfigError(
                 "That is the last entry of edge.permissions: without any, nobody may do anything until the next start, "
@@ -190,8 +204,24 @@ class LiveSettings:
             except OSError as error:
                 raise ConfigError(f"Cannot keep the change in {self.path}: {error.strerror}.") from error
         self._changes, self._file, self.settings = changes, file, after
-        if had != has:
+        if self._applied != has:
             await self.apply(after)
+            self._applied = has
+
+
+def _refuse_shrinking(before: EngineSettings, after: EngineSettings) -> None:
+    """Raises ConfigError where an address would have fewer partitions: also by an entry that is more specific than the
+    one it had them from."""
+    if _partitions(before) == _partitions(after):
+        return
+    had, has = Matcher(before), Matcher(after)
+    for entry in {**before.addresses, **after.addresses}:
+        if why := shrunk(entry, {"partitions": had(entry).partitions}, {"partitions": has(entry).partitions}):
+            raise ConfigError(why)
+
+
+def _partitions(settings: EngineSettings) -> dict[str, Any]:
+    return {name: table["partitions"] for name, table in settings.addresses.items() if "partitions" in table}
 
 
 def rows(settings: Settings, live: LiveSettings | None) -> list[tuple[str, Any, str, Any]]:

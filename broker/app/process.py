@@ -64,6 +64,9 @@ def console(admin: AdminSettings) -> list[str]:
 
 async def _serve(make: Callable[[Settings], Process], settings: Settings) -> int:
     loop = asyncio.get_running_loop()
+    hung_up = asyncio.Event()
+    # Before anything else: without a handler the signal ends a process that is on its way.
+    loop.add_signal_handler(signal.SIGHUP, hung_up.set)
     process = make(settings)
     stop = asyncio.Event()
     witness = Witness(loop, SystemClock.monotonic)
@@ -72,6 +75,8 @@ async def _serve(make: Callable[[Settings], Process], settings: Settings) -> int
     if not await _started(process, stop):
         return 1 if process.failed.done() else 0
     loop.add_signal_handler(signal.SIGHUP, process.hang_up)
+    if hung_up.is_set():
+        process.hang_up()
     try:
         for line in process.banner():
             sys.stderr.write(line + "\n")

@@ -18,6 +18,7 @@ from broker.admin.early import EarlyServer
 from broker.admin.server import AdminServer
 from broker.config.changes import tables_of, with_tables
 from broker.config.load import SettingsSource
+from broker.config.permissions import groups_of
 from broker.config.settings import Settings
 from broker.edge.auth import make_authenticator, users_file
 from broker.edge.directory import Directory, LocalClientIds, LocalNames
@@ -149,7 +150,9 @@ class Standalone:
         )  # fmt: skip
         views = LocalOwners(Views(self.shard, self.clock).answer)
         self.admin.api = api(node, self.admin, settings, views, self.edge, self.auth, self.port.submit, self.live)
-        self.live.use(self._apply, LiveUsers(users_file(settings), partial(self.edge.heed, self.auth)))
+        self.live.use(self._apply, LiveUsers(
+            users_file(settings), partial(self.edge.heed, self.auth), groups_of(settings.admin.administrators)
+        ))  # fmt: skip
 
     def _look_at_space(self) -> None:
         self.space.look()
@@ -166,9 +169,8 @@ class Standalone:
 
     async def _apply(self, settings: Settings) -> None:
         """Entries of settings have changed: returns when they are in use, and in the log."""
-        before = self.settings
-        self.settings = with_tables(before, tables_of(settings))
-        engine, permissions = self.settings.engine, self.settings.edge.permissions
+        before, now = self.settings, with_tables(self.settings, tables_of(settings))
+        engine, permissions = now.engine, now.edge.permissions
         if engine != before.engine:
             used = asyncio.Event()
             self.shard.configure(engine, used.set)
@@ -180,6 +182,7 @@ class Standalone:
             done = asyncio.Event()
             self.shard.in_turn(slot, lambda _engine, _turn: self.shard.durable(done.set))
             await self._unless_failed(done)
+        self.settings = now
 
     async def _unless_failed(self, event: asyncio.Event) -> None:
         """Until it is set, or the broker cannot go on."""

@@ -132,14 +132,6 @@ def shrunk(entry: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> s
     )
 
 
-def refuse_shrinking(before: Tables, after: Tables) -> None:
-    """Raises ConfigError where an address would have fewer partitions."""
-    name = LIVE["addresses"]
-    for entry, had in before[name].items():
-        if "partitions" in had and (why := shrunk(entry, had, after[name].get(entry, {}))):
-            raise ConfigError(why)
-
-
 def restart_needed(before: Settings, after: Settings) -> list[dict[str, Any]]:
     """Settings that differ and that no running broker changes: name, in use, wanted."""
     found = []

@@ -13,6 +13,7 @@ _log = logging.getLogger("stampede.audit")
 
 
 def note(who: str, peer: str, action: str, target: str, outcome: str, **more: Any) -> None:
-    """outcome: done, or the name of the problem."""
+    """outcome: done, or the name of the problem; given-up = who asked has gone before the end; a change of
+    settings or users is made all the same, or refused in the log."""
     entry = {"who": who, "from": peer, "action": action, "target": target, "outcome": outcome, **more}
     _log.info("%s", json.dumps(entry, ensure_ascii=False, default=str))

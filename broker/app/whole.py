@@ -1,0 +1,41 @@
+"""Work that goes on to its end when whoever asked for it does not wait any more.
+
+Rule: what is cancelled is the waiting, never the work; a failure that nobody hears of any more is logged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+log = logging.getLogger("stampede")
+
+T = TypeVar("T")
+
+
+class Whole:
+    """Carries out changes: a thread that writes a file cannot be called back, so nobody else has his turn before."""
+
+    __slots__ = ("_tasks",)
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+        """A loop alone does not keep them."""
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """What it returns or raises."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(_tell)
+            raise
+
+
+def _tell(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("a change that nobody waited for was not made: %s", error)
