@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker import __version__
+from broker.admin.api.new_partitions import NewPartitions
 from broker.admin.api.server import LocalOwners
 from broker.admin.early import EarlyServer
 from broker.admin.server import AdminServer
@@ -100,7 +101,7 @@ class Standalone:
         )  # fmt: skip
         self.beats = TimerWheel(self.loop)
         self.port = LocalOwner(self.shard, bodies)
-        names = LocalNames()
+        names = self._names = LocalNames()
         directory = Directory(LocalClientIds(settings.edge.client_id_in_use), names)
         self.edge = Edge(
             settings, self.port, self.clock, self.beats, self.auth, token(4), directory, memory=self.memory
@@ -150,6 +151,8 @@ class Standalone:
         )  # fmt: skip
         views = LocalOwners(Views(self.shard, self.clock).answer)
         self.admin.api = api(node, self.admin, settings, views, self.edge, self.auth, self.port.submit, self.live)
+        self._newcomers = NewPartitions(views, self.admin.api.desk, self._names.address_of)
+        self.edge.grow_with(self._newcomers)
         self.live.use(self._apply, LiveUsers(
             users_file(settings), partial(self.edge.heed, self.auth), groups_of(settings.admin.administrators)
         ))  # fmt: skip
@@ -216,6 +219,7 @@ class Standalone:
         """Ends everything but the clients' connections. What is under way is committed first: a journal that was
         closed cleanly calls nothing redelivered."""
         self._alarm.stop()
+        self._newcomers.stop()
         for timer in (self._maintain, self._looking):
             if timer is not None:
                 timer.cancel()

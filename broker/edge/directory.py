@@ -106,6 +106,10 @@ class LocalNames:
         """Those that were there at its start: name → address."""
         self._addresses.update(known)
 
+    def address_of(self, name: str) -> str | None:
+        """Whose a durable subscription is."""
+        return self._addresses.get(name)
+
     def claim(self, name: str, address: str, done: Done) -> None:
         owner = self._addresses.setdefault(name, address)
         done(None if owner == address else conflict(name, owner))

@@ -18,6 +18,7 @@ from broker.client import ClientError, connect
 from broker.config.load import SettingsSource
 from broker.core.errors import ConfigError
 from tests.harness.api import Api, login, running
+from tests.harness.waiting import eventually
 
 FILE = """
 [edge]
@@ -152,6 +153,19 @@ def test_a_file_that_cannot_be_read_is_refused_at_the_start(source):
         live.write_text(text)
         with pytest.raises(ConfigError, match=named):
             LiveSettings(source.read(), source)
+
+
+async def test_a_durable_subscription_that_is_away_misses_nothing_when_its_address_is_split(api):
+    durable = {"destination-type": "MULTICAST", "durable-subscription-name": "daily"}
+    async with connect(api.url, client_id="shop") as client, client.subscribe("news", headers=durable):
+        pass
+    await change(api, "addresses/news", partitions=8)
+    await eventually(lambda: api.broker.edge._sent_partitions("news") == 8)
+    async with connect(api.url) as client:
+        for n in range(40):
+            await client.send("/topic/news", str(n), receipt=True, headers={"JMSXGroupID": f"g{n}"})
+    parts = (await api.get("/queues/shop.daily"))["parts"]
+    assert len(parts) == 8 and sum(part["messages"] for part in parts) == 40
 
 
 # ── the file read again ─────────────────────────────────────────────────────────────────────────────
