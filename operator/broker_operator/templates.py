@@ -30,6 +30,9 @@ PROBE = {"initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThres
 """Times of a probe; what it asks stays ours (an `exec` is a command)."""
 ENVIRONMENT = ("STAMPEDE_", "GRPC_")
 """Beginnings of variables. Any other one may make Python or the linker load something else."""
+LISTENERS = f"{ENVIRONMENT[0]}ACCEPTORS."
+"""… but these, however they are written: ports are listeners of the resource, and not all of an acceptor is theirs to
+say (crd_acceptor.OPENING)."""
 SECURITY = {"fsGroup", "fsGroupChangePolicy", "supplementalGroups"}
 
 
@@ -71,9 +74,13 @@ def _container(container: object, ours: str) -> Iterator[str]:
     for field, value in container.items():
         if field == "env" and isinstance(value, list):
             for each in value:
-                if set(each) - {"name", "value"} or not str(each.get("name", "")).startswith(ENVIRONMENT):
+                if set(each) - {"name", "value"} or not _ours_to_set(str(each.get("name", ""))):
                     yield f"{where}.env[{each.get('name')}]"
         elif field not in CONTAINER:
             yield f"{where}.{field}"
         elif field.endswith("Probe") and isinstance(value, dict):
             yield from (f"{where}.{field}.{part}" for part in value if part not in PROBE)
+
+
+def _ours_to_set(variable: str) -> bool:
+    return variable.startswith(ENVIRONMENT) and not variable.upper().replace("__", ".").startswith(LISTENERS)

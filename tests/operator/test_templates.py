@@ -48,6 +48,14 @@ def ours(**more: object) -> dict:
         (ours(envFrom=[{"secretRef": {"name": "x"}}]), "spec.containers[edge].envFrom"),
         (ours(env=[{"name": "PYTHONPATH", "value": "/x"}]), "spec.containers[edge].env[PYTHONPATH]"),
         (ours(env=[{"name": "STAMPEDE_X", "valueFrom": {}}]), "spec.containers[edge].env[STAMPEDE_X]"),
+        (
+            ours(env=[{"name": "STAMPEDE_ACCEPTORS__A__PORT", "value": "1"}]),
+            "spec.containers[edge].env[STAMPEDE_ACCEPTORS__A__PORT]",
+        ),
+        (
+            ours(env=[{"name": "STAMPEDE_acceptors.a__url", "value": "x"}]),
+            "spec.containers[edge].env[STAMPEDE_acceptors.a__url]",
+        ),
         (ours(livenessProbe={"exec": {"command": ["x"]}}), "spec.containers[edge].livenessProbe.exec"),
         ({"metadata": {"ownerReferences": []}}, "metadata.ownerReferences"),
         ({"other": {}}, "other"),
