@@ -12,6 +12,7 @@ from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from broker.cluster.keys import last_part
 from broker.core.errors import BrokerError
 from broker.metadata.port import KeyValue
 from broker.seams.clock import Clock
@@ -21,8 +22,8 @@ from .cluster import Cluster
 from .conditions import REFUSED_AGAIN_S, Condition, new_status, paused, ready, rfc3339, stands
 from .events import NORMAL, Events, Told
 from .kube import Kube, KubeError
-from .model import AddressSpec, BrokerSpec, Resource, SecretKey, Table, UserSpec, json_table
-from .names import BROKER, Id
+from .model import AddressOwner, AddressSpec, BrokerSpec, Resource, SecretKey, Table, UserSpec, json_table
+from .names import ADDRESS, BROKER, Id
 from .resource_cache import World
 from .statuses import Statuses
 
@@ -173,15 +174,18 @@ class Keyed:
 
     def _refusal(self, resource: Resource, cluster: Cluster | None) -> Condition | None:
         """Why nothing can be done for a resource now."""
-        if self._world.broker_of(resource) is None:
+        broker = self._world.broker_of(resource)
+        if broker is None:
             return Condition("Accepted", False, "BrokerNotFound", f"there is no StompBroker {resource.broker}")
         if cluster is None or not cluster.known:
             # Why, says the StompBroker: a thousand statuses cannot be written each time that changes.
             why = f"etcd of StompBroker {resource.broker} gives no answer; see its condition EtcdReachable"
             return Condition("Accepted", None, "EtcdUnreachable", why)
+        owners = broker.spec(BrokerSpec).address_owners
 
         def claimants(key: str) -> list[Resource]:
-            return self._world.claimants(resource.id.namespace, resource.broker, key)
+            found = self._world.claimants(resource.id.namespace, resource.broker, key)
+            return [one for one in found if one.uid == resource.uid or not self._shut_out(one, key, owners, cluster)]
 
         places = sorted(place for _, _, place in self._world.claims(resource.id))
         lost = entries.conflict(resource, places, claimants)
@@ -190,6 +194,13 @@ class Keyed:
         return Condition(
             "Accepted", False, "Conflict", f"{lost.winner} is older and has {lost.key}; delete one of them"
         )
+
+    @staticmethod
+    def _shut_out(other: Resource, place: str, owners: Sequence[AddressOwner], cluster: Cluster) -> bool:
+        """An Address that is not to have the key and does not, however old, keeps nobody out."""
+        if other.id.kind != ADDRESS or not speaking.is_anothers(other.id.name, last_part(place), owners):
+            return False
+        return cluster.keys.config + place not in cluster.marks.get(other.uid, ())
 
     def _not_owner(self, resource: Resource, spec: AddressSpec, cluster: Cluster) -> Condition | None:
         """Somebody else's address; what becomes of its StompBroker has it looked at again."""

@@ -40,6 +40,11 @@ def not_owner(name: str, spec: AddressSpec, owners: Sequence[AddressOwner]) -> s
     return ""
 
 
+def is_anothers(name: str, about: str, owners: Sequence[AddressOwner]) -> bool:
+    """May an Address of this name never have a key about that, whatever else it says."""
+    return (FQQN in about and not _owns(name, about, owners)) or _another(name, _address(about), owners) is not None
+
+
 def only_a_queue(spec: AddressSpec) -> str:
     """Why what stands beside the permissions of a queue is refused, "": nothing does."""
     if FQQN not in (spec.name or spec.match):

@@ -9,7 +9,7 @@ from broker_operator.model import AddressOwner, AddressSpec
 from broker_operator.names import ADDRESS, BROKER, Id
 from broker_operator.speaking import not_owner, only_a_queue
 
-from .builders import resource
+from .builders import raw, resource
 from .test_first_permission import KEYS, Store
 from .test_refusals import Setting
 
@@ -103,3 +103,26 @@ async def test_what_was_said_before_stays_and_the_condition_says_so():
     status, reason, message = setting.statuses.condition("Accepted")
     assert (status, reason) == ("False", "NotOwner") and "delete it to take it back" in message
     assert setting.store.config == before
+
+
+@pytest.mark.parametrize("fields", [{"name": "orders"}, {"name": "mine", "queues": [{"name": "orders"}]}])
+async def test_who_may_not_have_a_key_keeps_nobody_out_unless_it_has_it(fields):
+    setting = Setting()
+    setting.store = Store()
+    setting.world.clusters[Id(BROKER, "shop", "stomp")] = setting.store
+    setting.put(BROKER, addressOwners=[{"prefix": "orders", "resources": ["shop-*"]}])
+
+    async def condition_of(who: str, created: str, **spec: Any) -> tuple[str, ...]:
+        one = raw(ADDRESS, **spec)
+        one["metadata"] |= {"name": who, "uid": f"uid of {who}", "creationTimestamp": created}
+        await setting.keyed.address(setting.world.put(one) or setting.world.resources[Id(ADDRESS, "shop", who)])
+        return setting.statuses.condition("Accepted")[:2]
+
+    old, young = ("evil", "2020-01-01T00:00:00Z"), ("shop-1", "2025-01-01T00:00:00Z")
+    wanted = {"name": "orders", "queues": [{"name": "orders"}]}
+    assert await condition_of(*old, **fields) == ("False", "NotOwner")
+    assert (await condition_of(*young, **wanted))[0] == "True"
+    key = KEYS.queue("orders") if "queues" in fields else KEYS.address("orders")
+    setting.store.marks["uid of evil"] = {key}
+    assert await condition_of(*young, **wanted) == ("False", "Conflict")
+    assert await condition_of(*old, **fields) == ("False", "NotOwner")
