@@ -29,7 +29,7 @@ class Inbound:
     batch   commands of this read; whoever carries out a frame adds to it.
     publisher   the sending part; made with the first SEND."""
 
-    __slots__ = ("_edge", "_holds", "_late", "_parked", "_session", "batch", "publisher")
+    __slots__ = ("_breathing", "_edge", "_holds", "_late", "_parked", "_session", "batch", "publisher")
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -39,6 +39,7 @@ class Inbound:
         self._parked: list[Event] | None = None
         self._late: list[Event] | None = None
         self._holds: set[str] | None = None
+        self._breathing = False
 
     def take(self, events: list[Event]) -> None:
         """What a read has brought."""
@@ -184,6 +185,7 @@ class Inbound:
     def unpark(self) -> None:
         session = self._session
         events, self._parked = self._parked, None
+        self._breathing = False
         self.release("park")
         if session.closed:
             return
@@ -203,7 +205,19 @@ class Inbound:
         """What the frame before has asked for was much: everybody else has a turn before the next one."""
         if self._parked is None:
             self.park()
+            self._breathing = True
             self._edge.beats.soon(partial(_go_on, self._session))
+
+    def next_breath(self) -> None:
+        """Its turn has come."""
+        if self._breathing:
+            self.unpark()
+
+    def finish(self) -> None:
+        """The connection is gone: what came before that and has only waited for its turn counts. In one step, however
+        much it is: no more than a read brought, and nobody is there to wait for the next turn."""
+        while self._breathing and not (self._session.closed or self._session.leaving):
+            self.unpark()
 
     def hold(self, why: str) -> None:
         """Stops reading the socket until every holder has released it."""
@@ -243,7 +257,7 @@ class Inbound:
 
 def _go_on(session: Session) -> None:
     if not session.closed:
-        session.intake.unpark()
+        session.intake.next_breath()
 
 
 def _receipt_of(event: Event) -> bytes | None:

@@ -393,6 +393,7 @@ class Session:
 
     def lost(self) -> None:
         """The connection is over. Called exactly once by the channel."""
+        self.intake.finish()
         self._end(self.channel.reason or Reason.CLIENT_GONE, "")
         self.edge.forget(self)
         # No rings of objects: the memory of 5,000 connections is free at once, not when the collector comes by.

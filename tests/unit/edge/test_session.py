@@ -484,3 +484,17 @@ async def test_what_was_cheap_before_lets_no_dear_frames_in_at_once() -> None:
         await asyncio.sleep(0)
     sent = [each for each in bench.port.commands if type(each) is Publish]
     assert len(sent) == 800 and session.leaving, "and what stands behind them comes last"
+
+
+@pytest.mark.parametrize("end", [b"", b"DISCONNECT\n\n\0"])
+async def test_who_goes_while_frames_wait_for_their_turn_has_sent_them(end: bytes) -> None:
+    """TLS knows no half-closed connection: it is lost while most of 2,000 SENDs wait, and 735 of them came."""
+    bench = Bench()
+    session, _ = bench.session()
+    bench.subscribed(session)
+    frames = [b"SEND\ndestination:/queue/%d\n\nx\0" % n for n in range(500)]
+    session.receive(b"".join(frames) + end)
+    session.lost()
+    sent = [each.address for each in bench.port.commands if type(each) is Publish]
+    assert sent == [str(n) for n in range(500)]
+    assert type(bench.port.commands[-1]) is not Publish, "its end comes behind them"
