@@ -86,6 +86,8 @@ class LinkServer:
         self._peers: dict[int, EdgePeer] = {}
         self._by_edge: dict[str, EdgePeer] = {}
         self._strangers: dict[EdgeStream, None] = {}
+        self._farewells: dict[int, Iterator[Disconnect]] = {}
+        """Of edges that are gone: what ends their sessions, piece by piece."""
         self._floods: dict[str, deque[float]] = {}
         self._congested = False
         self._ticking = False
@@ -294,6 +296,8 @@ class LinkServer:
                 return
             self._bury(peer)
             peer = None
+        while hello.token in self._farewells:  # what it says now must not come before its own end
+            self._end_some(hello.token)
         if peer is None:
             peer = self._by_edge[hello.edge] = self._peers[hello.token] = EdgePeer(hello, self)
         self._strangers.pop(end, None)
@@ -359,19 +363,24 @@ class LinkServer:
         peer.end()
         self._by_edge.pop(peer.edge, None)
         self._peers.pop(peer.token, None)
-        self._end_some(peer.farewell())
+        self._farewells[peer.token] = peer.farewell()
+        self._end_some(peer.token)
 
-    def _end_some(self, all_ends: Iterator[Disconnect]) -> None:
-        """The next of these sessions; the others soon."""
+    def _end_some(self, token: int) -> None:
+        """The next sessions of that edge; the others soon."""
+        if token not in self._farewells:
+            return  # it has come back meanwhile
         ends: list[Command] = []
-        some = list(islice(all_ends, ENDED))
+        some = list(islice(self._farewells[token], ENDED))
         for end in some:
             resting = self.resting.get(end.slot)
             (ends if resting is None else resting.ends).append(end)
         if ends:
             self._submit(ends)
         if len(some) == ENDED:
-            self._schedule(partial(self._end_some, all_ends))
+            self._schedule(partial(self._end_some, token))
+        else:
+            del self._farewells[token]
 
     # ── time ───────────────────────────────────────────────────────────────────────────────────────
 

@@ -103,6 +103,26 @@ def test_the_sessions_of_an_edge_that_is_gone_end_in_pieces(monkeypatch):
     assert len({(end.slot, end.session) for end in place.owner.shard.of(Disconnect)}) == 24
 
 
+def test_an_edge_that_comes_back_in_the_middle_of_its_end_has_its_new_consumers_behind_it(monkeypatch):
+    """What was left of the end ended what it had just attached again, and nobody told its clients."""
+    monkeypatch.setattr(link_server, "ENDED", 10)
+    place = Place()
+    later, schedule = [], place.owner.server._schedule
+
+    def scheduled(call):
+        (later.append if getattr(call, "func", None) == place.owner.server._end_some else schedule)(call)
+
+    place.owner.server._schedule = scheduled
+    place.world.cut()
+    place.owner.server._bury(place.peer)
+    place.world.pass_time(1.0)
+    for call in later:
+        call()
+    place.world.run()
+    last = {(each.slot, each.session): type(each) for each in place.owner.shard.commands if hasattr(each, "session")}
+    assert len(last) == 24 and set(last.values()) == {Subscribe}
+
+
 def test_a_sweep_goes_on_until_all_is_forgotten(monkeypatch):
     monkeypatch.setattr(edge_peer.EdgePeer.sweep, "__defaults__", (1,))
     place = Place()
