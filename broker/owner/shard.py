@@ -145,10 +145,8 @@ class Shard:
         self._inbox += commands
         if not self._scheduled:
             self.wake()
-        if len(self._inbox) > MOST:
-            self._crowded = True
-            return True
-        return self._commits.congested
+        self._crowded |= len(self._inbox) > MOST
+        return self._crowded or self._commits.congested
 
     @property
     def congested(self) -> bool:
@@ -230,6 +228,7 @@ class Shard:
         self._deferred.drop(slot)
         self.wildcards.drop(slot)
         self._gates.drop(slot, engine)
+        self.wake()  # what waited may have been of this slot: who rests is to be told that there is room
         return engine
 
     def pause(self, slot: int) -> None:
@@ -351,14 +350,14 @@ class Shard:
             if len(inbox) > FEW and (cut := portion(inbox)) < len(inbox):
                 inbox, self._inbox = inbox[:cut], inbox[cut:]
                 self.wake()
-            if self._crowded and len(self._inbox) < MOST // 2:
-                self._crowded = False
-                self.relieved()
             if self._deferred.waiting:
                 inbox = self._deferred.begin() + inbox
             self.stats.turns += 1
             self._carry_out(inbox, turn, touched, blobs)
             self._deferred.end(turn)
+        if self._crowded and len(self._inbox) < MOST // 2:
+            self._crowded = False
+            self.relieved()
         memory = self.memory
         if self.pressure.on or memory.queues + memory.sessions > memory.near:
             self.pressure.look(turn, touched, not (self.journal.full or self._commits.congested))

@@ -74,6 +74,14 @@ def test_many_small_ones_are_carried_out_in_turns_in_their_order_and_their_sende
     assert world.reliefs == 1 and not world.shard.congested
 
 
+def test_who_rests_is_told_to_go_on_when_what_waited_is_gone_with_its_slot(monkeypatch) -> None:
+    world = World(monkeypatch, 4000)
+    assert world.shard.submit([ack(i) for i in world.ids])
+    world.shard.drop(SLOT)
+    world.turns()
+    assert world.reliefs == 1 and not world.shard.congested
+
+
 def test_what_one_command_costs_counts() -> None:
     apart, together = ack(*range(1, 2001, 2)), ack(*range(1, 2001))
     assert portion([apart] * 20) == 2 and portion([together] * 1000) == TURN
