@@ -28,8 +28,10 @@ from .progress import Progress
 from .stores import Lock
 
 KEY: Final = "spark.stampede.notes.secret"
-"""The property of Spark's jobs. Event logs redact it by its name (spark.redaction.regex), if it is a setting as well:
-session.py sets it, to nothing of worth."""
+"""A setting of the session, which Spark SQL copies into the properties of each of its jobs, over what else would stand
+there. Event logs redact those by their name (spark.redaction.regex) if the session was made with such a setting."""
+NO_KEY: Final = "of each job"
+"""Its value while nothing is sent."""
 CALL_S: Final = 120.0
 """Of a note, all in all: a store that takes longer has not kept it."""
 _MOST: Final = 4096
@@ -80,7 +82,7 @@ class Notes:
     def __init__(self, spark: Any, archive: Archive, name: str, lock: Lock, progress: Progress) -> None:
         self._store, self._name, self._lock, self._progress = archive.store, name, lock, progress
         self._turn = threading.Lock()
-        self._context = spark.sparkContext
+        self._settings = spark.conf
         self._key = token(16)
         self._server = grpc.server(
             ThreadPoolExecutor(max_workers=2, thread_name_prefix="stampede-notes"),
@@ -94,14 +96,14 @@ class Notes:
         self.where = _at(host, port)
 
     def __enter__(self) -> Notes:
-        self._context.setLocalProperty(KEY, self._key)
+        self._settings.set(KEY, self._key)
         self._server.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._context.setLocalProperty(KEY, None)
+        self._settings.set(KEY, NO_KEY)
         self._server.stop(None).wait(CALL_S)
 
     def _put(self, note: bytes, call: grpc.ServicerContext) -> bytes:

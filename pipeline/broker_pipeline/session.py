@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .errors import NotInstalledError, PipelineError
-from .notes import KEY
+from .notes import KEY, NO_KEY
 
 NEEDED: Final = (4, 2)
 _JAVAS: Final = "/usr/lib/jvm"
@@ -92,7 +92,7 @@ def session(master: str = "local[*]", memory: str = "1g", name: str = "stampede-
         "spark.log.level": "ERROR",
         "spark.ui.showConsoleProgress": "false",
         # What plans, the UI and event logs do not show.
-        KEY: "of each job",
+        KEY: NO_KEY,
         "spark.redaction.regex": "(?i)secret|password|passcode|token|access[.]?key",
         "spark.sql.redaction.options.regex": "(?i)url|passcode",
         # Files of several addresses and hours at a time: else Spark sorts all rows by them first.

@@ -13,7 +13,7 @@ import pytest
 from broker_pipeline import hadoop, notes, progress
 from broker_pipeline.errors import PipelineError
 from broker_pipeline.hadoop import Lease
-from broker_pipeline.notes import KEY, Notes, put
+from broker_pipeline.notes import KEY, NO_KEY, Notes, put
 from broker_pipeline.progress import Progress
 
 from tests.harness import until
@@ -68,9 +68,8 @@ class Session:
     """What is asked of Spark."""
 
     def __init__(self) -> None:
-        self.conf = SimpleNamespace(get=lambda name, other=None: "127.0.0.1")
-        self.properties: dict[str, str | None] = {}
-        self.sparkContext = SimpleNamespace(setLocalProperty=self.properties.__setitem__)
+        self.properties: dict[str, str] = {}
+        self.conf = SimpleNamespace(get=lambda name, other=None: "127.0.0.1", set=self.properties.__setitem__)
 
 
 def kept(store: Far, spark: Session, lock: Taken | None = None, said: list[str] | None = None) -> Notes:
@@ -99,7 +98,7 @@ def test_a_note_counts_when_the_driver_has_written_it(monkeypatch: pytest.Monkey
         with pytest.raises(PipelineError, match="another run has taken over; run it again"):
             put(told.where, b"4", key)
         assert store.files["replays/x.done"] == b"2"
-    assert spark.properties == {KEY: None}
+    assert spark.properties == {KEY: NO_KEY}
     monkeypatch.setattr(notes, "CALL_S", 0.3)
     with pytest.raises(PipelineError, match="did not say that it has noted"):
         put(told.where, b"5", key)
