@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -152,10 +153,23 @@ class Standalone:
         views = LocalOwners(Views(self.shard, self.clock).answer)
         self.admin.api = api(node, self.admin, settings, views, self.edge, self.auth, self.port.submit, self.live)
         self._newcomers = NewPartitions(views, self.admin.api.desk, self._names.address_of)
-        self.edge.grow_with(self._newcomers)
+        self.edge.grow_with(self._newcomers, self._grown_meanwhile())
         self.live.use(self._apply, LiveUsers(
             users_file(settings), partial(self.edge.heed, self.auth), groups_of(settings.admin.administrators)
         ))  # fmt: skip
+
+    def _grown_meanwhile(self) -> dict[str, int]:
+        """Addresses that were given partitions while the broker did not run: how many all their durable subscriptions
+        have."""
+        match = self.edge.match
+        if max(match.values("partitions")) == 1:
+            return {}
+        there = Counter(entry for engine in self.shard.engines.values() for entry in engine.subscriptions().items())
+        grown: dict[str, int] = {}
+        for (_, address), slots in there.items():
+            if slots < match(address).partitions and not match.is_pattern(address):
+                grown[address] = min(slots, grown.get(address, slots))
+        return grown
 
     def _look_at_space(self) -> None:
         self.space.look()

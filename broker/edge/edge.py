@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -335,9 +336,18 @@ class Edge:
         """Who carries out what messages to core.management.MANAGEMENT ask for."""
         self.management = manage
 
-    def grow_with(self, newcomers: Newcomers) -> None:
-        """Who sees to subscriptions that nobody uses when an address has more partitions."""
+    def grow_with(self, newcomers: Newcomers, grown: Mapping[str, int] | None = None) -> None:
+        """Who sees to subscriptions that nobody uses when an address has more partitions. grown: addresses that have
+        more already, and how many of them messages may go to until that is done."""
         self.newcomers = newcomers
+        if grown:
+            engine = self.settings.engine
+            wanted, addresses = self._split, dict(engine.addresses)
+            for address, partitions in grown.items():
+                addresses[address] = {**addresses.get(address, {}), "partitions": partitions}
+            before = replace(engine, addresses=addresses)
+            self._sending, self._split = Matcher(before), _partitions_by_pattern(before)
+            self._prepare(self._configured, wanted)
 
     def _prepare(self, configured: int, split: dict[str, object]) -> None:
         """Subscriptions that nobody uses come first. Also those that were made while others had not heard of it."""

@@ -168,6 +168,23 @@ async def test_a_durable_subscription_that_is_away_misses_nothing_when_its_addre
     assert len(parts) == 8 and sum(part["messages"] for part in parts) == 40
 
 
+async def test_nor_when_its_address_was_split_while_the_broker_did_not_run(tmp_path, source):
+    durable = {"destination-type": "MULTICAST", "durable-subscription-name": "daily"}
+    async with (
+        running(tmp_path, source) as api,
+        connect(api.url, client_id="shop") as client,
+        client.subscribe("news", headers=durable),
+    ):
+        pass
+    write(source, FILE + "[engine.addresses.news]\npartitions = 8\n")
+    async with running(tmp_path, source) as api, connect(api.url) as client:
+        for n in range(40):
+            await client.send("/topic/news", str(n), receipt=True, headers={"JMSXGroupID": f"g{n}"})
+        await eventually(lambda: api.broker.edge._sent_partitions("news") == 8)
+        parts = (await api.get("/queues/shop.daily"))["parts"]
+        assert len(parts) == 8 and sum(part["messages"] for part in parts) == 40
+
+
 # ── the file read again ─────────────────────────────────────────────────────────────────────────────
 
 
