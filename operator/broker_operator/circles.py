@@ -10,7 +10,7 @@ Rule: pure but for the index. A step looks at each forwarding address once, howe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from .entries import age
@@ -57,9 +57,9 @@ class Circles:
         if not addresses:
             del self._forwards[broker]
 
-    def through(self, resource: Resource) -> list[str]:
+    def through(self, resource: Resource, heard: Callable[[Id, str], bool] = lambda id, name: True) -> list[str]:
         """The addresses of a circle that there would not be without this resource, from its own to its own; [] for
-        none."""
+        none. heard: does what an Address says of that address count."""
         place = self._places.get(resource.id)
         if place is None:
             return []
@@ -68,7 +68,8 @@ class Circles:
         before: dict[str, str] = {}
         waiting = [own]
         for name in waiting:
-            for next in mine.to if name == own else _older(addresses.get(name, {}).values(), mine.age):
+            there = [says for id, says in addresses.get(name, {}).items() if heard(id, name)]
+            for next in mine.to if name == own else _older(there, mine.age):
                 if next == own:
                     return _way(before, own, name)
                 if next not in before:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from broker.cluster.keys import last_part
@@ -24,7 +24,7 @@ from .events import NORMAL, Events, Told
 from .kube import Kube, KubeError
 from .model import AddressOwner, AddressSpec, BrokerSpec, Resource, SecretKey, Table, UserSpec, json_table
 from .names import ADDRESS, BROKER, Id
-from .resource_cache import World
+from .resource_cache import World, place_of
 from .statuses import Statuses
 
 log = logging.getLogger("stampede.operator")
@@ -60,7 +60,7 @@ class Keyed:
         spec = resource.spec(AddressSpec)
         fields = {"address": spec.name or spec.match, "queues": len(spec.queues)}
         cluster = self._world.clusters.get(Id(BROKER, resource.id.namespace, resource.broker))
-        if circle := self._world.circles.through(resource):
+        if circle := self._world.circles.through(resource, self._heard(resource, cluster)):
             why = f"its diverts lead back to it: {' → '.join(circle)}; each message would be there many times"
             await self._say(resource, Condition("Accepted", False, "DivertCircle", why), fields)
             return REFUSED_AGAIN_S
@@ -194,6 +194,18 @@ class Keyed:
         return Condition(
             "Accepted", False, "Conflict", f"{lost.winner} is older and has {lost.key}; delete one of them"
         )
+
+    def _heard(self, resource: Resource, cluster: Cluster | None) -> Callable[[Id, str], bool]:
+        """Does what an Address of the same broker says of an address count: it does if it may have it, or has."""
+        broker = self._world.broker_of(resource)
+        if broker is None or cluster is None or not (owners := broker.spec(BrokerSpec).address_owners):
+            return lambda id, name: True
+
+        def heard(id: Id, name: str) -> bool:
+            place = place_of(cluster.keys, cluster.keys.address(name))
+            return not self._shut_out(self._world.resources[id], place, owners, cluster)
+
+        return heard
 
     @staticmethod
     def _shut_out(other: Resource, place: str, owners: Sequence[AddressOwner], cluster: Cluster) -> bool:

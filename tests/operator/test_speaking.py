@@ -18,6 +18,7 @@ OWNERS = [
     AddressOwner(prefix="orders.eu", resources=["eu"]),
     AddressOwner(prefix="", resources=["platform"]),
 ]
+OLD, YOUNG = "2020-01-01T00:00:00Z", "2025-01-01T00:00:00Z"
 CONSUME = {"consume": ["b"]}
 
 
@@ -105,6 +106,14 @@ async def test_what_was_said_before_stays_and_the_condition_says_so():
     assert setting.store.config == before
 
 
+async def condition_of(setting: Setting, who: str, created: str, **spec: Any) -> tuple[str, ...]:
+    """Accepted: status and reason of an Address of this name."""
+    one = raw(ADDRESS, **spec)
+    one["metadata"] |= {"name": who, "uid": f"uid of {who}", "creationTimestamp": created}
+    await setting.keyed.address(setting.world.put(one) or setting.world.resources[Id(ADDRESS, "shop", who)])
+    return setting.statuses.condition("Accepted")[:2]
+
+
 @pytest.mark.parametrize("fields", [{"name": "orders"}, {"name": "mine", "queues": [{"name": "orders"}]}])
 async def test_who_may_not_have_a_key_keeps_nobody_out_unless_it_has_it(fields):
     setting = Setting()
@@ -112,17 +121,24 @@ async def test_who_may_not_have_a_key_keeps_nobody_out_unless_it_has_it(fields):
     setting.world.clusters[Id(BROKER, "shop", "stomp")] = setting.store
     setting.put(BROKER, addressOwners=[{"prefix": "orders", "resources": ["shop-*"]}])
 
-    async def condition_of(who: str, created: str, **spec: Any) -> tuple[str, ...]:
-        one = raw(ADDRESS, **spec)
-        one["metadata"] |= {"name": who, "uid": f"uid of {who}", "creationTimestamp": created}
-        await setting.keyed.address(setting.world.put(one) or setting.world.resources[Id(ADDRESS, "shop", who)])
-        return setting.statuses.condition("Accepted")[:2]
-
-    old, young = ("evil", "2020-01-01T00:00:00Z"), ("shop-1", "2025-01-01T00:00:00Z")
+    old, young = ("evil", OLD), ("shop-1", YOUNG)
     wanted = {"name": "orders", "queues": [{"name": "orders"}]}
-    assert await condition_of(*old, **fields) == ("False", "NotOwner")
-    assert (await condition_of(*young, **wanted))[0] == "True"
+    assert await condition_of(setting, *old, **fields) == ("False", "NotOwner")
+    assert (await condition_of(setting, *young, **wanted))[0] == "True"
     key = KEYS.queue("orders") if "queues" in fields else KEYS.address("orders")
     setting.store.marks["uid of evil"] = {key}
-    assert await condition_of(*young, **wanted) == ("False", "Conflict")
-    assert await condition_of(*old, **fields) == ("False", "NotOwner")
+    assert await condition_of(setting, *young, **wanted) == ("False", "Conflict")
+    assert await condition_of(setting, *old, **fields) == ("False", "NotOwner")
+
+
+async def test_a_divert_that_nobody_may_say_makes_no_circle():
+    setting = Setting()
+    setting.store = Store()
+    setting.world.clusters[Id(BROKER, "shop", "stomp")] = setting.store
+    setting.put(BROKER, addressOwners=[{"prefix": "orders", "resources": ["shop-*"]}])
+    back = {"name": "orders.y", "diverts": [{"name": "back", "forward": ["copies"]}]}
+    wanted = {"name": "copies", "diverts": [{"name": "there", "forward": ["orders.y"]}]}
+    assert await condition_of(setting, "evil", OLD, **back) == ("False", "NotOwner")
+    assert (await condition_of(setting, "shop-1", YOUNG, **wanted))[0] == "True"
+    setting.store.marks["uid of evil"] = {KEYS.address("orders.y")}
+    assert await condition_of(setting, "shop-1", YOUNG, **wanted) == ("False", "DivertCircle")
