@@ -88,7 +88,7 @@ def websocket(target: Target) -> None:
             client.stomp(frames)
 
 
-@abuser("engine.max_queues answers in pieces (core/metrics)")
+@abuser("engine.max_queues; a page of metrics is made in pieces")
 def scrapes(target: Target) -> None:
     """/metrics again and again, with 20,000 queues."""
     with target.joined() as client:
