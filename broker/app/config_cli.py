@@ -12,7 +12,8 @@ from typing import Any
 import click
 
 from .admin_cli import dumped
-from .admin_client import REFUSED, AdminApi, api_options, cell, dump, part, show
+from .admin_client import NO_SUCH_THING, REFUSED, AdminApi, api_options, cell, dump, part, show
+from .data_cli import told
 
 TABLES = click.Choice(["addresses", "queues", "diverts", "permissions"])
 
@@ -35,7 +36,7 @@ def list_(url: str, login: str | None, output: str, table: str | None, part_of: 
     rows = list(AdminApi(url, login).rows("/config", 1_000_000, **query))
     if output == "table":
         rows = [{**row, "values": _pairs(row["values"]), "overridden": _pairs(row["overridden"])} for row in rows]
-    show(rows, ("table", "name", "values", "source", "overridden", "by"), output)
+    show(rows, ("table", "name", "values", "source", "overridden", "by", "why"), output)
 
 
 def _pairs(values: dict[str, Any]) -> str:
@@ -63,8 +64,19 @@ def set_(url: str, login: str | None, output: str, table: str, name: str, values
 @api_options
 @click.argument("table", type=TABLES)
 @click.argument("name")
-def reset(url: str, login: str | None, output: str, table: str, name: str) -> None:
+@click.option("--data", metavar="FOLDER", help="Of a broker that does not run: its data folder.")
+def reset(url: str, login: str | None, output: str, table: str, name: str, data: str | None) -> None:
     """Take back what was changed live; what the config file says counts again. Messages are not touched."""
+    if data is not None:
+        from .live import forget_kept
+
+        try:
+            with told():
+                forget_kept(data, table, name)
+        except KeyError:
+            click.echo(f"stampede: nothing was changed live of {table} {name} in {data}", err=True)
+            raise SystemExit(NO_SUCH_THING) from None
+        return
     dumped(AdminApi(url, login).call("DELETE", f"/config/{table}/{part(name)}"), output)
 
 
@@ -72,18 +84,24 @@ def reset(url: str, login: str | None, output: str, table: str, name: str) -> No
 @api_options
 def reload(url: str, login: str | None, output: str) -> None:
     """Have the config file read again, as SIGHUP does. What needs a restart is named and stays as it was."""
-    told = AdminApi(url, login).call("POST", "/config/reload")
+    answer = AdminApi(url, login).call("POST", "/config/reload")
     if output != "table":
-        dump(told, output)
+        dump(answer, output)
     else:
-        for one in told["changed"]:
+        for one in answer["changed"]:
             click.echo(f"changed  {one['table']} {one['name']}")
-        if not told["changed"]:
+        if not answer["changed"]:
             click.echo("No entry is another now.")
-    for one in told["restart"]:
+        elif answer["total"] > len(answer["changed"]):
+            click.echo(f"… {answer['total']} in all")
+    for one in answer["aside"]:
+        click.echo(
+            f"stampede: what was changed live of {one['table']} {one['name']} is set aside: {one['why']}", err=True
+        )
+    for one in answer["restart"]:
         click.echo(
             f"stampede: {one['name']} needs a restart: it is {cell(one['in_use'])}, the file has {cell(one['wanted'])}",
             err=True,
         )
-    if told["restart"]:
+    if answer["restart"] or answer["aside"]:
         raise SystemExit(REFUSED)

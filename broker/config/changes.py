@@ -2,15 +2,17 @@
 
     {"version": 1, "tables": {"engine.queues": {"orders": {"values": {"selector": "n > 1"}, "by": "ada", "at": 1764…}}}}
 
-A change wins over the file, setting by setting; whatever it does not say stays as the file has it.
+A change wins over the file, setting by setting; whatever it does not say stays as the file has it. A change that makes
+no entry any more (the rest of it has left the file) is set aside: kept, not in use, and told.
 
 Rule: values only. A table that comes out has been checked as those of a config file are, or ConfigError names the entry
-and the fix. Must not know where changes come from or where they are kept.
+and the fix; what was checked before is not checked again. Must not know where changes come from or where they are kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from operator import attrgetter
 from types import MappingProxyType
@@ -30,10 +32,15 @@ LIVE: Mapping[str, str] = MappingProxyType({
 })  # fmt: skip
 """What people call a table → its name in a config file. Their entries can be changed while a broker runs."""
 MOST = 10_000
-"""Entries with changes: each change of one looks at all of them."""
+"""Entries with changes: each change of one writes all of them."""
+MOST_BYTES = 8 * 1024 * 1024
+"""Of all changes, as they are kept."""
 VERSION = 1
 
-Tables = dict[str, dict[str, dict[str, Any]]]
+Table = Mapping[str, dict[str, Any]]
+Tables = dict[str, Table]
+Aside = dict[tuple[str, str], str]
+"""(table, entry) → why what was changed of it is not in use."""
 
 
 class LiveChange(msgspec.Struct, frozen=True):
@@ -69,8 +76,22 @@ class Changes(msgspec.Struct, frozen=True):
         return sum(map(len, self.tables.values()))
 
     def encoded(self) -> bytes:
-        """As it is kept."""
-        return msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n"
+        """As it is kept: a line for each entry. Raises ConfigError when that is too much."""
+        data = b"".join(self._lines())
+        if len(data) > MOST_BYTES:
+            raise ConfigError(
+                f"All that was changed live would be {len(data)} bytes, {MOST_BYTES} are the most: put some of it into "
+                "the config file."
+            )
+        return data
+
+    def _lines(self) -> Iterator[bytes]:
+        yield b'{"version": %d, "tables": {' % self.version
+        for nth, (table, entries) in enumerate(self.tables.items()):
+            yield (b"\n" if not nth else b"},\n") + msgspec.json.encode(table) + b": {"
+            for at, (entry, change) in enumerate(entries.items()):
+                yield (b"\n" if not at else b",\n") + msgspec.json.encode(entry) + b": " + msgspec.json.encode(change)
+        yield b"}}}\n" if self.tables else b"}}\n"
 
 
 def decoded(data: bytes, where: str) -> Changes:
@@ -87,17 +108,17 @@ def decoded(data: bytes, where: str) -> Changes:
 
 
 def tables_of(settings: Settings) -> Tables:
-    """Entries of the tables of LIVE."""
-    return {name: dict(attrgetter(name)(settings)) for name in LIVE.values()}
+    """Entries of the tables of LIVE: the very ones, not to be changed."""
+    return {name: attrgetter(name)(settings) for name in LIVE.values()}
 
 
-def with_tables(settings: Settings, tables: Mapping[str, dict[str, dict[str, Any]]]) -> Settings:
+def with_tables(settings: Settings, tables: Mapping[str, Table]) -> Settings:
     """The same with these tables."""
+    own: Any = tables
     engine = replace(
-        settings.engine, addresses=tables[LIVE["addresses"]], queues=tables[LIVE["queues"]],
-        diverts=tables[LIVE["diverts"]],
-    )  # fmt: skip
-    return replace(settings, engine=engine, edge=replace(settings.edge, permissions=tables[LIVE["permissions"]]))
+        settings.engine, addresses=own[LIVE["addresses"]], queues=own[LIVE["queues"]], diverts=own[LIVE["diverts"]]
+    )
+    return replace(settings, engine=engine, edge=replace(settings.edge, permissions=own[LIVE["permissions"]]))
 
 
 def checked(table: str, entry: str, values: Mapping[str, Any], settings: Settings, where: str) -> dict[str, Any]:
@@ -106,19 +127,45 @@ def checked(table: str, entry: str, values: Mapping[str, Any], settings: Setting
     return checked_entry(table, entry, values, where, engine.wildcard_delimiter, engine.address)
 
 
-def laid_over(settings: Settings, changes: Changes, where: str) -> Settings:
-    """Settings of a file with changes over them. Raises ConfigError, which names the entry; where: they are kept."""
-    tables = tables_of(settings)
+def laid_over(settings: Settings, changes: Changes, fix: str, known: Tables | None = None) -> tuple[Settings, Aside]:
+    """Settings of a file with changes over them, and what of the changes is not in use. Raises ConfigError where that
+    would open what a permission has closed: it names the entry and how to mend it (`fix`, a command to which table and
+    name are added). known: tables in use, checked against the same settings but for these tables."""
+    tables, aside = tables_of(settings), Aside()
     for table, entries in changes.tables.items():
+        own, before = dict(tables[table]), known[table] if known is not None else {}
         for entry, change in entries.items():
-            whole = {**tables[table].get(entry, {}), **change.values}
+            whole = {**own.get(entry, {}), **change.values}
+            if before.get(entry) == whole:
+                own[entry] = before[entry]
+                continue
             try:
-                tables[table][entry] = checked(table, entry, whole, settings, f"in {where}")
+                own[entry] = checked(table, entry, whole, settings, "changed live")
             except ConfigError as error:
-                raise ConfigError(
-                    f"{error} It was changed while the broker ran: take the entry out of {where}, or mend it there."
-                ) from None
-    return with_tables(settings, tables)
+                own.pop(entry, None)
+                if table == LIVE["permissions"]:
+                    why = f"{error} Without it others could do what it forbids: {told(fix, table, entry)}"
+                    raise ConfigError(why) from None
+                aside[table, entry] = str(error)
+        tables[table] = own
+    return with_tables(settings, tables), aside
+
+
+def told(fix: str, table: str, entry: str) -> str:
+    """Which command takes back what was changed of an entry."""
+    name = next(name for name, its in LIVE.items() if its == table)
+    return f"take back what was changed of it, with `{fix} {name} {shlex.quote(entry)}`."
+
+
+def differing(before: Tables, after: Tables) -> list[tuple[str, str]]:
+    """(what people call the table, entry) of all entries that are not the same in both, by name."""
+    return [
+        (name, entry)
+        for name, table in LIVE.items()
+        if before[table] is not after[table]
+        for entry in sorted({*before[table], *after[table]})
+        if before[table].get(entry) != after[table].get(entry)
+    ]
 
 
 def shrunk(entry: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from broker.core.ids import slot_of
 from broker.selector import compile
 
 from .access import Who
-from .calls import ApiOp, Call
+from .calls import DOTS, ApiOp, Call
 from .params import Param
 from .ports import ClientsPort
 from .problems import Problem, bad_value, unknown
@@ -88,8 +88,8 @@ class Acting:
         self._check(call.who, address)
         name = body.get("name") or address
         for text, what in ((address, "address"), (name, "name")):
-            if not text or FQQN in text or not text.isprintable():
-                raise bad_value(what, text, "a name of printable characters, without `::`")
+            if not text or FQQN in text or not text.isprintable() or text in DOTS:
+                raise bad_value(what, text, "a name of printable characters, without `::`, and neither `.` nor `..`")
         routing = Routing[body["routing"]]
         await self._reading.complete({"kind": "queue", "name": name, "address": address})
         await self._manage(slot_of(address), Act.CREATE, address, name, routing, body.get("selector"))

@@ -21,7 +21,7 @@ from . import audit
 from .access import SAFE, Gate, Who
 from .params import Param, read
 from .ports import Answer, Missing, Work
-from .problems import Problem, of_refusal
+from .problems import Problem, bad_value, of_refusal
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -30,6 +30,8 @@ _log = logging.getLogger("stampede.admin")
 
 MAX_BODY = 1024 * 1024
 """Bytes of the body of a request."""
+DOTS = (".", "..")
+"""What a URL cannot name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ class Caller:
 
 async def _carry_out(route: ApiOp, who: Who, request: web.Request, noted: dict[str, Any]) -> web.StreamResponse:
     route.check(who)
-    call = Call(who, dict(request.match_info), _query(route, request), await _body(route, request), noted)
+    call = Call(who, _path(request), _query(route, request), await _body(route, request), noted)
     return _json(route.status, await route.handler(call))
 
 
@@ -130,6 +132,14 @@ def _problem_of(error: Exception, request: web.Request) -> Problem:
         return of_refusal(error)
     _log.error("%s %s: internal error", request.method, request.path[:200], exc_info=error)
     return Problem(500, "internal", "Internal error", "this is a mistake of ours", "the log of the broker says more")
+
+
+def _path(request: web.Request) -> dict[str, str]:
+    for name, value in request.match_info.items():
+        if value in DOTS:
+            fix = "another name: clients and proxies take this one for a step in the path of the URL"
+            raise bad_value(name, value, fix)
+    return dict(request.match_info)
 
 
 def _query(route: ApiOp, request: web.Request) -> dict[str, Any]:

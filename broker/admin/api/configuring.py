@@ -7,7 +7,8 @@ without a restart is refused, or named in the answer; a cluster's settings are i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from broker.config.changes import LIVE
@@ -63,12 +64,11 @@ class Configuring:
     async def entries(self, call: Call) -> Any:
         query = call.query
         part, table, live = query.get("q", ""), query.get("table"), query.get("live")
-        rows = [
-            row
-            for row in self._port().entries()
-            if part in row["name"] and table in (None, row["table"]) and live in (None, row["source"] != "file")
-        ]
-        return await self._page("config", query, rows, ("name", "table"))
+
+        def wanted(row: Answer) -> bool:
+            return part in row["name"] and table in (None, row["table"]) and live in (None, row["source"] != "file")
+
+        return await self._page("config", query, self._port().entries(), ("name", "table"), wanted)
 
     async def change(self, call: Call) -> Any:
         table, name = self._entry(call)
@@ -99,8 +99,7 @@ class Configuring:
         return told
 
     def _told(self, call: Call, table: str, name: str, before: Mapping[str, Any]) -> Answer:
-        entries = self._port().entries()
-        now = next((row["values"] for row in entries if (row["table"], row["name"]) == (table, name)), None)
+        now = self._port().entry(table, name)
         call.noted.update(before=before, after=now)
         return {"table": table, "name": name, "values": now or {}, "exists": now is not None}
 
@@ -116,9 +115,8 @@ class Configuring:
     # ── users ──────────────────────────────────────────────────────────────────────────────────────
 
     async def users(self, call: Call) -> Any:
-        rows: list[Answer] = [
-            {"name": name, "groups": list(groups)} for name, groups in (await self._port().people.all()).items()
-        ]
+        all = await self._port().people.all()
+        rows: Iterator[Answer] = ({"name": name, "groups": list(groups)} for name, groups in all.items())
         return await self._page("users", call.query, rows, ("name",))
 
     async def set_user(self, call: Call) -> Any:
@@ -153,17 +151,29 @@ class Configuring:
             )  # fmt: skip
         return self._config
 
-    async def _page(self, kind: str, query: dict[str, Any], rows: list[Answer], name: tuple[str, ...]) -> Answer:
+    async def _page(
+        self,
+        kind: str,
+        query: dict[str, Any],
+        rows: Iterator[Answer],
+        name: tuple[str, ...],
+        wanted: Callable[[Answer], bool] | None = None,
+    ) -> Answer:
         asked = question(kind, query)
-        return listed(asked, [await self._caller.work(_chosen(asked, rows, name))], [])
+        return listed(asked, [await self._caller.work(_chosen(asked, _pieces(rows, wanted), name))], [])
 
 
-def _chosen(asked: dict[str, Any], rows: list[Answer], name: tuple[str, ...]) -> Work:
+def _pieces(rows: Iterator[Answer], wanted: Callable[[Answer], bool] | None) -> Iterator[list[Answer]]:
+    while piece := list(islice(rows, 125)):
+        yield [row for row in piece if wanted is None or wanted(row)]
+
+
+def _chosen(asked: dict[str, Any], rows: Iterator[list[Answer]], name: tuple[str, ...]) -> Work:
     after = asked.get("after")
     place = PageKey(after[0], tuple(after[1])) if after else None
     sort = asked["sort"]
     page = yield from choose(
-        (rows[at : at + 125] for at in range(0, len(rows), 125)),
+        rows,
         Ask(asked["limit"], sort, asked["descending"], place),
         lambda row: row[sort],
         lambda row: tuple(row[part] for part in name),

@@ -91,12 +91,14 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     ),
     "ConfigEntry": _object(
         table=TEXT, name=TEXT, values={"type": "object"}, source=TEXT, overridden={"type": "object"},
-        live={"type": "object"}, by=TEXT, since=NUMBER,
+        live={"type": "object"}, by=TEXT, since=NUMBER, why=TEXT,
     ),
     "Configured": _object(table=TEXT, name=TEXT, values={"type": "object"}, exists=FLAG),
     "Reloaded": _object(
         changed={"type": "array", "items": _object(table=TEXT, name=TEXT)},
+        total=NUMBER,
         restart={"type": "array", "items": _object(name=TEXT, in_use=ANY, wanted=ANY)},
+        aside={"type": "array", "items": _object(table=TEXT, name=TEXT, why=TEXT)},
     ),
     "UserEntry": _object(name=TEXT, groups=TEXTS),
 }  # fmt: skip

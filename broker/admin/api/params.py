@@ -19,6 +19,8 @@ from .problems import Problem, bad_value
 
 LONGEST = 4096
 """Characters of a parameter."""
+_SETTINGS = 100
+"""Of one entry, and characters in the name of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +59,18 @@ class Param:
         if self.kind == "table":
             if (
                 not isinstance(value, dict)
-                or not value
+                or not 0 < len(value) <= _SETTINGS
                 or any(isinstance(each, dict | list) for each in value.values())
             ):
-                raise bad_value(self.name, str(value), "an object, with a text, a number, true, false or null each")
+                raise bad_value(
+                    self.name, str(value)[:200], f"an object of at most {_SETTINGS} settings, with a text, a number, "
+                    "true, false or null each",
+                )  # fmt: skip
+            for name, each in value.items():
+                if len(name) > _SETTINGS or len(str(each)) > LONGEST:
+                    raise bad_value(
+                        f"{self.name}.{name[:100]}", str(each)[:200], f"a text of at most {LONGEST} characters"
+                    )
             return value
         limit = LONGEST if self.name != "body" else 1 << 20
         if not isinstance(value, str) or len(value) > limit:

@@ -5,7 +5,7 @@ Rule: interfaces and values only. On a standalone broker and on an edge the same
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 Question = Mapping[str, Any]
@@ -64,8 +64,13 @@ class ConfigPort(Protocol):
     """Settings of this process that can be changed while it runs, and its users. What is refused raises ConfigError
     and has changed nothing; what has returned is kept and in use."""
 
-    def entries(self) -> list[dict[str, Any]]:
-        """Of the tables config.changes.LIVE: table, name, values, source, overridden, live, by, since."""
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """Of the tables config.changes.LIVE: table, name, values, source, overridden, live, by, since, why (it is set
+        aside)."""
+        ...
+
+    def entry(self, name: str, entry: str) -> dict[str, Any] | None:
+        """The values of one that is in use."""
         ...
 
     async def change(self, name: str, entry: str, values: Mapping[str, Any], by: str) -> dict[str, Any]:
@@ -77,7 +82,8 @@ class ConfigPort(Protocol):
         ...
 
     async def reload(self) -> dict[str, Any]:
-        """Reads the config file again: `changed` entries, settings that need a `restart`."""
+        """Reads the config file again: `changed` entries (some of a `total`), settings that need a `restart`,
+        changes that are set `aside`."""
         ...
 
     @property

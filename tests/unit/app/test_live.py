@@ -9,6 +9,7 @@ import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -17,10 +18,12 @@ from broker.app import live as live_module
 from broker.app.live import LiveSettings
 from broker.app.live_users import LiveUsers
 from broker.app.process import _serve
+from broker.app.shrinking import Partitions
 from broker.config.settings import EngineSettings, Settings
 from broker.core.errors import ConfigError
 from broker.edge import users as users_module
 from broker.edge.users import add_user
+from broker.engine.address_settings import Matcher
 
 PASSCODE = "a long passcode"
 
@@ -168,6 +171,19 @@ async def test_an_entry_with_as_many_partitions_as_its_pattern_can_be_taken_back
     await live.change("addresses", "pt.x", {"partitions": 5}, "ada")
     with pytest.raises(ConfigError, match=r"pt\.x has 5 partitions, 4 are fewer"):
         await live.forget("addresses", "pt.x")
+
+
+def test_partitions_are_found_as_the_engine_finds_them():
+    random = Random(7)
+    words = ["a", "b", "*", "#", "$x"]
+    for _ in range(300):
+        names = {".".join(random.choices(words, k=random.randint(1, 3))) for _ in range(6)}
+        table = {name: {"partitions": random.randint(1, 5)} for name in names if "#" not in name.split(".")[:-1]}
+        engine = EngineSettings(addresses=table)
+        found, match = Partitions(engine), Matcher(engine)
+        for name in [*table, "a.b", "b", "$x.a", "a.b.a"]:
+            if name in match._exact or not match.is_pattern(name):
+                assert found.of(name) == match(name).partitions, (name, table)
 
 
 # ── users ───────────────────────────────────────────────────────────────────────────────────────────

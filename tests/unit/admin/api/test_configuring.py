@@ -6,15 +6,19 @@ import asyncio
 import json
 import logging
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+from broker.app import live as live_module
 from broker.app.cli import main
 from broker.app.live import LiveSettings
 from broker.client import ClientError, connect
+from broker.config import changes as changes_module
+from broker.config.changes import Changes, LiveChange, checked
 from broker.config.load import SettingsSource
 from broker.core.errors import ConfigError
 from tests.harness.api import Api, login, running
@@ -148,11 +152,125 @@ def test_a_file_that_cannot_be_read_is_refused_at_the_start(source):
     os.makedirs(live.parent)
     for text, named in (
         ("{", "cannot be read"), ('{"version": 2}', "version 2"), ('{"tables": {"x": {}}}', "'x'"),
-        ('{"tables": {"engine.queues": {"q": {"values": {"selector": "n >"}}}}}', "take the entry out"),
     ):  # fmt: skip
         live.write_text(text)
         with pytest.raises(ConfigError, match=named):
             LiveSettings(source.read(), source)
+
+
+DIVERT = '[engine.diverts.copy]\naddress = "a"\nforward = "b"\n'
+
+
+async def test_a_change_that_makes_no_entry_without_the_file_is_set_aside_at_the_start_and_told(
+    tmp_path, source, caplog
+):
+    write(source, FILE + DIVERT)
+    async with running(tmp_path, source) as api:
+        await change(api, "diverts/copy", selector="n > 1")
+    write(source, FILE)
+    async with running(tmp_path, source) as api:
+        assert "stampede config reset diverts copy" in caplog.text
+        row = await entry(api, "diverts", "copy")
+        assert (row["source"], row["values"], row["live"]) == ("set aside", {}, {"selector": "n > 1"})
+        assert "needs `address`" in row["why"]
+        assert (await run(api, "reset", "diverts", "copy")).exit_code == 0
+        assert (await api.get("/config", table="diverts"))["items"] == []
+
+
+async def test_nor_when_the_file_is_read_again_and_it_can_be_completed(tmp_path, source):
+    write(source, FILE + DIVERT)
+    async with running(tmp_path, source) as api:
+        await change(api, "diverts/copy", selector="n > 1")
+        write(source, FILE)
+        told = await api.call("POST", "/config/reload")
+        assert [(one["table"], one["name"]) for one in told["aside"]] == [("engine.diverts", "copy")]
+        assert told["changed"] == [{"table": "diverts", "name": "copy"}]
+        whole = {"address": "a", "forward": "c", "selector": "n > 1"}
+        assert (await change(api, "diverts/copy", address="a", forward="c"))["values"] == whole
+        row = await entry(api, "diverts", "copy")
+        assert (row["source"], row["values"], row["why"]) == ("live", whole, "")
+        assert (await api.call("POST", "/config/reload"))["aside"] == []
+
+
+async def test_a_permission_is_never_set_aside_and_a_command_mends_the_start(tmp_path, source):
+    async with running(tmp_path, source) as api:
+        for match in ("#", "orders.#"):
+            await change(api, f"permissions/{match.replace('#', '%23')}", send="ops")
+        wanted = FILE + '[engine]\nwildcard_delimiter = "/"\n'
+        write(source, wanted)
+        told = await api.call("POST", "/config/reload", 409)
+        assert "`stampede config reset permissions 'orders.#'`" in told["detail"]
+        running_broker = ["config", "reset", "permissions", "orders.#", "--data", source.overrides["data"]]
+        refused = await asyncio.to_thread(CliRunner().invoke, main, running_broker)
+        assert refused.exit_code == 1 and "A broker runs" in refused.stderr
+    with pytest.raises(ConfigError) as error:
+        LiveSettings(source.read(), source)
+    command = str(error.value).split("`stampede ")[1].split("`")[0]
+    assert CliRunner().invoke(main, shlex.split(command)).exit_code == 0
+    assert CliRunner().invoke(main, shlex.split(command)).exit_code == 4
+    assert list(LiveSettings(source.read(), source).settings.edge.permissions) == ["#"]
+
+
+async def test_entries_of_a_file_with_another_delimiter_wait_for_the_restart(api, source):
+    await change(api, "addresses/a.%23", paused=True)
+    write(source, FILE + '[engine]\nwildcard_delimiter = "/"\n[engine.addresses."b/#"]\npaused = true\n')
+    told = await api.call("POST", "/config/reload")
+    assert told["changed"] == []
+    assert [one["name"] for one in told["restart"]] == ["engine.wildcard_delimiter", 'engine.addresses."b/#"']
+    assert [(one["table"], one["name"]) for one in told["aside"]] == [("engine.addresses", "a.#")]
+    assert (await entry(api, "addresses", "a.#"))["source"] == "live", "in use until then"
+
+
+async def test_a_change_of_one_entry_checks_that_one(api, monkeypatch):
+    for n in range(20):
+        await change(api, f"queues/q{n}", selector=f"n > {n}")
+    seen: list[str] = []
+
+    def noted(table: str, entry: str, *rest: Any) -> dict[str, Any]:
+        seen.append(entry)
+        return checked(table, entry, *rest)
+
+    for module in (live_module, changes_module):
+        monkeypatch.setattr(module, "checked", noted)
+    await change(api, "queues/q3", selector="n > 33")
+    await api.call("DELETE", "/config/queues/q4")
+    await api.call("POST", "/config/reload")
+    assert seen == ["q3"]
+
+
+async def test_values_are_bounded_in_what_is_kept_and_in_the_audit_log(api, source, caplog):
+    caplog.set_level(logging.INFO, "stampede.audit")
+    told = await change(api, "queues/q", 400, selector="x" * 4097)
+    assert "values.selector" in told["detail"] and "4096 characters" in told["fix"]
+    await change(api, "queues/q", 400, **{f"s{n}": n for n in range(101)})
+    long = " OR ".join(["n > 1"] * 5000)
+    write(source, FILE.replace("n > 1", long))
+    await api.call("POST", "/config/reload")
+    await change(api, "queues/orders", selector="n > 2")
+    (line,) = [text for text in caplog.messages if '"change-config"' in text and '"done"' in text]
+    assert len(line) < 20_000 and "characters)" in json.loads(line)["before"]
+    full = Changes({"engine.queues": {f"q{n}": LiveChange({"selector": "x" * 4096}) for n in range(2050)}})
+    with pytest.raises(ConfigError, match="8388608 are the most"):
+        full.encoded()
+
+
+@pytest.mark.parametrize("name", ["..", "."])
+async def test_a_name_that_a_url_cannot_have_is_refused_by_name(api, name):
+    reader, writer = await asyncio.open_connection("127.0.0.1", api.broker.admin.port)
+    body = b'{"values": {"selector": "n > 1"}}'
+    for text in (name, name.replace(".", "%2E")):
+        writer.write(
+            f"PATCH /api/v1/config/queues/{text} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+        assert b" 400 " in await reader.readline()
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = int(head.lower().split(b"content-length:")[1].split()[0])
+        assert "step in the path" in json.loads(await reader.readexactly(length))["fix"]
+    writer.close()
+    assert "neither" in (await api.call("POST", "/queues", 400, address=name))["fix"]
+    assert [row["name"] for row in (await api.get("/config", table="queues"))["items"]] == ["orders"]
 
 
 async def test_a_durable_subscription_that_is_away_misses_nothing_when_its_address_is_split(api):
