@@ -19,6 +19,8 @@ from .versions import Version
 FIRST_PIECE: Final = 16
 """Frames looked at in the first step; doubles on success."""
 LARGEST_PIECE: Final = 1 << 16
+ACKS: Final = 1024
+"""Plain ACKs taken at once: each is looked at."""
 
 
 class SameBlock:
@@ -182,7 +184,7 @@ def take_acks(intake: Intake, version: Version, limit: int) -> int:
     subscriptions: list[bytes] = []
     receipts: list[bytes] = []
     eols = 0
-    while data.startswith(b"ACK\n", pos):
+    while data.startswith(b"ACK\n", pos) and len(ids) < ACKS:
         if single:
             if not data.startswith(b"id:", pos + 4):
                 break

@@ -18,7 +18,7 @@ from typing import Final
 from broker.config.settings import WireSettings
 from broker.core.errors import Code, ProtocolViolation
 
-from .block import Block, check_limits, implies, read_block
+from .block import CHEAP, Block, check_limits, cost_of, implies, read_block
 from .bulk import take_acks
 from .events import IMPLIED, BodyData, BodyEnd, BodyStart, Event, Frame, Head, Violation
 from .intake import Intake
@@ -74,7 +74,7 @@ class Connection:
 
     version   whose rules apply; 1.0 until the versions are agreed on.
     eols      empty lines (heart-beats) seen so far.
-    more      receive() has stopped at `burst` frames: call receive(b"") for what else is there, in the next turn.
+    more      receive() has stopped at `burst`: call receive(b"") for what else is there, in the next turn.
     """
 
     __slots__ = (
@@ -90,7 +90,8 @@ class Connection:
         leniency: Leniency = STRICT,
         burst: int = sys.maxsize,
     ) -> None:
-        """burst: frames, or groups of like ones, of one receive(); a part of the bytes it has waits here then."""
+        """burst: frames, or groups of like ones, of one receive(), a large header block counting as several (cost_of);
+        a part of the bytes it has waits here then."""
         self._role = role
         self._leniency = leniency
         self._settings = settings
@@ -195,7 +196,7 @@ class Connection:
         data, end = intake.data, intake.end
         out, burst = intake.out, self.burst
         while intake.pos < end:
-            if len(out) >= burst:
+            if len(out) + intake.cost >= burst:
                 self.more = True
                 return
             first = data[intake.pos]
@@ -238,6 +239,8 @@ class Connection:
             self._searched = max(intake.end - pos - 2, 0)
             return False
         raw = intake.data[pos:stop]
+        if stop - pos > CHEAP:
+            intake.weigh(cost_of(raw))
         if self._leniency.implied and self._phase is HANDSHAKE and implies(raw):
             # The frame itself is held back until the login is decided, as what stands behind a CONNECT is.
             intake.event(Frame(IMPLIED, {}, b"", None))

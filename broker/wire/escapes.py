@@ -1,8 +1,8 @@
 """Escape sequences of header names and values, per version.
 
 1.0 knows none (C11), 1.1 has `\\n \\c \\\\` (C06), 1.2 adds `\\r` (C07). Anything else behind a backslash is
-fatal (C08). Rule: pure functions; CONNECT and CONNECTED frames, which are never escaped (C10), are the
-callers' affair.
+fatal (C08). Rule: pure functions, and what they cost is a few looks at the text, however many sequences are in it;
+CONNECT and CONNECTED frames, which are never escaped (C10), are the callers' affair.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ _ENCODE: Final = {
     Version.V11: str.maketrans({"\\": "\\\\", "\n": "\\n", ":": "\\c"}),
     Version.V12: str.maketrans({"\\": "\\\\", "\n": "\\n", ":": "\\c", "\r": "\\r"}),
 }
-_DECODE_11: Final = {"\\\\": "\\", "\\n": "\n", "\\c": ":"}
-_DECODE_12: Final = {**_DECODE_11, "\\r": "\r"}
+_KNOWN: Final = {Version.V11: ("\\\\", "\\n", "\\c"), Version.V12: ("\\\\", "\\n", "\\c", "\\r")}
 _SEQUENCE: Final = re.compile(r"\\.?", re.DOTALL)
+_BACKSLASH: Final = "\ud800"
+"""Stands for a backslash that was written as two until all others are gone: no text that came as UTF-8 has it."""
 
 
 def escape(text: str, version: Version) -> str:
@@ -36,16 +37,20 @@ def unescape(text: str, version: Version) -> str:
     Raises ProtocolViolation(BAD_ESCAPE)."""
     if version is Version.V10 or "\\" not in text:
         return text
-    table = _DECODE_12 if version is Version.V12 else _DECODE_11
+    plain = text.replace("\\\\", _BACKSLASH).replace("\\n", "\n").replace("\\c", ":")
+    if version is Version.V12:
+        plain = plain.replace("\\r", "\r")
+    if "\\" in plain:
+        raise _undefined(text, version)
+    return plain.replace(_BACKSLASH, "\\")
 
-    def decode(match: re.Match[str]) -> str:
-        try:
-            return table[match[0]]
-        except KeyError:
-            raise ProtocolViolation(
-                Code.BAD_ESCAPE,
-                f"'{match[0]}' in '{text[:100]}' is not defined in STOMP {version.value}; "
-                f"write a backslash as two, and use only {' '.join(table)}",
-            ) from None
 
-    return _SEQUENCE.sub(decode, text)
+def _undefined(text: str, version: Version) -> ProtocolViolation:
+    """Names the first sequence that the version does not have."""
+    known = _KNOWN[version]
+    wrong = next(found for found in _SEQUENCE.findall(text) if found not in known)
+    return ProtocolViolation(
+        Code.BAD_ESCAPE,
+        f"'{wrong}' in '{text[:100]}' is not defined in STOMP {version.value}; "
+        f"write a backslash as two, and use only {' '.join(known)}",
+    )

@@ -12,15 +12,17 @@ from .events import Acks, Event, Head, Sends
 
 NOWHERE: Final = 1 << 62
 """Offset of what does not occur in these bytes."""
+ACKS_AS_ONE: Final = 16
+"""So many plain ACKs cost as much as a frame that is read by itself."""
 
 
 class Intake:
-    """`pos`: offset of the first octet not yet taken. `crlf`: lines may end with CR LF. `plain_acks`: no
-    ACK so far was one that bulk.py does not take."""
+    """`pos`: offset of the first octet not yet taken. `cost`: of what was taken, beyond one a frame. `crlf`: lines may
+    end with CR LF. `plain_acks`: no ACK so far was one that bulk.py does not take."""
 
     __slots__ = (
         "_ack_ids", "_ack_receipts", "_ack_subscriptions", "_crlf_at", "_head", "_lf_at", "_receipts", "_records",
-        "_search", "crlf", "data", "end", "out",
+        "_search", "cost", "crlf", "data", "end", "out",
         "plain_acks", "pos",
     )  # fmt: skip
 
@@ -28,6 +30,7 @@ class Intake:
         self.data = data
         self.end = len(data)
         self.pos = 0
+        self.cost = 0
         self.crlf = crlf
         self.plain_acks = True
         self.out: list[Event] = []
@@ -57,6 +60,10 @@ class Intake:
                 return self._crlf_at + 3
         return self._lf_at + 2 if self._lf_at < NOWHERE else -1
 
+    def weigh(self, cost: int) -> None:
+        """What comes next costs so much beyond what every frame does."""
+        self.cost += cost
+
     def add(self, head: Head, record: bytes, receipt: bytes | None) -> None:
         """One SEND."""
         if head is not self._head:
@@ -79,6 +86,7 @@ class Intake:
 
     def acks(self, ids: list[bytes], subscriptions: list[bytes] | None, receipts: list[bytes]) -> None:
         """Plain ACKs. Takes the lists over."""
+        self.cost += len(ids) // ACKS_AS_ONE
         if self._head is None and self._ack_ids and (subscriptions is None) is (self._ack_subscriptions is None):
             self._ack_ids += ids
             if self._ack_subscriptions is not None and subscriptions is not None:

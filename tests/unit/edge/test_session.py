@@ -486,6 +486,39 @@ async def test_what_was_cheap_before_lets_no_dear_frames_in_at_once() -> None:
     assert len(sent) == 800 and session.leaving, "and what stands behind them comes last"
 
 
+@pytest.mark.parametrize(("lines", "size", "most"), [(90, 1, 12), (80, 600, 4), (2, 10_000, 14)])
+async def test_frames_with_many_headers_or_long_ones_count_as_several(lines: int, size: int, most: int) -> None:
+    """Header blocks of 60 KB took 5 ms each, and 128 of them a turn would still take 0.1 s."""
+    bench = Bench()
+    session, _ = bench.session()
+    bench.subscribed(session)
+
+    def frame(n: int) -> bytes:
+        pairs = (b"h%d-%d:%b\n" % (n, line, b"\\c" * (size // 2 or 1)) for line in range(lines))
+        return b"SEND\ndestination:/queue/%d\n%b\n\0" % (n, b"".join(pairs))
+
+    def sent() -> list[str]:
+        return [each.address for each in bench.port.commands if type(each) is Publish]
+
+    session.receive(b"".join(map(frame, range(40))))
+    assert 0 < len(sent()) <= most
+    while len(sent()) < 40:
+        before = len(sent())
+        await asyncio.sleep(0)
+        assert 0 < len(sent()) - before <= most
+    assert sent() == [str(n) for n in range(40)]
+
+
+async def test_single_acks_of_a_read_come_in_pieces() -> None:
+    bench = Bench()
+    session, _ = bench.session()
+    bench.subscribed(session)
+    session.wire.receive(b"".join(b"ACK\nid:%d\n\n\0" % n for n in range(9000)))
+    assert session.wire.more
+    taken = 9000 - session.wire.held // len(b"ACK\nid:9999\n\n\0")
+    assert taken <= 16 * BURST + 1024
+
+
 @pytest.mark.parametrize("end", [b"", b"DISCONNECT\n\n\0"])
 async def test_who_goes_while_frames_wait_for_their_turn_has_sent_them(end: bytes) -> None:
     """TLS knows no half-closed connection: it is lost while most of 2,000 SENDs wait, and 735 of them came."""
