@@ -61,6 +61,11 @@ class Publish:
         self.atomic = False
         self.ttl = self.delay = 0
 
+    def within(self) -> Publish:
+        """As a part of something that has been decided: see `atomic`."""
+        self.atomic = True
+        return self
+
     def arrive(self, now: int, ahead: int = 0) -> None:
         """The owner takes it: its times become those of the owner's clock. ahead: see Turn; call it once then."""
         run = self.run

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from .address import Routing
+from .commands import Publish
 from .errors import Code
 from .message import Run
 from .reasons import Reason
@@ -92,9 +93,11 @@ class Move:
 
     queue   0: a copy of messages that are in no queue; nothing is settled.
     to      name of one queue of the address, or None for `routing`.
-    why     how they leave `queue` (core.records.Left)."""
+    why     how they leave `queue` (core.records.Left).
+    create  may what is not there be made for it.
+    then    published in `slot` in the same group, if `queue` is still there: it takes their place; None: nothing."""
 
-    __slots__ = ("address", "ids", "queue", "routing", "run", "slot", "to", "why")
+    __slots__ = ("address", "create", "ids", "queue", "routing", "run", "slot", "then", "to", "why")
 
     def __init__(
         self,
@@ -106,6 +109,8 @@ class Move:
         to: str | None = None,
         routing: Routing = Routing.UNSET,
         why: int = 0,
+        create: bool = True,
+        then: Publish | None = None,
     ) -> None:
         self.to = to
         self.why = why
@@ -115,6 +120,8 @@ class Move:
         self.ids = ids
         self.address = address
         self.run = run
+        self.create = create
+        self.then = then
 
 
 class Fetch:

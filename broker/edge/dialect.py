@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
 from broker.config.ports import prefixes
-from broker.core.address import TEMPORARY, Routing
+from broker.core.address import RECURRING, TEMPORARY, Routing
 from broker.core.errors import Code, RefusedError
 from broker.core.management import MANAGEMENT
 from broker.engine.address_settings import is_pattern
+from broker.engine.recurrence import Recurrence
 from broker.wire.rules import DURABLE_NAMES
 
 from .foreign_headers import check_address, check_destination, check_send, check_subscribe
@@ -25,7 +26,7 @@ from .temporary import THEIRS, Private, address_of, private_of
 FAR_FUTURE = 1 << 53
 """Largest epoch millisecond accepted: what a JavaScript client can still count to."""
 MAX_COPIES = 256
-"""Messages that one SEND may be, by its destinations and the times it is to be delivered: one transaction."""
+"""Destinations that one SEND may have: one transaction."""
 MAX_DESTINATION = 1024
 """Characters; keeps one destination from filling a page of the log's snapshot."""
 
@@ -141,9 +142,10 @@ class Dialect:
         """The same for a SUBSCRIBE to the target."""
         check_subscribe(headers, target.routing, target.durable or target.queue is not None)
 
-    def delays(self, headers: Mapping[str, str], first: int) -> tuple[int, ...]:
-        """When a SEND is delivered: milliseconds from now, once for each time; first: by AMQ_SCHEDULED_DELAY."""
-        return (first,)
+    def recurrence(self, headers: Mapping[str, str], delay: int) -> Recurrence | None:
+        """When a SEND is delivered again and again; None: it is not. delay: by AMQ_SCHEDULED_DELAY. Raises
+        RefusedError(BAD_HEADER)."""
+        return None
 
     def private(self, headers: Mapping[str, str]) -> Private | None:
         """What a SEND says that each connection must look at for itself."""
@@ -203,6 +205,10 @@ class Dialect:
             raise RefusedError(
                 Code.BAD_DESTINATION,
                 f"'{destination[:100]}': a temporary destination has only the name that reply-to gave",
+            )
+        if address.startswith(RECURRING):
+            raise RefusedError(
+                Code.BAD_DESTINATION, f"'{destination[:100]}' is the broker's own, for what is sent again and again"
             )
         if "::" in queue:
             raise RefusedError(

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.core.address import Routing
+from broker.core.address import RECURRING, Routing
 from broker.core.commands import Publish, Settle, Transact
 from broker.core.errors import Code, RefusedError
 from broker.core.management import ManagementRequest, ReplyTo
 from broker.core.message import BLOB, DURABLE, NO_IDS, TEXT, Blob, Run
+from broker.engine.recurrence import Recurrence
 from broker.link.owner_port import Away, BodyWriter
 from broker.wire.events import BodyStart, Head, Sends
 
@@ -119,6 +120,9 @@ class Publisher:
         for each in route.copies:
             self._create = each.create if rights is None else sending(session, rights, each) and each.create
             own = event if each.shown is None else each.shown.sends(event)
+            if each.again is not None:
+                parts.append(self._recurring(own, each, each.again))
+                continue
             groups = [(None, own.records)] if each.split is None else by_slot(own, each.split)
             for where, records in groups:
                 slot = where if where is not None else each.slot
@@ -134,6 +138,18 @@ class Publisher:
         seq = session.answers.ask(receipts) if receipts else 0
         self._intake.batch.append(Transact(parts[0].slot, session.id, seq, parts))
         self.last = None
+
+    def _recurring(self, event: Sends, route: Route, again: Recurrence) -> Publish:
+        """Where it rests until it is time. It is on disk whatever it says: it is to outlive its sender."""
+        lines = again._replace(create=self._create).lines()
+        records = [_unscheduled(event.head.lines + record) for record in event.records]
+        nbytes = sum(map(len, records)) + len(records) * len(lines)
+        run = Run(NO_IDS, lines, records, nbytes, route.flags | event.head.flags | DURABLE, route.priority)
+        self._session.use(route.slot)
+        place = RECURRING + route.address
+        publish = Publish(route.slot, self._session.id, 0, place, Routing.ANYCAST, run)
+        self._times(publish, route)
+        return publish
 
     # ── management ─────────────────────────────────────────────────────────────────────────────────
 
@@ -268,11 +284,13 @@ class Publisher:
         """Lengths of time are the owner's to add to its clock. The same by our clock is for owners that do not know
         them, and for what a transaction has waited."""
         run = publish.run
-        run.expires, run.due = route.expires, route.due
+        cron = route.again if route.again is not None and route.again.cron else None
+        run.expires = route.expires
+        run.due = route.due if cron is None else cron.first(self._session.edge.clock.wall_ms())
         if route.ttl:
             publish.ttl = route.ttl
             run.expires = self._session.edge.clock.wall_ms() + route.ttl
-        if route.delay and not route.due:
+        if route.delay and not run.due:
             publish.delay = route.delay
             run.due = self._session.edge.clock.wall_ms() + route.delay
 
@@ -420,6 +438,13 @@ class LargeSend:
 
 def _size(head: Head, records: list[bytes]) -> int:
     return sum(map(len, records)) + len(records) * len(head.lines)
+
+
+def _unscheduled(message: bytes) -> bytes:
+    """Without the headers that say when: who sends on what he was given does not mean them again."""
+    head, _, body = message.partition(b"\n\n")
+    kept = [line + b"\n" for line in head.split(b"\n") if not line.startswith(b"AMQ_SCHEDULED_")]
+    return b"%b\n%b" % (b"".join(kept), body)
 
 
 def _extend(run: Run, head: Head, event: Sends) -> None:

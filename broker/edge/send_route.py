@@ -11,11 +11,12 @@ from copy import copy
 from weakref import WeakSet
 from zlib import crc32
 
-from broker.core.address import Routing
+from broker.core.address import RECURRING, Routing
 from broker.core.errors import Code, RefusedError
-from broker.core.ids import slots_of
+from broker.core.ids import slot_of, slots_of
 from broker.core.management import MANAGEMENT
 from broker.core.message import DEFAULT_PRIORITY, DURABLE
+from broker.engine.recurrence import Recurrence
 from broker.wire.events import Head
 
 from .dialect import FAR_FUTURE, MAX_COPIES, NOWHERE, Destination, Dialect, check_no_wildcard, not_named, whole_number
@@ -60,6 +61,7 @@ class Split:
 class Route:
     """Address and delivery options of a SEND. `ttl`: milliseconds from arrival, 0 = by `expires` alone.
 
+    again    each message rests at `$scheduled.` and the address, and comes from there when it is time; None: no.
     copies   routes of which each gets the message, this one among them; none: this one alone.
     create   may the address be made on demand.
     private  it names temporary destinations, which are each connection's own: what they are stands in its session.
@@ -69,8 +71,8 @@ class Route:
     split   of an address with several partitions, else None; `slot` is the first of them."""
 
     __slots__ = (
-        "__weakref__", "address", "copies", "create", "delay", "due", "expires", "flags", "priority", "private",
-        "queue", "routing", "shown", "slot", "split", "timed", "ttl",
+        "__weakref__", "address", "again", "copies", "create", "delay", "due", "expires", "flags", "priority",
+        "private", "queue", "routing", "shown", "slot", "split", "timed", "ttl",
     )  # fmt: skip
 
     def __init__(
@@ -98,25 +100,30 @@ class Route:
         self.timed = bool(expires or ttl or due or delay)
         self.private: Private | None = None
         self.create = True
+        self.again: Recurrence | None = None
         self.copies: tuple[Route, ...] = ()
         self.shown: Shown | None = None
         self.place(slots)
 
-    def towards(self, address: str, slots: tuple[int, ...], delay: int | None = None) -> Route:
-        """The same to another address, or at another time."""
+    def towards(self, address: str, slots: tuple[int, ...]) -> Route:
+        """The same to another address."""
         other = copy(self)
         other.address = address
         other.place(slots)
-        if delay is not None:
-            other.delay = delay
-            other.timed = bool(other.expires or other.ttl or other.due or delay)
         return other
 
-    def to(self, target: Destination, slots: tuple[int, ...], delay: int) -> Route:
-        """The same to another target."""
-        other = self.towards(target.address, slots, delay)
+    def to(self, target: Destination, slots: tuple[int, ...], again: Recurrence | None) -> Route:
+        """The same to another target, and when."""
+        if again is not None:
+            slots = (slot_of(RECURRING + target.address),)
+        other = self.towards(target.address, slots)
         other.routing, other.queue, other.create = target.routing, target.queue, target.create
         other.shown = Shown(target.shown, keep=True) if target.shown else None
+        if again is not None:
+            other.delay = again.delay or again.period
+            other.again = again._replace(
+                address=target.address, routing=target.routing, queue=target.queue, durable=bool(self.flags & DURABLE)
+            )
         return other
 
     def place(self, slots: tuple[int, ...]) -> None:
@@ -160,17 +167,12 @@ class RouteCache:
         head.route = route
         return route
 
-    def _copy(self, route: Route, targets: tuple[Destination, ...], delays: tuple[int, ...]) -> None:
-        if len(targets) * len(delays) > MAX_COPIES:
-            raise RefusedError(
-                Code.BAD_DESTINATION,
-                f"{len(targets)} destinations {len(delays)} times; one SEND is {MAX_COPIES} at most",
-            )
+    def _copy(self, route: Route, targets: tuple[Destination, ...], again: Recurrence | None) -> None:
+        if len(targets) > MAX_COPIES:
+            raise RefusedError(Code.BAD_DESTINATION, f"{len(targets)} destinations; one SEND has {MAX_COPIES} at most")
         for target in targets:
             check_no_wildcard(target, self._dialect)
-        route.copies = tuple(
-            [route.to(target, self.slots(target.address), delay) for target in targets for delay in delays]
-        )
+        route.copies = tuple([route.to(target, self.slots(target.address), again) for target in targets])
         route.private = route.private or Private()
         self._all.update(route.copies)
 
@@ -216,8 +218,10 @@ class RouteCache:
             max(whole_number(headers, "AMQ_SCHEDULED_DELAY", -FAR_FUTURE, FAR_FUTURE) or 0, 0),
         )
         route.private, route.create = private, target.create
-        delays = self._dialect.delays(headers, route.delay)
-        if target.more or delays != (route.delay,):
-            self._copy(route, (target, *target.more), delays)
+        again = self._dialect.recurrence(headers, route.delay)
+        if again is not None and not target.address:
+            raise RefusedError(Code.BAD_DESTINATION, "a temporary destination gets each message once: send it again")
+        if target.more or again is not None:
+            self._copy(route, (target, *target.more), again)
         self._all.add(route)
         return route

@@ -12,9 +12,13 @@ from typing import Any
 
 from broker.config.addressing import AddressSettings
 from broker.config.settings import EngineSettings
-from broker.core.address import TEMPORARY, Routing
+from broker.core.address import RECURRING, TEMPORARY, Routing
 
 _TEMPORARY = AddressSettings(routing_types="MULTICAST")
+_RECURRING = AddressSettings(
+    routing_types="ANYCAST", dead_letter_address="", max_size_messages=10_000, full_policy="FAIL"
+)
+"""Whatever is said of `#`: a life time, a ring or a pause is about what is sent, not about when."""
 _REMEMBERED = 32_768
 """Addresses whose settings are kept; names of reply topics would pile up else."""
 
@@ -40,6 +44,8 @@ class Matcher:
     def __call__(self, address: str) -> AddressSettings:
         if address.startswith(TEMPORARY):
             return _TEMPORARY
+        if address.startswith(RECURRING):
+            return _RECURRING
         if not self._exact and not self._patterns:
             return self._default
         found = self._memo.get(address)

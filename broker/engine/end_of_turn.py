@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from broker.core.effects import Turn
 
-from . import costly_selectors, forwarding, kept_messages, prepared, retroactive
+from . import costly_selectors, forwarding, kept_messages, prepared, recurring, retroactive
 from .dispatch import browse, dispatch
 from .queue import Queue
 from .slot import QUEUES, Slot
@@ -27,7 +27,7 @@ def hand_out(slot: Slot, turn: Turn, behind: bool = False) -> None:
         for queue in touched:
             if queue.deleted:
                 continue
-            if queue.hidden:
+            if queue.hidden or queue.recurring:
                 _arrived(slot, queue, turn)
             else:
                 dispatch(slot, queue, turn)
@@ -45,8 +45,10 @@ def hand_out(slot: Slot, turn: Turn, behind: bool = False) -> None:
 
 
 def _arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
-    """Something has changed in a hidden queue."""
-    if forwarding.is_mine(queue):
+    """Something has changed in a queue that nobody consumes."""
+    if queue.recurring:
+        recurring.arrived(slot, queue, turn)
+    elif forwarding.is_mine(queue):
         forwarding.arrived(slot, queue, turn)
     elif kept_messages.is_mine(queue):
         retroactive.arrived(slot, queue, turn)

@@ -50,6 +50,7 @@ from . import (
     prefilter,
     prepared,
     reattach,
+    recurring,
     redelivery,
     repeats,
     settle,
@@ -396,6 +397,7 @@ class Engine:
     def moved(self, move: Move, turn: Turn) -> None:
         """The owner has published the run of `move` (or nobody takes it): the source is settled."""
         redelivery.moved(self._slot, move, turn)
+        recurring.moved(self._slot, move, turn)
 
     def release(self, number: int, turn: Turn) -> None:
         """Every record of turns <= number is durable."""

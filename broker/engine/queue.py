@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from broker.config.addressing import AddressSettings
-from broker.core.address import Routing
+from broker.core.address import RECURRING, Routing
 from broker.core.message import DEFAULT_PRIORITY, GROUPED, Run
 from broker.selector import Predicate, compile, stored
 
@@ -63,6 +63,7 @@ class Queue:
     far                     ready messages of which memory has only the number (match_buckets.py).
     selector, filter        only matching messages enter: the text, and the same compiled; None: all.
     declared                it stands in the settings: never deleted on demand.
+    recurring               what is due here is sent elsewhere (recurring.py).
     paused                  somebody wants it to hand out nothing (manage.py); its settings may say the same.
     """
 
@@ -72,8 +73,8 @@ class Queue:
         "durable", "expiry", "far", "fetching", "filter", "gated", "gated_bytes", "gated_pages", "grouped", "handed",
         "hidden", "id", "idle_since", "index", "kind", "last", "leaving", "levels", "mark_asked", "marked", "moving",
         "name", "nbytes", "out", "owed", "pace", "paged_bytes", "paged_count", "paging", "paused", "ready", "recalls",
-        "restored", "returned", "routing", "selector", "sent", "settings", "settled", "spilled", "stale", "start",
-        "subscription", "suspect_to", "suspects", "swept", "table", "tied", "weight",
+        "recurring", "restored", "returned", "routing", "selector", "sent", "settings", "settled", "spilled", "stale",
+        "start", "subscription", "suspect_to", "suspects", "swept", "table", "tied", "weight",
     )  # fmt: skip
 
     def __init__(
@@ -102,6 +103,7 @@ class Queue:
         self.tied = tied
         """Dies with its consumer."""
         self.hidden = hidden
+        self.recurring = address.startswith(RECURRING)
         """Holds what a transaction of several slots has prepared: no address leads to it."""
         self.deleted = False
         self.ready: deque[Run] = deque()
@@ -361,6 +363,10 @@ class Queue:
             self.leaving = deque()
         self.leaving.append(Leaving(messages, failed))
         self.delivering += len(messages)
+
+    def leaves_for(self, count: int) -> None:
+        """So many are on their way to another address: neither ready nor held."""
+        self.moving += count
 
     def all_back(self) -> None:
         """Nothing is left of what consumers held that have ended."""

@@ -189,7 +189,7 @@ class Coordinator:
     def _move(self, engine: Engine, move: Move, slot: int, run: Run) -> None:
         if not self._leads(engine):
             return
-        publish = Publish(slot, 0, 0, move.address, move.routing, run, move.to)
+        publish = Publish(slot, 0, 0, move.address, move.routing, run, move.to, move.create)
 
         def refused(why: Refused) -> None:
             if why.code in PASSING or why.code is Code.ADDRESS_FULL:

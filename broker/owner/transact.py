@@ -98,7 +98,7 @@ def move(shard: Engines, item: Move, turn: Turn, touched: Touched) -> None:
         return
     source, target = shard.engine(item.slot), shard.engine(slot)
     group = turn.part()
-    publish = Publish(slot, 0, 0, item.address, item.routing, item.run, item.to)
+    publish = Publish(slot, 0, 0, item.address, item.routing, item.run, item.to, item.create)
     if _taken(target, publish, item):
         target.handle(publish, group)
     source.moved(item, group)

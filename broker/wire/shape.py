@@ -18,10 +18,12 @@ from .rules import RESERVED
 
 SIGNIFICANT: Final = frozenset(
     {
+        "AMQ_SCHEDULED_CRON",
         "AMQ_SCHEDULED_DELAY",
         "AMQ_SCHEDULED_PERIOD",
         "AMQ_SCHEDULED_REPEAT",
         "AMQ_SCHEDULED_TIME",
+        "AMQ_SCHEDULED_ZONE",
         "auto-delete",
         "destination",
         "destination-type",

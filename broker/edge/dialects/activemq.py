@@ -14,10 +14,10 @@ from broker.config.addressing import AddressSettings
 from broker.config.ports import prefixes
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
+from broker.engine.recurrence import FOR_EVER, LONGEST_BURST_MS, Recurrence, tick
 
 from ..dialect import (
     FAR_FUTURE,
-    MAX_COPIES,
     MAX_DESTINATION,
     Destination,
     Dialect,
@@ -30,7 +30,6 @@ from ..foreign_headers import ARGUMENTS
 from ..temporary import OWN, THEIRS
 
 IN_SEND: Final[Mapping[str, str]] = {
-    "AMQ_SCHEDULED_CRON": "have a clock of yours send it, or use AMQ_SCHEDULED_DELAY, _PERIOD and _REPEAT",
     "AMQ_SCHEDULER_ACTION": "what is scheduled cannot be listed or taken back by messages",
     "transformation": "bodies are relayed as they came; transform them in the client",
 }
@@ -50,6 +49,9 @@ TAKEN: Final = ("activemq.dispatchAsync", "activemq.prefetchSize", "activemq.pri
                 "activemq.subscriptionName", "browser", "selector")  # fmt: skip
 """Headers of SUBSCRIBE that mean the same here."""
 PERIOD, REPEAT = "AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT"
+CRON, ZONE = "AMQ_SCHEDULED_CRON", "AMQ_SCHEDULED_ZONE"
+MOST_REPEATS = (1 << 31) - 1
+"""What Classic can count to."""
 _NOTHING = ("", "false", "0", "-1")
 
 
@@ -65,7 +67,7 @@ class ActiveMQ(Dialect):
 
     __slots__ = ("_match", "_virtual")
     name = "activemq"
-    read = (PERIOD, REPEAT)
+    read = (PERIOD, REPEAT, CRON, ZONE)
     rejects = True
     prefetches_messages = True
     shows_temporaries = True
@@ -157,14 +159,25 @@ class ActiveMQ(Dialect):
         if kind not in ("text", "bytes"):
             raise _refusal("amq-msg-type", kind, "a body is bytes, with a content-type; text or bytes")
 
-    def delays(self, headers: Mapping[str, str], first: int) -> tuple[int, ...]:
-        """Once after the delay (without one after the period), and again after each period."""
+    def recurrence(self, headers: Mapping[str, str], delay: int) -> Recurrence | None:
+        """Once after the delay (without one after the period), and again after each period; all of that each time that
+        cron says."""
         period = whole_number(headers, PERIOD, 0, FAR_FUTURE) or 0
-        repeat = whole_number(headers, REPEAT, 0, MAX_COPIES - 1) or 0
+        repeat = whole_number(headers, REPEAT, FOR_EVER, MOST_REPEATS) or 0
+        cron, zone = headers.get(CRON, "").strip(), headers.get(ZONE, "").strip()
         if repeat and not period:
             raise _refusal(REPEAT, headers[REPEAT], f"it needs {PERIOD} beside it")
-        first = first or period
-        return tuple([first + n * period for n in range(repeat + 1)])
+        if zone and not cron:
+            raise _refusal(ZONE, zone, f"it needs {CRON} beside it")
+        if not (period or cron):
+            return None
+        if cron:
+            tick(cron, zone, 0)
+            if repeat == FOR_EVER or delay + repeat * period > LONGEST_BURST_MS:
+                raise _refusal(
+                    REPEAT, headers.get(REPEAT, "0"), f"what {CRON} begins ends within an hour, with its delay"
+                )
+        return Recurrence(cron=cron, zone=zone, delay=delay, period=period, left=repeat)
 
     # ── SUBSCRIBE ──────────────────────────────────────────────────────────────────────────────────
 

@@ -41,12 +41,69 @@ def test_the_times_between_them(join, name):
     assert time.monotonic() - began >= 0.3
 
 
+def test_one_that_comes_for_ever_outlives_its_sender(join, name):
+    sender = join()
+    times = {"AMQ_SCHEDULED_DELAY": 1, "AMQ_SCHEDULED_PERIOD": 50, "AMQ_SCHEDULED_REPEAT": -1}
+    end = round(time.time() * 1000) + 60_000  # or it would go on behind all other tests
+    sender.ask("SEND", {"destination": f"/topic/{name}", "expires": end, **times}, b"x")
+    sender.ask("DISCONNECT")
+    client = join()
+    client.subscribe(f"/topic/{name}")
+    found = client.messages(5)
+    assert [message.body for message in found] == [b"x"] * 5
+    assert {message["destination"] for message in found} == {f"/topic/{name}"}
+    assert len({message["scheduledJobId"] for message in found}) == 1
+    assert len({message["message-id"] for message in found}) == 5
+
+
+def test_it_waits_for_what_cron_says(join, name):
+    client = join()
+    client.subscribe(f"/queue/{name}")
+    headers = {"AMQ_SCHEDULED_CRON": "0 0 29 2 *", "AMQ_SCHEDULED_ZONE": "Asia/Kolkata"}
+    client.ask("SEND", {"destination": f"/queue/{name}", **headers}, b"x")
+    client.nothing()
+
+
+def test_it_is_part_of_a_transaction(join, name):
+    client = join()
+    client.subscribe(f"/queue/{name}")
+    times = {"AMQ_SCHEDULED_PERIOD": 1, "AMQ_SCHEDULED_REPEAT": 1}
+    for end in ("ABORT", "COMMIT"):
+        client.ask("BEGIN", {"transaction": "t"})
+        client.ask("SEND", {"destination": f"/queue/{name}", "transaction": "t", **times}, end.encode())
+        client.ask(end, {"transaction": "t"})
+    assert [message.body for message in client.messages(2)] == [b"COMMIT"] * 2
+    client.nothing()
+
+
+def test_a_zone_that_is_not_one(join, name):
+    client = join()
+    headers = {"AMQ_SCHEDULED_CRON": "* * * * *", "AMQ_SCHEDULED_ZONE": "Europe/../Berlin", "receipt": "r"}
+    client.send("SEND", {"destination": f"/queue/{name}", **headers}, b"x")
+    assert "time zone" in error(client, Code.BAD_HEADER, "r").body.decode()
+
+
+@pytest.mark.parametrize(
+    ("headers", "word"),
+    [
+        ({"AMQ_SCHEDULED_REPEAT": -1, "AMQ_SCHEDULED_PERIOD": 1}, "an hour"),
+        ({"AMQ_SCHEDULED_REPEAT": 60, "AMQ_SCHEDULED_PERIOD": 60_001}, "an hour"),
+    ],
+)
+def test_a_burst_that_does_not_end(join, name, headers, word):
+    client = join()
+    head = {"destination": f"/queue/{name}", "AMQ_SCHEDULED_CRON": "* * * * *", "receipt": "r", **headers}
+    client.send("SEND", head, b"x")
+    assert word in error(client, Code.BAD_HEADER, "r").body.decode()
+
+
 @pytest.mark.parametrize(
     ("header", "value"),
     [
-        ("AMQ_SCHEDULED_REPEAT", "-1"), ("AMQ_SCHEDULED_REPEAT", "256"), ("AMQ_SCHEDULED_REPEAT", "3"),
-        ("AMQ_SCHEDULED_CRON", "0 * * * *"), ("AMQ_SCHEDULER_ACTION", "BROWSE"), ("transformation", "jms-map-json"),
-        ("amq-msg-type", "map"), ("priority", "high"),
+        ("AMQ_SCHEDULED_REPEAT", "-1"), ("AMQ_SCHEDULED_REPEAT", "-2"), ("AMQ_SCHEDULED_REPEAT", "3"),
+        ("AMQ_SCHEDULED_CRON", "0 * * *"), ("AMQ_SCHEDULED_CRON", "61 * * * *"), ("AMQ_SCHEDULED_CRON", "0 0 31 2 *"),
+        ("AMQ_SCHEDULED_CRON", "* * * * * *"), ("AMQ_SCHEDULED_ZONE", "UTC"), ("AMQ_SCHEDULER_ACTION", "BROWSE"),
+        ("transformation", "jms-map-json"), ("amq-msg-type", "map"), ("priority", "high"),
     ],
 )  # fmt: skip
 def test_a_send_that_is_refused_by_name(join, name, header, value):

@@ -11,10 +11,12 @@ from broker.config.acceptor import AcceptorSettings
 from broker.config.addressing import AddressSettings
 from broker.core.address import Routing
 from broker.core.errors import RefusedError
+from broker.core.ids import slot_of
 from broker.edge import foreign_headers
 from broker.edge.dialect import Destination, Homes
 from broker.edge.dialects import activemq
 from broker.edge.send_route import READ, RouteCache
+from broker.engine.recurrence import FOR_EVER, Recurrence
 from broker.wire.events import Head
 from broker.wire.shape import SIGNIFICANT
 
@@ -30,7 +32,7 @@ def test_the_page_lists_all_of_it():
     destinations = [name for name in foreign_headers.DESTINATIONS if name.startswith("ActiveMQ.")]
     names = [
         *activemq.IN_SEND, *activemq.IN_SUBSCRIBE, *activemq.BY_SETTINGS, *activemq.TAKEN, activemq.PERIOD,
-        activemq.REPEAT, *destinations,
+        activemq.REPEAT, activemq.CRON, activemq.ZONE, *destinations,
     ]  # fmt: skip
     assert [name for name in names if f"`{name}" not in PAGE] == []
 
@@ -81,13 +83,27 @@ def test_the_patterns_are_the_acceptors():
 def test_when_a_message_comes_again():
     routes = RouteCache(lambda _: 1, DIALECT)
 
-    def delays(**headers: str) -> list[int]:
-        route = routes.of(Head(b"", {"destination": "/queue/a,/queue/b", **headers}, 0, True))
-        return [copy.delay for copy in route.copies if copy.address == "a"]
+    def again(**headers: str) -> list[Recurrence | None]:
+        route = routes.of(Head(b"", {"destination": "/queue/a,/topic/b", **headers}, 0, True))
+        return [copy.again for copy in route.copies]
 
-    assert delays() == [0]
-    assert delays(AMQ_SCHEDULED_DELAY="5") == [5]
-    assert delays(AMQ_SCHEDULED_DELAY="5", AMQ_SCHEDULED_PERIOD="7", AMQ_SCHEDULED_REPEAT="2") == [5, 12, 19]
-    assert delays(AMQ_SCHEDULED_PERIOD="7", AMQ_SCHEDULED_REPEAT="1") == [7, 14]
-    with pytest.raises(RefusedError, match="256"):
-        delays(AMQ_SCHEDULED_PERIOD="7", AMQ_SCHEDULED_REPEAT="200")
+    assert again() == [None, None]
+    assert again(AMQ_SCHEDULED_DELAY="5") == [None, None]
+    assert again(AMQ_SCHEDULED_DELAY="5", AMQ_SCHEDULED_PERIOD="7", AMQ_SCHEDULED_REPEAT="2", persistent="true") == [
+        Recurrence("a", Routing.ANYCAST, durable=True, delay=5, period=7, left=2),
+        Recurrence("b", Routing.MULTICAST, durable=True, delay=5, period=7, left=2),
+    ]
+    cron = {"AMQ_SCHEDULED_CRON": "0 9 * * MON", "AMQ_SCHEDULED_ZONE": "Europe/Berlin"}
+    assert again(**cron)[0] == Recurrence("a", Routing.ANYCAST, cron="0 9 * * MON", zone="Europe/Berlin")
+    assert again(AMQ_SCHEDULED_PERIOD="7", AMQ_SCHEDULED_REPEAT="-1")[0] == Recurrence(
+        "a", Routing.ANYCAST, period=7, left=FOR_EVER
+    )
+
+
+def test_what_is_sent_again_has_an_address_of_its_own_that_no_client_names():
+    routes = RouteCache(lambda _: 1, DIALECT)
+    head = Head(b"", {"destination": "/queue/a", "AMQ_SCHEDULED_PERIOD": "7", "AMQ_SCHEDULED_REPEAT": "-1"}, 0, True)
+    assert [copy.slot for copy in routes.of(head).copies] == [slot_of("$scheduled.a")]
+    for name in ("/queue/$scheduled.a", "/topic/$scheduled.a", "$scheduled.a::a"):
+        with pytest.raises(RefusedError, match="broker's own"):
+            resolve(name)
