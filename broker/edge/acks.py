@@ -6,7 +6,7 @@ is nobody's to settle, and its ACK changes nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from broker.core.commands import Settle
 from broker.core.errors import Code, RefusedError
@@ -14,11 +14,8 @@ from broker.wire.escapes import unescape
 from broker.wire.events import Acks
 from broker.wire.versions import Version
 
+from .session import Session
 from .subscription import SlotSubscription
-
-if TYPE_CHECKING:
-    from .session import Session
-
 
 MOST_IDS: Final = 1000
 """Of one command: an owner carries it out whole, 2 µs for each id."""
@@ -79,7 +76,7 @@ def _check_subscription(session: Session, sub: SlotSubscription, given: str) -> 
 
 
 def delivery(session: Session, id: bytes, subscription: str | None) -> tuple[SlotSubscription, int]:
-    """See Session.delivery."""
+    """The consumer and message number that an ack id names. Raises RefusedError(NO_SUCH_DELIVERY)."""
     handle, _, number = id.rpartition(b"-")
     sub = session.handles.get(handle)
     if sub is None or not number.isdigit() or len(number) > 19:

@@ -7,17 +7,13 @@ client's own is taken out. Must not know routes or owners.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
 from zlib import crc32
 
+from broker.config.acceptor import AcceptorSettings
 from broker.core.message import ESCAPED
 from broker.wire.events import BodyStart, Head, Sends
 from broker.wire.versions import Version
 from broker.wire.writer import escape
-
-if TYPE_CHECKING:
-    from .edge import Edge
-    from .session import Session
 
 USER = b"JMSXUserID:"
 
@@ -87,13 +83,11 @@ class AddedHeaders:
         return b"".join([line + b"\n" for line in kept]) + rest
 
 
-def marks_of(session: Session) -> AddedHeaders | None:
-    """None: nothing is added to what this session sends."""
-    acceptor = session.acceptor
+def marks_of(acceptor: AcceptorSettings, user: str, numbers: Numbers) -> AddedHeaders | None:
+    """None: nothing is added to what this user sends here."""
     if not acceptor.enable_message_id and not acceptor.validated_user:
         return None
-    edge: Edge = session.edge
     return AddedHeaders(
-        edge.numbers if acceptor.enable_message_id else None,
-        session.principal if acceptor.validated_user else None,
+        numbers if acceptor.enable_message_id else None,
+        user if acceptor.validated_user else None,
     )

@@ -10,25 +10,35 @@ be allowed.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from broker.config.permissions import FQQN
 from broker.core.address import TEMPORARY, Routing
 from broker.core.errors import Code, RefusedError
 from broker.engine.address_settings import plain_routing
 
-from .permissions import full_name
+from .permissions import ADDRESS, DURABLE, OWN, Rights, full_name
+from .send_route import Route
+from .session import Session
 
-if TYPE_CHECKING:
-    from .permissions import Rights
-    from .send_route import Route
-    from .session import Session
-    from .subscribing import SubscribeRequest
 
-ADDRESS, DURABLE, OWN = "create_address", "create_durable_queue", "create_non_durable_queue"
-CREATE = "create"
-"""Label of what an owner was not allowed to create for a command: which of the create_… were missing depends on what
-was there."""
+class ReadingAsked(Protocol):
+    """What a SUBSCRIBE asks for."""
+
+    @property
+    def operation(self) -> str: ...
+    @property
+    def address(self) -> str: ...
+    @property
+    def routing(self) -> Routing: ...
+    @property
+    def queue(self) -> str | None: ...
+    @property
+    def queues(self) -> tuple[str | None, ...]: ...
+    @property
+    def durable(self) -> bool: ...
+    @property
+    def wildcard(self) -> bool: ...
 
 
 def sending(session: Session, rights: Rights, route: Route) -> bool:
@@ -58,7 +68,7 @@ def _allowed(rights: Rights, address: str, queues: tuple[str | None, ...]) -> fr
     return allowed
 
 
-def subscribing(session: Session, wish: SubscribeRequest) -> bool:
+def subscribing(session: Session, wish: ReadingAsked) -> bool:
     """May a SUBSCRIBE create what is not there. Raises RefusedError(NOT_ALLOWED)."""
     rights = session.rights
     if rights is None or not wish.address:
@@ -95,22 +105,13 @@ def _reading(
 
 def refusal(session: Session, rights: Rights, operation: str, address: str, queue: str | None) -> RefusedError:
     """Counted; to be raised."""
-    _count(session, operation)
+    session.edge.counters.deny(operation)
     match = rights.against(operation, address, queue)
     fix = "add an entry of edge.permissions for all of it"
     if match is not None:
         fix = f'add a group of the user to edge.permissions."{match}".{operation}'
     name = full_name(address, None if queue == address and FQQN not in (match or "") else queue)[:100]
     return RefusedError(Code.NOT_ALLOWED, f"user '{session.principal}' lacks {operation} at '{name}': {fix}")
-
-
-def not_created(session: Session, detail: str) -> str:
-    """What a client is told whose command an owner has not carried out, because it would have created something."""
-    _count(session, CREATE)
-    return (
-        f"{detail}: user '{session.principal}' lacks {ADDRESS}, {DURABLE} or {OWN} there (edge.permissions); "
-        "add a group of the user, or create it first"
-    )
 
 
 def lost(session: Session) -> None:
@@ -131,8 +132,3 @@ def _topic(session: Session, address: str, routing: Routing, queue: str | None) 
         return False
     said = plain_routing(session.edge.match(address)) if routing is Routing.UNSET else routing
     return said is Routing.MULTICAST
-
-
-def _count(session: Session, operation: str) -> None:
-    denied = session.edge.counters.denied
-    denied[operation] = denied.get(operation, 0) + 1

@@ -16,16 +16,16 @@ Rule: made for a session that was told of a full address, and for no other. Must
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 from broker.core.commands import Command, Publish, Transact
 from broker.core.errors import Code, RefusedError
 
+from .parts import OpenConnection, ReadingHalf
+from .receipts import Answers
+from .subscription import SlotSubscription
 from .timers import Handle
-
-if TYPE_CHECKING:
-    from .session import Session
 
 PIECE = 64 * 1024
 """Bytes for one address that leave at a time."""
@@ -57,12 +57,26 @@ class Waiting:
         self.nbytes = EACH if command is None else _size(command)
 
 
+class BlockedClient(OpenConnection, Protocol):
+    """The connection whose messages wait."""
+
+    @property
+    def answers(self) -> Answers: ...
+    @property
+    def leaving(self) -> bool: ...
+    @property
+    def subscriptions(self) -> Mapping[str, SlotSubscription]: ...
+    @property
+    def intake(self) -> ReadingHalf: ...
+    def done(self, seq: int) -> None: ...
+
+
 class Crowds:
     """See the head of this file. `full`: addresses the session was told of."""
 
     __slots__ = ("_held", "_last", "_paced", "_patience", "_then", "_timer", "_waiting", "full", "nbytes", "session")
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: BlockedClient) -> None:
         self.session = session
         self.full: set[Key] = set()
         self.nbytes = 0
@@ -142,6 +156,10 @@ class Crowds:
             edge.eased[self] = None
         else:
             self.advance()
+
+    def fault(self) -> None:
+        """See Session.fault."""
+        self.session.fault()
 
     def close(self) -> None:
         """The session has ended."""

@@ -6,30 +6,21 @@ Rule: nothing else is processed until the login is decided; passcodes are looked
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
 from broker import __version__
 from broker.core.errors import Code, RefusedError
 from broker.core.reasons import Reason
 from broker.wire.events import IMPLIED, Frame
 from broker.wire.versions import SUPPORTED, Version, negotiate
-from broker.wire.writer import connected_frame, error_frame, escape
+from broker.wire.writer import connected_frame, error_frame
 
 from . import heartbeat
 from .asking import ask
-from .auth import refusal
+from .auth import Principal, refusal
 from .directory import Done
-
-if TYPE_CHECKING:
-    from .auth import Principal
-    from .session import Session
+from .session import Session
 
 SERVER = f"stampede/{__version__}"
-
-
-def escaped(text: str, version: Version) -> bytes:
-    """A header value as `version` writes it."""
-    return escape(text, version).encode()
 
 
 def connect(session: Session, frame: Frame) -> None:
@@ -147,7 +138,7 @@ def _mismatch(session: Session, frame: Frame) -> None:
     """C25: ERROR with the versions we speak, then close."""
     supported = ",".join(v.value for v in SUPPORTED)
     detail = "Supported protocol versions are " + " ".join(f"v{v.value}" for v in SUPPORTED)
-    session.edge.counters.errors["VERSION_MISMATCH"] = session.edge.counters.errors.get("VERSION_MISMATCH", 0) + 1
+    session.edge.counters.error("VERSION_MISMATCH")
     session.outbox.write(
         error_frame(
             session.version,

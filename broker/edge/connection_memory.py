@@ -16,16 +16,15 @@ from __future__ import annotations
 
 import logging
 from heapq import heappush, heapreplace
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from broker.core.errors import Code
 from broker.core.memory import NEVER, Memory
 from broker.core.metrics import Metric
 from broker.core.reasons import Reason
+from broker.seams.clock import Clock
 
-if TYPE_CHECKING:
-    from .edge import Edge
-    from .session import Session
+from .timers import TimerWheel
 
 log = logging.getLogger("stampede.memory")
 
@@ -39,9 +38,46 @@ MOST: Final = 100
 PATIENCE_S: Final = 5.0
 """So long it may stay near the bound while those who hold most are not read: a client that is asked to wait for its own
 COMMIT waits for ever."""
-WAITING: Final = 64 * 1024
-"""Bytes that a connection with unfinished business has of its read, about."""
 HOLD: Final = "memory"
+
+
+class MemoryHolder(Protocol):
+    """A connection, by what it holds."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def told(self) -> str: ...
+
+    @property
+    def held(self) -> int:
+        """Bytes that it keeps in memory now."""
+        ...
+
+    @property
+    def writable(self) -> bool:
+        """Its socket takes more."""
+        ...
+
+    def hold(self, why: str) -> None: ...
+    def release(self, why: str) -> None: ...
+    def fail(self, code: Code, detail: str, receipt: bytes | None = None, at_once: bool = False) -> None: ...
+    def abort(self, reason: Reason, detail: str = "") -> None: ...
+
+
+Sized = tuple[int, int, MemoryHolder]
+"""What it holds, its number, itself."""
+
+
+class MemoryClock(Protocol):
+    """The edge, by what tells when to look."""
+
+    @property
+    def beats(self) -> TimerWheel: ...
+    @property
+    def clock(self) -> Clock: ...
 
 
 class Holding:
@@ -49,17 +85,17 @@ class Holding:
 
     __slots__ = ("_armed", "_edge", "_held", "_memory", "_since", "ended", "paused", "sessions")
 
-    def __init__(self, edge: Edge, memory: Memory) -> None:
+    def __init__(self, edge: MemoryClock, memory: Memory) -> None:
         self._edge = edge
         self._memory = memory
-        self.sessions: dict[Session, None] = {}
-        self._held: dict[Session, None] = {}
+        self.sessions: dict[MemoryHolder, None] = {}
+        self._held: dict[MemoryHolder, None] = {}
         self._armed = False
         self._since = 0.0
         """Since when it has been near the bound; 0: it is not."""
         self.paused = self.ended = 0
 
-    def note(self, session: Session) -> None:
+    def note(self, session: MemoryHolder) -> None:
         """It holds something from now on."""
         if self._memory.limit < NEVER:
             self.sessions[session] = None
@@ -76,10 +112,10 @@ class Holding:
     def _look(self) -> None:
         self._part(list(self.sessions), 0, 0, [])
 
-    def _part(self, sessions: list[Session], start: int, total: int, most: list[tuple[int, int, Session]]) -> None:
+    def _part(self, sessions: list[MemoryHolder], start: int, total: int, most: list[Sized]) -> None:
         """Looks at the next PIECE; then acts on all of them."""
         for session in sessions[start : start + PIECE]:
-            size = holds(session)
+            size = session.held
             if not size and session not in self._held:
                 self.sessions.pop(session, None)
                 continue
@@ -97,7 +133,7 @@ class Holding:
         if self.sessions:
             self._arm()
 
-    def _act(self, total: int, most: list[tuple[int, int, Session]]) -> None:
+    def _act(self, total: int, most: list[Sized]) -> None:
         memory = self._memory
         room = max(memory.limit - memory.queues, memory.limit // 4)
         near = room // 10 * 8
@@ -113,7 +149,7 @@ class Holding:
             left = self._end(left, near, most[:1])  # one at a time: the others may still make it
         self._hold(left, near, most)
 
-    def _end(self, total: int, room: int, most: list[tuple[int, int, Session]]) -> int:
+    def _end(self, total: int, room: int, most: list[Sized]) -> int:
         """Whoever holds most goes until the rest fits."""
         for size, _, session in most:
             if total <= room:
@@ -127,13 +163,13 @@ class Holding:
                 "other, and memory is full: read and COMMIT sooner"
             )
             log.warning("%s is ended: %s. %s", session.told, Code.MEMORY_FULL.text, self._memory.told(total + size))
-            if session.outbox.writable:
+            if session.writable:
                 session.fail(Code.MEMORY_FULL, detail, at_once=True)
             else:
                 session.abort(Reason.MEMORY_FULL, detail)  # it reads nothing: an ERROR would only wait with the rest
         return total
 
-    def _hold(self, total: int, near: int, most: list[tuple[int, int, Session]]) -> None:
+    def _hold(self, total: int, near: int, most: list[Sized]) -> None:
         """Those who hold most are not read until the others fit."""
         for size, _, session in most:
             if total <= near:
@@ -144,14 +180,14 @@ class Holding:
                     log.warning("connections hold too much: %s. Those that hold most wait", self._memory.told(total))
                 self.paused += 1
                 self._held[session] = None
-                session.intake.hold(HOLD)
+                session.hold(HOLD)
 
     def _release(self) -> None:
         held, self._held = self._held, {}
         for session in held:
-            session.intake.release(HOLD)
+            session.release(HOLD)
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: MemoryHolder) -> None:
         """Its connection is over."""
         self.sessions.pop(session, None)
         self._held.pop(session, None)
@@ -165,15 +201,3 @@ class Holding:
 
 PAUSED = "Connections not read for a while because they held most when memory was short."
 ENDED = "Connections ended because they held most when memory was full (1610)."
-
-
-def holds(session: Session) -> int:
-    """Bytes that a connection keeps in memory now."""
-    size = session.channel.held() + session.wire.held + session.outbox.waiting + session.transacted
-    if session.intake.parked:
-        size += WAITING
-    if session.intake.large is not None:
-        size += session.intake.large.pending
-    if session.crowds is not None:
-        size += session.crowds.nbytes
-    return size

@@ -9,16 +9,12 @@ Rule: only subscriptions that ask for it have one. Must not know queues or frame
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from broker.core.commands import UNLIMITED
 from broker.core.effects import Deliver
 
 from .rate_limits import Pace, under_way
-from .split_subscription import DeliverySink
-
-if TYPE_CHECKING:
-    from .subscription import SlotSubscription
+from .subscription import DeliverySink, SlotSubscription
 
 SLOW = 20
 """Messages a second: up to that one at a time is under way, above it as many as the room holds."""

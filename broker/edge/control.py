@@ -9,23 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 from broker.core.address import Outcome
-from broker.core.commands import Barrier, Command, Disconnect, DisconnectAll, Hold, Settle, Transact
+from broker.core.commands import Barrier, Hold, Settle, Transact
 from broker.core.errors import Code, RefusedError
 from broker.core.reasons import Reason
 from broker.wire.events import Frame
 from broker.wire.versions import Version
 
+from .acks import delivery
 from .dialect import whole_number, yes
+from .session import Session
 from .subscribing import subscribe, unsubscribe
 
-if TYPE_CHECKING:
-    from .session import Session
-
-CALM = {Reason.CLIENT_DISCONNECT, Reason.SHUTDOWN, Reason.OWNER_STOPPED}
-"""Ends that say nothing about the messages the client held: it went in order, or the broker left it."""
 MAX_DELAY_MS = 366 * 24 * 3600 * 1000
 MAX_IDS = 1 << 53
 
@@ -45,7 +41,7 @@ def nack(session: Session, frame: Frame) -> None:
 def _settle(session: Session, frame: Frame, outcome: Outcome) -> None:
     headers = frame.headers
     id = headers["id"] if session.version is Version.V12 else headers["message-id"]
-    sub, number = session.delivery(session.raw(id), headers.get("subscription"))
+    sub, number = delivery(session, session.raw(id), headers.get("subscription"))
     delay = whole_number(headers, "delay", 0, MAX_DELAY_MS)
     name = headers.get("transaction")
     if sub.browses:
@@ -122,13 +118,13 @@ def disconnect(session: Session, frame: Frame) -> None:
     session.outbox.consumed()
     if session.crowds is not None and session.crowds.when_empty(partial(_disconnect_late, session, frame)):
         # What it sent goes first. Its consumers end now: what they hold may be what there is no room for.
-        session.intake.batch += ends(session, Reason.CLIENT_DISCONNECT)
+        session.intake.batch += session.ends(Reason.CLIENT_DISCONNECT)
         session.intake.park()
         return
     if frame.receipt is None:
         session.leave([])
         return
-    session.intake.batch += ends(session, Reason.CLIENT_DISCONNECT)
+    session.intake.batch += session.ends(Reason.CLIENT_DISCONNECT)
     for slot in session.slots():
         session.intake.batch.append(Barrier(slot, session.id, session.answers.ask([])))
     session.leave([frame.receipt])
@@ -137,17 +133,6 @@ def disconnect(session: Session, frame: Frame) -> None:
 def _disconnect_late(session: Session, frame: Frame) -> None:
     disconnect(session, frame)
     session.intake.unpark()
-
-
-def ends(session: Session, reason: Reason) -> list[Command]:
-    """What ends all its consumers."""
-    calm = reason in CALM
-    subs = session.handles.values()
-    slots = sorted({sub.slot for sub in subs if not sub.wide})
-    found: list[Command] = [Disconnect(slot, session.id, calm) for slot in slots]
-    if any([sub.wide for sub in subs]):
-        found.append(DisconnectAll(session.id, calm))
-    return found
 
 
 CONTROL: dict[str, Callable[[Session, Frame], None]] = {

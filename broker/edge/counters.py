@@ -40,6 +40,14 @@ class EdgeCounters:
         self.login_failures = 0
         self.refused = 0
 
+    def deny(self, operation: str) -> None:
+        """A user was not allowed to do that."""
+        self.denied[operation] = self.denied.get(operation, 0) + 1
+
+    def error(self, name: str) -> None:
+        """A client was told of that error."""
+        self.errors[name] = self.errors.get(name, 0) + 1
+
     def metrics(self, subscriptions: int) -> list[Metric]:
         """Families of this edge."""
 

@@ -40,8 +40,9 @@ from .directory import Directory, LocalClientIds, LocalNames
 from .draining import Shedding
 from .fair_reading import Rounds
 from .growing import Newcomers, followed
+from .inbound import Inbound
 from .login_places import Strangers
-from .outbound import Outbound
+from .parts import Eases, Faulty, Flushes, OpenConnection
 from .permissions import Permissions, Rights
 from .rate_limits import Tokens, make_rates
 from .session import Session
@@ -111,8 +112,8 @@ class Edge:
         self.others: Callable[[Effect], None] | None = None
         """Who else asks owners in this process: hears what is for no session of ours."""
         self.dispatching = False
-        self.touched: list[Outbound] = []
-        self.eased: dict[Crowds, None] = {}
+        self.touched: list[Flushes] = []
+        self.eased: dict[Eases, None] = {}
         """What sessions keep waiting, of which some may leave: addresses have room again."""
         self.holding = Holding(self, memory or Memory())
         self.parked = 0
@@ -124,7 +125,7 @@ class Edge:
         self._boot = boot.encode()
         self._per_ip: dict[str, int] = {}
         self.strangers = Strangers()
-        self._paused: list[Session] = []
+        self._paused: list[OpenConnection] = []
         self._grants: list[SlotSubscription] = []
         self.shedding = Shedding(lambda: self.sessions.values(), clock, beats)
         self._unknown: frozenset[str] = frozenset()
@@ -155,7 +156,7 @@ class Edge:
         self._per_ip[ip] = self._per_ip.get(ip, 0) + 1
         entrance = self.entrances[name]
         entrance.open += 1
-        session = Session(self, channel, entrance)
+        session = Session(self, channel, entrance, Inbound)
         self.sessions[session.id] = session
         self._peak = max(self._peak, len(self.sessions))
         limits = self.settings.edge
@@ -186,7 +187,7 @@ class Edge:
             return f"{limits.max_connections_per_ip} from this address are open (max_connections_per_ip)"
         return ""
 
-    def known(self, session: Session) -> None:
+    def known(self, session: OpenConnection) -> None:
         """It has logged in, or ended: a stranger no more."""
         self.strangers.leave(session)
         if session.entrance.strangers is not None:
@@ -196,7 +197,7 @@ class Edge:
         """Connections of an address, as peers name it."""
         return self._per_ip.get(ip, 0)
 
-    def closed(self, session: Session, reason: Reason, detail: str) -> None:
+    def closed(self, session: OpenConnection, reason: Reason, detail: str) -> None:
         """The session has ended; its socket may still be flushing."""
         self.known(session)
         counters = self.counters
@@ -212,7 +213,7 @@ class Edge:
                 f" ({detail})" if detail else "",
             )
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: OpenConnection) -> None:
         """Its socket is gone."""
         if self.sessions.pop(session.id, None) is None:
             return
@@ -416,7 +417,7 @@ class Edge:
             try:
                 crowds.advance()
             except Exception:
-                crowds.session.fault()
+                crowds.fault()
         self.dispatching = False
         if self.rates is not None:
             self.rates.delivered(effects, consumers)
@@ -434,6 +435,7 @@ class Edge:
 
     def _fault(self, effect: Effect) -> None:
         """A session could not take an effect. That is its end alone: the owner who calls us must not notice."""
+        session: Faulty | None
         if isinstance(effect, Done | Refused | Crowd):
             session = self.sessions.get(effect.session)
         else:
@@ -478,7 +480,7 @@ class Edge:
             try:
                 outbox.flush()
             except Exception:
-                outbox.session.fault()
+                outbox.fault()
 
     def grant(self, sub: SlotSubscription) -> None:
         """The subscription's room goes back with the next submit_grants()."""
@@ -494,16 +496,16 @@ class Edge:
         if commands:
             self.port.submit(commands)
 
-    def pause(self, session: Session) -> None:
+    def pause(self, session: OpenConnection) -> None:
         """The owner is congested: this producer's socket rests until on_relief."""
         self._paused.append(session)
-        session.intake.hold("owner")
+        session.hold("owner")
 
     def on_relief(self, sessions: Collection[int] | None = None) -> None:
         paused, self._paused = self._paused, []
         for session in paused:
             if sessions is None or session.id in sessions:
-                session.intake.release("owner")
+                session.release("owner")
             else:
                 self._paused.append(session)
 

@@ -10,17 +10,15 @@ it was given to the parts there were. Must not know owners: the port tells what 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from broker.core.address import AckMode
 from broker.core.commands import UNLIMITED, Subscribe
 
 from .consumer_rate import Tempo
+from .session import Session
 from .split_subscription import Fan, order_for, share
-
-if TYPE_CHECKING:
-    from .session import Session
-    from .subscription import SlotSubscription
+from .subscription import SlotSubscription
 
 
 class Newcomers(Protocol):

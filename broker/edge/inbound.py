@@ -9,7 +9,6 @@ connecting), nor how they are answered.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from broker.core.commands import Command
 from broker.core.errors import RefusedError
@@ -17,10 +16,8 @@ from broker.wire.events import IMPLIED, Acks, BodyData, BodyEnd, BodyStart, Even
 
 from . import acks, connecting, control, framelog
 from .publishing import LargeSend, Publisher
-
-if TYPE_CHECKING:
-    from .rate_limits import Rates
-    from .session import Session
+from .rate_limits import Rates
+from .session import Session
 
 
 class Inbound:
@@ -150,7 +147,7 @@ class Inbound:
         if self._late is not None:
             self._late += events
             return []
-        events, late = rates.admit(self._session, events, again)
+        events, late = rates.admit(self._session, events, self.go_on, again)
         if late:
             self._late = late
             self.hold("rate")

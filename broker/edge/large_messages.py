@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from broker.core.address import AckMode, Outcome
 from broker.core.commands import Settle
@@ -21,17 +21,42 @@ from broker.core.reasons import Reason
 from broker.link.owner_port import Away, BodyReader, Rotten
 
 from . import framelog
+from .channel import Channel
 from .compressing import Inflating, length_of
+from .parts import EdgeServices
 from .subscription import SlotSubscription
 from .timers import Handle
 from .utf8_check import TextCheck
 
-if TYPE_CHECKING:
-    from .session import Session
-
 log = logging.getLogger("stampede.edge")
 
 PIECE = 256 * 1024
+
+
+class BodyOutbox(Protocol):
+    """Where it goes out."""
+
+    @property
+    def writable(self) -> bool: ...
+    def write_out(self, out: list[bytes]) -> None: ...
+    def left(self, nbytes: int) -> None: ...
+    def large_done(self, sub: SlotSubscription, effect: Deliver) -> None: ...
+
+
+class BodyClient(Protocol):
+    """The connection it goes to."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def closed(self) -> bool: ...
+    @property
+    def edge(self) -> EdgeServices: ...
+    @property
+    def outbox(self) -> BodyOutbox: ...
+    @property
+    def channel(self) -> Channel: ...
+    def abort(self, reason: Reason, detail: str = "") -> None: ...
 
 
 class LargeDelivery:
@@ -42,7 +67,7 @@ class LargeDelivery:
         "_begun", "_check", "_effect", "_left", "_reader", "_reading", "_seen", "_session", "_sub", "_text", "_timer",
     )  # fmt: skip
 
-    def __init__(self, session: Session, sub: SlotSubscription, effect: Deliver) -> None:
+    def __init__(self, session: BodyClient, sub: SlotSubscription, effect: Deliver) -> None:
         self._session = session
         self._sub = sub
         self._effect = effect
@@ -127,8 +152,7 @@ class LargeDelivery:
         self._begin()
         self._left -= len(data)
         session.channel.write_part(data, False, False)
-        session.outbox.nbytes += len(data)  # any byte is a heart-beat
-        session.edge.counters.bytes_out += len(data)
+        session.outbox.left(len(data))
         self.pump()
 
     def _begin(self) -> None:
@@ -172,7 +196,7 @@ class Line:
 
     __slots__ = ("_end", "_items", "_nbytes", "_session")
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: BodyClient) -> None:
         self._session = session
         self._items: deque[LargeDelivery | list[bytes]] = deque()
         self._nbytes = 0

@@ -7,8 +7,8 @@ answered, nor what else the end of a connection takes: that is the session's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
 
 from broker.core.effects import Deliver
 from broker.core.message import BLOB
@@ -17,14 +17,21 @@ from broker.wire.writer import receipts
 
 from . import framelog
 from .channel import GONE
-from .large_messages import LargeDelivery, Line
+from .large_messages import BodyOutbox, LargeDelivery, Line
+from .parts import OpenConnection
 from .subscription import SlotSubscription
-
-if TYPE_CHECKING:
-    from .session import Session
 
 GATHER_BYTES = 1024 * 1024
 """Deliveries gathered for one write; more than that leave at once, so that one turn cannot fill the memory."""
+
+
+class OutboundClient(OpenConnection, Protocol):
+    """The connection, as its writing half uses it."""
+
+    @property
+    def outbox(self) -> BodyOutbox: ...
+    @property
+    def handles(self) -> Mapping[bytes, SlotSubscription]: ...
 
 
 class Outbound:
@@ -46,7 +53,7 @@ class Outbound:
         "writable",
     )
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: OutboundClient) -> None:
         self.session = session
         self._edge = session.edge
         self._channel = session.channel
@@ -136,6 +143,15 @@ class Outbound:
         if not self.writable and self._channel.buffered() > self._edge.settings.edge.max_outbox_bytes:
             waiting = f"{self._channel.buffered()} bytes wait for a client that does not read"
             self.session.abort(Reason.SLOW_CONSUMER, waiting)
+
+    def left(self, nbytes: int) -> None:
+        """A piece of a large body has gone to the socket: any byte is a heart-beat."""
+        self.nbytes += nbytes
+        self._edge.counters.bytes_out += nbytes
+
+    def fault(self) -> None:
+        """See Session.fault."""
+        self.session.fault()
 
     # ── large bodies ───────────────────────────────────────────────────────────────────────────────
 

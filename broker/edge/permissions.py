@@ -24,6 +24,11 @@ REMEMBERED = 4096
 MAX_SETS = 1000
 """Sets of groups that are remembered; users share them."""
 
+ADDRESS, DURABLE, OWN = "create_address", "create_durable_queue", "create_non_durable_queue"
+CREATE = "create"
+"""Label of what an owner was not allowed to create for a command: which of the create_… were missing depends on what
+was there."""
+
 NOTHING: frozenset[str] = frozenset()
 READING = frozenset({"consume", "browse", "read"})
 """What a pattern must be allowed everywhere; anything else is the affair of its pattern's own match."""
@@ -148,3 +153,11 @@ class Permissions:
 
     def _is_pattern(self, name: str) -> bool:
         return is_pattern(name, self._delimiter)
+
+
+def not_created(user: str, detail: str) -> str:
+    """What a client is told whose command an owner has not carried out, because it would have created something."""
+    return (
+        f"{detail}: user '{user}' lacks {ADDRESS}, {DURABLE} or {OWN} there (edge.permissions); "
+        "add a group of the user, or create it first"
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from broker.core.address import RECURRING, Routing
 from broker.core.commands import Publish, Settle, Transact
@@ -25,16 +25,21 @@ from .asking import ask
 from .authorising import sending
 from .compressing import Deflating
 from .partitioner import by_slot, slot_for
+from .parts import ReadingHalf
 from .send_route import Route, Split
+from .session import Session
 from .subscribing import subscribe_reply
 from .temporary import OWN, QUEUE, Private
 
-if TYPE_CHECKING:
-    from .inbound import Inbound
-    from .session import Session
-
 PENDING_BODY_BYTES = 4 * 1024 * 1024
 """Bytes of a large body that may wait for the disk before its socket is paused."""
+
+
+class SendIntake(ReadingHalf, Protocol):
+    """The reading half, of which this is a part."""
+
+    @property
+    def publisher(self) -> Publisher | None: ...
 
 
 class Publisher:
@@ -44,12 +49,12 @@ class Publisher:
 
     __slots__ = ("_create", "_intake", "_last_route", "_marks", "_session", "large", "last")
 
-    def __init__(self, session: Session, intake: Inbound) -> None:
+    def __init__(self, session: Session, intake: SendIntake) -> None:
         self._session = session
         self._intake = intake
         self._create = True
         """May what it is sending create what is not there."""
-        self._marks = marks_of(session)
+        self._marks = marks_of(session.acceptor, session.principal, session.edge.numbers)
         self.last: Publish | None = None
         self._last_route: Route | None = None
         self.large: LargeSend | None = None
@@ -348,11 +353,11 @@ class Publisher:
             crowds.wait(slot, route.address, event.receipt, partial(self._begin_late, event, route, slot))
             self._session.intake.park()
         else:
-            self.large = LargeSend(self._session, event, route, slot)
+            self.large = LargeSend(self._session, self._intake, event, route, slot)
 
     def _begin_late(self, event: BodyStart, route: Route, slot: int) -> None:
         """The address has room again."""
-        self.large = LargeSend(self._session, event, route, slot)
+        self.large = LargeSend(self._session, self._intake, event, route, slot)
         self._session.intake.unpark()
 
     def publish_large(self, large: LargeSend, blob: Blob) -> None:
@@ -381,10 +386,11 @@ class Publisher:
 class LargeSend:
     """One large SEND on its way to a file. The session takes no further frame until it is published."""
 
-    __slots__ = ("_paused", "_session", "_writer", "head", "length", "receipt", "received", "route", "slot")
+    __slots__ = ("_intake", "_paused", "_session", "_writer", "head", "length", "receipt", "received", "route", "slot")
 
-    def __init__(self, session: Session, event: BodyStart, route: Route, slot: int) -> None:
+    def __init__(self, session: Session, intake: SendIntake, event: BodyStart, route: Route, slot: int) -> None:
         self._session = session
+        self._intake = intake
         self._paused = False
         self.slot = slot
         self._writer: BodyWriter = session.edge.port.write_body(self.slot, self._drained)
@@ -419,7 +425,7 @@ class LargeSend:
 
     def _finished(self, blob: Blob | None, why: str) -> None:
         session = self._session
-        publisher = session.intake.publisher
+        publisher = self._intake.publisher
         if publisher is None or publisher.large is not self:
             return
         publisher.large = None

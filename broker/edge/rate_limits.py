@@ -14,18 +14,16 @@ Rule: does not exist where no rate is set. Must not know frames, queues or who k
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
+from broker.config.acceptor import AcceptorSettings
 from broker.config.settings import EdgeSettings
 from broker.core.effects import Deliver, Effect
 from broker.seams.clock import Clock
 from broker.wire.events import BodyStart, Event, Sends
 
+from .subscription import SlotSubscription
 from .timers import TimerWheel
-
-if TYPE_CHECKING:
-    from .session import Session
-    from .subscription import SlotSubscription
 
 SLICE_S = 0.1
 """Tokens are taken for so long ahead, and asked for again after so long when there were none."""
@@ -37,6 +35,19 @@ LEAST_COST = 64
 """… with messages of so many bytes: shorter ones there are none, by what stands in front of each."""
 
 Granted = Callable[[int | None], None]
+
+
+class RatedSender(Protocol):
+    """A connection whose messages are counted."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def connected(self) -> bool: ...
+    @property
+    def principal(self) -> str: ...
+    @property
+    def acceptor(self) -> AcceptorSettings: ...
 
 
 class Tokens(Protocol):
@@ -196,9 +207,11 @@ class Rates:
     def later(self, seconds: float, callback: Callable[[], None]) -> None:
         self._beats.deadline(self._clock.monotonic() + seconds, callback)
 
-    def admit(self, session: Session, events: list[Event], again: bool = False) -> tuple[list[Event], list[Event]]:
-        """What of that may be carried out now, and the rest: the session's intake is told to go on when its turn has
-        come. again: that has happened."""
+    def admit(
+        self, session: RatedSender, events: list[Event], go_on: Callable[[], None], again: bool = False
+    ) -> tuple[list[Event], list[Event]]:
+        """What of that may be carried out now, and the rest: `go_on` is called when its turn has come. again: that has
+        happened."""
         own, shared = session.acceptor.max_producer_rate, self._producer_rate
         if not session.connected or (own < 0 and shared < 0):
             return events, []
@@ -219,10 +232,10 @@ class Rates:
         if room == count:
             return events, []
         if pace is not None and pace.room(now) < 1:
-            self.later(pace.until(count - room), session.intake.go_on)
+            self.later(pace.until(count - room), go_on)
         else:
             assert meter is not None
-            meter.waiting[session.id] = session.intake.go_on
+            meter.waiting[session.id] = go_on
             if meter.open:
                 self.later(0, meter.serve)
         return split(events, room)

@@ -10,26 +10,27 @@ from __future__ import annotations
 
 import logging
 from asyncio import Task
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from broker.config.acceptor import AcceptorSettings
 from broker.core.address import AckMode
+from broker.core.commands import Command, Disconnect, DisconnectAll
 from broker.core.errors import Code, RefusedError
 from broker.core.reasons import Reason
 from broker.seams.steps import QUICK_S
 from broker.wire.connection import Connection, Role
 from broker.wire.events import Event
 from broker.wire.versions import Version
-from broker.wire.writer import error_frame
+from broker.wire.writer import error_frame, escape
 
-from . import acks, authorising, connecting, control
 from .acceptor import Entrance
+from .blocked_sends import Crowds
 from .channel import GONE, Channel
-from .inbound import Inbound
 from .open_errors import to_be_told
 from .outbound import Outbound
+from .parts import EdgeServices, ReadingHalf
+from .permissions import CREATE, Rights, not_created
 from .receipts import Answers, Then
 from .subscription import SlotSubscription
 from .temporary import Temporaries
@@ -37,17 +38,16 @@ from .transactions import Transactions
 from .watchdog import Watch
 from .wildcard_subscription import block
 
-if TYPE_CHECKING:
-    from .blocked_sends import Crowds
-    from .edge import Edge
-    from .permissions import Rights
-
 log = logging.getLogger("stampede.edge")
 
 AT_ONCE = (
     Reason.HEARTBEAT_MISSED, Reason.SLOW_CONSUMER, Reason.OWNER_STOPPED, Reason.WEBSOCKET_PROTOCOL, Reason.INTERNAL,
 )  # fmt: skip
 """Ends that do not wait for a large body on its way out: nobody reads it, or nobody can go on writing it."""
+CALM = {Reason.CLIENT_DISCONNECT, Reason.SHUTDOWN, Reason.OWNER_STOPPED}
+"""Ends that say nothing about the messages the client held: it went in order, or the broker left it."""
+WAITING = 64 * 1024
+"""Bytes that a connection with unfinished business has of its read, about."""
 
 NO_SUBSCRIPTIONS: dict[str, SlotSubscription] = {}
 NO_HANDLES: dict[bytes, SlotSubscription] = {}
@@ -68,14 +68,17 @@ class Session:
         "login_task", "outbox", "principal", "rights", "subscriptions", "watch", "wire",
     )  # fmt: skip
 
-    def __init__(self, edge: Edge, channel: Channel, entrance: Entrance) -> None:
+    def __init__(
+        self, edge: EdgeServices, channel: Channel, entrance: Entrance, intake: Callable[[Session], ReadingHalf]
+    ) -> None:
+        """intake: makes its reading half, which knows what frames mean."""
         self.edge = edge
         self.channel = channel
         self.entrance = entrance
         self.id = channel.id
         self.wire = Connection(Role.SERVER, entrance.wire, entrance.memo, entrance.leniency, BURST)
         self.answers = Answers()
-        self.intake = Inbound(self)
+        self.intake = intake(self)
         self.outbox = Outbound(self)
         self.subscriptions = NO_SUBSCRIPTIONS
         self.handles = NO_HANDLES
@@ -124,6 +127,16 @@ class Session:
         """Bytes that wait for COMMIT."""
         return self._transactions.held if self._transactions is not None else 0
 
+    @property
+    def held(self) -> int:
+        """Bytes that it keeps in memory now."""
+        size = self.channel.held() + self.wire.held + self.outbox.waiting + self.transacted
+        if self.intake.parked:
+            size += WAITING
+        if (large := self.intake.large) is not None:
+            size += large.pending
+        return size if self.crowds is None else size + self.crowds.nbytes
+
     # ── from the socket ────────────────────────────────────────────────────────────────────────────
 
     def receive(self, data: bytes) -> None:
@@ -163,6 +176,18 @@ class Session:
         """The client lives, though it sent no byte of STOMP."""
         if not self.closed:
             self.watch.heard()
+
+    def hold(self, why: str) -> None:
+        """Its socket is not read until whoever holds it has released it."""
+        self.intake.hold(why)
+
+    def release(self, why: str) -> None:
+        self.intake.release(why)
+
+    @property
+    def writable(self) -> bool:
+        """The socket takes more."""
+        return self.outbox.writable
 
     def pause_writing(self) -> None:
         self.outbox.pause()
@@ -246,7 +271,8 @@ class Session:
         if code is Code.NOT_ALLOWED and self.rights is None:
             code = Code.NO_SUCH_DESTINATION  # it was not to be made, whoever asks (Destination.create)
         elif code is Code.NOT_ALLOWED:
-            detail = authorising.not_created(self, detail)
+            self.edge.counters.deny(CREATE)
+            detail = not_created(self.principal, detail)
         if not seq:
             self.fail(code, detail, at_once=self.leaving)
             return
@@ -294,13 +320,20 @@ class Session:
         """The owner ended this subscription; the client must hear of it, and STOMP only has ERROR for that."""
         self.fail(code, detail, None)
 
-    def delivery(self, id: bytes, subscription: str | None) -> tuple[SlotSubscription, int]:
-        """The consumer and message number that an ack id names. Raises RefusedError(NO_SUCH_DELIVERY)."""
-        return acks.delivery(self, id, subscription)
-
     def raw(self, text: str) -> bytes:
         """A decoded header value as this connection's version writes it."""
-        return connecting.escaped(text, self.version)
+        return escape(text, self.version).encode()
+
+    def ends(self, reason: Reason) -> list[Command]:
+        """What ends all its consumers."""
+        calm = reason in CALM
+        subs = self.handles.values()
+        found: list[Command] = [
+            Disconnect(slot, self.id, calm) for slot in sorted({sub.slot for sub in subs if not sub.wide})
+        ]
+        if any([sub.wide for sub in subs]):
+            found.append(DisconnectAll(self.id, calm))
+        return found
 
     # ── the end ────────────────────────────────────────────────────────────────────────────────────
 
@@ -338,8 +371,7 @@ class Session:
             self.outbox.flush()
 
     def _error(self, code: Code, detail: str, receipt: bytes | None, about: str) -> None:
-        counters = self.edge.counters
-        counters.errors[code.name] = counters.errors.get(code.name, 0) + 1
+        self.edge.counters.error(code.name)
         text = self.entrance.dialect.text(code, about)
         self.outbox.write(error_frame(self.version, code, detail, receipt, text=text))
 
@@ -386,7 +418,7 @@ class Session:
         elif self.closed or self.leaving:
             return
         elif self.crowds is not None and self.crowds.when_empty(self._hang_up, gone=True):
-            self.intake.batch += control.ends(self, Reason.CLIENT_GONE)  # as at DISCONNECT
+            self.intake.batch += self.ends(Reason.CLIENT_GONE)  # as at DISCONNECT
             self.intake.submit()
         else:
             self.leave([], lambda: self._left(Reason.CLIENT_GONE))
@@ -409,7 +441,7 @@ class Session:
         self.watch.stop()
         if self.login_task is not None:
             self.login_task.cancel()
-        self.intake.last(control.ends(self, reason))
+        self.intake.last(self.ends(reason))
         if self.crowds is not None:
             self.crowds.close()
         self._transactions = self._temporaries = None

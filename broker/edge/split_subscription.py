@@ -13,22 +13,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
 
 from broker.core.address import AckMode
 from broker.core.commands import UNLIMITED
 from broker.core.effects import Deliver
 from broker.core.errors import Code, RefusedError
 
-if TYPE_CHECKING:
-    from .session import Session
-    from .subscription import SlotSubscription
-
-
-class DeliverySink(Protocol):
-    """Who takes a subscription's deliveries: its session's outbox, or its Order on the way there."""
-
-    def deliver(self, sub: SlotSubscription, effect: Deliver) -> None: ...
+from .subscription import DeliverySink, SlotSubscription, Subscriber
 
 
 class Fan:
@@ -64,7 +55,7 @@ class Order:
 
     __slots__ = ("_cumulative", "_session", "_shown", "_sink", "_waiting", "free")
 
-    def __init__(self, session: Session, limit: int, cumulative: bool) -> None:
+    def __init__(self, session: Subscriber, limit: int, cumulative: bool) -> None:
         self._session = session
         self._sink: DeliverySink = session.outbox
         self._cumulative = cumulative
@@ -152,7 +143,7 @@ class Order:
         self._session.edge.submit_grants()
 
 
-def order_for(session: Session, ack: AckMode, window: int, together: int) -> Order | None:
+def order_for(session: Subscriber, ack: AckMode, window: int, together: int) -> Order | None:
     """The Order a subscription with several parts needs, if any. `window`: messages it may hold unacknowledged;
     `together`: how many its parts' own windows allow."""
     if ack is AckMode.AUTO:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from broker.config.settings import EdgeSettings
 from broker.core.address import AckMode, Routing
@@ -32,14 +31,12 @@ from .dialect import NOWHERE, Destination, check_wildcard, durable_name, not_nam
 from .directory import Done, conflict
 from .rate_limits import under_way
 from .receipts import Then
+from .session import Session
 from .shown_destination import Shown
 from .split_subscription import Fan, order_for, share
 from .subscription import ShownSubscription, SlotSubscription
 from .temporary import OWN, THEIRS
 from .wildcard_subscription import STANDING, Everywhere, block
-
-if TYPE_CHECKING:
-    from .session import Session
 
 ACK_MODES = {"auto": AckMode.AUTO, "client": AckMode.CLIENT, "client-individual": AckMode.INDIVIDUAL}
 MAX_WINDOW = 1 << 53

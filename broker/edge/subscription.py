@@ -13,21 +13,91 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from broker.core.address import AckMode
 from broker.core.commands import Grant
 from broker.core.effects import Deliver
+from broker.core.errors import Code
 from broker.core.ids import SLOTS
 from broker.core.message import BLOB, ESCAPED, REDELIVERED, TEXT, Run
+from broker.seams.clock import Clock
 from broker.wire.versions import Version
 from broker.wire.writer import rewrite_lines, without_length
 
+from .acceptor import Entrance
 from .shown_destination import Shown
-from .split_subscription import DeliverySink, Fan, Order
+from .timers import TimerWheel
 
-if TYPE_CHECKING:
-    from .session import Session
+
+class DeliverySink(Protocol):
+    """Who takes a subscription's deliveries: its session's outbox, or its order on the way there."""
+
+    def deliver(self, sub: SlotSubscription, effect: Deliver) -> None: ...
+
+
+class WritingHalf(DeliverySink, Protocol):
+    """The outbox of a session."""
+
+    @property
+    def writable(self) -> bool: ...
+    def write(self, data: bytes) -> None: ...
+
+
+class SubscriptionParts(Protocol):
+    """The parts of one SUBSCRIBE (split_subscription.Fan)."""
+
+    @property
+    def parts(self) -> list[SlotSubscription]: ...
+    @property
+    def whole(self) -> bool: ...
+    def join(self, part: SlotSubscription) -> None: ...
+    def browsed(self) -> bool: ...
+
+
+class PartsOrder(DeliverySink, Protocol):
+    """What keeps count over all parts (split_subscription.Order)."""
+
+    def settle(self, sub: SlotSubscription, numbers: Sequence[int]) -> list[tuple[SlotSubscription, Sequence[int]]]: ...
+    def flow(self) -> None: ...
+
+
+class ConsumerDesk(Protocol):
+    """The edge, as subscriptions use it."""
+
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def beats(self) -> TimerWheel: ...
+    @property
+    def consumers(self) -> dict[int, SlotSubscription]: ...
+
+    @property
+    def digits(self) -> dict[int, int]:
+        """Slot → of the numbers of its messages, as last seen here."""
+        ...
+
+    def handle(self, consumer: int) -> bytes: ...
+    def grant(self, sub: SlotSubscription) -> None: ...
+    def submit_grants(self) -> None: ...
+
+
+class Subscriber(Protocol):
+    """The session, as its subscriptions use it."""
+
+    @property
+    def edge(self) -> ConsumerDesk: ...
+    @property
+    def entrance(self) -> Entrance: ...
+    @property
+    def outbox(self) -> WritingHalf: ...
+    @property
+    def version(self) -> Version: ...
+    @property
+    def principal(self) -> str: ...
+    def add_part(self, sub: SlotSubscription) -> None: ...
+    def consumer_closed(self, sub: SlotSubscription, code: Code, detail: str) -> None: ...
+    def fault(self) -> None: ...
 
 
 CHANGES = {Version.V10: ESCAPED | TEXT, Version.V11: ESCAPED, Version.V12: 0}
@@ -80,7 +150,7 @@ class SlotSubscription:
 
     def __init__(
         self,
-        session: Session,
+        session: Subscriber,
         consumer: int,
         slot: int,
         address: str,
@@ -95,8 +165,8 @@ class SlotSubscription:
     ) -> None:
         self.session = session
         self.sink: DeliverySink = session.outbox
-        self.fan: Fan | None = None
-        self.order: Order | None = None
+        self.fan: SubscriptionParts | None = None
+        self.order: PartsOrder | None = None
         self.consumer = consumer
         self.slot = slot
         self.address = address
@@ -150,7 +220,7 @@ class SlotSubscription:
         """Is it a part of one that is in all slots as one (wildcard_subscription.py)."""
         return self.fan is not None and self.fan.whole
 
-    def counted(self, order: Order, paced: bool) -> None:
+    def counted(self, order: PartsOrder, paced: bool) -> None:
         """From now on `order` keeps count over all parts. paced: what stands in front of it stays there."""
         self.order = order
         if not paced:

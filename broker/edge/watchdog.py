@@ -7,15 +7,15 @@ moment of the last read, and re-arm themselves; an idle connection that may be s
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
+from broker.config.acceptor import AcceptorSettings
 from broker.core.errors import Code
+from broker.wire.connection import Connection
 
 from .heartbeat import HeartBeat
+from .parts import OpenConnection, ReadingHalf
 from .timers import Handle
-
-if TYPE_CHECKING:
-    from .session import Session
 
 BODY_FLOOR = 64 * 1024
 """Bytes of a large body that must come per frame_timeout_s: one byte a second is an attack, 1 KiB/s a modem."""
@@ -28,6 +28,32 @@ LONGEST_S = 3600.0
 """A deadline is never further away; loops cannot count as far as a TTL may."""
 
 
+class WatchedOutbox(Protocol):
+    """The writing half of what is watched."""
+
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def writable(self) -> bool: ...
+    def write(self, data: bytes) -> None: ...
+    def flush(self) -> None: ...
+
+
+class ClockedClient(OpenConnection, Protocol):
+    """The connection, as its clocks use it."""
+
+    @property
+    def acceptor(self) -> AcceptorSettings: ...
+    @property
+    def bytes_in(self) -> int: ...
+    @property
+    def wire(self) -> Connection: ...
+    @property
+    def intake(self) -> ReadingHalf: ...
+    @property
+    def outbox(self) -> WatchedOutbox: ...
+
+
 class Watch:
     """Owns the session's deadlines."""
 
@@ -36,7 +62,7 @@ class Watch:
         "_receive", "_send", "_send_s", "_session", "_ttl_s", "_warned",
     )  # fmt: skip
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ClockedClient) -> None:
         self._session = session
         self._ttl_s = 0.0
         self._heard = 0.0

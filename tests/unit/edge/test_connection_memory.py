@@ -150,7 +150,7 @@ async def test_queues_that_hold_most_leave_connections_a_quarter() -> None:
 async def test_many_are_looked_at_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_memory, "PIECE", 10)
     seen: list[Session] = []
-    monkeypatch.setattr(connection_memory, "holds", lambda session: seen.append(session) or 7)
+    monkeypatch.setattr(Session, "held", property(lambda session: seen.append(session) or 7))
     bench = Tight(1000 * KIB)
     for _ in range(25):
         bench.session()[0].receive(begun(5))
