@@ -19,6 +19,8 @@ from broker.core import errors, reasons
 from broker.core.errors import Code
 from broker.core.reasons import Reason
 from broker.core.states import StateTable
+from broker.edge.login_queue import LOGIN_CHECK
+from broker.edge.session_state import SESSION
 from broker.owner.cross_slot_tx import CROSS_SLOT
 from broker.owner.isr import FOLLOWER, LEADER
 from broker.owner.slot_role import SLOT
@@ -61,7 +63,7 @@ def errors_markdown() -> str:
     return "\n".join(lines) + "\n"
 
 
-STATES: tuple[StateTable[Any], ...] = (SLOT, LEADER, FOLLOWER, CROSS_SLOT)
+STATES: tuple[StateTable[Any], ...] = (SLOT, LEADER, FOLLOWER, CROSS_SLOT, SESSION, LOGIN_CHECK)
 
 
 def states_markdown() -> str:

@@ -44,6 +44,7 @@ def connect(session: Session, frame: Frame) -> None:
         _identify(session, frame, version, principal)
         return
     session.intake.park()
+    session.is_checked()
     session.login_task = asyncio.get_running_loop().create_task(_login(session, frame, version, login, passcode))
 
 
@@ -63,7 +64,7 @@ async def _login(session: Session, frame: Frame, version: Version, login: str | 
         session.fail(refused.code, refused.detail, frame.receipt)
         return
     session.login_task = None
-    if session.closed:
+    if session.closed or session.leaving:
         return
     try:
         _identify(session, frame, version, principal)
@@ -82,6 +83,7 @@ def _identify(session: Session, frame: Frame, version: Version, principal: Princ
         _accept(session, frame, version, principal)
         return
     client_ids = session.edge.directory.client_ids
+    session.claims()
 
     def question(done: Done) -> None:
         def answered(answer: RefusedError | None) -> None:
@@ -92,7 +94,7 @@ def _identify(session: Session, frame: Frame, version: Version, principal: Princ
         client_ids.claim(client_id, session, answered)
 
     def then() -> None:
-        session.client_id = client_id
+        session.has_client_id(client_id)
         _accept(session, frame, version, principal)
 
     ask(session, frame.receipt, question, then)
@@ -104,12 +106,7 @@ def _accept(session: Session, frame: Frame, version: Version, principal: Princip
     if not edge.auth.holds(principal.name, principal.mark):
         # Users were replaced while it was asked whose the client-id is.
         raise RefusedError(Code.LOGIN_FAILED, refusal(headers.get("login")))
-    session.principal, session.login_mark = principal.name, principal.mark
-    session.rights = edge.rights(principal.name)
-    session.connected = True
-    edge.known(session)
-    session.wire.accept_login(version)
-    edge.counters.logins += 1
+    session.logged_in(principal.name, principal.mark, version)
     if frame.command == IMPLIED:
         session.watch.connected(heartbeat.negotiate(None, session.acceptor, edge.settings.edge.heartbeat_min_ms))
         return

@@ -291,7 +291,7 @@ class Edge:
         that its user would not get any more ends."""
         for session in list(self.sessions.values()):
             if session.connected and not session.closed:
-                session.rights = self.rights(session.principal)
+                session.authorised()
                 authorising.lost(session)
         self.flush()
         self._name_unknown()

@@ -16,8 +16,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import Final
 
 from broker.core.errors import Code, RefusedError
+from broker.core.states import StateTable
 from broker.seams.clock import Clock
 
 from .shares import Places
@@ -46,17 +49,66 @@ def busy() -> RefusedError:
     return RefusedError(Code.LOGIN_FAILED, BUSY)
 
 
+class CheckState(Enum):
+    """Of one passcode for one name."""
+
+    WAITING = "waiting"
+    """It holds places in the queues of the addresses that ask, and no thread."""
+    GRANTED = "granted"
+    """It has a thread and no place: others of its address move up."""
+    REFUSED = "refused"
+    """It has neither: all its places went to others, or the broker ends. Those who asked are told to try again."""
+    OVER = "over"
+    """It has neither: it is known whether the passcode is right, or nobody asks any more."""
+
+
+LOGIN_CHECK: Final = StateTable(
+    "The check of a passcode, that any number of connections may wait for (`edge/login_queue.py`).",
+    CheckState,
+    {CheckState.WAITING: "a login whose passcode nobody has found right yet"},
+    {
+        CheckState.WAITING: {
+            CheckState.GRANTED: "a thread is free, and it is its turn",
+            CheckState.REFUSED: "its last place goes to another, or the broker ends",
+            CheckState.OVER: "another edge has found it right, or nobody asks any more",
+        },
+        CheckState.GRANTED: {CheckState.OVER: "the thread has its answer, or nobody asks any more"},
+        CheckState.REFUSED: {CheckState.OVER: "those who asked have been told"},
+    },
+    {CheckState.OVER: "it is forgotten"},
+)
+
+
 class Check:
-    """One passcode for one name, that any number of connections may wait for.
+    """One passcode for one name. state   see CheckState.
 
     granted   it is its turn.    entries   address → whether a penalty was served there."""
 
-    __slots__ = ("entries", "granted", "name")
+    __slots__ = ("entries", "granted", "name", "state")
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.state = LOGIN_CHECK.begin(CheckState.WAITING)
         self.granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.entries: dict[str, bool] = {}
+
+    def grant(self) -> None:
+        """It is its turn."""
+        self.state = LOGIN_CHECK.to(self.state, CheckState.GRANTED)
+        if not self.granted.done():  # who waits for it may have gone in this very turn of the loop
+            self.granted.set_result(None)
+
+    def refuse(self, error: RefusedError | None = None) -> None:
+        """It will have no turn. None: nobody is told why, the broker ends."""
+        self.state = LOGIN_CHECK.to(self.state, CheckState.REFUSED)
+        if error is None:
+            self.granted.cancel()
+        else:
+            self.granted.set_exception(error)
+
+    def end(self) -> None:
+        """It has been done, or is not needed any more."""
+        self.state = LOGIN_CHECK.to(self.state, CheckState.OVER)
 
 
 class LoginQueue:
@@ -73,7 +125,7 @@ class LoginQueue:
 
     def wait(self, check: Check, address: str, proven: bool, paid: bool) -> None:
         """It waits as this address' now, too. Raises RefusedError if that has waiting what it may have."""
-        if check.granted.done():
+        if check.state is not CheckState.WAITING:
             return
         if proven:
             if len(self._proven) >= self._places.most and check not in self._proven:
@@ -96,17 +148,18 @@ class LoginQueue:
 
     def over(self, check: Check) -> None:
         """It has been done, or is not needed any more."""
-        if not check.granted.done():
+        was = check.state
+        check.end()
+        if was is CheckState.WAITING:
             self._leave(check)
-            return
-        if not check.granted.cancelled() and check.granted.exception() is None:
+        elif was is CheckState.GRANTED:
             self._free += 1
             self._next()
 
     def close(self) -> None:
         """Nothing that waits will have its turn."""
         for check in [*self._proven, *(check for queue in self._strangers.values() for check in queue)]:
-            check.granted.cancel()
+            check.refuse()
         self._proven.clear()
         self._strangers.clear()
 
@@ -117,7 +170,7 @@ class LoginQueue:
                 return
             self._leave(check)
             self._free -= 1
-            check.granted.set_result(None)
+            check.grant()
 
     def _pick(self) -> Check | None:
         self._turn += 1
@@ -138,7 +191,7 @@ class LoginQueue:
         self._remove(address, check)
         del check.entries[address]
         if not check.entries and check not in self._proven:
-            check.granted.set_exception(busy())
+            check.refuse(busy())
 
     def _leave(self, check: Check) -> None:
         self._proven.pop(check, None)

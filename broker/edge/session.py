@@ -32,6 +32,7 @@ from .outbound import Outbound
 from .parts import EdgeServices, ReadingHalf
 from .permissions import CREATE, Rights, not_created
 from .receipts import Answers, Then
+from .session_state import SessionLife
 from .subscription import SlotSubscription
 from .temporary import Temporaries
 from .transactions import Transactions
@@ -59,19 +60,20 @@ many bytes are much (fair_reading.py) was learned of the frames before, and thos
 of BEGIN, SEND and ABORT behind a large body took 240 ms."""
 
 
-class Session:
+class Session(SessionLife):
     """See the head of this file. Fields that most connections never need are made on first use."""
 
     __slots__ = (
-        "_doomed", "_temporaries", "_transactions", "_used", "answers", "bytes_in", "channel", "client_id", "closed",
-        "connected", "crowds", "edge", "ended", "entrance", "handles", "id", "intake", "leaving", "login_mark",
-        "login_task", "outbox", "principal", "rights", "subscriptions", "watch", "wire",
+        "_doomed", "_temporaries", "_transactions", "_used", "answers", "bytes_in", "channel", "client_id", "crowds",
+        "edge", "ended", "entrance", "handles", "id", "intake", "login_mark", "login_task", "outbox", "principal",
+        "rights", "subscriptions", "watch", "wire",
     )  # fmt: skip
 
     def __init__(
         self, edge: EdgeServices, channel: Channel, entrance: Entrance, intake: Callable[[Session], ReadingHalf]
     ) -> None:
         """intake: makes its reading half, which knows what frames mean."""
+        super().__init__()
         self.edge = edge
         self.channel = channel
         self.entrance = entrance
@@ -87,10 +89,8 @@ class Session:
         self.login_mark = 0
         """Principal.mark"""
         self.rights: Rights | None = None
-        self.connected = False
-        self.leaving = False
         self.ended = False
-        self.closed = False
+        """The client has sent its last byte."""
         self.bytes_in = 0
         self.login_task: Task[None] | None = None
         self._transactions: Transactions | None = None
@@ -209,6 +209,25 @@ class Session:
             and not self.wire.mid_frame
         )
 
+    # ── login ──────────────────────────────────────────────────────────────────────────────────────
+
+    def has_client_id(self, client_id: str) -> None:
+        """It is its own, until the end."""
+        self.client_id = client_id
+
+    def logged_in(self, user: str, mark: int, version: Version) -> None:
+        """It may go on, as this user. mark: Principal.mark."""
+        self._opens()
+        self.principal, self.login_mark = user, mark
+        self.authorised()
+        self.edge.known(self)
+        self.wire.accept_login(version)
+        self.edge.counters.logins += 1
+
+    def authorised(self) -> None:
+        """Its rights are those of its user now."""
+        self.rights = self.edge.rights(self.principal)
+
     # ── answers ────────────────────────────────────────────────────────────────────────────────────
 
     def answer_now(self, ids: list[bytes]) -> None:
@@ -240,7 +259,7 @@ class Session:
 
     def leave(self, ids: list[bytes], then: Then | None = None) -> None:
         """DISCONNECT: answer when everything before is answered, then close."""
-        self.leaving = True
+        self._leaves()
         seq = self.answers.ask(ids, then or self._left)
         self.done(seq)
 
@@ -281,7 +300,7 @@ class Session:
             self.done(seq)
             return
         receipt = self.answers.first_receipt(seq)
-        self.leaving = True
+        self._leaves()
         self.answers.instead(seq, partial(self._fail, code, detail, receipt))
         self.done(seq)
 
@@ -344,7 +363,7 @@ class Session:
         then nobody is left to answer. about: RefusedError.about."""
         if self.closed or (self.leaving and not at_once):
             return
-        self.leaving = True
+        self._leaves()
         self.intake.submit()
         if at_once:
             self._fail(code, detail, receipt, about)
@@ -437,7 +456,7 @@ class Session:
     def _end(self, reason: Reason, detail: str) -> None:
         if self.closed:
             return
-        self.closed = True
+        self._closes()
         self.watch.stop()
         if self.login_task is not None:
             self.login_task.cancel()

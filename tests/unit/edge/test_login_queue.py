@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from broker.core.errors import RefusedError
-from broker.edge.login_queue import BUSY, FORGET_S, FREE_OF_ADDRESS, Check, LoginQueue, Penalties
+from broker.core.states import IllegalMove
+from broker.edge.login_queue import BUSY, FORGET_S, FREE_OF_ADDRESS, Check, CheckState, LoginQueue, Penalties
 
 from .test_auth import Clock
 
@@ -140,3 +141,36 @@ async def test_a_name_that_is_guessed_waits_from_that_address_only():
     assert not office.penalties.blocked(("a", "bob")) and not office.penalties.blocked(("b", "ada"))
     office.clock.now += FORGET_S + 1
     assert not office.penalties.blocked(("a", "ada"))
+
+
+async def test_a_check_is_one_thing_after_another():
+    desk = Desk()
+    first, second = desk.ask("a"), desk.ask("b")
+    assert (first.state, second.state) == (CheckState.GRANTED, CheckState.WAITING)
+    desk.turns.over(first)
+    assert (first.state, second.state) == (CheckState.OVER, CheckState.GRANTED)
+    with pytest.raises(IllegalMove, match="OVER does not follow OVER"):
+        desk.turns.over(first)  # it would free a thread twice
+    with pytest.raises(IllegalMove, match="GRANTED does not follow OVER"):
+        first.grant()
+    with pytest.raises(IllegalMove, match="REFUSED does not follow GRANTED"):
+        second.refuse()
+
+
+async def test_what_another_edge_has_found_takes_no_turn_when_it_is_asked_for_again():
+    desk = Desk()
+    busy, found = desk.ask("a"), desk.ask("b")
+    desk.turns.over(found)  # another edge knew it: no thread was needed
+    desk.turns.wait(found, "c", False, False)
+    late = desk.ask("d")
+    desk.turns.over(busy)
+    assert found.state is CheckState.OVER and late.state is CheckState.GRANTED
+
+
+async def test_a_check_whose_task_was_cancelled_leaves_its_place():
+    desk = Desk()
+    busy, cancelled, last = desk.ask("a"), desk.ask("b"), desk.ask("c")
+    cancelled.granted.cancel()
+    desk.turns.over(cancelled)
+    desk.turns.over(busy)
+    assert last.state is CheckState.GRANTED
