@@ -30,6 +30,10 @@ class Telling:
         self._relieved: set[int] = set()
         self._scheduled = False
 
+    def attach(self, listener: EffectListener) -> None:
+        """Who is told."""
+        self.listener = listener
+
     def tell(self, effect: Effect) -> None:
         """Soon."""
         self.untold.append(effect)
@@ -66,15 +70,14 @@ class Telling:
                 return False
             paused = link.paused
         if not paused:
-            self._stats.pauses += 1
+            self._stats.paused()
         paused.add(session)
         return True
 
     def eased(self, link: OwnerLink) -> None:
         """The owner holds less, or has said something about its disk."""
         if link.paused and not link.congested and link.nbytes < self._limit // 2:
-            paused, link.paused = link.paused, set()
-            self.relieve(paused)
+            self.relieve(link.relieve())
 
     def landed(self, slot: int) -> None:
         """The slot has an owner again, or nothing waits for it any more."""

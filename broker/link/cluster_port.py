@@ -16,7 +16,6 @@ from broker.config.settings import Settings
 from broker.core.address import Outcome
 from broker.core.commands import (
     EVERYWHERE,
-    Barrier,
     Command,
     Disconnect,
     Grant,
@@ -138,19 +137,16 @@ class ClusterPort:
         lane = self._lanes.get(slot)
         if lane is None or lane.shelved == why:
             return
-        lane.shelved = why
+        lane.shelve(why, self._clock.monotonic())
         if why:
             self._give_up(lane)
-        else:
-            lane.refusing = False
-            lane.down_since = self._clock.monotonic()
 
     def close(self, why: str = "the edge is stopping") -> None:
         """Ends all links."""
         self._routes.close(why)
 
     def attach(self, listener: EffectListener) -> None:
-        self._telling.listener = listener
+        self._telling.attach(listener)
 
     # ── the edge ───────────────────────────────────────────────────────────────────────────────────
 
@@ -184,7 +180,7 @@ class ClusterPort:
             entry = lane.keep(command, command.seq, nbytes)  # type: ignore[union-attr]
             blob = command.run.blob  # type: ignore[union-attr]
             if blob is not None and isinstance(blob, KeptBlob):
-                entry.body = blob.body
+                entry.carries(blob.body)
             seq = entry.number << SLOT_BITS | lane.slot
             command.seq = seq  # type: ignore[union-attr]
             command.dedup = (self._token, entry.number)  # type: ignore[union-attr]
@@ -204,7 +200,7 @@ class ClusterPort:
     def _grant(self, lane: SlotChannel, command: Grant) -> None:
         consumer = self._consumers.get(command.consumer)
         if consumer is not None:
-            consumer.outstanding -= command.nbytes
+            consumer.granted(command.nbytes)
         lane.send(command, 24)
 
     def _other(self, lane: SlotChannel, command: Command) -> bool:
@@ -237,29 +233,32 @@ class ClusterPort:
     def _mirror(self, lane: SlotChannel, entry: PendingCommand, command: Command) -> None:
         """Notes what the command does to consumers."""
         if isinstance(command, Subscribe):
-            consumer = entry.consumer = Mirrored(command)
+            consumer = Mirrored(command)
+            entry.concerns(consumer)
             command.settle_by_edge(consumer.confirms and not command.browse)
             self._consumers[command.consumer] = consumer
             lane.begin(consumer)
         elif isinstance(command, Unsubscribe | Settle | Hold):
-            entry.consumer = lane.consumers.get(command.consumer)
-            if entry.consumer is not None and isinstance(command, Unsubscribe):
-                entry.consumer.leaving = True
-            elif entry.consumer is not None:
-                entry.consumer.set_aside(entry, command.ids)  # type: ignore[union-attr]
+            known = entry.concerns(lane.consumers.get(command.consumer))
+            if known is None:
+                return
+            if isinstance(command, Unsubscribe):
+                known.leaves()
+            else:
+                known.set_aside(entry, command.ids)
         elif isinstance(command, Disconnect):
             for consumer in lane.of_session(command.session):
-                consumer.leaving = True
+                consumer.leaves()
 
     def _closing(self, command: Command) -> None:
         """What it ends gets nothing from now on, also while it is still on its way to the owner."""
         if isinstance(command, Unsubscribe):
             consumer = self._consumers.get(command.consumer)
             if consumer is not None:
-                consumer.closing = True
+                consumer.closes()
         elif isinstance(command, Disconnect):
             for consumer in self._routes.lane(command.slot).of_session(command.session):
-                consumer.closing = True
+                consumer.closes()
 
     def _transact(self, lane: SlotChannel, entry: PendingCommand, command: Transact) -> bool:
         """True: it must wait. One that reaches into other slots leaves when the Holds there, and what its session sent
@@ -369,9 +368,8 @@ class ClusterPort:
     def _held(self, entry: PendingCommand, out: list[Effect]) -> None:
         """A Hold stays until its transaction ends: a new owner must hear of it."""
         if not entry.answered:
-            entry.answered = True
             self._tell_answer(entry, None, out)
-            entry.seq = 0
+            entry.answer()
             self._start_transaction(entry)
 
     def _tell_answer(self, entry: PendingCommand, refused: Refused | None, out: list[Effect]) -> None:
@@ -387,7 +385,7 @@ class ClusterPort:
         if isinstance(command, Subscribe):
             assert consumer is not None
             if refused is None:
-                consumer.subscribed = True
+                consumer.begins()
                 self._downloads.attached(lane, consumer)
             else:
                 self._end_consumer(lane, consumer)
@@ -410,10 +408,7 @@ class ClusterPort:
                 self._end_consumer(lane, gone)
             return None
         elif entry is lane.marked:
-            lane.marked = None
-            if refused is None:
-                for given in lane.consumers.values():
-                    given.settled()
+            lane.unmark(refused is None)
         return refused
 
     def _unsubscribed(
@@ -453,12 +448,11 @@ class ClusterPort:
 
     def _end_holds(self, entry: PendingCommand) -> None:
         """The transaction of these Holds is over."""
-        for hold in entry.holds:
+        for hold in entry.end_holds():
             if hold.consumer is not None:
                 hold.consumer.forget(hold)
             if hold.answered:
                 self._forget(self._routes.lane(hold.command.slot), hold)
-        entry.holds = []
 
     def _forget(self, lane: SlotChannel, entry: PendingCommand) -> None:
         lane.forget(entry)
@@ -475,7 +469,7 @@ class ClusterPort:
         if lane is None:
             return
         if isinstance(effect, BrowseEnd):
-            consumer.ended = True
+            consumer.ends()
         else:
             self._end_consumer(lane, consumer)
         if not consumer.closing:
@@ -558,8 +552,7 @@ class ClusterPort:
 
     def _give_up(self, lane: SlotChannel) -> None:
         """Who waits for the slot has waited long enough. Ends of consumers are told whenever it comes back."""
-        if not lane.refusing:
-            lane.refusing = True
+        if lane.give_up():
             log.error("slot %d: %s", lane.slot, lane.shelved or self._unavailable(lane)[1])
         code, why = self._unavailable(lane)
         self._uploads.give_up(lane)
@@ -591,10 +584,4 @@ class ClusterPort:
             if lane.marked is not None or not lane.opened:
                 self._mark(lane)
                 continue
-            for consumer in lane.consumers.values():
-                if consumer.confirms and not consumer.command.browse:
-                    consumer.mark()
-            barrier = Barrier(lane.slot, 0, 0)
-            lane.marked = lane.keep(barrier, 0, 0)
-            barrier.seq = lane.seq(lane.marked)
-            self._send(lane, barrier, 0)
+            self._send(lane, lane.mark(), 0)

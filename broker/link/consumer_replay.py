@@ -59,6 +59,42 @@ class PendingCommand:
         self.claimed = self.firm = self.own = False
         self.body: BodyUp | None = None
 
+    def attaches_again(self, consumer: Mirrored) -> None:
+        """It tells a new owner, or stream, of the consumer."""
+        self.resume, self.consumer = True, consumer
+
+    def alone_in(self, turn: int) -> int:
+        """The sequence it is numbered in."""
+        self.turn = turn
+        return turn
+
+    def park(self) -> None:
+        """It may not leave yet."""
+        self.parked = True
+
+    def unpark(self) -> None:
+        """It may leave now."""
+        self.parked = False
+
+    def answer(self) -> None:
+        """A Hold is answered, and stays for those who lead its slot next; nobody wants to hear of it any more."""
+        self.answered = True
+        self.seq = 0
+
+    def end_holds(self) -> list[PendingCommand]:
+        """The Holds that ended with it."""
+        holds, self.holds = self.holds, []
+        return holds
+
+    def concerns(self, consumer: Mirrored | None) -> Mirrored | None:
+        """Whose life it begins, changes or ends; None: nobody's."""
+        self.consumer = consumer
+        return consumer
+
+    def carries(self, body: BodyUp) -> None:
+        """Its large body can be sent again."""
+        self.body = body
+
     def of_port(self, consumer: Mirrored, seq: int) -> None:
         """A Settle of the port's own, `seq` on the wire."""
         assert isinstance(self.command, Settle)
@@ -111,6 +147,24 @@ class Mirrored:
         """Was anything delivered to it that it may still have."""
         return bool(self.outstanding or self.ids or self.aside or self.spans or self.old)
 
+    # ── its life ───────────────────────────────────────────────────────────────────────────────────
+
+    def begins(self) -> None:
+        """Its Subscribe is answered."""
+        self.subscribed = True
+
+    def closes(self) -> None:
+        """What ends it has been submitted: it gets nothing any more."""
+        self.closing = True
+
+    def leaves(self) -> None:
+        """What ends it stands in its lane."""
+        self.leaving = True
+
+    def ends(self) -> None:
+        """A browser has seen everything."""
+        self.ended = True
+
     # ── deliveries ─────────────────────────────────────────────────────────────────────────────────
 
     def delivered(self, run: Run, cost: int) -> None:
@@ -128,6 +182,10 @@ class Mirrored:
             self.ids[run.ids[0]] = lasting
         else:
             self.ids.update(dict.fromkeys(run.ids, lasting))
+
+    def granted(self, nbytes: int) -> None:
+        """So much is given back to its owner."""
+        self.outstanding -= nbytes
 
     def attached(self, opening: int) -> None:
         """The owner of that opening knows of it."""

@@ -38,7 +38,7 @@ class Parking:
         for other in others:
             before.update(sent for sent in other.kept.values() if _sent_by(session, sent))
         if before:
-            entry.parked = True
+            entry.park()
             self._waits[entry] = (lane, before)
             self.starting.update(dict.fromkeys(before, entry))
         return bool(before)
@@ -61,7 +61,7 @@ class Parking:
         if waits:
             return None
         del self._waits[entry]
-        entry.parked = False
+        entry.unpark()
         return lane, entry
 
     def end(self, session: int, entry: PendingCommand) -> list[Command] | None:

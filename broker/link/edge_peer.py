@@ -210,7 +210,7 @@ class EdgePeer:
     def moved(self, slot: int) -> None:
         """Tells the edge that it asks the wrong one; it must open the slot anew."""
         self.opened.pop(slot, None)
-        self._user.stats.moved += 1
+        self._user.stats.found_moved()
         self._builder.other(SlotState(slot, self._user.served.get(slot, 0), MOVED))
 
     def _admit(self, command: Command) -> bool:
@@ -335,8 +335,7 @@ class EdgePeer:
         assert self.stream is not None
         self.quiet = False
         stats = self._user.stats
-        stats.batches_out += 1
-        stats.bytes_out += len(data)
+        stats.sent(len(data))
         self.stream.send(data)
 
     # ── the end ────────────────────────────────────────────────────────────────────────────────────

@@ -222,8 +222,7 @@ class LinkServer:
 
     def on_message(self, end: EdgeStream, data: bytes) -> None:
         now = end.heard = self._clock.monotonic()
-        self.stats.batches_in += 1
-        self.stats.bytes_in += len(data)
+        self.stats.took(len(data))
         peer = end.peer
         if end.over or (peer is not None and peer.stream is not end.stream):
             return
@@ -317,7 +316,7 @@ class LinkServer:
         if end.over:
             return
         end.over = True
-        self.stats.refused += 1
+        self.stats.refused_peer()
         host = f"host {_host(end.stream.peer)}"
         if code is Code.BAD_COMPONENT_MESSAGE and end.peer is None and self._flooded(host):
             # Not a line in the log for each. Who greets well from that host is not made to suffer for it.
@@ -348,7 +347,7 @@ class LinkServer:
 
     def _lost(self, peer: EdgePeer, why: str) -> None:
         """Its stream is over; it usually comes back, and its consumers wait for that."""
-        self.stats.lost += 1
+        self.stats.lost_stream()
         log.info("edge %s lost: %s", peer.edge, why)
         peer.end()
         if not self._closed:

@@ -172,7 +172,7 @@ class OwnerLink:
     def on_closed(self, end: _End, why: Ended) -> None:
         if end is not self._end:
             return
-        self._stats.lost += 1
+        self._stats.lost_stream()
         self._end = self._stream = None
         log.info("link to %s (%s) lost: %s", self.owner, self.address, why)
         self._reset()
@@ -233,6 +233,21 @@ class OwnerLink:
             self._send_bytes(UP_PING)
 
     # ── out ────────────────────────────────────────────────────────────────────────────────────────
+
+    def carry(self, slot: int, nbytes: int) -> None:
+        """Its owner is asked for that slot, too, of which so much is unanswered."""
+        self.slots.add(slot)
+        self.nbytes += nbytes
+
+    def release(self, slot: int, nbytes: int) -> None:
+        """… and is no more."""
+        self.slots.discard(slot)
+        self.nbytes -= nbytes
+
+    def relieve(self) -> set[int]:
+        """Sessions that have paused for it, and need not any more."""
+        paused, self.paused = self.paused, set()
+        return paused
 
     def add(self, slot: int, command: LinkCommand, nbytes: int) -> None:
         """Queues the command; it leaves with the next batch."""
@@ -340,8 +355,7 @@ class OwnerLink:
     def _send_bytes(self, data: bytes) -> None:
         assert self._stream is not None
         self._quiet = False
-        self._stats.batches_out += 1
-        self._stats.bytes_out += len(data)
+        self._stats.sent(len(data))
         self._stream.send(data)
 
     # ── in ─────────────────────────────────────────────────────────────────────────────────────────
@@ -359,8 +373,7 @@ class OwnerLink:
                 borne = self._patience.silence(self._heard)
                 log.info("%s was only slow: it may be silent for %.3g s now", self.owner, borne)
             self._user.on_answered(self)
-        self._stats.batches_in += 1
-        self._stats.bytes_in += len(data)
+        self._stats.took(len(data))
         if data == DOWN_PING:
             self._welcome()
             return
@@ -368,7 +381,7 @@ class OwnerLink:
             down = decode_down(data)
             effects = take_effects(down)
         except ProtocolViolation as violation:
-            self._stats.refused += 1
+            self._stats.refused_peer()
             log.error("owner %s (%s): %s", self.owner, self.address, violation)
             self._abort(violation.code.name)
             return
@@ -415,7 +428,7 @@ class OwnerLink:
 
     def _refused(self, refusal: pb.Refusal) -> None:
         """We cannot be what we are here: waiting is all that is left, and saying so once."""
-        self._stats.refused += 1
+        self._stats.refused_peer()
         self._retry = LAST_RETRY_S
         code = CODES.get(refusal.code, Code.INTERNAL)
         text = f"{code.name}: {refusal.detail}"

@@ -73,14 +73,12 @@ class Routes:
         if self.closed or (link is not None and lane.link is link and lane.epoch == epoch) or epoch < lane.epoch:
             return
         self._down(lane)
-        lane.epoch = epoch
+        lane.led_in(epoch)
         if link is None:
             link = self.links[leader, address] = self._make_link(leader, address)
         if lane.link is not link:
             self._leave(lane)
-            lane.link = link
-            link.slots.add(slot)
-            link.nbytes += lane.nbytes
+            lane.join(link)
             self._telling.landed(slot)
         if link.up:
             self.open(lane)
@@ -143,12 +141,11 @@ class Routes:
         if lane is None or lane.link is not link:
             return
         if effect.state == OPENED and effect.epoch == lane.epoch and lane.live:
-            lane.opened = True
-            lane.refusing = False
+            lane.open()
             self.begin_bodies(lane)
         elif effect.state == MOVED and lane.live:
             # It will say SERVING when it leads the slot, or the metadata will name another owner.
-            self._stats.moved += 1
+            self._stats.found_moved()
             self._down(lane)
             if effect.epoch == lane.epoch:
                 self.open(lane)
@@ -178,7 +175,7 @@ class Routes:
         """The slot's lane, if this link is where its effects come from now."""
         lane = self.lanes.get(slot)
         if lane is None or lane.link is not link or not lane.opened:
-            self._stats.stale += 1
+            self._stats.dropped_stale()
             return None
         return lane
 
@@ -187,17 +184,14 @@ class Routes:
         link = lane.link
         assert link is not None
         link.drop(lane.slot)
-        self._stats.replayed += lane.begin_again()
-        crowds, lane.crowds = lane.crowds, {}
-        for session, address in crowds:
+        self._stats.replay(lane.begin_again())
+        for session, address in lane.take_crowds():
             # Whoever leads it now says so itself when the next SEND comes; what the last one said is nobody's to end.
             self._telling.tell(Crowd(session, lane.slot, address, False))
 
     def _down(self, lane: SlotChannel) -> None:
         """Nobody hears what we send for the slot."""
-        if lane.opened:
-            lane.down_since = self._clock.monotonic()
-        lane.stop()
+        lane.down(self._clock.monotonic())
         if lane.link is not None:
             lane.link.drop(lane.slot)
             if lane.link.up:
@@ -207,11 +201,9 @@ class Routes:
 
     def _leave(self, lane: SlotChannel) -> None:
         """The slot is not its link's any more."""
-        link, lane.link = lane.link, None
+        link = lane.leave()
         if link is None:
             return
-        link.slots.discard(lane.slot)
-        link.nbytes -= lane.nbytes
         self._telling.eased(link)
         if not link.slots:
             if not self._reach.reported(link.owner):

@@ -8,6 +8,7 @@ comes after it waits for its answer: its body may have to be sent again first. M
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 from broker.core.commands import Barrier, Command, Disconnect, Grant, Publish, Settle, Subscribe
 from broker.core.effects import Done, Effect, Refused
@@ -65,6 +66,54 @@ class SlotChannel:
         self.crowds: dict[tuple[int, str], None] = {}
         """(session, address): who was told that what is full."""
 
+    # ── who leads it ───────────────────────────────────────────────────────────────────────────────
+
+    def led_in(self, epoch: int) -> None:
+        """A newer epoch, whoever leads in it."""
+        self.epoch = epoch
+
+    def join(self, link: OwnerLink) -> None:
+        """Its leader is asked by that link from now on."""
+        self.link = link
+        link.carry(self.slot, self.nbytes)
+
+    def leave(self) -> OwnerLink | None:
+        """Nobody is asked for it any more. Returns who was."""
+        link, self.link = self.link, None
+        if link is not None:
+            link.release(self.slot, self.nbytes)
+        return link
+
+    def open(self) -> None:
+        """Its owner has answered: what comes from there is of this epoch."""
+        self.opened = True
+        self.refusing = False
+
+    def down(self, now: float) -> None:
+        """Nobody hears what is sent for it from now on."""
+        if self.opened:
+            self.down_since = now
+        self.stop()
+
+    def shelve(self, why: str, now: float) -> None:
+        """Nobody shall lead it; with no reason: somebody shall again, and is waited for anew."""
+        self.shelved = why
+        if not why:
+            self.refusing = False
+            self.down_since = now
+
+    def give_up(self) -> bool:
+        """It has been down for too long. False: that is known."""
+        was, self.refusing = self.refusing, True
+        return not was
+
+    def take_crowds(self) -> Iterable[tuple[int, str]]:
+        """Who was told that what is full, by its owner of before."""
+        crowds, self.crowds = self.crowds, {}
+        return crowds
+
+    # ── what waits for an answer ───────────────────────────────────────────────────────────────────
+
     def keep(self, command: Command, seq: int, nbytes: int) -> PendingCommand:
         """Numbers the command; it stays until it is answered."""
         number = self.number = self.number + 1
@@ -85,9 +134,9 @@ class SlotChannel:
         if not self.idle:
             self.turns.append(0)
             self.idle.append(len(self.turns))
-        entry.turn = self.idle.pop()
-        self.turns[entry.turn - 1] += 1
-        return entry.turn, self.turns[entry.turn - 1]
+        turn = entry.alone_in(self.idle.pop())
+        self.turns[turn - 1] += 1
+        return turn, self.turns[turn - 1]
 
     def seq(self, entry: PendingCommand) -> int:
         """The entry's number as it travels."""
@@ -149,10 +198,31 @@ class SlotChannel:
     def start_bodies(self) -> None:
         """Those that wait."""
         assert self.link is not None
-        waiting, self.waiting = self.waiting, []
-        for body in waiting:
+        for body in self.take_waiting():
             body.opening = self.openings
             body.start(self.link.bodies)
+
+    def take_waiting(self) -> list[BodyUp]:
+        """Large bodies that wait for it, and do so no more."""
+        waiting, self.waiting = self.waiting, []
+        return waiting
+
+    def mark(self) -> Barrier:
+        """A Barrier that tells when AUTO deliveries of up to now are settled; to be sent."""
+        for consumer in self.consumers.values():
+            if consumer.confirms and not consumer.command.browse:
+                consumer.mark()
+        barrier = Barrier(self.slot, 0, 0)
+        self.marked = self.keep(barrier, 0, 0)
+        barrier.seq = self.seq(self.marked)
+        return barrier
+
+    def unmark(self, settled: bool) -> None:
+        """The Barrier is answered. settled: as it should be."""
+        self.marked = None
+        if settled:
+            for given in self.consumers.values():
+                given.settled()
 
     def stop(self) -> None:
         """Nobody hears what is sent."""
@@ -199,8 +269,7 @@ class SlotChannel:
 
     def _again(self, consumer: Mirrored, grants: list[tuple[LinkCommand, int]]) -> tuple[LinkCommand, int]:
         entry = self.keep(consumer.command, 0, 0)
-        entry.resume = True
-        entry.consumer = consumer
+        entry.attaches_again(consumer)
         command = consumer.again(self.seq(entry))
         assert command.resume is not None
         self._withhold(consumer, command, grants)

@@ -30,6 +30,44 @@ class LinkStats:
         self.batches_in = self.batches_out = self.bytes_in = self.bytes_out = self.bodies = 0
         self.lost = self.moved = self.pauses = self.refused = self.replayed = self.stale = 0
 
+    def sent(self, nbytes: int) -> None:
+        """A batch has left."""
+        self.batches_out += 1
+        self.bytes_out += nbytes
+
+    def took(self, nbytes: int) -> None:
+        """A batch has come."""
+        self.batches_in += 1
+        self.bytes_in += nbytes
+
+    def sent_body(self) -> None:
+        """A large body is sent again."""
+        self.bodies += 1
+
+    def lost_stream(self) -> None:
+        """A stream has ended."""
+        self.lost += 1
+
+    def found_moved(self) -> None:
+        """A slot is not led where the edge took it to be."""
+        self.moved += 1
+
+    def paused(self) -> None:
+        """A producer waits for an owner."""
+        self.pauses += 1
+
+    def refused_peer(self) -> None:
+        """A peer was refused by name, or did not decode."""
+        self.refused += 1
+
+    def replay(self, commands: int) -> None:
+        """So many commands were sent again."""
+        self.replayed += commands
+
+    def dropped_stale(self) -> None:
+        """An effect came from a stream or epoch that is over."""
+        self.stale += 1
+
     def metrics(self, side: str) -> list[Metric]:
         """`side`: "edge" or "owner": one process may have both."""
         label = {"side": side}

@@ -73,8 +73,7 @@ class Uploads:
     def give_up(self, lane: SlotChannel) -> None:
         """What waits for the slot has waited long enough."""
         code, why = self._unavailable(lane)
-        waiting, lane.waiting = lane.waiting, []
-        for body in waiting:
+        for body in lane.take_waiting():
             body.failed(Away(why, code))
 
     def _lost(self, body: BodyUp) -> None:
@@ -83,7 +82,7 @@ class Uploads:
             body.failed(Away("the edge is stopping"))
             return
         lane = self._routes.lane(body.slot)
-        self._stats.bodies += 1
+        self._stats.sent_body()
         lane.waiting.append(body)
         if lane.opened:
             self._later(AGAIN_S, partial(self._routes.begin_bodies, lane))
@@ -100,7 +99,7 @@ class Uploads:
             return False
         if not body.again(link.bodies, partial(self._there, lane, entry)):
             return False
-        self._stats.bodies += 1
+        self._stats.sent_body()
         return True
 
     def _there(self, lane: SlotChannel, entry: PendingCommand, blob: Blob | None, why: str) -> None:
