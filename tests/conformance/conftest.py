@@ -88,7 +88,7 @@ def dial(broker: Target, bytewise: bool) -> Iterator[Callable[..., Client]]:
 
     yield dial
     for client in with_closing:
-        client.close()
+        client.leave()
     assert broker.alive
 
 

@@ -76,7 +76,7 @@ class Joins:
 
     def close(self) -> None:
         for client in self._opened:
-            client.close()
+            client.leave()
         assert self.place.alive
 
 

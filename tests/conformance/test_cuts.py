@@ -55,6 +55,7 @@ def replies(broker, version: str, name: str, rng: random.Random | None) -> list[
                 time.sleep(0.001)
         frames = [client.read() for _ in range(count)]
         client.nothing()
+        client.ask("DISCONNECT")  # or what the next client sends may still go to this one
     receipts = [(f["receipt-id"],) for f in frames if f.command == "RECEIPT"]
     skipped = {"message-id"}
     messages = [(tuple(p for p in f.pairs if p[0] not in skipped), f.body) for f in frames if f.command == "MESSAGE"]

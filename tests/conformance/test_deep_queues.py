@@ -43,7 +43,7 @@ def join(small) -> Iterator[object]:
 
     yield join
     for client in opened:
-        client.close()
+        client.leave()
     assert small.alive
 
 

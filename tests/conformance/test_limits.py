@@ -39,7 +39,7 @@ def join(limited: Target) -> Iterator[object]:
 
     yield join
     for client in opened:
-        client.close()
+        client.leave()
     assert limited.alive
 
 

@@ -39,7 +39,7 @@ def join(split: Target) -> Iterator[object]:
 
     yield join
     for client in opened:
-        client.close()
+        client.leave()
     assert split.alive
 
 

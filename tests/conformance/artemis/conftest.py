@@ -38,7 +38,7 @@ def dial(site: Site) -> Iterator[Callable[..., User]]:
 
     yield dial
     for client in opened:
-        client.close()
+        client.leave()
     assert site.alive()
 
 
