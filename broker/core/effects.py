@@ -151,15 +151,17 @@ class Turn:
     may       asked before anything is handed out by other calls than `flush`: may the slot of this number do so now.
     ahead     milliseconds by which `now` is ahead of the wall clock, which has been set: points of time that clients
               name are by that one.
+    handed    messages that it hands out.
     """
 
-    __slots__ = ("ahead", "appends", "effects", "fetches", "may", "moves", "notices", "now", "number")
+    __slots__ = ("ahead", "appends", "effects", "fetches", "handed", "may", "moves", "notices", "now", "number")
 
     def __init__(self, now: int, number: int, may: Callable[[int], bool] = always, ahead: int = 0) -> None:
         self.now = now
         self.number = number
         self.may = may
         self.ahead = ahead
+        self.handed = 0
         self.effects: list[Effect] = []
         self.appends: list[LogRecord] = []
         self.fetches: list[Fetch] = []

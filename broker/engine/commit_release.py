@@ -8,6 +8,7 @@ from __future__ import annotations
 from broker.core.effects import Turn
 
 from . import page_out
+from .copies import WIDE
 from .schedule import opened, postpone
 from .slot import WITHHELD, Slot
 
@@ -19,6 +20,8 @@ def release(slot: Slot, number: int, turn: Turn) -> None:
         held = pending.popleft()
         if held.entries and not held.front:
             slot.entered += len(held.entries[0][1].records)
+            if len(held.entries) > WIDE:
+                slot.copies.arrived(len(held.entries), len(held.entries[0][1].records))
         for queue, run, paged in held.entries:
             queue.gated -= 1
             if paged:

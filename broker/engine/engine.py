@@ -63,11 +63,11 @@ from .browser import Browser
 from .consumer import Consumer, Ledger
 from .depth import depths
 from .end_of_turn import hand_out
-from .publish import publish
+from .publish import is_wide, publish
 from .queue import Queue
 from .routing import check_publish
 from .runs import Span
-from .slot import QUEUES, WITHHELD, Budget, Held, Slot, grouped, progress
+from .slot import WITHHELD, Budget, Held, Slot, grouped, progress
 from .wildcard_queues import may_sleep
 from .wildcards import Wildcards
 
@@ -135,6 +135,20 @@ class Engine:
     def crowded(self, part: Publish) -> bool:
         """Would it, though not durable, be written because the memory of a queue is full."""
         return admission.crowded(self._slot, part)
+
+    @property
+    def wary(self) -> bool:
+        """Is a message to be looked at before it is published: filtered, or spread."""
+        return self._slot.filtered > 0 or self._slot.copies.many
+
+    @property
+    def spread(self) -> bool:
+        """Do so many copies wait to be handed out that what may make many more has to wait: wide()."""
+        return self._slot.copies.many
+
+    def wide(self, part: Publish) -> bool:
+        """Is it that."""
+        return is_wide(self._slot, part)
 
     @property
     def filtered(self) -> bool:
@@ -413,15 +427,10 @@ class Engine:
         slot, counters = self._slot, self._slot.counters
         slot.fresh = max(slot.entered + counters.accepted - self._accepted, 0)
         slot.entered, self._accepted = 0, counters.accepted
-        if slot.unfinished:
-            unfinished, slot.unfinished = slot.unfinished, {}
-            if len(unfinished) + len(slot.touched) > QUEUES:
-                unfinished.update(slot.touched)  # those that waited come first
-                slot.touched = unfinished
-            else:
-                slot.touched.update(unfinished)
-        if slot.touched or slot.overran or slot.browsing:
+        if slot.touched or slot.unfinished or slot.overran or slot.browsing:
             hand_out(slot, turn)
+        elif slot.copies.due:
+            slot.copies.all_out()
         if slot.approved:
             slot.approved.clear()
         return bool(slot.unfinished or slot.browsing)

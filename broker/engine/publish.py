@@ -16,6 +16,7 @@ from broker.core.records import GroupRecord, LogRecord, MetaRecord, RunRecord
 from . import admission, dead_letter_queues, diverts, limits, retroactive, wishes
 from .addresses import anycast_queue, named_queue
 from .attach import awaken
+from .copies import WIDE
 from .dispatch import dispatch
 from .forwarding import Forward, send_on
 from .queue import Queue
@@ -218,6 +219,8 @@ def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: T
         return True
     touched, size, limit = slot.touched, run.nbytes, slot.limit
     last = run.ids[-1]
+    if len(queues) > WIDE:
+        slot.copies.entered(len(queues), len(run.records))
     crowded: list[Queue] | None = None
     for queue in queues:
         queue.last = last
@@ -346,3 +349,13 @@ def _spill(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Tu
     for queue in queues:
         queue.spilled = True
     return [(queue, paged, True) for queue in queues]
+
+
+def is_wide(slot: Slot, command: Publish) -> bool:
+    """May many queues get what it brings."""
+    if command.queue is not None or command.routing is Routing.ANYCAST:
+        return False
+    address = slot.addresses.get(command.address)
+    if slot.patterns is not None or slot.wildcards.some:
+        return True
+    return address is not None and len(address.multicast) > WIDE

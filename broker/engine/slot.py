@@ -19,6 +19,7 @@ from broker.core.records import GroupRecord, Left, LogRecord, MetaRecord, RunRec
 
 from .address_rules import Rulebook, Rules
 from .consumer import Consumer, Ledger
+from .copies import WIDE, Copies
 from .declarations import named
 from .filters import Filters, Seen
 from .id_cache import Ids
@@ -43,6 +44,12 @@ LEAST = 32
 
 QUEUES = 1000
 """Queues looked at in one turn; others that want it come in the next one."""
+EFFECTS = 1500
+"""What may be told in one turn before other queues have to wait for the next one, beside what has come in."""
+MESSAGES = 4000
+"""Messages handed out in one turn, likewise. A topic makes more of them than come in."""
+SHARE = 64
+"""Of both, what a slot may whose turn comes when others have used that up."""
 SWEEP_MS = 1000
 """Expired messages nobody consumes are looked for this often at most."""
 
@@ -153,7 +160,7 @@ class Slot:
     crashed_at    first id after the last unclean start: `dispatched` runs before it are suspect.
     first_id      ids below were given by earlier leaders.
     touched       queues to dispatch at the end of the turn.
-    unfinished    queues with more to hand out than a turn may; at the end of the next one they go on.
+    unfinished    queues with more to hand out than a turn may; at the end of the next one they go on, first first.
     fresh         deliveries beside PIECE, so that no queue gets longer because it is handed out in pieces: as many
                   messages as have entered queues since the dispatch before.
     entered       of those accepted since then: what enters later (< 0), or was accepted earlier (> 0).
@@ -165,12 +172,12 @@ class Slot:
     prepared      parts of transactions that wait for a decision.    decisions   transactions coordinated here."""
 
     __slots__ = (
-        "addresses", "approved", "booked", "browsing", "budget", "consumers", "counters", "crashed_at", "decisions",
-        "declarations", "due", "entered", "filtered", "first_id", "fresh", "hidden", "inherited", "known_ids",
-        "latecomers", "limit", "loose", "mark_messages", "match", "max_held", "max_held_messages", "most", "next_id",
-        "next_queue", "number", "overran", "page_bytes", "patterns", "pending", "prepared", "pressed", "producers",
-        "queues", "reserved", "rulebook", "seen", "sessions", "stop", "strangers", "subscriptions", "timed",
-        "touched", "unfinished", "wildcards", "xpath",
+        "addresses", "approved", "booked", "browsing", "budget", "consumers", "copies", "counters", "crashed_at",
+        "decisions", "declarations", "due", "entered", "filtered", "first_id", "fresh", "hidden", "inherited",
+        "known_ids", "latecomers", "limit", "loose", "mark_messages", "match", "max_held", "max_held_messages", "most",
+        "next_id", "next_queue", "number", "overran", "page_bytes", "patterns", "pending", "prepared", "pressed",
+        "producers", "queues", "reserved", "rulebook", "seen", "sessions", "stop", "strangers", "subscriptions",
+        "timed", "touched", "unfinished", "wildcards", "xpath",
     )  # fmt: skip
 
     def __init__(
@@ -193,6 +200,7 @@ class Slot:
         self.pending: deque[Held] = deque()
         self.touched: dict[Queue, None] = {}
         self.unfinished: dict[Queue, None] = {}
+        self.copies = Copies()
         self.browsing: dict[Queue, None] = {}
         """Queues whose browsers look on at the end of the turn, who goes first first (dispatch.browse)."""
         self.entered = self.fresh = self.stop = 0
@@ -264,6 +272,14 @@ class Slot:
             self.budget.memory.queues += weight - queue.weight
             queue.weight = weight
 
+    def serves(self, queues: dict[Queue, None]) -> None:
+        """These are dispatched now, also what has waited for that; nothing else waits."""
+        self.touched, self.unfinished = queues, {}
+
+    def puts_off(self, queues: dict[Queue, None]) -> None:
+        """What a turn has not come to, or not finished."""
+        self.unfinished = queues
+
     # ── numbering ──────────────────────────────────────────────────────────────────────────────────
 
     def number_run(self, run: Run, now: int) -> None:
@@ -303,6 +319,8 @@ class Slot:
                 queue.gated_bytes += run.nbytes
         if entries:
             self.entered -= len(entries[0][1].records)
+            if len(entries) > WIDE:
+                self.copies.waits(len(entries))
         self.pending.append(Held(number, done, entries))
 
     def hold_front(self, queue: Queue, runs: Sequence[Run], turn: Turn) -> None:

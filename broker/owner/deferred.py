@@ -27,6 +27,11 @@ class Looker(Protocol):
 
     @property
     def number(self) -> int: ...
+    @property
+    def filtered(self) -> bool: ...
+    @property
+    def spread(self) -> bool: ...
+    def wide(self, part: Publish) -> bool: ...
     def look(self, parts: Sequence[Publish], turn: Turn, most: int) -> int: ...
     def looked(self, parts: Sequence[Publish]) -> None: ...
 
@@ -34,7 +39,7 @@ class Looker(Protocol):
 class Deferred:
     """waiting   commands that are carried out in a later turn."""
 
-    __slots__ = ("_done", "_left", "_served", "_sessions", "_spent", "_tokens", "_told", "waiting")
+    __slots__ = ("_busy", "_done", "_full", "_left", "_served", "_sessions", "_spent", "_tokens", "_told", "waiting")
 
     def __init__(self) -> None:
         self.waiting: list[Command] = []
@@ -50,6 +55,10 @@ class Deferred:
         self._told: dict[tuple[int, int, str], None] = {}
         """(session, slot, address) that has been told to wait."""
         self._done: list[tuple[Looker, Sequence[Publish]]] = []
+        self._busy = False
+        """Somebody waits for nothing but time."""
+        self._full: list[Looker] = []
+        """Whose copies have to go out before somebody can go on."""
 
     def begin(self) -> list[Command]:
         """A turn begins: what waits comes before all that is new."""
@@ -59,6 +68,8 @@ class Deferred:
         self._sessions.clear()
         self._tokens.clear()
         self._spent.clear()
+        self._full.clear()
+        self._busy = False
         self._left = TURN_NS
         return waiting
 
@@ -70,6 +81,13 @@ class Deferred:
             self._wait(command, session, dedup)
             return True
         return False
+
+    def goes(self, engines: Sequence[Looker], command: Any, parts: Sequence[Publish], turn: Turn) -> bool:
+        """Is there room for the copies it makes, and known what its messages match. False: it waits."""
+        if self._spreads(engines, command, parts, turn):
+            return False
+        filtered = [engine for engine in engines if engine.filtered]
+        return not filtered or self.looks(filtered, command, parts, turn)
 
     def looks(self, engines: Sequence[Looker], command: Any, parts: Sequence[Publish], turn: Turn) -> bool:
         """Is all known that these parts of the command match; then forget() is due when it is carried out. False: it
@@ -88,13 +106,33 @@ class Deferred:
             if most >= 0:
                 self._done += [(engine, parts) for engine in engines]
                 return True
+        self._busy = True
+        self._rest(command, parts, turn)
+        return False
+
+    def _spreads(self, engines: Sequence[Looker], command: Any, parts: Sequence[Publish], turn: Turn) -> bool:
+        """Do these parts go to so many queues that the copies of earlier ones have to go out first. True: it waits."""
+        for engine in engines:
+            if engine.spread and any(engine.wide(part) for part in parts if part.slot == engine.number):
+                self._full.append(engine)
+                self._rest(command, parts, turn)
+                return True
+        return False
+
+    def _rest(self, command: Any, parts: Sequence[Publish], turn: Turn) -> None:
+        session = command.session
         self._wait(command, session, command.dedup)
         for part in parts:
             key = (session, part.slot, part.address)
             if session and key not in self._told:
                 self._told[key] = None
                 turn.effects.append(Crowd(*key, True))
-        return False
+
+    @property
+    def ready(self) -> bool:
+        """Can some of what waits go on in the next turn. What waits for copies to go out, and cannot: there will be a
+        turn when they do."""
+        return bool(self.waiting) and (self._busy or not all(engine.spread for engine in self._full))
 
     def _wait(self, command: Command, session: int, dedup: tuple[int, int] | None) -> None:
         self.waiting.append(command)

@@ -362,7 +362,7 @@ class Shard:
         if self.pressure.on or memory.queues + memory.sessions > memory.near:
             self.pressure.look(turn, touched, not (self.journal.full or self._commits.congested))
         self._finish(turn, touched)
-        if (self.wildcards.ended and self.wildcards.tidy()) or self._deferred.waiting:
+        if (self.wildcards.ended and self.wildcards.tidy()) or (self._deferred.waiting and self._deferred.ready):
             self.wake()
         for blob in blobs:
             self.journal.forget_blob(blob)
@@ -397,7 +397,7 @@ class Shard:
                     engine = self.engine(command.slot)
                 kind = type(command)
                 if kind is Publish:
-                    if engine.filtered and not deferred.looks((engine,), command, (command,), turn):
+                    if engine.wary and not deferred.goes((engine,), command, (command,), turn):
                         continue
                     if command.run.blob is not None:
                         blobs.append(command.run.blob)
@@ -434,8 +434,8 @@ class Shard:
         """Is all known that the messages of a transaction match, as far as this process has their slots."""
         parts = [part for part in command.parts if type(part) is Publish]
         here = dict.fromkeys([part.slot for part in parts]) if self._alone else {command.slot: None}
-        filtered = [engine for slot in here if (engine := self.engine(slot)).filtered]
-        return not filtered or self._deferred.looks(filtered, command, parts, turn)
+        wary = [engine for slot in here if (engine := self.engine(slot)).wary]
+        return not wary or self._deferred.goes(wary, command, parts, turn)
 
     def _finish(self, turn: Turn, touched: Touched) -> None:
         """Dispatch, journal, commit, tell: in this order."""

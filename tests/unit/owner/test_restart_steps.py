@@ -8,7 +8,7 @@ from broker.config.settings import JournalSettings, Settings
 from broker.core.address import AckMode, Routing
 from broker.core.commands import Publish, Subscribe
 from broker.core.effects import Deliver
-from broker.engine import end_of_turn, engine, slot_restore
+from broker.engine import end_of_turn, slot_restore
 from broker.engine.slot import QUEUES
 from broker.owner.shard import Shard
 from tests.sim.disk import SimDisk
@@ -76,7 +76,6 @@ def test_no_step_of_a_restart_looks_at_more_than_some_queues(monkeypatch: pytest
 
 def test_a_turn_hands_out_of_some_queues_and_nobody_waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """One message for 2,000 subscribers is 2,000 queues."""
-    monkeypatch.setattr(engine, "QUEUES", 10)
     monkeypatch.setattr(end_of_turn, "QUEUES", 10)
     world = EngineWorld()
     for n in range(1, 26):
