@@ -15,6 +15,7 @@ from broker.core.message import Run
 from broker.selector.heads import head_of
 
 from .consumer import Consumer
+from .page_index import PageIndex
 from .runs import pick
 
 _ASKED = 32
@@ -24,22 +25,22 @@ _QUESTION_NS, _SHOWN_NS = 1000, 2000
 
 
 class Browser:
-    """feed   runs to be shown.    positions   journal positions still to be read, last one first.
+    """feed   runs to be shown.    places   journal positions still to be read.
     done   it has seen everything.    overran   over what its selector would have cost too much; empty: nothing."""
 
-    __slots__ = ("_address", "_some", "_unasked", "asked", "consumer", "done", "feed", "overran", "positions")
+    __slots__ = ("_address", "_some", "_unasked", "asked", "consumer", "done", "feed", "overran", "places")
 
     def __init__(
         self,
         consumer: Consumer,
         address: str,
         runs: list[Run],
-        positions: array[int],
+        places: PageIndex,
         far: list[int],
         some: dict[int, set[int]],
     ) -> None:
-        """`address`: of the messages, for AMQAddress. `far`: positions of which only the messages `some` are in the
-        queue."""
+        """`address`: of the messages, for AMQAddress. `places`: a snapshot, its own. `far`: positions of which only the
+        messages `some` are in the queue."""
         self.consumer = consumer
         self.feed: deque[Run] = deque()
         self._unasked: deque[Run] = deque()
@@ -47,30 +48,27 @@ class Browser:
         self.overran = ""
         self._address = address
         self._some = some
-        self._feed(runs)
-        positions = array("Q", far) + positions
-        positions.reverse()
-        self.positions = positions
+        (self._unasked if self._selective() else self.feed).extend(runs)
+        places.prepend(far)
+        self.places = places
         self.done = False
         self.asked: array[int] = array("Q")
 
     def next_positions(self, count: int) -> array[int]:
         """The next positions to read, in order."""
-        self.asked = self.positions[-count:]
-        self.asked.reverse()
+        self.asked = self.places.first(count)
         return self.asked
 
     def fetched(self, answer: list[Run], runs: list[Run]) -> None:
         """The journal's answer, and what of it is in the queue; positions not covered are asked for again."""
-        used = consumed(self.asked, answer)
-        del self.positions[len(self.positions) - used :]
+        self.places.drop(consumed(self.asked, answer))
         self._feed([self._present(run) for run in runs])
 
     def emptied(self, queue: int) -> None:
         """There is nothing left to see; the queue of that number stands for its own now."""
         self.feed.clear()
         self._unasked.clear()
-        self.positions = array("Q")
+        self.places = PageIndex()
         self.consumer.queue = queue
 
     def can_go_on(self) -> bool:
@@ -79,11 +77,11 @@ class Browser:
             return False
         if self.feed:
             return self.consumer.room > 0
-        return bool(self._unasked) or not self.positions
+        return bool(self._unasked) or not self.places.size
 
     def is_hungry(self) -> bool:
         """It can only go on with a page of the journal."""
-        return not (self.done or self.feed or self._unasked) and len(self.positions) > 0
+        return not (self.done or self.feed or self._unasked) and self.places.size > 0
 
     def _present(self, run: Run) -> Run:
         """Those messages of a run that was read back which are in the queue."""
@@ -91,9 +89,11 @@ class Browser:
         return run if ids is None else pick(run, [at for at, i in enumerate(run.ids) if i in ids])
 
     def _feed(self, runs: list[Run]) -> None:
+        (self._unasked if self._selective() else self.feed).extend([run for run in runs if run.ids])
+
+    def _selective(self) -> bool:
         wish = self.consumer.wish
-        selective = wish is not None and wish[0] is not None
-        (self._unasked if selective else self.feed).extend([run for run in runs if run.ids])
+        return wish is not None and wish[0] is not None
 
     def step(self, turn: Turn, most: int) -> int:
         """Asks, delivers what there is room for, and tells when that was all. Ends when it has cost about `most`
@@ -107,7 +107,7 @@ class Browser:
                     return spent
                 spent += self._show(turn, self.feed.popleft())
             elif not self._unasked:
-                if not self.positions and not self.done:
+                if not self.places.size and not self.done:
                     self.done = True
                     turn.effects.append(BrowseEnd(self.consumer.id))
                 return spent

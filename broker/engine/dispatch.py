@@ -12,6 +12,7 @@ from broker.core.message import DURABLE, REDELIVERED, TRANSIENT, Run
 from . import costly_selectors, hand_outs, page_out, queue_policies, selective_dispatch
 from .browsers import TURN_NS
 from .consumer import Consumer
+from .page_in import read_on
 from .queue import Queue
 from .redelivery import bring_back, come_back, expire
 from .round_robin import deal, deliver, deliver_part, foremost, mark_ahead, may_go
@@ -225,5 +226,4 @@ def browse(slot: Slot, turn: Turn) -> None:
                 costly_selectors.note(slot, [consumer], why)
         if queue.browsers.unfinished:
             waiting[queue] = None
-        if queue.fetching is None and not queue.recalls and (reader := queue.browsers.next_reader()) is not None:
-            slot.fetch(queue, reader.next_positions(slot.page_of(queue)), turn)
+        read_on(slot, queue, turn)

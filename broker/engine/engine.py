@@ -7,7 +7,6 @@ clusters producers, resume, prepared, decisions.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -231,7 +230,7 @@ class Engine:
             consumer.ledger = None
             if queue.returned:
                 redelivery.bring_back(queue)
-            waits, far = array("Q", queue.index), wishes.far_of(queue)
+            waits, far = queue.index.snapshot(), wishes.far_of(queue)
             queue.browse(Browser(consumer, queue.address, queue.in_order(), waits, *far))
         else:
             attach.enrol(slot, queue, consumer, turn.now)

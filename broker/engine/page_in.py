@@ -33,6 +33,21 @@ def fetched(slot: Slot, queue_id: int, runs: list[Run], turn: Turn) -> None:
             run.flags |= PART
             following.flags |= PART
     slot.touched[queue] = None
+    browsed = queue.browsers is not None and queue.browsers.reading is not None
+    _take(slot, queue, asked, runs, turn)
+    if not browsed:
+        read_on(slot, queue, turn)  # by turns: whoever consumes wants the next page at once, again and again
+
+
+def read_on(slot: Slot, queue: Queue, turn: Turn) -> None:
+    """Asks for a page for a browser, if one has nothing to go on with."""
+    if not queue.browsers or queue.deleted or queue.fetching is not None or queue.recalls:
+        return
+    if (reader := queue.browsers.next_reader()) is not None:
+        slot.fetch(queue, reader.next_positions(slot.page_of(queue)), turn)
+
+
+def _take(slot: Slot, queue: Queue, asked: int, runs: list[Run], turn: Turn) -> None:
     if asked < 0:
         _recalled(slot, queue, array("Q", list(queue.recalls)[:-asked]), runs, turn)
         return

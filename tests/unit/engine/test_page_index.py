@@ -13,6 +13,7 @@ from broker.engine.page_index import _CHUNK, PageIndex
 def test_it_is_a_list(seed):
     """Against a list: appends, prepends and drops around the borders of its arrays."""
     chance, index, model = Random(seed), PageIndex(), []
+    then: list[tuple[PageIndex, list[int]]] = []
     for step in range(60):
         many = chance.choice((0, 1, 2, _CHUNK - 1, _CHUNK, _CHUNK + 1, 3 * _CHUNK))
         new = [step * 10_000 + n for n in range(many)]
@@ -35,4 +36,13 @@ def test_it_is_a_list(seed):
         if model:
             place = chance.randrange(len(model))
             assert index.at(place) == model[place]
+        then.append((index.snapshot(), list(model)))
+    assert list(index) == model
+    for snapshot, was in then:
+        assert list(snapshot) == was and snapshot.size == len(was)
+        gone = chance.randrange(len(was) + 1)
+        snapshot.drop(gone)
+        assert list(snapshot.first(5)) == was[gone : gone + 5] and list(snapshot) == was[gone:]
+        snapshot.prepend([1, 2, 3])
+        assert list(snapshot) == [1, 2, 3, *was[gone:]]
     assert list(index) == model
