@@ -35,10 +35,10 @@ def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
         _recall(slot, queue, turn)
         return
     kind = queue.kind
+    before = (len(turn.effects), len(turn.appends)) if queue.settings.record_deliveries else None
     may = kind is None or queue_policies.tend(slot, queue, kind, turn)
     if may and (queue.count or queue.far) and queue.consumers:
         gone: list[Run] = []
-        before = (len(turn.effects), len(turn.appends)) if queue.settings.record_deliveries else None
         slot.stop = len(turn.effects) + (LEAST if slot.unfinished else PIECE) + slot.fresh
         if queue.choice is not None:
             selective_dispatch.dispatch(slot, queue, queue.choice, turn, gone)
@@ -49,10 +49,10 @@ def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
         if gone:
             slot.counters.acked += sum([len(run.records) for run in gone])
             slot.settle_runs(queue, gone, turn)
-        if before is not None:
-            hand_outs.record(slot, queue, turn, *before)
         if queue.announced > queue.cleared and not queue.mark_asked:
             mark_ahead(slot, queue, turn)
+    if before is not None:
+        hand_outs.record(slot, queue, turn, *before)
     if kind is not None:
         queue_policies.trim(slot, queue, kind, turn)
     if queue.expiry:

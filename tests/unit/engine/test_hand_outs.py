@@ -76,3 +76,25 @@ def test_a_restart_needs_nothing_of_it(clean: bool):
     world.restart(clean)
     world.subscribe(12, ack=INDIVIDUAL)
     assert told(world)[-1]["to"] == [[12, 1, [(2, 3)]]]
+
+
+@pytest.mark.parametrize("more", [{}, {"last_value_key": "n"}, {"ring_size": 100}])
+def test_of_a_queue_whose_messages_stay_everything_that_was_handed_out_is_told(more):
+    """Nothing was: it is handed out while the queue is brought in order, before anybody looked."""
+    world = World(record_deliveries=True, non_destructive=True, **more)
+    world.subscribe(11, ack=AUTO)
+    world.publish("q", *bodies(3), durable=True)
+    world.subscribe(12, ack=INDIVIDUAL)
+    assert [record["to"] for record in told(world)] == [[[11, 1, [(1, 3)]]], [[12, 1, [(1, 3)]]]]
+    world.now += 5
+    world.publish("q", b"4", durable=True)
+    assert told(world)[2]["to"] == [[11, 1, [(4, 4)]], [12, 1, [(4, 4)]]]
+
+
+def test_also_of_what_comes_back_from_the_disk():
+    world = World(record_deliveries=True, non_destructive=True, queue_memory_bytes=12, page_bytes=6)
+    for body in bodies(20):
+        world.publish("q", body, durable=True)
+    world.subscribe(11, ack=AUTO)
+    spans = [span for record in told(world) for _, _, spans in record["to"] for span in spans]
+    assert sum(b - a + 1 for a, b in spans) == 20
