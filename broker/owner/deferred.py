@@ -10,11 +10,13 @@ Must not know how a selector is asked.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
 from broker.core.commands import Command, Publish
 from broker.core.effects import Crowd, Turn
+
+from .portions import TURN, units
 
 TURN_NS: Final = 2_000_000
 """Of looking, in one turn. Why: no step may be longer than 5 ms (docs/adr/0009), and a turn has other work."""
@@ -60,6 +62,20 @@ class Deferred:
         self._full: list[Looker] = []
         """Whose copies have to go out before somebody can go on."""
 
+    def some(self, waiting: list[Command]) -> Iterator[Command]:
+        """What has waited and can be carried out, one after the other, until that is as much as a turn's portion: the
+        rest waits on."""
+        left = TURN
+        for at, command in enumerate(waiting):
+            if left <= 0:
+                self._busy = True
+                for later in waiting[at:]:
+                    self._wait(later)
+                return
+            if not (self.waiting and self.holds(command)):
+                left -= units(command)
+                yield command
+
     def begin(self) -> list[Command]:
         """A turn begins: what waits comes before all that is new."""
         if self._sessions <= self._served:
@@ -78,7 +94,7 @@ class Deferred:
         dedup = getattr(command, "dedup", None)
         session = getattr(command, "session", 0)
         if session in self._sessions or (dedup is not None and (command.slot, dedup[0]) in self._tokens):
-            self._wait(command, session, dedup)
+            self._wait(command)
             return True
         return False
 
@@ -121,7 +137,7 @@ class Deferred:
 
     def _rest(self, command: Any, parts: Sequence[Publish], turn: Turn) -> None:
         session = command.session
-        self._wait(command, session, command.dedup)
+        self._wait(command)
         for part in parts:
             key = (session, part.slot, part.address)
             if session and key not in self._told:
@@ -134,9 +150,10 @@ class Deferred:
         turn when they do."""
         return bool(self.waiting) and (self._busy or not all(engine.spread for engine in self._full))
 
-    def _wait(self, command: Command, session: int, dedup: tuple[int, int] | None) -> None:
+    def _wait(self, command: Any) -> None:
+        dedup = getattr(command, "dedup", None)
         self.waiting.append(command)
-        self._sessions.add(session)
+        self._sessions.add(getattr(command, "session", 0))
         if dedup is not None:
             self._tokens.add((command.slot, dedup[0]))
 

@@ -26,14 +26,17 @@ def portion(inbox: Sequence[Command]) -> int:
         if type(command) is Publish:  # without a call: most are
             left -= 1 + (len(command.run.records) >> 6)
         else:
-            left -= _units(command)
+            left -= units(command)
         if left <= 0:
             return at + 1
     return len(inbox)
 
 
-def _units(command: Any) -> int:
+def units(command: Any) -> int:
+    """What it counts."""
     kind = type(command)
+    if kind is Publish:
+        return 1 + (len(command.run.records) >> 6)
     if kind is Settle or kind is Hold:
         ids = command.ids
         count = len(ids)

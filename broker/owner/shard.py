@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any, Protocol
 
 from broker.config.settings import EngineSettings, Settings
@@ -145,7 +146,7 @@ class Shard:
         self._inbox += commands
         if not self._scheduled:
             self.wake()
-        self._crowded |= len(self._inbox) > MOST
+        self._crowded |= len(self._inbox) + len(self._deferred.waiting) > MOST
         return self._crowded or self._commits.congested
 
     @property
@@ -237,7 +238,7 @@ class Shard:
 
     def unpause(self, slot: int) -> None:
         self._gates.unpause(slot)
-        self.in_turn(slot, _flushed)
+        self.in_turn(slot, lambda led, turn: None)  # the flush of that turn is what is wanted
 
     def in_turn(self, slot: int, step: Callable[[Engine, Turn], None]) -> None:
         """Has a turn of its own run soon in which `step(engine, turn)` acts on the slot, if it is still led here."""
@@ -350,12 +351,12 @@ class Shard:
             if len(inbox) > FEW and (cut := portion(inbox)) < len(inbox):
                 inbox, self._inbox = inbox[:cut], inbox[cut:]
                 self.wake()
-            if self._deferred.waiting:
-                inbox = self._deferred.begin() + inbox
+            waiting = self._deferred.begin() if self._deferred.waiting else []
             self.stats.turns += 1
-            self._carry_out(inbox, turn, touched, blobs)
+            self._carry_out(waiting, inbox, turn, touched, blobs)
+            inbox = waiting + inbox
             self._deferred.end(turn)
-        if self._crowded and len(self._inbox) < MOST // 2:
+        if self._crowded and len(self._inbox) + len(self._deferred.waiting) < MOST // 2:
             self._crowded = False
             self.relieved()
         memory = self.memory
@@ -375,7 +376,9 @@ class Shard:
         elif turns.took_long(began, span):
             turns.tell(self.blame.name(inbox))
 
-    def _carry_out(self, inbox: list[Command], turn: Turn, touched: Touched, blobs: list[Blob]) -> None:
+    def _carry_out(
+        self, waiting: list[Command], inbox: list[Command], turn: Turn, touched: Touched, blobs: Any
+    ) -> None:
         full, crowded = self.journal.full, self.pressure.full
         engines = self.engines
         deferred = self._deferred
@@ -383,7 +386,7 @@ class Shard:
         now = self._turns.now
         before = now()
         try:
-            for command in inbox:
+            for command in chain(deferred.some(waiting), inbox) if waiting else inbox:
                 if deferred.waiting and deferred.holds(command):
                     continue
                 engine = engines.get(command.slot)
@@ -425,7 +428,7 @@ class Shard:
                     self.blame.saw(at - before, command)
                 before = at
         except Exception:
-            blamed = refusing.blamed(command, inbox)
+            blamed = refusing.blamed(command, waiting + inbox)
             if blamed is not None and self._listener is not None:
                 self._listener.on_effects([blamed])
             raise
@@ -593,7 +596,3 @@ class Shard:
         effects = refusing.unheard(inbox) if self._alone else []
         if effects and self._listener is not None:
             self._listener.on_effects(effects)
-
-
-def _flushed(_: Engine, __: Turn) -> None:
-    """The turn's flush is what is wanted."""

@@ -103,3 +103,30 @@ def test_what_waits_for_a_slot_that_is_given_up_is_dropped(monkeypatch) -> None:
     assert world.shard._inbox
     world.shard.drop(SLOT)
     assert not world.shard._inbox
+
+
+def flood(world: World, seq: int) -> Publish:
+    """Of what nobody asks about before the copies that wait are out."""
+    return Publish(SLOT, 1, seq, "t", Routing.MULTICAST, run_of(*[b"\n\0"] * 50))
+
+
+def test_what_waits_for_an_earlier_command_is_carried_out_in_portions_too(monkeypatch) -> None:
+    """3,000 commands of a session whose SEND had to wait were one turn when it was done."""
+    world = World(monkeypatch, 1)
+    spread = True
+    monkeypatch.setattr(Engine, "wary", property(lambda engine: spread))
+    monkeypatch.setattr(Engine, "spread", property(lambda engine: spread))
+    monkeypatch.setattr(Engine, "wide", lambda engine, part: part.address == "t")
+    many = [Publish(SLOT, 1, seq, "q", Routing.ANYCAST, run_of(b"\n\0")) for seq in range(2, 3000)]
+    for at in range(0, 3000, TURN // 2):
+        crowded = world.shard.submit([flood(world, 1)] if not at else many[at - 150 : at])
+        world.machine.turn()
+    assert crowded and world.shard.congested, "what waits counts in what may"
+    world.handled, spread = 0, False
+    world.shard.submit([Publish(SLOT, 3, 7, "q", Routing.ANYCAST, run_of(b"\n\0"))])
+    turns = world.turns()
+    assert max(turns) <= TURN + 1 and len(turns) >= 10
+    done = [(effect.session, effect.seq) for effect in world.effects if isinstance(effect, Done)]
+    assert [seq for session, seq in done if session == 1] == list(range(1, 2852))
+    assert done.index((3, 7)) < TURN + 5, "others go on"
+    assert world.reliefs == 1 and not world.shard.congested
