@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker import __version__
-from broker.admin.api.ports import ConfigPort, May, Owners
+from broker.admin.api.ports import ConfigPort, May, Owners, TopologyPort
 from broker.admin.api.server import Api
 from broker.admin.desk import Desk
 from broker.admin.management import MessageManagement
@@ -114,9 +114,10 @@ def api(
     auth: Authenticator,
     submit: Callable[[list[Command]], bool],
     config: ConfigPort | None = None,
+    topology: TopologyPort | None = None,
 ) -> Api:
     """The API of this process. submit: commands to the owners, as its edge gives them.
-    config: what can be changed while it runs, if that is this process's affair."""
+    config: what can be changed while it runs, if that is this process's affair.    topology: of its cluster."""
     desk = Desk(submit, next_connection_id, edge.next_consumer)
     edge.others = desk.on_effect
     made = Api(
@@ -130,6 +131,7 @@ def api(
         desk,
         SystemClock(),
         config,
+        topology,
     )
     edge.managed_by(MessageManagement(made.gate, made.routes(), desk).take)
     return made

@@ -44,6 +44,7 @@ from broker.seams.files import fingerprint, temporary_file
 from . import process
 from .administration import ThisNode, api
 from .member import ClusterProcess, advertised_admin
+from .topology import Topology
 
 log = logging.getLogger("stampede.edge")
 
@@ -129,7 +130,8 @@ class EdgeProcess(ClusterProcess):
     def _api(self, edge: Edge, auth: FileAuthenticator | TableAuthenticator) -> Api:
         """For operators: the whole cluster's, but connections are this edge's own."""
         node = ThisNode("edge", self.id, lambda: self.settings, self.readiness, lambda: auth.has_users, self.memory)
-        return api(node, self.admin, self.settings, Spread(self.port), edge, auth, self.port.submit)
+        topology = Topology(self.metadata, self.keys, self.table, self.membership)
+        return api(node, self.admin, self.settings, Spread(self.port), edge, auth, self.port.submit, topology=topology)
 
     async def start_admin(self) -> None:
         await self.admin.start()

@@ -71,6 +71,23 @@ async def test_an_edge_answers_and_acts_for_all_owners(shared: Cluster):
         assert mine["state"] == "open"
 
 
+def test_the_map_of_the_cluster(shared: Cluster):
+    edge = shared.edges[0]
+    nodes = {row["name"]: row for row in done(edge, "GET", "/nodes")["items"]}
+    assert {owner.id for owner in shared.owners} <= set(nodes)
+    slots = done(edge, "GET", "/slots")["items"]
+    assert len(slots) == 256 and all(row["leader"] in nodes for row in slots)
+    record = next(row for row in slots if len(row["in_sync"]) > 1)
+    other = next(name for name in record["in_sync"] if name != record["leader"])
+    done(edge, "POST", f"/slots/{record['slot']}/move", {"to": other})
+
+    def led() -> bool:
+        return shared.records()[record["slot"]]["leader"] == other
+
+    Cluster.wait(led, PATIENCE_S, lambda: str(shared.records()[record["slot"]]))
+    assert call(edge, "POST", "/nodes/nobody/drain")[0] == 409
+
+
 def test_an_owner_that_does_not_answer_is_named(shared: Cluster):
     """It stands still: too short to be given up, too long to be waited for."""
     edge, owner = shared.edges[0], shared.owners[2]

@@ -94,13 +94,31 @@ class Caller:
                 answer = await _carry_out(route, who, request, noted)
                 outcome = "done"
             except Exception as error:
-                problem = _problem_of(error, request)
+                problem = _problem_of(error, f"{request.method} {request.path[:200]}")
                 outcome = problem.name
                 answer = _refused(problem, request.path)
             finally:
                 if request.method not in SAFE:
                     audit.note(who.name, who.peer, route.name, request.path[:1000], outcome, **noted)
             return answer
+
+        return handle
+
+    async def ask(self, op: ApiOp, who: Who, path: dict[str, str], query: dict[str, Any]) -> Any:
+        """What a GET answers, or the document of its problem."""
+        try:
+            return await op.handler(Call(who, path, query, {}))
+        except Exception as error:
+            return _problem_of(error, f"GET {op.path}").data(op.path)
+
+    def stream(self, serve: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> Callable[..., Any]:
+        """The handler of aiohttp for what is told as it comes."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            try:
+                return await serve(request)
+            except Exception as error:
+                return _refused(_problem_of(error, f"{request.method} {request.path[:200]}"), request.path)
 
         return handle
 
@@ -125,12 +143,12 @@ async def _carry_out(route: ApiOp, who: Who, request: web.Request, noted: dict[s
     return _json(route.status, await route.handler(call))
 
 
-def _problem_of(error: Exception, request: web.Request) -> Problem:
+def _problem_of(error: Exception, asked: str) -> Problem:
     if isinstance(error, Problem):
         return error
     if isinstance(error, RefusedError):
         return of_refusal(error)
-    _log.error("%s %s: internal error", request.method, request.path[:200], exc_info=error)
+    _log.error("%s: internal error", asked, exc_info=error)
     return Problem(500, "internal", "Internal error", "this is a mistake of ours", "the log of the broker says more")
 
 

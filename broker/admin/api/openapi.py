@@ -101,6 +101,35 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         aside={"type": "array", "items": _object(table=TEXT, name=TEXT, why=TEXT)},
     ),
     "UserEntry": _object(name=TEXT, groups=TEXTS),
+    "Node": _object(
+        name=TEXT, kind=TEXT, state=TEXT, zone=TEXT, address=TEXT, admin=TEXT, leads=NUMBER, replicas=NUMBER,
+        in_sync=NUMBER, unreached=TEXTS,
+    ),
+    "Slot": _object(slot=NUMBER, epoch=NUMBER, leader=TEXT, replicas=TEXTS, in_sync=TEXTS, target=TEXT, shelved=TEXT),
+    "Moved": _object(slot=NUMBER, state=TEXT),
+}  # fmt: skip
+
+
+_EVENTS: dict[str, Any] = {
+    f"{PREFIX}/events": {
+        "get": {
+            "operationId": "events",
+            "summary": "What GETs answer, told as it changes: server-sent events 0, 1, … in the order of `watch`.",
+            "parameters": [
+                {
+                    "name": "watch", "in": "query", "required": True, "schema": TEXTS,
+                    "description": "a GET of this API, `/queues?sort=-messages`; several times: several of them",
+                }
+            ],
+            "responses": {
+                "200": {"description": "a stream", "content": {"text/event-stream": {"schema": TEXT}}},
+                "default": {
+                    "description": "a problem (RFC 9457)",
+                    "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+                },
+            },
+        }
+    }
 }  # fmt: skip
 
 
@@ -112,7 +141,7 @@ def document(routes: Iterable[ApiOp]) -> dict[str, Any]:
     return {
         "openapi": "3.1.0",
         "info": {"title": "Stampede", "version": __version__, "description": "See, explain, act."},
-        "paths": paths,
+        "paths": {**paths, **_EVENTS},
         "security": [{"basic": []}],
         "components": {
             "schemas": {**SCHEMAS},

@@ -116,3 +116,23 @@ class ProcessPort(Protocol):
     def settings(self) -> list[dict[str, Any]]:
         """All of them: name, value, unit, default, help, why, source, restart (what one would make of it)."""
         ...
+
+
+class TopologyPort(Protocol):
+    """The cluster that this process is a part of. Raises BrokerError where it cannot be asked, or says no."""
+
+    async def nodes(self) -> list[Answer]:
+        """Owners and edges: name, kind, state, zone, address, admin, leads, replicas, in_sync, unreached."""
+        ...
+
+    def slots(self) -> list[Answer]:
+        """slot, epoch, leader, replicas, in_sync, target (it is being handed over), shelved (why)."""
+        ...
+
+    async def drain(self, owner: str, on: bool) -> bool:
+        """Leaders and replicas leave it, for good; False: it was so already."""
+        ...
+
+    async def move(self, slot: int, owner: str) -> str:
+        """A step towards `owner` leading it: "done", "handing over", "seeding"."""
+        ...

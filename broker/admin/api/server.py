@@ -16,9 +16,22 @@ from .access import Gate
 from .acting import Acting
 from .browsing import Browsing
 from .calls import ApiOp, Call, Caller
+from .cluster_map import ClusterMap
 from .configuring import Configuring
+from .events import Events
 from .openapi import PREFIX, document
-from .ports import Answer, ClientsPort, ConfigPort, LoginsPort, Missing, Owners, ProcessPort, Question, Work
+from .ports import (
+    Answer,
+    ClientsPort,
+    ConfigPort,
+    LoginsPort,
+    Missing,
+    Owners,
+    ProcessPort,
+    Question,
+    TopologyPort,
+    Work,
+)
 from .reading import Reading
 
 if TYPE_CHECKING:
@@ -54,18 +67,21 @@ class Api:
         desk: Desk,
         clock: Clock,
         config: ConfigPort | None = None,
+        topology: TopologyPort | None = None,
     ) -> None:
-        """config: None: its settings cannot be changed here."""
+        """config: None: its settings cannot be changed here.    topology: None: it is no cluster."""
         self.desk = desk
         self.gate = Gate(settings, logins)
         self._caller = Caller(self.gate, steps)
         if isinstance(owners, LocalOwners):
             owners.caller = self._caller
         reading = Reading(owners, clients, node, self._caller, delimiter)
+        self.cluster_map = ClusterMap(topology)
         self._parts = (
             reading, Browsing(reading, desk, clock), Acting(reading, desk, clients),
-            Configuring(config, self._caller),
+            Configuring(config, self._caller), self.cluster_map,
         )  # fmt: skip
+        self.events = Events(self.gate, self.routes, self._caller.ask)
 
     def routes(self) -> list[ApiOp]:
         """All there are."""
@@ -76,6 +92,8 @@ class Api:
         """Before it starts."""
         for route in self.routes():
             app.router.add_route(route.method, PREFIX + route.path, self._caller.serve(route))
+        app.router.add_get(f"{PREFIX}/events", self._caller.stream(self.events.serve))
+        app.on_shutdown.append(self.events.close)
 
     async def _document(self, _: Call) -> Any:
         return document(self.routes())

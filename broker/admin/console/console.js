@@ -1,12 +1,16 @@
-// The console: pages over /api/v1. Everything shown goes in as text, never as markup. One look every few seconds, only while the page
-// is visible; what operators do is confirmed by typing the name where it destroys.
+// The console: pages over /api/v1. Everything shown goes in as text, never as markup. What a page shows it watches
+// (/api/v1/events), only while it is visible; what operators do is confirmed by typing the name where it destroys.
 "use strict";
 
-const EVERY_MS = 3000;
+const AGAIN_MS = 10000; // where there are no events
+const WATCHED = 6; // the most of one stream
 const page = document.getElementById("page");
 const problem = document.getElementById("problem");
+const light = document.getElementById("light");
 let timer = 0;
 let turn = 0;
+let asked = []; // what the page that is drawn has looked at
+const live = { source: null, paths: [], told: new Map() };
 
 class Refused extends Error {}
 
@@ -20,6 +24,40 @@ async function api(method, path, body) {
   const told = await answer.json().catch(() => ({}));
   if (!answer.ok) throw new Refused(`${told.title || answer.status}: ${told.detail || ""} ${told.fix ? "— " + told.fix : ""}`);
   return told;
+}
+
+async function look(path) {
+  if (!asked.includes(path)) asked.push(path);
+  const told = live.told.get(path) || await api("GET", path);
+  if (told.status && String(told.type).startsWith("urn:stampede:problem:")) throw new Refused(`${told.title}: ${told.detail} — ${told.fix || ""}`);
+  return told;
+}
+
+function watch(paths) {
+  if (live.source && live.paths.join() === paths.join()) return;
+  unwatch();
+  if (document.visibilityState !== "visible" || !paths.length) return;
+  live.paths = paths;
+  live.source = new EventSource(`/api/v1/events?${paths.map((path) => `watch=${part(path)}`).join("&")}`);
+  paths.forEach((path, nth) => live.source.addEventListener(String(nth), (event) => {
+    live.told.set(path, JSON.parse(event.data));
+    clearTimeout(timer);
+    timer = setTimeout(show, 100);
+  }));
+  live.source.onopen = () => { light.textContent = "live"; };
+  live.source.onerror = () => {
+    light.textContent = "not live";
+    live.told.clear();
+    if (live.source.readyState === EventSource.CLOSED) { unwatch(); timer = setTimeout(show, AGAIN_MS); }
+  };
+}
+
+function unwatch() {
+  if (live.source) live.source.close();
+  live.source = null;
+  live.paths = [];
+  live.told.clear();
+  light.textContent = "";
 }
 
 const part = (name) => encodeURIComponent(name);
@@ -78,6 +116,7 @@ async function act(work, said) {
   } catch (error) {
     say(String(error.message || error));
   }
+  live.told.clear();
   show();
 }
 
@@ -89,12 +128,12 @@ function say(text) {
 // ── pages ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 const state = { queues: { sort: "-messages", q: "", pages: [] }, subscriptions: { sort: "-messages", q: "", pages: [] },
-  connections: { sort: "-subscriptions", q: "", pages: [] }, settings: { q: "" } };
+  connections: { sort: "-subscriptions", q: "", pages: [] }, addresses: { sort: "name", q: "", pages: [] }, settings: { q: "" } };
 
 async function overview() {
-  const told = await api("GET", "/overview");
+  const told = await look("/overview");
   const m = told.messaging;
-  const busiest = await api("GET", "/queues?sort=-messages&limit=8");
+  const busiest = await look("/queues?sort=-messages&limit=8");
   return [
     el("h1", {}, told.id === told.role ? "This broker " : `${told.id} `, el("span", { class: "soft" },
       `${told.role}, ${told.version}${told.ready ? "" : ", not ready"}`)),
@@ -126,7 +165,7 @@ function listing(kind, draw) {
     const query = new URLSearchParams({ limit: "50", sort: own.sort });
     if (own.q) query.set("q", own.q);
     if (own.pages.length) query.set("page", own.pages[own.pages.length - 1]);
-    const told = await api("GET", `/${kind}?${query}`);
+    const told = await look(`/${kind}?${query}`);
     const search = el("input", { type: "search", id: "search", value: own.q, placeholder: "part of the name", "aria-label": "Search",
       onchange: (event) => { own.q = event.target.value; own.pages = []; show(); } });
     return [
@@ -143,8 +182,8 @@ function listing(kind, draw) {
 async function queue(name) {
   const at = `/queues/${part(name)}`;
   const [told, consumers, messages, dead] = await Promise.all([
-    api("GET", at), api("GET", `${at}/consumers?limit=50&sort=-unacknowledged`), api("GET", `${at}/messages?limit=20&preview=300`),
-    api("GET", `${at}/dead-letters`)]);
+    look(at), look(`${at}/consumers?limit=50&sort=-unacknowledged`), look(`${at}/messages?limit=20&preview=300`),
+    look(`${at}/dead-letters`)]);
   const groups = dead.groups.filter((g) => g.address);
   const paused = told.parts.every((p) => p.paused);
   const sum = (field) => told.parts.reduce((total, p) => total + p[field], 0);
@@ -193,7 +232,7 @@ async function queue(name) {
 }
 
 async function connection(id) {
-  const told = await api("GET", `/connections/${part(id)}`);
+  const told = await look(`/connections/${part(id)}`);
   return [
     el("h1", {}, `Connection ${id} `, el("span", { class: "soft" }, told.peer)),
     el("div", { class: "cards" }, card("user", told.user || "—"), card("client-id", told.client_id || "—"), card("STOMP", told.version || "—"),
@@ -210,7 +249,7 @@ async function connection(id) {
 }
 
 async function settings() {
-  const told = await api("GET", `/settings${state.settings.q ? `?q=${part(state.settings.q)}` : ""}`);
+  const told = await look(`/settings${state.settings.q ? `?q=${part(state.settings.q)}` : ""}`);
   const search = el("input", { type: "search", id: "search", value: state.settings.q, placeholder: "part of the name", "aria-label": "Search",
     onchange: (event) => { state.settings.q = event.target.value; show(); } });
   return [el("h1", {}, "Settings"), el("div", { class: "bar" }, search), table([
@@ -229,27 +268,122 @@ const connections = (rows) => table([
   { title: "Read", num: true, optional: true, cell: (r) => bytes(r.bytes_in) },
 ], rows, "Nobody is connected.");
 
-const PAGES = { overview, queue, connection, settings, queues: listing("queues", queueTable),
+const addresses = (rows) => table([
+  { title: "Address", text: true, cell: (r) => r.name },
+  { title: "Types", optional: true, cell: (r) => r.routing.join(", ").toLowerCase() || "—" },
+  { title: "Queues", num: true, cell: (r) => count(r.queues) },
+  { title: "Messages", num: true, cell: (r) => count(r.messages) },
+  { title: "Consumers", num: true, optional: true, cell: (r) => count(r.consumers) },
+], rows, "No addresses.");
+
+// What an owner is to each slot: it leads, is in sync, or is being filled.
+function strip(owner, slots) {
+  const cells = slots.map((slot) => el("i", {
+    class: slot.leader === owner.name ? "leads" : slot.in_sync.includes(owner.name) ? "in-sync" : slot.replicas.includes(owner.name) ? "filling" : "",
+    title: `slot ${slot.slot}: ${slot.leader ? `led by ${slot.leader}` : "led by nobody"}, in sync ${slot.in_sync.join(", ")}` }));
+  return el("div", { class: "strip", role: "img",
+    "aria-label": `${owner.name} leads ${owner.leads} slots, keeps ${owner.replicas}, ${owner.in_sync} of them in sync` }, cells);
+}
+
+const trouble = (slot) => [
+  slot.shelved && `shelved: ${slot.shelved}`, !slot.leader && "led by nobody", slot.target && `handed over to ${slot.target}`,
+  ...slot.replicas.filter((name) => !slot.in_sync.includes(name)).map((name) => `${name} is not in sync`)].filter(Boolean);
+
+async function cluster() {
+  const [nodes, slots] = await Promise.all([look("/nodes"), look("/slots")]);
+  if (!nodes.items.length) return [el("h1", {}, "Cluster"), el("p", { class: "soft" }, "This broker stands alone: all 256 slots are its own.")];
+  const owners = nodes.items.filter((node) => node.kind === "owner");
+  const bad = slots.items.map((slot) => ({ ...slot, trouble: trouble(slot) })).filter((slot) => slot.trouble.length);
+  const drained = (node) => node.state.includes("drain");
+  const drain = (node) => drained(node)
+    ? el("button", { "aria-label": `Undrain ${node.name}`, onclick: () => act(() => api("POST", `/nodes/${part(node.name)}/undrain`, {}),
+      () => `${node.name} is given slots again`) }, "Undrain")
+    : el("button", { class: "danger", "aria-label": `Drain ${node.name}`, onclick: async () => {
+      if (await confirmed("Drain", "Leaders and replicas leave it until it is undrained.", node.name)) {
+        act(() => api("POST", `/nodes/${part(node.name)}/drain`, {}), () => `${node.name} is being drained`);
+      } } }, "Drain");
+  return [
+    el("h1", {}, "Cluster"),
+    el("div", { class: "cards" }, card("slots", count(slots.total)), card("led by nobody", count(slots.items.filter((s) => !s.leader).length)),
+      card("not fully in sync", count(slots.items.filter((s) => s.in_sync.length < s.replicas.length).length)),
+      card("being handed over", count(slots.items.filter((s) => s.target).length))),
+    el("h2", {}, "Owners"), table([
+      { title: "Owner", text: true, cell: (r) => r.name },
+      { title: "State", text: true, cell: (r) => r.state + (r.unreached.length ? `, not reached by ${r.unreached.join(", ")}` : "") },
+      { title: "Leads", num: true, cell: (r) => count(r.leads) }, { title: "Keeps", num: true, optional: true, cell: (r) => count(r.replicas) },
+      { title: "In sync", num: true, optional: true, cell: (r) => count(r.in_sync) },
+      { title: "Zone", optional: true, cell: (r) => r.zone || "—" }, { title: "Address", text: true, optional: true, cell: (r) => r.address },
+      { title: "", cell: drain },
+    ], owners, "No owners."),
+    el("h2", {}, "Slots"), owners.map((owner) => [el("h3", {}, owner.name), strip(owner, slots.items)]),
+    el("p", { class: "soft legend" }, el("i", { class: "leads" }), " leads ", el("i", { class: "in-sync" }), " in sync ",
+      el("i", { class: "filling" }), " is being filled"),
+    bad.length ? [el("h2", {}, "Slots to look at"), table([
+      { title: "Slot", num: true, cell: (r) => r.slot }, { title: "Leader", text: true, cell: (r) => r.leader || "nobody" },
+      { title: "What", text: true, cell: (r) => r.trouble.join("; ") },
+    ], bad.slice(0, 50), "")] : [],
+    el("h2", {}, "Edges"), table([
+      { title: "Edge", text: true, cell: (r) => r.name },
+      { title: "State", text: true, cell: (r) => r.state + (r.unreached.length ? `, does not reach ${r.unreached.join(", ")}` : "") },
+      { title: "Zone", optional: true, cell: (r) => r.zone || "—" }, { title: "Admin port", text: true, cell: (r) => r.admin || "—" },
+    ], nodes.items.filter((node) => node.kind === "edge"), "No edges."),
+  ];
+}
+
+async function users() {
+  const [people, permissions] = await Promise.all([look("/users?limit=500"), look("/config?table=permissions&limit=500")]);
+  return [
+    el("h1", {}, "Users and permissions"),
+    table([{ title: "User", text: true, cell: (r) => r.name }, { title: "Groups", text: true, cell: (r) => r.groups.join(", ") || "—" }],
+      people.items, "No users: everybody on this machine may everything, and nobody else anything."),
+    el("h2", {}, "Permissions"), el("p", { class: "soft" }, "Of the entries that match an address the most specific one counts, alone."),
+    table([
+      { title: "Addresses", text: true, cell: (r) => r.name },
+      { title: "Who may", text: true, cell: (r) => Object.entries(r.values).map(([what, groups]) => `${what}: ${groups || "nobody"}`).join("; ") || "nobody anything" },
+      { title: "From", optional: true, cell: (r) => r.source },
+    ], permissions.items, "None: every user may send and receive everywhere."),
+  ];
+}
+
+const PAGES = { overview, queue, connection, settings, cluster, users, addresses: listing("addresses", addresses), queues: listing("queues", queueTable),
   subscriptions: listing("subscriptions", queueTable), connections: listing("connections", connections) };
+
+// Whoever works by keyboard stays where he is when the page is drawn anew.
+const mark = (node) => node && page.contains(node) && [node.tagName, node.id, node.getAttribute("aria-label"), node.getAttribute("href"),
+  node.textContent].join("|");
+
+function draw(parts) {
+  const focused = mark(document.activeElement);
+  const scrolled = [...page.querySelectorAll(".wide")].map((wide) => wide.scrollLeft);
+  page.replaceChildren(...parts.flat(3));
+  page.querySelectorAll(".wide").forEach((wide, nth) => { wide.scrollLeft = scrolled[nth] || 0; });
+  if (focused) [...page.querySelectorAll("a, button, input, [tabindex]")].find((node) => mark(node) === focused)?.focus();
+}
 
 async function show() {
   clearTimeout(timer);
   const mine = ++turn;
   const [kind, name] = (location.hash.slice(1) || "overview").split("/");
-  const draw = PAGES[kind] || overview;
   for (const link of document.querySelectorAll("nav a")) {
     if (link.hash === `#${kind}`) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
   }
+  asked = [];
+  const mineAsked = asked;
   try {
-    const parts = await draw(name === undefined ? undefined : decodeURIComponent(name));
+    const parts = await (PAGES[kind] || overview)(name === undefined ? undefined : decodeURIComponent(name));
     if (mine !== turn) return;
-    const typing = document.activeElement && ["INPUT", "BUTTON"].includes(document.activeElement.tagName) && page.contains(document.activeElement);
-    if (!(typing && document.activeElement.tagName === "INPUT")) page.replaceChildren(...parts.flat(3));
+    const typing = document.activeElement && document.activeElement.tagName === "INPUT" && page.contains(document.activeElement);
+    if (!typing && !document.getElementById("dialog").open) draw(parts);
+    watch(mineAsked.slice(0, WATCHED));
   } catch (error) {
-    if (mine === turn) { say(String(error.message || error)); if (!(error instanceof Refused)) page.replaceChildren(); }
+    if (mine !== turn) return;
+    unwatch();
+    page.replaceChildren(el("h1", {}, name === undefined ? kind : decodeURIComponent(name)), el("p", { class: "why" }, String(error.message || error)));
+    timer = setTimeout(show, AGAIN_MS);
   }
-  timer = setTimeout(() => { if (document.visibilityState === "visible" && !document.getElementById("dialog").open) show(); else timer = setTimeout(show, EVERY_MS); }, EVERY_MS);
 }
 
-addEventListener("hashchange", () => { say(""); page.replaceChildren(); show(); });
+addEventListener("hashchange", () => { say(""); page.replaceChildren(); unwatch(); show(); });
+document.getElementById("dialog").addEventListener("close", () => show());
+document.addEventListener("visibilitychange", () => { if (document.visibilityState === "visible") show(); else unwatch(); });
 show();

@@ -38,7 +38,7 @@ async def test_it_asks_for_what_the_api_has(api):
     _, script = await get(api, "/console/console.js")
     document = await api.get("/openapi.json")
     known = {path.removeprefix("/api/v1").replace("{", "${part(") for path in document["paths"]}
-    asked = set(re.findall(r'api\("(?:GET|POST|DELETE)", ["`](/[^"`?]*)', script))
+    asked = set(re.findall(r'(?:api\("(?:GET|POST|DELETE)", |look\()["`](/[^"`?]*)', script))
     assert asked
     heads = {path.split("$")[0].rstrip("/") for path in known}
     assert {path.split("$")[0].rstrip("/") for path in asked} <= heads | {""}

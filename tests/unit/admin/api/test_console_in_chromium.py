@@ -1,0 +1,98 @@
+"""The console in a real browser: it follows what happens without asking again, says why, and retries dead letters."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from broker.client import connect
+from tests.harness.api import running
+from tests.harness.browser import Page, browser
+
+SLOTS = [
+    {
+        "slot": slot, "epoch": 1, "leader": f"owner-{slot % 3}", "replicas": ["owner-0", "owner-1", "owner-2"],
+        "in_sync": ["owner-0", "owner-1", "owner-2"][: 2 + (slot % 9 != 0)], "target": "", "shelved": "",
+    }
+    for slot in range(256)
+]  # fmt: skip
+TEXT = "document.getElementById('page').innerText"
+SHOTS = os.environ.get("STAMPEDE_SHOTS")
+"""A folder for pictures of all pages, to be looked at."""
+
+
+class OfThree:
+    """A cluster that is only shown."""
+
+    drained: set[str]
+
+    def __init__(self) -> None:
+        self.drained = set()
+
+    async def nodes(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": f"owner-{n}", "kind": "owner",
+                "state": "up, draining" if f"owner-{n}" in self.drained else "up", "zone": f"zone-{n}",
+                "address": f"10.0.0.{n}:61690", "admin": "", "leads": 85, "replicas": 256,
+                "in_sync": 256, "unreached": [],
+            }
+            for n in range(3)
+        ]  # fmt: skip
+
+    def slots(self) -> list[dict[str, Any]]:
+        return SLOTS
+
+    async def drain(self, owner: str, on: bool) -> bool:
+        (self.drained.add if on else self.drained.discard)(owner)
+        return True
+
+    async def move(self, slot: int, owner: str) -> str:
+        return "done"
+
+
+async def test_the_console_follows_what_happens(tmp_path):
+    async with running(tmp_path / "broker", engine={"addresses": {"#": {"max_delivery_attempts": 1}}}) as api:
+        api.broker.admin.api.cluster_map.topology = OfThree()
+        url = f"http://127.0.0.1:{api.broker.admin.port}/console"
+        async with connect(api.url) as client, browser(tmp_path, f"{url}#queues") as page:
+            await page.until(f"{TEXT}.includes('No queues.')")
+            await page.until("document.getElementById('light').innerText === 'live'")
+            await page.value(
+                "window.asked = 0; const real = fetch; fetch = (...all) => { window.asked++; return real(...all); }; 0"
+            )
+            await api.call("POST", "/queues", 201, address="orders")
+            await page.until(f"{TEXT}.includes('orders')")
+            assert await page.value("window.asked") == 0, "it was told"
+            async with client.subscribe("orders", ack="client-individual") as subscription:
+                for n in range(3):
+                    await client.send("orders", f"poison {n}", receipt=True)
+                for _ in range(3):
+                    await (await anext(aiter(subscription))).nack()
+            await page.until(f"{TEXT}.includes('DLQ')")
+            await page.value("location.hash = '#queue/DLQ'")
+            await page.until(f"{TEXT}.includes('poison 2') && {TEXT}.includes('Nobody')")
+            await page.value("document.querySelector('[aria-label^=\"Retry\"]').click()")
+            await page.until("document.getElementById('problem').innerText.includes('3 messages are back')")
+            await page.until(f"{TEXT}.includes('there is no queue')")
+            await page.value("location.hash = '#cluster'")
+            await page.until("document.querySelectorAll('.strip i.leads').length === 256")
+            await page.look_like(360, 740, "dark")
+            assert await page.value("document.documentElement.scrollWidth <= 360"), "a phone shows it without scrolling"
+            await page.value("document.querySelector('[aria-label=\"Drain owner-1\"]').click()")
+            await page.value("const i = document.getElementById('dialog-input'); i.value = 'owner-1'; i.oninput();"
+                             "document.getElementById('dialog-yes').click()")  # fmt: skip
+            await page.until(f"{TEXT}.includes('up, draining')")
+            assert page.errors == []
+            if SHOTS:
+                await shots(page, Path(SHOTS))
+
+
+async def shots(page: Page, folder: Path) -> None:
+    for name in ("overview", "queues", "queue/orders", "addresses", "connections", "cluster", "users", "settings"):
+        for theme, width in (("light", 1280), ("dark", 1280), ("dark", 360)):
+            await page.look_like(width, 800, theme)
+            await page.value(f"location.hash = '#{name}'")
+            await page.until("document.getElementById('light').innerText === 'live'")
+            (folder / f"{name.replace('/', '-')}-{theme}-{width}.png").write_bytes(await page.screenshot())

@@ -1,0 +1,113 @@
+"""The cluster as the API of an edge shows it, and what is changed by it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from broker.admin.api.access import Who
+from broker.admin.api.calls import Call
+from broker.admin.api.cluster_map import ClusterMap
+from broker.admin.api.openapi import document
+from broker.admin.api.problems import Problem
+from broker.app.topology import Topology
+from broker.cluster.keys import Keys
+from broker.cluster.operate import NotPossible
+from broker.core.slots import Member, SlotRecord
+from broker.metadata.port import MetadataUnavailable, Put
+from tests.harness.metadata import MemoryMetadata, MemoryStore
+from tests.harness.schemas import Checked
+
+KEYS = Keys("/t")
+RECORDS = {
+    0: SlotRecord(0, 4, "a", ("a", "b"), ("a", "b"), revision=1),
+    1: SlotRecord(1, 2, "", ("b", "c"), ("c",), target="b", revision=1, shelved="throws"),
+}
+
+
+def member(name: str, kind: str = "owner", **more: Any) -> Member:
+    return Member(name, kind, f"{name}:1", "boot", admin=f"{name}:2", **more)
+
+
+@pytest.fixture
+async def topology() -> AsyncIterator[Topology]:
+    metadata = MemoryMetadata(MemoryStore())
+    for name in ("a", "b"):
+        await metadata.commit([], [Put(KEYS.member("owner", name), member(name).encode())])
+    for slot, record in RECORDS.items():
+        await metadata.commit([], [Put(KEYS.slot(slot), record.encode())])
+    membership = SimpleNamespace(
+        owners={"a": member("a"), "b": member("b", leaving=True)},
+        edges={"e": member("e", "edge", unreached=("b",))},
+    )
+    table = SimpleNamespace(records=RECORDS)
+    yield Topology(metadata, KEYS, table, membership)  # type: ignore[arg-type]
+    await metadata.close()
+
+
+async def rows(topology: Topology) -> dict[str, dict[str, Any]]:
+    return {row["name"]: row for row in await topology.nodes()}
+
+
+async def test_who_is_there_and_what_each_keeps(topology):
+    found = await rows(topology)
+    assert {name: (row["kind"], row["state"]) for name, row in found.items()} == {
+        "a": ("owner", "up"), "b": ("owner", "leaving"), "c": ("owner", "dead"), "e": ("edge", "up"),
+    }  # fmt: skip
+    assert [(row["leads"], row["replicas"], row["in_sync"]) for row in found.values()][:3] == [
+        (1, 1, 1), (0, 2, 1), (0, 1, 1),
+    ]  # fmt: skip
+    assert found["b"]["unreached"] == ["e"] and found["e"]["unreached"] == ["b"]
+    slot = topology.slots()[1]
+    assert (slot["leader"], slot["target"], slot["in_sync"], slot["shelved"]) == ("", "b", ["c"], "throws")
+
+
+async def test_an_owner_is_drained_and_undrained(topology):
+    assert await topology.drain("a", True)
+    assert not await topology.drain("a", True)
+    assert (await rows(topology))["a"]["state"] == "up, draining"
+    assert await topology.drain("a", False)
+    assert (await rows(topology))["a"]["state"] == "up"
+    with pytest.raises(NotPossible, match="no owner 'z'"):
+        await topology.drain("z", True)
+
+
+async def test_a_leader_is_moved_step_by_step(topology):
+    assert await topology.move(0, "b") == "handing over"
+    with pytest.raises(NotPossible, match="no live owner 'z'"):
+        await topology.move(0, "z")
+
+
+async def test_a_store_that_is_away_is_said(topology, monkeypatch):
+    async def away(_: str) -> Any:
+        raise MetadataUnavailable("a test says so")
+
+    monkeypatch.setattr(topology._metadata, "range", away)
+    assert (await rows(topology))["a"]["state"] == "up, drained or not: etcd does not answer"
+
+
+async def test_what_the_api_makes_of_it(topology):
+    ops = {op.name: op for op in ClusterMap(topology).routes()}
+    checked = Checked(document(list(ops.values())))
+    who = Who("ada", "", None, True)
+
+    async def ask(name: str, path: dict[str, str], body: dict[str, Any]) -> Any:
+        return await ops[name].handler(Call(who, path, {}, body))
+
+    checked.answer("GET", "/nodes", 200, "application/json", await ask("nodes", {}, {}))
+    checked.answer("GET", "/slots", 200, "application/json", await ask("slots", {}, {}))
+    assert await ask("move-slot", {"slot": "0"}, {"to": "b"}) == {"slot": 0, "state": "handing over"}
+    assert (await ask("drain-owner", {"owner": "a"}, {}))["done"]
+    for name, path, body, problem in (
+        ("drain-owner", {"owner": "z"}, {}, "not-now"), ("move-slot", {"slot": "256"}, {"to": "b"}, "bad-value"),
+        ("move-slot", {"slot": "1"}, {"to": "b"}, "not-now"),
+    ):  # fmt: skip
+        with pytest.raises(Problem) as refused:
+            await ask(name, path, body)
+        assert refused.value.name == problem
+    alone = {op.name: op for op in ClusterMap(None).routes()}
+    with pytest.raises(Problem, match="standalone"):
+        await alone["drain-owner"].handler(Call(who, {"owner": "a"}, {}, {}))
