@@ -1,6 +1,6 @@
 """A question whose answer may come at once or later.
 
-Rule: frames behind the one that asked wait until it is answered (Intake.park); an answer at once costs nothing.
+Rule: frames behind the one that asked wait until it is answered (Inbound.park); an answer at once costs nothing.
 """
 
 from __future__ import annotations
@@ -11,9 +11,6 @@ from typing import Protocol
 from broker.core.errors import Code, RefusedError
 
 from .directory import Done
-
-_OPEN = RefusedError.__new__(RefusedError)
-"""No answer yet (None is one)."""
 
 
 class ParkedFrames(Protocol):
@@ -37,18 +34,30 @@ class Asker(Protocol):
 class Question:
     """`then` is called when the answer is yes; it may raise RefusedError like any control function."""
 
-    __slots__ = ("_answer", "_parked", "_receipt", "_session", "_then")
+    __slots__ = ("_answer", "_answered", "_parked", "_receipt", "_session", "_then")
 
     def __init__(self, session: Asker, receipt: bytes | None, then: Callable[[], None]) -> None:
         self._session = session
         self._receipt = receipt
         self._then = then
-        self._answer: RefusedError | None = _OPEN
-        self._parked = False
+        self._answered = self._parked = False
+        self._answer: RefusedError | None = None
+        """Of one that came at once."""
+
+    def ask(self, question: Callable[[Done], None]) -> None:
+        """Asks, and goes on if the answer comes at once. Raises RefusedError."""
+        question(self._done)
+        if not self._answered:
+            self._parked = True
+            self._session.intake.park()
+            return
+        if self._answer is not None:
+            raise self._answer
+        self._then()
 
     def _done(self, answer: RefusedError | None) -> None:
         if not self._parked:
-            self._answer = answer
+            self._answered, self._answer = True, answer
             return
         session = self._session
         if session.closed:
@@ -68,12 +77,4 @@ class Question:
 
 def ask(session: Asker, receipt: bytes | None, question: Callable[[Done], None], then: Callable[[], None]) -> None:
     """Asks, and goes on with `then` on a yes; a no becomes an ERROR that names `receipt`. Raises RefusedError."""
-    asked = Question(session, receipt, then)
-    question(asked._done)
-    if asked._answer is _OPEN:
-        asked._parked = True
-        session.intake.park()
-        return
-    if asked._answer is not None:
-        raise asked._answer
-    then()
+    Question(session, receipt, then).ask(question)

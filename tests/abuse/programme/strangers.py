@@ -91,10 +91,7 @@ def websocket(target: Target) -> None:
 @abuser("engine.max_queues; a page of metrics is made in pieces")
 def scrapes(target: Target) -> None:
     """/metrics again and again, with 20,000 queues."""
-    with target.joined() as client:
-        for start in range(0, 20_000, 500):
-            client.raw(b"".join(build("SEND", {"destination": f"/queue/q{n}"}) for n in range(start, start + 500)))
-        client.sync()
+    with target.with_queues(20_000):
         while target.time_left() > 0:
             with urllib.request.urlopen(f"http://127.0.0.1:{target.admin}/metrics", timeout=60) as page:
                 page.read()
@@ -103,10 +100,7 @@ def scrapes(target: Target) -> None:
 @abuser("pages of the API are bounded (docs/admin-api.md)")
 def console(target: Target) -> None:
     """The list of 20,000 queues by depth, page by page, from the management API."""
-    with target.joined() as client:
-        for start in range(0, 20_000, 500):
-            client.raw(b"".join(build("SEND", {"destination": f"/queue/q{n}"}) for n in range(start, start + 500)))
-        client.sync()
+    with target.with_queues(20_000):
         while target.time_left() > 0:
             url = f"http://127.0.0.1:{target.admin}/api/v1/queues?sort=-messages&limit=500"
             with urllib.request.urlopen(url, timeout=60) as page:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tests.harness.stomp import Client
+from tests.harness.stomp import Client, build
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,15 @@ class Target:
         """A connection that is logged in."""
         client = Client(self.port, timeout=30)
         client.connect()
+        return client
+
+    def with_queues(self, count: int) -> Client:
+        """A connection that is logged in and has made so many queues, each with a message."""
+        client = self.joined()
+        for start in range(0, count, 500):
+            names = range(start, min(start + 500, count))
+            client.raw(b"".join(build("SEND", {"destination": f"/queue/q{n}"}) for n in names))
+        client.sync()
         return client
 
 
