@@ -61,6 +61,22 @@ class Publish:
         self.atomic = False
         self.ttl = self.delay = 0
 
+    def lives(self, ttl: int, delay: int, due: int, now: int) -> None:
+        """Its times, of which lengths are the owner's to add to its clock. due: a moment, which counts before `delay`.
+        now: by ours, for owners that do not know lengths and for what a transaction has waited."""
+        self.run.due = due
+        if ttl:
+            self.ttl = ttl
+            self.run.expires = now + ttl
+        if delay and not due:
+            self.delay = delay
+            self.run.due = now + delay
+
+    def aged(self, now: int) -> None:
+        """What it has waited is part of its times. now: by the clock that gave it them."""
+        self.ttl = self.ttl and max(self.run.expires - now, 1)
+        self.delay = self.delay and max(self.run.due - now, 1)
+
     def within(self) -> Publish:
         """As a part of something that has been decided: see `atomic`."""
         self.atomic = True

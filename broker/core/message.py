@@ -113,6 +113,18 @@ class Run:
         blob = self.blob.length + 1 if self.blob else 0
         return len(self.lines) + len(self.records[index]) + blob
 
+    def join(self, lines: bytes, records: list[bytes], nbytes: int, flags: int) -> None:
+        """More messages of the same kind, whatever their header lines."""
+        if self.lines is lines or self.lines == lines:
+            self.records += records
+        else:
+            if self.lines:
+                own, self.lines = self.lines, b""
+                self.records = [own + record for record in self.records]
+            self.records += [lines + record for record in records]
+        self.nbytes += nbytes
+        self.flags |= flags
+
     def cut(self, index: slice) -> Run:
         """The messages at `index` as a run of their own. Bytes are shared, never copied."""
         records = self.records[index]

@@ -57,6 +57,14 @@ class Entrance:
         self.open = 0
         self.strangers = Strangers() if settings.connections_allowed >= 0 else None
 
+    def came(self) -> None:
+        """One more connection."""
+        self.open += 1
+
+    def went(self) -> None:
+        """One less."""
+        self.open -= 1
+
     @property
     def full(self) -> str:
         """Why the connection that has just come in is one too many; empty: it is not."""

@@ -47,31 +47,35 @@ class AddedHeaders:
 
     def sends(self, event: Sends) -> Sends:
         """The same frames with the headers in front."""
-        head = self._head(event.head)
+        lines = self._lines(event.head)
         records = event.records
-        if self._user and not head.whole:
+        if self._user and not event.head.whole:
             records = [self._cut(record) for record in records]
         if self._numbers is not None:
-            lines, head.lines = head.lines, b""
             number = self._numbers.next
             records = [b"amqMessageId:STOMP%d\n%b%b" % (number(), lines, record) for record in records]
+            lines = b""
         elif not event.head.lines:
             # All lines stay in the records: that is where groups and duplicates are looked for then.
-            head.lines = b""
+            lines = b""
             records = [self._user + record for record in records]
+        head = self._head(event.head, lines)
         nbytes = sum(map(len, records)) + len(records) * len(head.lines)
         return Sends(head, records, event.receipts, nbytes)
 
     def body(self, event: BodyStart) -> BodyStart:
         """The same for a large one."""
-        head = self._head(event.head)
+        lines = self._lines(event.head)
         if self._numbers is not None:
-            head.lines = b"amqMessageId:STOMP%d\n%b" % (self._numbers.next(), head.lines)
-        return BodyStart(event.command, head, event.length, event.receipt)
+            lines = b"amqMessageId:STOMP%d\n%b" % (self._numbers.next(), lines)
+        return BodyStart(event.command, self._head(event.head, lines), event.length, event.receipt)
 
-    def _head(self, head: Head) -> Head:
+    def _lines(self, head: Head) -> bytes:
+        return self._user + self._cut(head.lines)
+
+    def _head(self, head: Head, lines: bytes) -> Head:
         """A copy, since heads are shared by all who send the same block."""
-        return Head(self._user + self._cut(head.lines), head.headers, head.flags | self._flags, head.whole)
+        return Head(lines, head.headers, head.flags | self._flags, head.whole)
 
     def _cut(self, text: bytes) -> bytes:
         """Header lines, alone or with the body behind them, without the client's own JMSXUserID."""

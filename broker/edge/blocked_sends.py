@@ -163,7 +163,7 @@ class Crowds:
 
     def close(self) -> None:
         """The session has ended."""
-        self.session.edge.parked -= self.nbytes
+        self.session.edge.park(-self.nbytes)
         self.nbytes = 0
         self._waiting.clear()
         self._held.clear()
@@ -190,7 +190,7 @@ class Crowds:
         for key in waiting.keys:
             self._held[key] = self._held.get(key, 0) + 1
         self.nbytes += waiting.nbytes
-        self.session.edge.parked += waiting.nbytes
+        self.session.edge.park(waiting.nbytes)
         self.session.edge.holding.note(self.session)
         if self._timer is None:
             self._arm()
@@ -245,7 +245,7 @@ class Crowds:
                 if not self._held[key]:
                     del self._held[key]
             self.nbytes -= waiting.nbytes
-            session.edge.parked -= waiting.nbytes
+            session.edge.park(-waiting.nbytes)
             if waiting.command is not None:
                 seq = waiting.command.seq = session.answers.ask(waiting.receipts)
                 # The last of each address is who the next piece waits for; earlier ones are answered before it.

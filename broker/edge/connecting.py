@@ -44,8 +44,7 @@ def connect(session: Session, frame: Frame) -> None:
         _identify(session, frame, version, principal)
         return
     session.intake.park()
-    session.is_checked()
-    session.login_task = asyncio.get_running_loop().create_task(_login(session, frame, version, login, passcode))
+    session.is_checked_by(asyncio.get_running_loop().create_task(_login(session, frame, version, login, passcode)))
 
 
 def _check_host(session: Session, host: str | None) -> None:
@@ -59,11 +58,11 @@ async def _login(session: Session, frame: Frame, version: Version, login: str | 
     try:
         principal = await session.edge.auth.authenticate(login, passcode, session.channel)
     except RefusedError as refused:
-        session.edge.counters.login_failures += 1
-        session.login_task = None
+        session.edge.counters.login(False)
+        session.check_is_over()
         session.fail(refused.code, refused.detail, frame.receipt)
         return
-    session.login_task = None
+    session.check_is_over()
     if session.closed or session.leaving:
         return
     try:

@@ -33,7 +33,7 @@ class Tempo:
 
     def join(self, part: SlotSubscription) -> None:
         """This part's deliveries come here from now on."""
-        part.sink = self
+        part.goes_through(self)
 
     def follow(self, sink: DeliverySink) -> None:
         """That one shows what passes here from now on."""
@@ -44,7 +44,7 @@ class Tempo:
         now = edge.clock.monotonic()
         wait = self._pace.take(len(effect.run), now)
         # From when nothing is waited for, the session gives room back for whatever is out, however long that takes.
-        sub.quarter = UNLIMITED if wait else 0
+        sub.gives_back_above(UNLIMITED if wait else 0)
         if wait:
             edge.beats.deadline(now + wait, partial(_over, sub))
         self._next.deliver(sub, effect)
@@ -54,7 +54,7 @@ def _over(sub: SlotSubscription) -> None:
     """As many messages as the part has may have been shown by now."""
     session = sub.session
     if sub.consumer in session.edge.consumers:
-        sub.quarter = 0
+        sub.gives_back_above(0)
         if session.outbox.writable:
             sub.give_room()
 

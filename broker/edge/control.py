@@ -50,9 +50,9 @@ def _settle(session: Session, frame: Frame, outcome: Outcome) -> None:
     covered = sub.covered([number])
     seqs = session.answers.ask_parts(None if frame.receipt is None else [frame.receipt], len(covered))
     for (part, ids), seq in zip(covered, seqs, strict=True):
-        settle = Settle(part.slot, session.id, 0, part.consumer, ids, outcome, -1 if delay is None else delay)
+        own = seq if name is None else 0
+        settle = Settle(part.slot, session.id, own, part.consumer, ids, outcome, -1 if delay is None else delay)
         if name is None:
-            settle.seq = seq
             session.intake.batch.append(settle)
         else:
             session.transactions.add(name, settle, 1, 0)
@@ -118,13 +118,13 @@ def disconnect(session: Session, frame: Frame) -> None:
     session.outbox.consumed()
     if session.crowds is not None and session.crowds.when_empty(partial(_disconnect_late, session, frame)):
         # What it sent goes first. Its consumers end now: what they hold may be what there is no room for.
-        session.intake.batch += session.ends(Reason.CLIENT_DISCONNECT)
+        session.intake.batch.extend(session.ends(Reason.CLIENT_DISCONNECT))
         session.intake.park()
         return
     if frame.receipt is None:
         session.leave([])
         return
-    session.intake.batch += session.ends(Reason.CLIENT_DISCONNECT)
+    session.intake.batch.extend(session.ends(Reason.CLIENT_DISCONNECT))
     for slot in session.slots():
         session.intake.batch.append(Barrier(slot, session.id, session.answers.ask([])))
     session.leave([frame.receipt])

@@ -40,6 +40,17 @@ class EdgeCounters:
         self.login_failures = 0
         self.refused = 0
 
+    def refuse(self) -> None:
+        """An owner did not carry out a request."""
+        self.refused += 1
+
+    def login(self, accepted: bool) -> None:
+        """A login was decided."""
+        if accepted:
+            self.logins += 1
+        else:
+            self.login_failures += 1
+
     def deny(self, operation: str) -> None:
         """A user was not allowed to do that."""
         self.denied[operation] = self.denied.get(operation, 0) + 1

@@ -32,7 +32,6 @@ from . import authorising
 from .acceptor import Entrances
 from .added_headers import Numbers
 from .auth import ANONYMOUS, Authenticator, FileAuthenticator
-from .blocked_sends import Crowds
 from .channel import Channel
 from .connection_memory import Holding
 from .counters import EdgeCounters
@@ -155,7 +154,7 @@ class Edge:
         ip = _ip(channel.peer)
         self._per_ip[ip] = self._per_ip.get(ip, 0) + 1
         entrance = self.entrances[name]
-        entrance.open += 1
+        entrance.came()
         session = Session(self, channel, entrance, Inbound)
         self.sessions[session.id] = session
         self._peak = max(self._peak, len(self.sessions))
@@ -220,7 +219,7 @@ class Edge:
         self.holding.forget(session)
         counters = self.counters
         counters.connections[session.channel.transport_name] -= 1
-        session.entrance.open -= 1
+        session.entrance.went()
         if self.rates is not None:
             self.rates.forget(session.id)
         ip = _ip(session.channel.peer)
@@ -374,6 +373,10 @@ class Edge:
     def _sent_partitions(self, address: str) -> int:
         return self._sending(address).partitions
 
+    def park(self, nbytes: int) -> None:
+        """So many more bytes wait for full addresses to have room."""
+        self.parked += nbytes
+
     def next_consumer(self) -> int:
         self._consumer += 1
         return self._consumer
@@ -450,7 +453,7 @@ class Edge:
         if isinstance(effect, Refused):
             session = self.sessions.get(effect.session)
             if session is not None:
-                self.counters.refused += 1
+                self.counters.refuse()
                 session.refused(effect.seq, effect.code, effect.detail)
             elif self.others is not None:
                 self.others(effect)
@@ -458,8 +461,7 @@ class Edge:
         if isinstance(effect, Crowd):
             session = self.sessions.get(effect.session)
             if session is not None and not session.closed:
-                crowds = session.crowds = session.crowds or Crowds(session)
-                crowds.crowd(effect.slot, effect.address, effect.full)
+                session.crowded(effect.slot, effect.address, effect.full)
             return
         assert isinstance(effect, ConsumerClosed | BrowseEnd)
         sub = self._consumer_of(effect.consumer)

@@ -109,8 +109,14 @@ class ReadingHalf(Protocol):
 class EdgeServices(ConsumerDesk, Protocol):
     """The edge, as its connections use it."""
 
-    parked: int
-    """Bytes that wait in all sessions for full addresses to have room."""
+    @property
+    def parked(self) -> int:
+        """Bytes that wait in all sessions for full addresses to have room."""
+        ...
+
+    def park(self, nbytes: int) -> None:
+        """So many more of them."""
+        ...
 
     @property
     def settings(self) -> Settings: ...

@@ -98,16 +98,15 @@ class Publisher:
             and not (last.run.flags ^ head.flags) & TEXT  # 1.0 clients are shown which is which
         ):
             if not receipts and not last.seq:
-                _extend(last.run, head, event)
+                last.run.join(head.lines, event.records, event.nbytes, head.flags)
                 return
             if receipts and session.answers.latest(last.seq):
-                _extend(last.run, head, event)
+                last.run.join(head.lines, event.records, event.nbytes, head.flags)
                 session.answers.more(last.seq, receipts)
                 return
         slot = route.slot if route.split is None else route.split.next()
-        publish = self._command(head, event.records, event.nbytes, route, slot)
-        if receipts:
-            publish.seq = session.answers.ask(receipts)
+        seq = session.answers.ask(receipts) if receipts else 0
+        publish = self._command(head, event.records, event.nbytes, route, slot, seq)
         batch.append(publish)
         self.last = publish
         self._last_route = route
@@ -255,10 +254,10 @@ class Publisher:
         paired = len(receipts) == len(event.records)
         for at, record in enumerate(event.records):
             slot = route.slot if route.split is None else slot_for(head, record, route.split)
-            publish = self._command(head, [record], len(head.lines) + len(record), route, slot)
+            seq = 0
             if paired or (receipts and at == last):
-                publish.seq = session.answers.ask([receipts[at]] if paired else receipts)
-            self._intake.batch.append(publish)
+                seq = session.answers.ask([receipts[at]] if paired else receipts)
+            self._intake.batch.append(self._command(head, [record], len(head.lines) + len(record), route, slot, seq))
         self.last = None
 
     def _grouped(self, event: Sends, route: Route, split: Split) -> bool:
@@ -268,36 +267,26 @@ class Publisher:
             return False
         session = self._session
         for (slot, records), seq in zip(parts, session.answers.ask_parts(event.receipts, len(parts)), strict=True):
-            publish = self._command(
-                event.head, records, _size(event.head, records), route, split.next() if slot is None else slot
-            )
-            publish.seq = seq
-            self._intake.batch.append(publish)
+            where = split.next() if slot is None else slot
+            self._intake.batch.append(self._command(event.head, records, _size(event.head, records), route, where, seq))
         self.last = None
         return True
 
-    def _command(self, head: Head, records: list[bytes], nbytes: int, route: Route, slot: int) -> Publish:
-        run = Run(NO_IDS, head.lines, records, nbytes, route.flags | head.flags, route.priority)
+    def _command(self, head: Head, records: list[bytes], nbytes: int, route: Route, slot: int, seq: int = 0) -> Publish:
+        run = Run(NO_IDS, head.lines, records, nbytes, route.flags | head.flags, route.priority, route.expires)
         if route.flags & DURABLE:
             self._session.use(slot)
-        publish = Publish(slot, self._session.id, 0, route.address, route.routing, run, route.queue, self._create)
+        publish = Publish(slot, self._session.id, seq, route.address, route.routing, run, route.queue, self._create)
         if route.timed:
             self._times(publish, route)
         return publish
 
     def _times(self, publish: Publish, route: Route) -> None:
-        """Lengths of time are the owner's to add to its clock. The same by our clock is for owners that do not know
-        them, and for what a transaction has waited."""
-        run = publish.run
+        """Lengths of time are the owner's to add to its clock."""
+        now = self._session.edge.clock.wall_ms()
         cron = route.again if route.again is not None and route.again.cron else None
-        run.expires = route.expires
-        run.due = route.due if cron is None else cron.first(self._session.edge.clock.wall_ms())
-        if route.ttl:
-            publish.ttl = route.ttl
-            run.expires = self._session.edge.clock.wall_ms() + route.ttl
-        if route.delay and not run.due:
-            publish.delay = route.delay
-            run.due = self._session.edge.clock.wall_ms() + route.delay
+        due = route.due if cron is None else cron.first(now)
+        publish.lives(route.ttl, route.delay, due, now)
 
     def _into_transaction(self, event: Sends, route: Route) -> None:
         session = self._session
@@ -372,6 +361,7 @@ class Publisher:
             len(head.lines) + len(record) + blob.length + 1,
             flags,
             route.priority,
+            route.expires,
             blob=blob,
         )
         if route.flags & DURABLE:
@@ -451,17 +441,3 @@ def _unscheduled(message: bytes) -> bytes:
     head, _, body = message.partition(b"\n\n")
     kept = [line + b"\n" for line in head.split(b"\n") if not line.startswith(b"AMQ_SCHEDULED_")]
     return b"%b\n%b" % (b"".join(kept), body)
-
-
-def _extend(run: Run, head: Head, event: Sends) -> None:
-    """Adds frames to a run of the same route, whatever their header blocks."""
-    if run.lines is head.lines or run.lines == head.lines:
-        run.records += event.records
-    else:
-        if run.lines:
-            lines, run.lines = run.lines, b""
-            run.records = [lines + record for record in run.records]
-        lines = head.lines
-        run.records += [lines + record for record in event.records]
-    run.nbytes += event.nbytes
-    run.flags |= head.flags

@@ -282,7 +282,7 @@ class Rates:
             return True
         meter = self._meter(self._consumers, "out", sub.session.principal, self._consumer_rate)
         if not meter.open:
-            sub.owed += room
+            sub.owes(room)
             meter.waiting[sub.consumer] = sub.give_room
         return meter.open
 

@@ -211,6 +211,15 @@ class Session(SessionLife):
 
     # ── login ──────────────────────────────────────────────────────────────────────────────────────
 
+    def is_checked_by(self, task: Task[None]) -> None:
+        """Its passcode is being checked; the task goes with it."""
+        self.is_checked()
+        self.login_task = task
+
+    def check_is_over(self) -> None:
+        """It is known whether the passcode is right."""
+        self.login_task = None
+
     def has_client_id(self, client_id: str) -> None:
         """It is its own, until the end."""
         self.client_id = client_id
@@ -222,7 +231,7 @@ class Session(SessionLife):
         self.authorised()
         self.edge.known(self)
         self.wire.accept_login(version)
-        self.edge.counters.logins += 1
+        self.edge.counters.login(True)
 
     def authorised(self) -> None:
         """Its rights are those of its user now."""
@@ -304,6 +313,12 @@ class Session(SessionLife):
         self.answers.instead(seq, partial(self._fail, code, detail, receipt))
         self.done(seq)
 
+    def crowded(self, slot: int, address: str, full: bool) -> None:
+        """An address that it sends to has reached its limit, or has room again."""
+        if self.crowds is None:
+            self.crowds = Crowds(self)
+        self.crowds.crowd(slot, address, full)
+
     # ── subscriptions ──────────────────────────────────────────────────────────────────────────────
 
     def add_subscription(self, key: str, sub: SlotSubscription) -> None:
@@ -332,7 +347,7 @@ class Session(SessionLife):
         for part in parts:
             del self.handles[part.handle]
             del self.edge.consumers[part.consumer]
-            part.fan = None  # no rings of objects
+            part.leave_others()
         return parts
 
     def consumer_closed(self, sub: SlotSubscription, code: Code, detail: str) -> None:
@@ -437,7 +452,7 @@ class Session(SessionLife):
         elif self.closed or self.leaving:
             return
         elif self.crowds is not None and self.crowds.when_empty(self._hang_up, gone=True):
-            self.intake.batch += self.ends(Reason.CLIENT_GONE)  # as at DISCONNECT
+            self.intake.batch.extend(self.ends(Reason.CLIENT_GONE))  # as at DISCONNECT
             self.intake.submit()
         else:
             self.leave([], lambda: self._left(Reason.CLIENT_GONE))
@@ -470,8 +485,7 @@ class Session(SessionLife):
             self.edge.consumers.pop(sub.consumer, None)
             if sub.wide:
                 self.edge.wildcards.pop(block(sub.consumer), None)
-            sub.fan = sub.order = None  # they know their parts: no rings of objects
-            sub.sink = self.outbox
+            sub.over(self.outbox)
         self.subscriptions = NO_SUBSCRIPTIONS
         self.handles = NO_HANDLES
         if self.client_id:

@@ -37,7 +37,7 @@ class Fan:
         return False
 
     def join(self, part: SlotSubscription) -> None:
-        part.fan = self
+        part.join(self)
         self.parts.append(part)
         self._browsing += 1
 

@@ -222,7 +222,7 @@ def _attach(session: Session, frame: Frame, wish: SubscribeRequest) -> None:
         sub = _part(session, frame, each, slot, room)
         fan.join(sub)
         if order is not None:
-            sub.order = sub.sink = order
+            sub.counted(order, False)
         if pace is not None:
             pace.join(sub)
         session.add_subscription(wish.key, sub)
@@ -236,7 +236,7 @@ def _attach_everywhere(session: Session, frame: Frame, wish: SubscribeRequest) -
     first = session.edge.next_block()
     sub = _part(session, frame, wish, STANDING, room, first + STANDING)
     if (order := order_for(session, wish.ack, wish.messages, wish.messages * SLOTS)) is not None:
-        sub.order = sub.sink = order
+        sub.counted(order, False)
     fan = session.edge.wildcards[block(first)] = Everywhere(sub, first)
     if wish.rate > 0:
         Tempo(wish.rate, sub.sink, session.edge.clock.monotonic()).join(sub)

@@ -220,6 +220,31 @@ class SlotSubscription:
         """Is it a part of one that is in all slots as one (wildcard_subscription.py)."""
         return self.fan is not None and self.fan.whole
 
+    def join(self, fan: SubscriptionParts) -> None:
+        """It is one of these parts."""
+        self.fan = fan
+
+    def leave_others(self) -> None:
+        """It is nobody's part any more: they know their parts, and there shall be no rings of objects."""
+        self.fan = None
+
+    def over(self, sink: DeliverySink) -> None:
+        """Its session has ended."""
+        self.fan = self.order = None
+        self.sink = sink
+
+    def goes_through(self, sink: DeliverySink) -> None:
+        """Its deliveries go there from now on."""
+        self.sink = sink
+
+    def gives_back_above(self, nbytes: int) -> None:
+        """Room of what was delivered is given back when it is more than that."""
+        self.quarter = nbytes
+
+    def owes(self, room: int) -> None:
+        """Room that it may have later."""
+        self.owed += room
+
     def counted(self, order: PartsOrder, paced: bool) -> None:
         """From now on `order` keeps count over all parts. paced: what stands in front of it stays there."""
         self.order = order

@@ -16,7 +16,7 @@ from broker.core.address import Outcome
 from broker.core.commands import Publish, Settle
 from broker.core.errors import Code, RefusedError
 from broker.core.memory import RUN
-from broker.core.message import DURABLE, TEXT, Run
+from broker.core.message import DURABLE, TEXT
 
 
 class OpenTransaction:
@@ -37,11 +37,12 @@ class OpenTransaction:
         key = _place(part)
         known = None if key is None else self._same.get(key)
         if type(part) is Publish and type(known) is Publish:
-            _join(known.run, part.run)
+            more = part.run
+            known.run.join(more.lines, more.records, more.nbytes, more.flags)
             return False
         if type(part) is Settle and type(known) is Settle:
             assert isinstance(known.ids, list)
-            known.ids += part.ids
+            known.ids.extend(part.ids)
             return False
         if type(part) is Settle:
             part.ids = list(part.ids)  # its Hold names the same ones
@@ -63,8 +64,7 @@ class OpenTransaction:
         clock that gave them their times."""
         for part in self.parts:
             if type(part) is Publish:
-                part.ttl = part.ttl and max(part.run.expires - now, 1)
-                part.delay = part.delay and max(part.run.due - now, 1)
+                part.aged(now)
 
 
 class Transactions:
@@ -149,15 +149,3 @@ def _place(part: Publish | Settle) -> tuple[object, ...] | None:
     run = part.run
     kind = run.flags & (DURABLE | TEXT), run.priority, run.expires, run.due
     return part.slot, part.address, part.routing, part.queue, part.create, *kind
-
-
-def _join(run: Run, more: Run) -> None:
-    """Adds messages, whatever their header blocks."""
-    if run.lines != more.lines:
-        for part in (run, more):
-            lines, part.lines = part.lines, b""
-            if lines:
-                part.records = [lines + record for record in part.records]
-    run.records += more.records
-    run.nbytes += more.nbytes
-    run.flags |= more.flags
