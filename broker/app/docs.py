@@ -1,5 +1,5 @@
-"""`stampede docs FOLDER` (hidden): writes the generated parts of docs/settings.md, docs/errors.md
-and docs/states.md.
+"""`stampede docs FOLDER` (hidden): writes the generated parts of docs/settings.md, docs/errors.md, docs/states.md
+and docs/rooms.md.
 
 Rule: only what stands between the two markers of a page is replaced; a test compares, so pages cannot go stale.
 """
@@ -9,11 +9,14 @@ from __future__ import annotations
 import ast
 import inspect
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import Any
 
 import click
 
+import broker
 from broker.config import describe
 from broker.core import errors, reasons
 from broker.core.errors import Code
@@ -82,10 +85,49 @@ def _states(table: StateTable[Any]) -> str:
     return "\n".join([*lines, *[f"| {state.name} | {holds[state.name]} |" for state in table.states]]) + "\n"
 
 
+ROOMS = os.path.dirname(broker.__file__)
+IMPORTED = re.compile(rb"^ *(?:from|import) broker\.(\w+)", re.MULTILINE)
+
+
+def imports_of_rooms() -> dict[str, set[str]]:
+    """Room → rooms that it imports, for types or not."""
+    found: dict[str, set[str]] = {}
+    for folder, _, files in os.walk(ROOMS):
+        room = os.path.relpath(folder, ROOMS).split(os.sep)[0]
+        texts = [read_whole(os.path.join(folder, file)) for file in files if file.endswith(".py")]
+        if room.isidentifier() and texts:
+            mine = found.setdefault(room, set())
+            for text in texts:
+                mine.update(name.decode() for name in IMPORTED.findall(text))
+    return {room: (others & found.keys()) - {room} for room, others in sorted(found.items())}
+
+
+def reduced(graph: Mapping[str, set[str]]) -> dict[str, set[str]]:
+    """The same without what follows from the rest. No circles."""
+
+    def below(room: str) -> set[str]:
+        return graph[room].union(*[below(other) for other in graph[room]])
+
+    return {room: others - set().union(*[below(other) for other in others]) for room, others in graph.items()}
+
+
+def rooms_markdown() -> str:
+    """A picture of the rooms, and what each is for."""
+    graph = imports_of_rooms()
+    lines = ["```mermaid", "graph TD"]
+    lines += [f"    {room} --> {other}" for room, others in reduced(graph).items() for other in sorted(others)]
+    lines += ["```", "", "| room | what it is for | imports |", "| --- | --- | --- |"]
+    for room, others in graph.items():
+        text = (import_module(f"broker.{room}").__doc__ or "").strip().split("\n\n")[0]
+        lines.append(f"| `{room}/` | {' '.join(text.split())} | {', '.join(sorted(others)) or '–'} |")
+    return "\n".join(lines) + "\n"
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "settings.md": describe.markdown,
     "errors.md": errors_markdown,
     "states.md": states_markdown,
+    "rooms.md": rooms_markdown,
 }
 
 
