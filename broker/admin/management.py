@@ -21,7 +21,7 @@ import msgspec
 
 from broker.core.commands import Command, Publish
 from broker.core.errors import Code, RefusedError
-from broker.core.management import ManagementRequest, ReplyTo
+from broker.core.management import SCHEDULER, ManagementRequest, ReplyTo
 
 from . import letters
 from .api import audit
@@ -30,6 +30,7 @@ from .api.calls import ApiOp, Call
 from .api.params import read
 from .api.problems import Problem, bad_value, unknown
 from .desk import Desk
+from .scheduler_messages import SchedulerMessages
 
 _log = logging.getLogger("stampede.admin")
 
@@ -58,6 +59,7 @@ class MessageManagement:
         self._gate = gate
         self._ops = {op.name: op for op in ops}
         self._desk = desk
+        self._scheduler = SchedulerMessages(self.run, desk)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def take(self, requests: Sequence[ManagementRequest], done: Callable[[RefusedError | None], None]) -> None:
@@ -73,6 +75,8 @@ class MessageManagement:
                 await self._one(request)
             except RefusedError as why:
                 refused = refused or why
+            except Problem as problem:
+                refused = refused or RefusedError(Code.NOT_ALLOWED, f"{problem}; {problem.fix}")
             except Exception:
                 # Whatever it is: frames of the client wait for this.
                 _log.exception("the answer to a management message: internal error")
@@ -81,6 +85,9 @@ class MessageManagement:
 
     async def _one(self, request: ManagementRequest) -> None:
         """Raises RefusedError when the answer cannot be sent."""
+        if request.headers["destination"].endswith(SCHEDULER):
+            await self._scheduler.carry(self._gate.who(request.user, request.peer), request)
+            return
         try:
             result, succeeded = await self._carried(request), True
         except Problem as problem:

@@ -461,6 +461,8 @@ class Act(Enum):
     PAUSE = "pause"
     """It hands out nothing until RESUME; over restarts too, if it is durable."""
     RESUME = "resume"
+    CANCEL = "cancel"
+    """Of those that are sent again and again these do not come again: `selector` has their ids."""
 
 
 class Manage:

@@ -13,6 +13,8 @@ from .errors import RefusedError
 
 MANAGEMENT: Final = "activemq.management"
 """The address they are sent to."""
+SCHEDULER: Final = "ActiveMQ.Scheduler.Management"
+"""… by clients of ActiveMQ Classic, about what is sent again and again."""
 
 
 class ReplyTo(NamedTuple):

@@ -125,7 +125,7 @@ class Publisher:
             self._create = each.create if rights is None else sending(session, rights, each) and each.create
             own = event if each.shown is None else each.shown.sends(event)
             if each.again is not None:
-                parts.append(self._recurring(own, each, each.again))
+                parts += [self._recurring(own.head, record, each, each.again) for record in own.records]
                 continue
             groups = [(None, own.records)] if each.split is None else by_slot(own, each.split)
             for where, records in groups:
@@ -143,12 +143,11 @@ class Publisher:
         self._intake.batch.append(Transact(parts[0].slot, session.id, seq, parts))
         self.last = None
 
-    def _recurring(self, event: Sends, route: Route, again: Recurrence) -> Publish:
-        """Where it rests until it is time. It is on disk whatever it says: it is to outlive its sender."""
-        lines = again._replace(create=self._create).lines()
-        records = [_unscheduled(event.head.lines + record) for record in event.records]
-        nbytes = sum(map(len, records)) + len(records) * len(lines)
-        run = Run(NO_IDS, lines, records, nbytes, route.flags | event.head.flags | DURABLE, route.priority)
+    def _recurring(self, head: Head, record: bytes, route: Route, again: Recurrence) -> Publish:
+        """Where it rests until it is time, by itself, to be taken back by itself. It is on disk whatever it says: it is
+        to outlive its sender."""
+        record = again._replace(create=self._create).lines() + _unscheduled(head.lines + record)
+        run = Run(NO_IDS, b"", [record], len(record), route.flags | head.flags | DURABLE, route.priority)
         self._session.use(route.slot)
         place = RECURRING + route.address
         publish = Publish(route.slot, self._session.id, 0, place, Routing.ANYCAST, run)

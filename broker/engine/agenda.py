@@ -5,7 +5,8 @@ Rule: in the order of time, then of ids; a run costs one integer. When it is let
 
 from __future__ import annotations
 
-from heapq import heappop, heappush
+from collections.abc import Container
+from heapq import heapify, heappop, heappush
 
 from broker.core.message import Run
 
@@ -82,6 +83,23 @@ class Agenda:
             self.nbytes -= nbytes
             taken.append((entry >> _POSITION & _ALL_64, count, nbytes))
         return taken
+
+    def positions(self) -> list[int]:
+        """Of all of it, in the order of time. It is all looked at: for few."""
+        return [entry >> _POSITION & _ALL_64 for entry in sorted(self._heap)]
+
+    def cancel(self, ids: Container[int]) -> tuple[list[int], int]:
+        """Takes out those of these messages that are runs of their own. Returns them, and their bytes by the mean. It
+        is all looked at: for few."""
+        gone = [e >> _ID & _ALL_64 for e in self._heap if e & _ALL_32 == 1 and e >> _ID & _ALL_64 in ids]
+        if not gone:
+            return [], 0
+        self._heap = [e for e in self._heap if not (e & _ALL_32 == 1 and e >> _ID & _ALL_64 in ids)]
+        heapify(self._heap)
+        nbytes = self.nbytes * len(gone) // self.count
+        self.count -= len(gone)
+        self.nbytes -= nbytes
+        return sorted(gone), nbytes
 
 
 def moment(run: Run) -> int:

@@ -39,7 +39,7 @@ def hand_out(slot: Slot, turn: Turn, behind: bool = False) -> None:
             left -= 1
             if queue.deleted:
                 continue
-            if queue.hidden or queue.recurring:
+            if queue.hidden or queue.recurring is not None:
                 _arrived(slot, queue, turn)
             else:
                 dispatch(slot, queue, turn)
@@ -77,8 +77,8 @@ def _first_first(waited: dict[Queue, None], rest: dict[Queue, None], begun: dict
 
 def _arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Something has changed in a queue that nobody consumes."""
-    if queue.recurring:
-        recurring.arrived(slot, queue, turn)
+    if queue.recurring is not None:
+        recurring.arrived(slot, queue, queue.recurring, turn)
     elif forwarding.is_mine(queue):
         forwarding.arrived(slot, queue, turn)
     elif kept_messages.is_mine(queue):

@@ -230,8 +230,7 @@ class Engine:
             consumer.ledger = None
             if queue.returned:
                 redelivery.bring_back(queue)
-            waits, far = queue.index.snapshot(), wishes.far_of(queue)
-            queue.browse(Browser(consumer, queue.address, queue.in_order(), waits, *far))
+            queue.browse(Browser(consumer, queue.address, *recurring.shown(queue), *wishes.far_of(queue)))
         else:
             attach.enrol(slot, queue, consumer, turn.now)
         if command.resume is not None:

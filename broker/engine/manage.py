@@ -17,7 +17,7 @@ from broker.core.errors import Code, RefusedError
 from broker.core.message import NO_IDS, Run
 from broker.core.records import MetaRecord
 
-from . import declare, slow_consumers, wishes
+from . import declare, recurring, slow_consumers, wishes
 from .addresses import create, delete, described
 from .consumer import Consumer, Ledger
 from .portrait import held
@@ -144,6 +144,10 @@ def _set_paused(slot: Slot, queue: Queue, paused: bool, turn: Turn) -> None:
     slot.touched[queue] = None
 
 
+def _cancel(slot: Slot, queue: Queue, command: Manage, turn: Turn) -> None:
+    recurring.cancel(slot, queue, command.selector or "", turn)
+
+
 def _by_priority(consumer: Consumer) -> int:
     return -consumer.priority
 
@@ -153,4 +157,5 @@ _ACTS: dict[Act, Callable[[Slot, Queue, Manage, Turn], None]] = {
     Act.PURGE: _purge,
     Act.PAUSE: _pause,
     Act.RESUME: _resume,
+    Act.CANCEL: _cancel,
 }

@@ -22,6 +22,7 @@ from .consumer import Consumer
 from .consumer_pace import ConsumerPace
 from .eligibility import Choice
 from .leaving import Leaving
+from .on_their_way import OnTheirWay
 from .page_index import PageIndex
 from .policy_state import QueuePolicy
 from .quota import Book
@@ -63,7 +64,7 @@ class Queue:
     far                     ready messages of which memory has only the number (match_buckets.py).
     selector, filter        only matching messages enter: the text, and the same compiled; None: all.
     declared                it stands in the settings: never deleted on demand.
-    recurring               what is due here is sent elsewhere (recurring.py).
+    recurring               what is due here is sent elsewhere (recurring.py), and on its way; None: handed out.
     paused                  somebody wants it to hand out nothing (manage.py); its settings may say the same.
     """
 
@@ -103,7 +104,7 @@ class Queue:
         self.tied = tied
         """Dies with its consumer."""
         self.hidden = hidden
-        self.recurring = address.startswith(RECURRING)
+        self.recurring = OnTheirWay() if address.startswith(RECURRING) else None
         """Holds what a transaction of several slots has prepared: no address leads to it."""
         self.deleted = False
         self.ready: deque[Run] = deque()

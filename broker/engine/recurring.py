@@ -15,22 +15,24 @@ from typing import Final
 from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.core.effects import Move, Turn
-from broker.core.errors import RefusedError
+from broker.core.errors import Code, RefusedError
 from broker.core.message import DURABLE, ESCAPED, GROUPED, NO_IDS, TEXT, Run
-from broker.core.records import Left
+from broker.core.records import Left, SettleRecord
 
+from .on_their_way import OnTheirWay
+from .page_index import PageIndex
 from .publish import publish
 from .queue import Queue
 from .recurrence import Recurrence, split
 from .redelivery import expire
-from .runs import pick
+from .runs import pick, spans_of
 from .slot import Slot
 
 PIECE: Final = 32
 """Messages read back, and on their way, at a time: some milliseconds."""
 
 
-def arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
+def arrived(slot: Slot, queue: Queue, away: OnTheirWay, turn: Turn) -> None:
     """Something is due, or has got where it is for."""
     if queue.browsers:
         slot.browsing[queue] = None
@@ -40,24 +42,25 @@ def arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
         run = queue.front().popleft()
         queue.left(run)
         for at in range(len(run.ids)):
-            _send(slot, queue, pick(run, [at]), turn)
+            _send(slot, queue, away, pick(run, [at]), turn)
     if len(queue.index) and queue.fetching is None and queue.moving < PIECE:
         slot.fetch_front(queue, PIECE, turn)
     slot.watch_idle(queue, turn.now)
 
 
-def _send(slot: Slot, queue: Queue, run: Run, turn: Turn) -> None:
+def _send(slot: Slot, queue: Queue, away: OnTheirWay, run: Run, turn: Turn) -> None:
     """One message, whose time has come."""
     if run.expires and run.expires <= turn.now:
         expire(slot, queue, run, turn)
         return
     again, message = split(run.lines + run.records[0])
-    if again is None:  # an operator has moved it here
-        slot.settle_runs(queue, [run], turn, Left.DISCARDED)
+    if again is None or away.ends(run.ids[0]):  # None: an operator has moved it here
+        slot.settle_runs(queue, [run], turn, Left.DISCARDED if again is None else Left.PURGED)
         return
     if queue.book is not None:
         queue.book.leave_runs([run], slot.number, turn)
     queue.leaves_for(1)
+    away.left(run)
     again = again._replace(job=again.job or f"{slot.number}-{run.ids[0]}")
     turn.moves.append(_move(slot, queue, run, again, message, turn))
 
@@ -92,11 +95,39 @@ def _made(run: Run, record: bytes, durable: int, due: int = 0) -> Run:
     return Run(NO_IDS, b"", [record], len(record), flags, run.priority, run.expires, due=due)
 
 
+def shown(queue: Queue) -> tuple[list[Run], PageIndex]:
+    """What a browser sees that is in memory, and where the rest lies in the log: what is not due, and what is on its
+    way, too, where that is all there is to see."""
+    if queue.recurring is None:
+        return queue.in_order(), queue.index.snapshot()
+    waits = PageIndex()
+    for position in (*queue.index, *queue.agenda_of().positions()):
+        waits.append(position)
+    return [*queue.in_order(), *queue.recurring.flying.values()], waits
+
+
+def cancel(slot: Slot, queue: Queue, ids: str, turn: Turn) -> None:
+    """These messages do not come again; ids: with blanks between. Those that are not due go at once; one that is due
+    when it is its turn, and one that is on its way when it has got there: a browser sees it until then. Raises
+    RefusedError for a queue of others."""
+    if queue.recurring is None:
+        raise RefusedError(Code.NOT_ALLOWED, f"'{queue.name}' holds nothing that comes again; consume it, or purge it")
+    wanted = {int(word) for word in ids.split() if word.isdigit()}
+    gone, nbytes = queue.agenda_of().cancel(wanted)
+    queue.recurring.doom(wanted.difference(gone))
+    if not gone:
+        return
+    if queue.book is not None:
+        queue.book.leave(len(gone), nbytes, slot.number, turn)
+    turn.appends.append(SettleRecord(slot.number, queue.id, spans_of(gone), True, Left.PURGED, turn.now))
+    slot.watch_idle(queue, turn.now)
+
+
 def moved(slot: Slot, move: Move, turn: Turn) -> None:
     """It has been published, or nobody takes it; redelivery.moved() has settled it. Part of that group."""
     queue = slot.queues.get(move.queue)
-    if queue is None or not queue.recurring:
+    if queue is None or queue.recurring is None:
         return
-    if move.then is not None:
+    if queue.recurring.back(move.ids[0]) and move.then is not None:
         publish(slot, move.then, turn)
     slot.touched[queue] = None

@@ -14,6 +14,7 @@ from broker.config.addressing import AddressSettings
 from broker.config.ports import prefixes
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
+from broker.core.management import SCHEDULER
 from broker.engine.recurrence import FOR_EVER, LONGEST_BURST_MS, Recurrence, tick
 
 from ..dialect import (
@@ -27,10 +28,10 @@ from ..dialect import (
     yes,
 )
 from ..foreign_headers import ARGUMENTS
-from ..temporary import OWN, THEIRS
+from ..temporary import OWN, THEIRS, Private
 
 IN_SEND: Final[Mapping[str, str]] = {
-    "AMQ_SCHEDULER_ACTION": "what is scheduled cannot be listed or taken back by messages",
+    "AMQ_SCHEDULER_ACTION": f"it is for {SCHEDULER}",
     "transformation": "bodies are relayed as they came; transform them in the client",
 }
 """Header of SEND → what to do instead."""
@@ -152,8 +153,18 @@ class ActiveMQ(Dialect):
 
     # ── SEND ───────────────────────────────────────────────────────────────────────────────────────
 
+    def private(self, headers: Mapping[str, str]) -> Private | None:
+        found = super().private(headers)
+        return (found or Private())._replace(manages=True) if self._schedules(headers) else found
+
+    def _schedules(self, headers: Mapping[str, str]) -> bool:
+        destination = headers.get("destination", "")
+        return destination.endswith(SCHEDULER) and destination.removesuffix(SCHEDULER) in ("", *dict(self.prefixes))
+
     def check_send(self, headers: Mapping[str, str]) -> None:
         for name in headers.keys() & (IN_SEND.keys() | ARGUMENTS.keys()):
+            if name == "AMQ_SCHEDULER_ACTION" and self._schedules(headers):
+                continue
             raise _refusal(name, headers[name], IN_SEND.get(name, "it is RabbitMQ's; see `dialect` of the acceptor"))
         kind = headers.get("amq-msg-type", "text")
         if kind not in ("text", "bytes"):

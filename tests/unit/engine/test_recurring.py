@@ -12,8 +12,9 @@ from broker.core.errors import Code, RefusedError
 from broker.core.message import DURABLE
 from broker.engine.recurrence import FOR_EVER, Recurrence, split, tick
 from broker.engine.recurring import PIECE
+from broker.engine.runs import copy
 
-from .world import ANYCAST, INDIVIDUAL, MULTICAST, World, refused, run_of
+from .world import ANYCAST, INDIVIDUAL, MULTICAST, World, done, refused, run_of
 
 
 def rest(world, body=b"x", expires=0, seq=0, due=0, **fields):
@@ -33,8 +34,8 @@ def names(world):
 
 
 def bodies(effects):
-    return [record.partition(b"\n\n")[2][:-1] for effect in effects if hasattr(effect, "run") for record in
-            effect.run.records]  # fmt: skip
+    runs = [effect.run for effect in effects if hasattr(effect, "run")]
+    return [(run.lines + record).partition(b"\n\n")[2][:-1] for run in runs for record in run.records]
 
 
 def ms(*args):
@@ -141,6 +142,96 @@ def test_an_operator_stops_it_and_ends_it():
     assert bodies(world.effects[before:]) == [b"x"]
     world.do(Manage(7, 1, 0, Act.PURGE, name, name))
     assert bodies(world.tick(1000)) == []
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_one_is_taken_back_and_stays_away(restart):
+    world = World()
+    world.subscribe(1)
+    for body in (b"a", b"b", b"c"):
+        rest(world, body, delay=100, period=100, left=FOR_EVER)
+    name = f"{RECURRING}q"
+    world.do(Manage(7, 1, 5, Act.CANCEL, name, name, selector="2 99"))
+    assert done(world.effects)[-1] == 5
+    if restart:
+        world.restart(clean=False)
+        world.subscribe(1)
+    assert resting(world) == 2
+    assert bodies(world.tick(100)) == [b"a", b"c"]
+    before = len(world.effects)
+    world.do(Manage(7, 1, 6, Act.CANCEL, name, name, selector="2"))
+    assert refused(world.effects[before:]) == []
+    rest(world, b"d", period=100, left=FOR_EVER)
+    world.do(Manage(7, 1, 7, Act.CANCEL, name, name, selector=" ".join(str(run.ids[0]) for run in world.runs.values())))
+    assert (resting(world), bodies(world.tick(1000))) == (0, [])
+    assert name not in names(world)
+
+
+def test_what_is_taken_back_makes_room():
+    world = World()
+    for _ in range(3):
+        rest(world, period=1000, left=FOR_EVER)
+    name = f"{RECURRING}q"
+    book = next(queue for queue in world.engine.queues() if queue.name == name).book
+    world.do(Manage(7, 1, 0, Act.CANCEL, name, name, selector="1 2"))
+    assert (book.messages, book.stock.messages) == (1, 1)
+
+
+def test_a_browser_sees_what_is_not_due_and_takes_nothing():
+    world = World()
+    for body, delay in ((b"b", 200), (b"a", 100), (b"c", 300)):
+        rest(world, body, delay=delay, period=1000, left=FOR_EVER)
+    name = f"{RECURRING}q"
+    effects = world.subscribe(1, address=name, queue=name, browse=True)
+    assert bodies(effects) == [b"a", b"b", b"c"]
+    world.subscribe(2)
+    assert bodies(world.tick(300)) == [b"a", b"b", b"c"]
+
+
+def test_other_queues_have_nothing_to_cancel():
+    world = World()
+    world.publish("q", b"x", durable=True)
+    world.do(Manage(7, 1, 1, Act.CANCEL, "q", "q", selector="1"))
+    assert refused(world.effects) == [Code.NOT_ALLOWED]
+
+
+@pytest.mark.parametrize("taken_back", [False, True])
+def test_one_that_is_on_its_way_is_seen_and_does_not_come_again(taken_back):
+    world = World(auto_commit=False)
+    name = f"{RECURRING}q"
+    rest(world, delay=10, period=100, left=FOR_EVER)
+    world.commit()
+    world.tick(10)
+    world.commit()
+    fetch, turn = world.fetches.pop(0), world.turn()
+    world.engine.fetched(fetch.queue, [copy(world.runs[at]) for at in fetch.positions], turn)
+    world.engine.flush(turn)
+    moves, turn.moves = turn.moves, []
+    world.finish(turn)
+    assert bodies(world.subscribe(1, address=name, queue=name, browse=True)) == [b"x"]
+    if taken_back:
+        world.do(Manage(7, 1, 1, Act.CANCEL, name, name, selector="1"))
+    world.auto_commit = True
+    late = world.turn()
+    late.moves += moves
+    world.finish(late)
+    assert bodies(world.subscribe(2)) == [b"x"]
+    assert (resting(world), bodies(world.tick(100))) == ((0, []) if taken_back else (1, [b"x"]))
+
+
+def test_one_that_is_due_is_taken_back():
+    world = World(auto_commit=False)
+    name = f"{RECURRING}q"
+    world.subscribe(1)
+    rest(world, delay=10, period=100, left=FOR_EVER)
+    world.commit()
+    world.tick(10)  # the log is asked
+    world.commit()  # and its page
+    world.do(Manage(7, 1, 1, Act.CANCEL, name, name, selector="1"))
+    world.auto_commit = True
+    world.settle_down()
+    world.tick(1000)
+    assert (bodies(world.effects), resting(world)) == ([], 0)
 
 
 def test_there_are_so_many_of_an_address_and_no_more():
