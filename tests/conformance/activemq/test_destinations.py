@@ -186,15 +186,16 @@ def test_request_and_reply(join, name):
 
 
 @pytest.mark.parametrize(
-    "destination",
+    ("command", "destination"),
     [
-        "/topic/ActiveMQ.Advisory.Queue",
-        "ActiveMQ.Statistics.Broker",
-        "/queue/ActiveMQ.Scheduler.Management",
-        "/queue/a?consumer.x=1",
+        ("SEND", "/topic/ActiveMQ.Advisory.Queue"),
+        ("SEND", "/queue/a?consumer.x=1"),
+        ("SUBSCRIBE", "/topic/ActiveMQ.Advisory.Queue"),
+        ("SUBSCRIBE", "/queue/a?consumer.x=1"),
+        ("SUBSCRIBE", "ActiveMQ.Statistics.Broker"),
+        ("SUBSCRIBE", "/queue/ActiveMQ.Scheduler.Management"),
     ],
 )
-@pytest.mark.parametrize("command", ["SEND", "SUBSCRIBE"])
 def test_destinations_of_its_own_that_are_not_here(join, command, destination):
     client = join()
     client.send(
