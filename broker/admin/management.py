@@ -21,7 +21,7 @@ import msgspec
 
 from broker.core.commands import Command, Publish
 from broker.core.errors import Code, RefusedError
-from broker.core.management import SCHEDULER, ManagementRequest, ReplyTo
+from broker.core.management import SCHEDULER, STATISTICS, ManagementRequest, ReplyTo, name_of
 
 from . import letters
 from .api import audit
@@ -31,6 +31,7 @@ from .api.params import read
 from .api.problems import Problem, bad_value, unknown
 from .desk import Desk
 from .scheduler_messages import SchedulerMessages
+from .statistics_messages import StatisticsMessages
 
 _log = logging.getLogger("stampede.admin")
 
@@ -60,6 +61,7 @@ class MessageManagement:
         self._ops = {op.name: op for op in ops}
         self._desk = desk
         self._scheduler = SchedulerMessages(self.run, desk)
+        self._statistics = StatisticsMessages(self.run, desk)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def take(self, requests: Sequence[ManagementRequest], done: Callable[[RefusedError | None], None]) -> None:
@@ -85,8 +87,10 @@ class MessageManagement:
 
     async def _one(self, request: ManagementRequest) -> None:
         """Raises RefusedError when the answer cannot be sent."""
-        if request.headers["destination"].endswith(SCHEDULER):
-            await self._scheduler.carry(self._gate.who(request.user, request.peer), request)
+        asked = name_of(request.headers["destination"])
+        if asked == SCHEDULER or asked.startswith(STATISTICS):
+            others = self._scheduler if asked == SCHEDULER else self._statistics
+            await others.carry(self._gate.who(request.user, request.peer), request)
             return
         try:
             result, succeeded = await self._carried(request), True

@@ -15,6 +15,14 @@ MANAGEMENT: Final = "activemq.management"
 """The address they are sent to."""
 SCHEDULER: Final = "ActiveMQ.Scheduler.Management"
 """… by clients of ActiveMQ Classic, about what is sent again and again."""
+STATISTICS: Final = "ActiveMQ.Statistics."
+"""… and about how much there is: `ActiveMQ.Statistics.Broker`, `ActiveMQ.Statistics.DestinationNAME`."""
+
+
+def name_of(destination: str) -> str:
+    """A destination of Classic without what says of which type it is."""
+    _, found, rest = destination.partition("ActiveMQ.")
+    return found + rest if found else destination
 
 
 class ReplyTo(NamedTuple):

@@ -55,7 +55,7 @@ DESTINATIONS: Final[Mapping[str, str]] = {
     "activemq.management": "requests are sent there, and answered to their reply-to; nobody consumes them",
     "activemq.notifications": "there are no notifications; see the log and /metrics of the admin port",
     "ActiveMQ.Advisory.": "there are no advisory messages; see the log and /metrics of the admin port",
-    "ActiveMQ.Statistics.": "there are no statistics messages; see /metrics of the admin port",
+    "ActiveMQ.Statistics.": "requests are sent there (`dialect` activemq of the acceptor); nobody reads them",
     "ActiveMQ.Scheduler.Management": "requests are sent there (`dialect` activemq of the acceptor); nobody reads them",
 }
 """An address, or the beginning of one when it ends with a dot → what to do instead."""

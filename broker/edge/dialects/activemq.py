@@ -14,7 +14,7 @@ from broker.config.addressing import AddressSettings
 from broker.config.ports import prefixes
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
-from broker.core.management import SCHEDULER
+from broker.core.management import SCHEDULER, STATISTICS
 from broker.engine.recurrence import FOR_EVER, LONGEST_BURST_MS, Recurrence, tick
 
 from ..dialect import (
@@ -40,6 +40,8 @@ IN_SUBSCRIBE: Final[Mapping[str, str]] = {
     "transformation": "bodies are delivered as they came; transform them in the client",
 }
 """Header of SUBSCRIBE → what to do instead."""
+UNCHANGED: Final[Mapping[str, tuple[str, ...]]] = {"transformation": ("jms-json", "jms-map-json")}
+"""Header of SUBSCRIBE → values that ask for what is so: a map is JSON as it comes, and texts are never changed."""
 BY_SETTINGS: Final[Mapping[str, str]] = {
     "activemq.exclusive": "exclusive",
     "activemq.retroactive": "retroactive_messages",
@@ -155,15 +157,18 @@ class ActiveMQ(Dialect):
 
     def private(self, headers: Mapping[str, str]) -> Private | None:
         found = super().private(headers)
-        return (found or Private())._replace(manages=True) if self._schedules(headers) else found
+        manages = self._asks(headers, SCHEDULER) or self._asks(headers, STATISTICS)
+        return (found or Private())._replace(manages=True) if manages else found
 
-    def _schedules(self, headers: Mapping[str, str]) -> bool:
+    def _asks(self, headers: Mapping[str, str], whom: str) -> bool:
+        """Is it a request to that address; one that ends with a dot: to what begins so."""
         destination = headers.get("destination", "")
-        return destination.endswith(SCHEDULER) and destination.removesuffix(SCHEDULER) in ("", *dict(self.prefixes))
+        prefix, found, rest = destination.partition(whom)
+        return bool(found) and (not rest or whom[-1] == ".") and prefix in ("", *dict(self.prefixes))
 
     def check_send(self, headers: Mapping[str, str]) -> None:
         for name in headers.keys() & (IN_SEND.keys() | ARGUMENTS.keys()):
-            if name == "AMQ_SCHEDULER_ACTION" and self._schedules(headers):
+            if name == "AMQ_SCHEDULER_ACTION" and self._asks(headers, SCHEDULER):
                 continue
             raise _refusal(name, headers[name], IN_SEND.get(name, "it is RabbitMQ's; see `dialect` of the acceptor"))
         kind = headers.get("amq-msg-type", "text")
@@ -194,7 +199,7 @@ class ActiveMQ(Dialect):
 
     def check_subscribe(self, headers: Mapping[str, str], target: Destination) -> None:
         for name in headers.keys() & (IN_SUBSCRIBE.keys() | ARGUMENTS.keys()):
-            if headers[name].strip().lower() not in _NOTHING:
+            if headers[name].strip().lower() not in (*_NOTHING, *UNCHANGED.get(name, ())):
                 raise _refusal(name, headers[name], IN_SUBSCRIBE.get(name, "see `dialect` of the acceptor"))
         settings = self._match(target.address) if target.address else AddressSettings()
         for name in headers.keys() & BY_SETTINGS.keys():

@@ -119,7 +119,7 @@ def test_a_send_that_is_refused_by_name(join, name, header, value):
     ("header", "value"),
     [
         ("activemq.exclusive", "true"), ("activemq.retroactive", "true"), ("activemq.maximumPendingMessageLimit", "10"),
-        ("activemq.networkSubscription", "true"), ("transformation", "jms-json"), ("activemq.dispatchAsync", "perhaps"),
+        ("activemq.networkSubscription", "true"), ("transformation", "jms-xml"), ("activemq.dispatchAsync", "perhaps"),
     ],
 )  # fmt: skip
 def test_a_subscribe_that_is_refused_by_name(join, name, header, value):
