@@ -96,6 +96,20 @@ def test_a_queue_that_is_bound_from_the_start(join):
     assert client.read().body == b"x"
 
 
+def test_queues_that_are_bound_to_a_headers_exchange_with_arguments(join):
+    client = join()
+    sent = {
+        "both": {"colour": "red", "shape": "round"}, "one": {"colour": "red", "shape": "flat"},
+        "size": {"size": "3"}, "other": {"colour": "blue", "size": "4"}, "none": {},
+    }  # fmt: skip
+    for body, headers in sent.items():
+        client.publish("/exchange/marked", body.encode(), **headers)
+    for queue, bodies in (("bound.all", ["both"]), ("bound.any", ["both", "one", "size"])):
+        client.subscribe(f"/queue/{queue}", id=queue)
+        assert [message.body.decode() for message in client.messages(len(bodies))] == bodies
+    client.nothing()
+
+
 def test_a_message_nobody_is_bound_for_is_dropped_and_receipted(join, name):
     client = join()
     client.publish(f"/topic/{name}", b"x")
