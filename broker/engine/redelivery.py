@@ -323,7 +323,8 @@ def moved(slot: Slot, move: Move, turn: Turn) -> None:
     if queue is None:
         return
     queue.moving -= len(move.ids)
-    if queue.durable and move.run.flags & DURABLE:
+    # What comes again and again is in the log whatever becomes of each that comes of it.
+    if queue.durable and (move.run.flags & DURABLE or queue.recurring is not None):
         spans = spans_of(move.ids)
         turn.appends.append(SettleRecord(slot.number, queue.id, spans, True, move.why, turn.now))
         if queue.counts:

@@ -54,10 +54,11 @@ def test_it_comes_as_often_as_it_says_and_is_one_message_meanwhile():
     assert f"{RECURRING}q" not in names(world)
 
 
+@pytest.mark.parametrize("durable", [True, False])
 @pytest.mark.parametrize("clean", [True, False])
-def test_one_for_ever_survives_restarts_and_nothing_of_it_piles_up(clean):
+def test_one_for_ever_survives_restarts_and_nothing_of_it_piles_up(clean, durable):
     world = World()
-    rest(world, delay=1, period=100, left=FOR_EVER)
+    rest(world, delay=1, period=100, left=FOR_EVER, durable=durable)
     for _ in range(5):
         world.restart(clean)
         assert resting(world) == 1
