@@ -44,7 +44,7 @@ LEAST = 32
 
 QUEUES = 1000
 """Queues looked at in one turn; others that want it come in the next one."""
-EFFECTS = 1500
+EFFECTS = 1000
 """What may be told in one turn before other queues have to wait for the next one, beside what has come in."""
 MESSAGES = 4000
 """Messages handed out in one turn, likewise. A topic makes more of them than come in."""

@@ -134,7 +134,7 @@ def flood(target: Target) -> None:
             client.raw(frames)
 
 
-@abuser("fair turns of reads; the copies of one read are not cut yet")
+@abuser("copies go out in turns, and who makes more waits (broker/engine/copies.py)")
 def fan_out(target: Target) -> None:
     """Small messages to a topic with 500 subscribers on one connection that reads them all."""
     frames = build("SEND", {"destination": "/topic/f"}, b"x" * 100) * 50
