@@ -6,9 +6,10 @@ is decided here. Must not know the language's text.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from broker.core.errors import Code, RefusedError
 from broker.core.message import DURABLE, Run
 
 from .heads import body_of, key, plain, text
@@ -34,6 +35,7 @@ NAME_WEIGHT: Final = 2
 
 OWN: Final[dict[str, Getter]] = {
     "AMQDurable": lambda head, run, index, address: "DURABLE" if run.flags & DURABLE else "NON_DURABLE",
+    "JMSDeliveryMode": lambda head, run, index, address: "PERSISTENT" if run.flags & DURABLE else "NON_PERSISTENT",
     "AMQPriority": lambda head, run, index, address: run.priority,
     "AMQExpiration": lambda head, run, index, address: run.expires,
     "AMQTimestamp": lambda head, run, index, address: run.time,
@@ -46,6 +48,12 @@ OWN: Final[dict[str, Getter]] = {
     "JMSExpiration": lambda head, run, index, address: run.expires,
 }
 """Names that are not headers."""
+
+CONSTANTS: Final = {
+    "AMQDurable": frozenset({"DURABLE", "NON_DURABLE"}),
+    "JMSDeliveryMode": frozenset({"PERSISTENT", "NON_PERSISTENT"}),
+}
+"""All that these can be: beside anything else they would match nothing, or all, in silence."""
 
 
 def header_of(node: Node) -> bytes | None:
@@ -117,7 +125,7 @@ def reads_bodies(node: Node) -> bool:
 
 
 def test_of(node: Node, mode: Mode) -> Test:
-    """A condition. Raises RefusedError (XPATH that cannot be)."""
+    """A condition. Raises RefusedError (XPATH that cannot be, a constant that a name never is)."""
     match node:
         case And():
             return _joined([test_of(part, mode) for part in node.conditions], False)
@@ -197,6 +205,9 @@ def _truth(value: Getter, mode: Mode) -> Test:
 
 def _comparison(node: Compare, mode: Mode) -> Test:
     operator, left, right = node.operator, node.left, node.right
+    for name, other in ((left, right), (right, left)):
+        if isinstance(name, Name) and isinstance(other, Literal):
+            _check_constants(name, [other.value])
     if isinstance(left, Literal) and operator in ("=", "<>"):
         left, right = right, left
     wanted = header_of(left)
@@ -214,6 +225,17 @@ def _comparison(node: Compare, mode: Mode) -> Test:
         return compare(first(head, run, index, address), second(head, run, index, address), mode)
 
     return _opposite(test) if operator == "<>" else test
+
+
+def _check_constants(name: Name, values: Iterable[str | float | bool | None]) -> None:
+    """Raises RefusedError(BAD_SELECTOR): it is never one of the values."""
+    known = CONSTANTS.get(name.name, ())
+    for value in values:
+        if known and value is not None and value not in known:
+            raise RefusedError(
+                Code.BAD_SELECTOR,
+                f"{name.name} is never {str(value)[:100]!r}: compare it with {' or '.join(map(repr, sorted(known)))}",
+            )
 
 
 def _header_is(wanted: bytes, line: bytes, same: bool) -> Test:
@@ -264,6 +286,7 @@ def _like(node: Like, mode: Mode) -> Test:
 
 
 def _in(node: In) -> Test:
+    _check_constants(node.value, sorted(node.values))
     getter, values = getter_of(node.value, Mode.STRICT), node.values
 
     def test(head: bytes, run: Run, index: int, address: str) -> bool | None:

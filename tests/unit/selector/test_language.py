@@ -428,3 +428,33 @@ def test_two_terms_cost_microseconds():
             predicate(run, 0, "shop")
         best = min(best, (time.process_time() - start) / 2000)
     assert best < 12e-6  # about 1.5 on the machine it was written on
+
+
+def test_the_delivery_mode_of_jms_is_a_name():
+    lasting, passing = message(flags=DURABLE), message()
+    for text, wanted in (
+        ("JMSDeliveryMode = 'PERSISTENT'", lasting),
+        ("'NON_PERSISTENT' <> JMSDeliveryMode", lasting),
+        ("JMSDeliveryMode IN ('PERSISTENT')", lasting),
+        ("JMSDeliveryMode = 'NON_PERSISTENT'", passing),
+        ("JMSDeliveryMode <> 'PERSISTENT'", passing),
+        ("JMSDeliveryMode NOT IN ('PERSISTENT')", passing),
+        ("JMSDeliveryMode LIKE 'NON%'", passing),
+    ):
+        assert [holds(text, lasting), holds(text, passing)] == [wanted is lasting, wanted is passing], text
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("JMSDeliveryMode = 'persistent'", "JMSDeliveryMode is never 'persistent'"),
+        ("2 = JMSDeliveryMode", "JMSDeliveryMode is never '2'"),
+        ("a = 'b' OR NOT JMSDeliveryMode <> 'DURABLE'", "JMSDeliveryMode is never 'DURABLE'"),
+        ("JMSDeliveryMode IN ('PERSISTENT', 'x')", "'NON_PERSISTENT' or 'PERSISTENT'"),
+        ("AMQDurable = 'true'", "compare it with 'DURABLE' or 'NON_DURABLE'"),
+    ],
+)
+def test_a_constant_that_a_name_never_is_is_refused_by_name(text, named):
+    with pytest.raises(RefusedError, match=named) as refused:
+        compile(text)
+    assert refused.value.code is Code.BAD_SELECTOR
