@@ -21,6 +21,9 @@ SHOWN = frozenset(
     {"accept-version", "host", "login", "heart-beat", "client-id", "receipt", "request-id", "content-length"}
 )
 """Headers of CONNECT whose values are logged: any other may be a passcode under a misspelt name."""
+NAMES = tuple(sorted({*SHOWN, "passcode", "password"}, key=len, reverse=True))
+"""What is logged of names. Of any other only the known one that it begins with: in `passcode=s3cr3t:1` the secret is in
+the name."""
 
 
 class Subscribed(Protocol):
@@ -92,7 +95,7 @@ def _text(event: Event) -> str:
     if isinstance(event, Frame):
         shown = event.headers
         if event.command in HANDSHAKE[Role.SERVER]:
-            shown = {name: value if name in SHOWN else "***" for name, value in shown.items()}
+            shown = dict([_masked(name, value) for name, value in shown.items()])
         return f"{event.command} {shown} ({len(event.body)} bytes)"
     if isinstance(event, BodyStart):
         return f"{event.command} {_one_line(event.head.lines)} (streamed, {event.length} bytes)"
@@ -101,6 +104,14 @@ def _text(event: Event) -> str:
     if isinstance(event, BodyData):
         return ""
     return "end of streamed body"
+
+
+def _masked(name: str, value: str) -> tuple[str, str]:
+    """A header of CONNECT without what may be a passcode."""
+    if name in SHOWN:
+        return name, value
+    known = next((known for known in NAMES if name.startswith(known)), "")
+    return name if name == known else f"{known}***", "***"
 
 
 def _one_line(head: bytes) -> str:

@@ -24,6 +24,25 @@ async def test_a_passcode_is_not_logged_under_any_name(caplog):
     assert caplog.text.count("ada") == 5 and "hunter2" not in caplog.text
 
 
+async def test_a_passcode_that_is_part_of_a_name_is_not_logged(caplog):
+    caplog.set_level(logging.DEBUG, "stampede.frames")
+    session, _ = Bench().session()
+    caplog.clear()
+    logged: Any = SimpleNamespace(channel=SimpleNamespace(peer="10.0.0.1:1", id=7))
+    for line in (
+        "passcode=hunter2:1",
+        "hunter2:1",
+        "login=ada passcode=hunter2:",
+        "pass code hunter2:x",
+        "host;hunter2:x",
+    ):
+        for command in ("CONNECT", "STOMP"):
+            stranger = Connection(Role.SERVER, session.entrance.wire, session.entrance.memo)
+            framelog.received(logged, stranger.receive(f"{command}\naccept-version:1.2\nhost:h\n{line}\n\n\0".encode()))
+    assert caplog.text.count("'host': 'h'") == 10 and "hunter2" not in caplog.text
+    assert caplog.text.count("'passcode***': '***'") == 2  # the slip is still to be seen
+
+
 async def test_every_frame_has_a_line_with_client_connection_destination_and_size(caplog):
     caplog.set_level(logging.DEBUG, "stampede.frames")
     bench = Bench()
