@@ -11,11 +11,15 @@ import ssl
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
+from broker.config.permissions import FQQN
 from broker.config.ports import all_acceptors
 from broker.config.settings import MemorySettings, Settings
 from broker.core.certificates import first_certificate, not_after
 from broker.core.errors import BrokerError
+from broker.edge.permissions import Permissions, Rights
 from broker.edge.users import load_users
+from broker.engine.address_settings import Matcher
+from broker.engine.dead_letter_queues import dead_letter_queue, expiry_queue
 from broker.seams.clock import SystemClock
 from broker.seams.files import File, OsFiles, fingerprint, mode, read_whole, temporary_file
 
@@ -52,6 +56,7 @@ def on_this_machine(settings: Settings, files: int, memory: int) -> Iterator[Fin
     now = SystemClock.wall()
     yield from _folder(settings, now)
     yield from _users(settings)
+    yield from of_dead_letters(settings)
     yield _open_files(settings.edge.max_connections, files)
     yield of_memory(settings.memory, memory)
     for name, cert, key in certificates(settings):
@@ -175,6 +180,40 @@ def _users(settings: Settings) -> Iterator[Finding]:
         load_users(path)
     except (BrokerError, OSError) as error:
         yield Finding("users", FAULT, str(error), "mend the file: a broker does not start with it")
+
+
+def of_dead_letters(settings: Settings) -> Iterator[Finding]:
+    """Who may read no messages of an address, but may where its dead letters and expired messages go."""
+    engine = settings.engine
+    permissions = Permissions(settings.edge.permissions, engine.wildcard_delimiter)
+    matcher = Matcher(engine)
+    groups = [(), *[(group,) for group in sorted(permissions.groups)]]
+    for match in sorted(settings.edge.permissions):
+        address = match.replace("#", "any").replace("*", "any")
+        rules = matcher(address)
+        for target, queue in (
+            (rules.dead_letter_address, dead_letter_queue(rules, address)),
+            (rules.expiry_address, expiry_queue(rules, address)),
+        ):
+            if not target or FQQN in match:
+                continue
+            strangers = [
+                name[0] if name else "every user"
+                for name in groups
+                if _reads(permissions.rights(name), target, queue)
+                and not _reads(permissions.rights(name), address, None)
+            ]
+            if strangers:
+                yield Finding(
+                    "dead letters", WARNING,
+                    f"messages of {match} may end at {target}, which {', '.join(strangers)} may read, but not {match}",
+                    f"give {match} a dead_letter_address (expiry_address) of its own, with permissions as narrow",
+                )  # fmt: skip
+                break
+
+
+def _reads(rights: Rights | None, address: str, queue: str | None) -> bool:
+    return rights is None or not rights.at(address, queue).isdisjoint(("consume", "browse", "read"))
 
 
 def _open_files(connections: int, files: int) -> Finding:

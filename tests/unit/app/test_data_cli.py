@@ -54,6 +54,7 @@ def test_passcode_comes_from_stdin_and_is_never_shown(run, tmp_path):
 
 
 def test_a_short_passcode_is_taken_with_a_warning(run):
+    assert "Warning: 1 characters" in run("user", "add", "cy", "--passcode-stdin", input="x\n").stderr
     done = run("user", "add", "alice", "--passcode-stdin", input="s3cret7\n")
     assert done.exit_code == 0 and "Warning: 7 characters" in done.stderr
     assert "Warning" not in run("user", "add", "bob", "--passcode-stdin", input="s3cret78\n").output

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 from click.testing import CliRunner
@@ -205,3 +206,30 @@ def test_a_cluster_with_an_owner_away_names_it_and_what_is_short():
     found = list(doctor_cluster.of_cluster(picture("o2", controller="")))
     assert [one.check for one in found] == ["controller", "owners", "slots", "slots"]
     assert all(one.fix for one in found)
+
+
+CLOSED = {"orders.#": {"consume": "shop"}, "DLQ": {"consume": "staff"}, "#": {"consume": "staff,shop"}}
+
+
+@pytest.mark.parametrize(
+    ("permissions", "orders", "strangers"),
+    [
+        ({}, {}, None),
+        (CLOSED, {}, "staff"),
+        (CLOSED, {"dead_letter_address": "orders.dead"}, None),
+        (CLOSED, {"dead_letter_address": "dead"}, "staff"),
+        (CLOSED, {"dead_letter_address": ""}, None),
+        (CLOSED, {"dead_letter_address": "", "expiry_address": "DLQ"}, "staff"),
+        (CLOSED | {"DLQ": {"browse": "*"}}, {}, "every user, staff"),
+        (CLOSED | {"DLQ": {"send": "staff"}}, {}, None),
+    ],
+)
+def test_who_reads_dead_letters_of_addresses_that_are_closed_to_him_is_named(permissions, orders, strangers):
+    settings = settings_with()
+    edge = replace(settings.edge, permissions=permissions)
+    engine = replace(settings.engine, addresses={"orders.#": orders})
+    found = [
+        one for one in doctor.of_dead_letters(replace(settings, edge=edge, engine=engine)) if "orders" in one.found
+    ]
+    assert [one.level for one in found] == [WARNING] * (strangers is not None)
+    assert all(f"which {strangers} may read, but not orders.#" in one.found for one in found)
