@@ -40,13 +40,14 @@ class Program(Protocol):
 class SimClock:
     """seams.clock.Clock of one process: its own monotonic time, and a wall that may be wrong."""
 
-    def __init__(self, loop: VirtualLoop, place: Place, skew_ms: int) -> None:
+    def __init__(self, loop: VirtualLoop, place: Place, host: Host | None = None) -> None:
         self._loop = loop
         self._place = place
-        self._skew_ms = skew_ms
+        self._host = host
 
     def wall_ms(self) -> int:
-        return BEGIN_MS + self._skew_ms + int(self._loop.now * 1000)
+        skew_ms = self._host.skew_ms if self._host is not None else 0
+        return BEGIN_MS + skew_ms + int(self._loop.now * 1000)
 
     def monotonic(self) -> float:
         return self._place.local(self._loop.now)
@@ -93,7 +94,7 @@ class SimStore(MemoryStore):
     """listeners: told of every change, in order."""
 
     def __init__(self, loop: VirtualLoop) -> None:
-        super().__init__(SimClock(loop, loop.world, 0), self._soon)
+        super().__init__(SimClock(loop, loop.world), self._soon)
         self._loop = loop
         self.listeners: list[Callable[[Change], None]] = []
 
@@ -123,7 +124,9 @@ class SimMetadata(MemoryMetadata):
 
 
 class Host:
-    """A machine. Its name is its name in the network; its clocks are its own over all its lives."""
+    """A machine. Its name is its name in the network; its clocks are its own over all its lives.
+
+    skew_ms: how far its wall clock is off."""
 
     def __init__(self, world: World, name: str, kind: str, program: Callable[[Host], Program]) -> None:
         random = world.random
@@ -139,7 +142,7 @@ class Host:
         self._program = program
         self._start = random.uniform(0, 1000)
         self._rate = random.uniform(0.99, 1.01)
-        self._skew_ms = random.choice(world.skews_ms)
+        self.skew_ms = random.choice(world.skews_ms)
 
     def __repr__(self) -> str:
         return self.name
@@ -156,7 +159,7 @@ class Host:
 
     def clock(self) -> SimClock:
         assert self.place
-        return SimClock(self.world.loop, self.place, self._skew_ms)
+        return SimClock(self.world.loop, self.place, self)
 
     def io(self) -> SimIo:
         assert self.place

@@ -1,34 +1,22 @@
 """Subscribers to wildcards miss nothing, whoever leads the slots (cluster_wild.py).
 
-STAMPEDE_CLUSTER_SEEDS=10000 runs more of them.
+STAMPEDE_CLUSTER_SEEDS=10000 runs more of them, STAMPEDE_SEED=5000 others.
 """
 
 from __future__ import annotations
-
-import os
-import subprocess
-import sys
 
 import pytest
 
 from broker.engine.wildcards import Wildcards
 from tests.sim.checker import Violation
 from tests.sim.cluster_wild import WildHistory
-
-SEEDS = range(int(os.environ.get("STAMPEDE_CLUSTER_SEEDS", "40")))
-
-
-def histories(*seeds):
-    return subprocess.run(
-        [sys.executable, "-m", "tests.sim.cluster_wild", *map(str, seeds)],
-        env={**os.environ, "PYTHONHASHSEED": str(seeds[0])}, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
+from tests.sim.seeds import histories, parts, seeds
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("start", SEEDS[::20])
-def test_who_subscribes_to_a_wildcard_gets_what_is_sent_behind_the_receipt(start):
-    done = histories(*SEEDS[start : start + 20])
+@pytest.mark.parametrize("chosen", parts(seeds(40), 20), ids=lambda chosen: str(chosen[0]))
+def test_who_subscribes_to_a_wildcard_gets_what_is_sent_behind_the_receipt(chosen):
+    done = histories("cluster_wild", *chosen, hashes=chosen[0])
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
 
 

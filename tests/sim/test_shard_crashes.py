@@ -1,15 +1,15 @@
-"""Histories of a whole shard on a simulated disk; STAMPEDE_SIM_SEEDS=20000 runs more of them."""
+"""Histories of a whole shard on a simulated disk; STAMPEDE_SIM_SEEDS=20000 runs more of them, STAMPEDE_SEED
+others."""
 
 from __future__ import annotations
 
 import logging
-import os
 
 import pytest
 
+from tests.sim.seeds import parts, seeds
 from tests.sim.shard_history import History
 
-SCHEDULES = int(os.environ.get("STAMPEDE_SIM_SEEDS", "1000"))
 PER_TEST = 50
 
 
@@ -18,9 +18,11 @@ def quiet(caplog):
     caplog.set_level(logging.CRITICAL + 1)
 
 
-@pytest.mark.parametrize("start", range(0, SCHEDULES, PER_TEST))
-def test_clients_get_what_they_were_promised(start):
-    for seed in range(start, start + PER_TEST):
+@pytest.mark.parametrize(
+    "chosen", parts(seeds(1000, "STAMPEDE_SIM_SEEDS"), PER_TEST), ids=lambda chosen: str(chosen[0])
+)
+def test_clients_get_what_they_were_promised(chosen):
+    for seed in chosen:
         try:
             History(seed).run()
         except BaseException as error:
