@@ -1,6 +1,7 @@
 """`make pipeline-demo`: a broker, traffic, its archive, and an hour of it sent again. Everything in one folder.
 
-Rule: only commands that a user would type; ends what it has started.
+Rule: only commands that a user would type; ends what it has started. What is missing is said before anything starts,
+and a command that fails has said why: its exit code is ours.
 """
 
 from __future__ import annotations
@@ -18,6 +19,11 @@ from pathlib import Path
 from broker.client import connect
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "pipeline"))
+
+from broker_pipeline.errors import PipelineError  # noqa: E402
+from broker_pipeline.session import check_spark, java_home  # noqa: E402
+
 ENV = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'pipeline'}"}
 
 
@@ -36,7 +42,9 @@ def listens(port: int) -> bool:
 
 def pipeline(*arguments: str) -> None:
     print("$ stampede-pipeline", *arguments, flush=True)
-    subprocess.run([sys.executable, "-m", "broker_pipeline.cli", *arguments], env=ENV, check=True)
+    done = subprocess.run([sys.executable, "-m", "broker_pipeline.cli", *arguments], env=ENV)
+    if done.returncode:
+        raise SystemExit(done.returncode)
 
 
 async def traffic(port: int) -> None:
@@ -66,6 +74,11 @@ async def again(port: int) -> int:
 
 
 def main() -> None:
+    try:
+        check_spark()
+        java_home()
+    except PipelineError as error:
+        raise SystemExit(str(error)) from None
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp(prefix="stampede-demo-"))
     stomp, reads, admin, ws = free_ports(4)
     lake = str(folder / "lake")
@@ -75,7 +88,9 @@ def main() -> None:
     with subprocess.Popen([*serve, "--log-level", "WARNING"], env=ENV) as server:
         try:
             end = time.monotonic() + 60
-            while not listens(reads) and time.monotonic() < end:
+            while not listens(reads):
+                if server.poll() is not None or time.monotonic() > end:
+                    raise SystemExit("the broker did not start; what it said stands above")
                 time.sleep(0.1)
             asyncio.run(traffic(stomp))
             pipeline("archive", lake, *source)

@@ -1,6 +1,6 @@
 """An S3 for tests: moto's server, a process of its own, and what Spark needs to speak to it.
 
-    python -m tests.pipeline.s3     # fetches the jars, which are none of the product's; `make pipeline-extra` does
+    python -m tests.pipeline.s3     # fetches the jars, which are none of the product's; `make pipeline-jars` does
 
 Rule: what is not here is said in one line, and only the tests of S3 skip.
 """
@@ -40,7 +40,7 @@ NEEDS = f"""
 def missing() -> str:
     """What is not here."""
     if not JARS.is_dir():
-        return "the jars of S3 are not here: make pipeline-extra fetches them from Maven"
+        return "the jars of S3 are not here: make pipeline-jars fetches them from Maven"
     names = ("moto", "flask", "flask_cors")
     return next((f"{name} is not installed" for name in names if importlib.util.find_spec(name) is None), "")
 
