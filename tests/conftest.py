@@ -3,8 +3,8 @@ real servers to whoever asks: `etcd` and `redis` are shared, so use keys of your
 stopped, killed and paused.
 
 `make test` runs files beside each other (-n 2 --dist loadgroup): a file, or what names an xdist_group, stays in one
-worker. Whatever measures how long something takes or what the processor does, or keeps the whole machine busy, bears
-the marker `alone` and has the machine for itself."""
+worker; what needs a Spark session is one group, and begins. Whatever measures how long something takes or what the
+processor does, or keeps the whole machine busy, bears the marker `alone` and has the machine for itself."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ settings.load_profile("busy")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    spark = [item for item in items if "sparks" in getattr(item, "fixturenames", ())]
+    for item in spark:
+        item.add_marker(pytest.mark.xdist_group("spark"))  # one warm session for all of them
+    # Long, and in one worker: first, so that no worker waits for them in the end.
+    chosen = set(spark)
+    items[:] = [*spark, *(item for item in items if item not in chosen)]
     for item in items:
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
