@@ -97,6 +97,10 @@ class SlotDirectory(Protocol):
         """At this address, or at one that this pattern may stand for."""
         ...
 
+    def knows(self, address: str) -> bool:
+        """It is an address of a slot that is led here, or a setting names it: it may come to be."""
+        ...
+
     def elsewhere(self, slot: int) -> str | None:
         """None: it is led here. Else its leader's endpoint, "" = nobody just now."""
         ...
@@ -285,6 +289,11 @@ class LogReads:
         self._check_addresses(request.addresses, reader)
         told = await self._deliveries(request.addresses or ("#",))
         answer = pb.Description(broker_id=self._broker_id, now_ms=self._clock.wall_ms(), deliveries=told)
+        for number, name in enumerate(request.addresses, 1):
+            if not (is_pattern(name, self._delimiter) or self._place.knows(name)):
+                answer.unknown.append(name)
+            if number % DESCRIBED == 0:
+                await asyncio.sleep(0)
         answer.endpoints.extend(self._place.endpoints())
         answer.endpoint = self._place.endpoint()
         for number, slot in enumerate(self._slots(request.addresses), 1):

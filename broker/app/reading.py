@@ -84,6 +84,15 @@ class Here:
     def records_deliveries(self, address: str) -> bool:
         return self._match().anywhere("record_deliveries", address)
 
+    def knows(self, address: str) -> bool:
+        match = self._match()
+        if address in self._shard.settings.engine.addresses:
+            return True
+        if any(address in match.values(name) for name in ("dead_letter_address", "expiry_address")):
+            return True
+        found = (self._shard.engines.get(slot) for slot in self.slots_of(address))
+        return any(engine is not None and address in engine.shown.addresses for engine in found)
+
     def elsewhere(self, slot: int) -> str | None:
         return None
 
@@ -123,6 +132,9 @@ class Replicated:
 
     def records_deliveries(self, address: str) -> bool:
         return self._here.records_deliveries(address)
+
+    def knows(self, address: str) -> bool:
+        return self._here.knows(address)
 
     def elsewhere(self, slot: int) -> str | None:
         if self.membership is None:

@@ -22,7 +22,7 @@ from .errors import PipelineError
 from .hadoop import HadoopStore
 from .manifests import Archive, DataFile, Manifest, State
 from .options import access, lowered
-from .progress import Progress, Say
+from .progress import Progress, Say, tasks
 from .ranges import Offsets, Range, SlotInfo, capped_at, earliest
 from .reads import LogReads
 
@@ -59,6 +59,7 @@ def run(spark: Any, job: Job, say: Say) -> int:
             broker, infos = plan.broker, plan.infos
             _check(state, broker, scope, job.folder)
             if state.last is None:
+                reads.require(plan, scope)
                 # Else what there is now may be freed before the first manifest is written.
                 _mark(reads, job.name, _start(state, infos), say)
                 plan = reads.plan(scope, "log")
@@ -139,7 +140,9 @@ def _round(
     large = None
     if archive.store.remote:
         rows, large = named_bodies(rows)
-    for file, staged in stage(spark, archive, rows, number, now_ms):
+    with tasks(spark, say, "of this round archived"):
+        staged_files = stage(spark, archive, rows, number, now_ms)
+    for file, staged in staged_files:
         adds.append(file)
         if staged:
             moves[staged] = file.path

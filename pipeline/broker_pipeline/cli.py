@@ -18,6 +18,7 @@ import click
 
 from broker import __version__
 
+from .advice import advised, cause
 from .errors import NotInstalledError, PipelineError
 from .manifests import Archive, damaged, missing, total
 from .options import access
@@ -135,39 +136,6 @@ def _perform(what: Callable[[], object]) -> None:
 
 _EXTRA: Final = ("pyspark", "pyarrow", "pandas", "numpy", "py4j")
 """What the extra `pipeline` brings."""
-_ADVICE: Final = (
-    (
-        r"No space left on device|Disk quota exceeded|not enough space",
-        "make room there, or where Spark keeps its files (spark.local.dir); nothing of this run counts, run it again",
-    ),
-    (
-        r"not a Parquet file|[Rr]ead(ing)? footer|READ_FILE|corrupt|Could not read page|malformed",
-        "a file of the archive is damaged: `stampede-pipeline verify FOLDER` names all of them; restore them from a "
-        "backup",
-    ),
-    (
-        r"FileNotFoundException|does not exist|PATH_NOT_FOUND",
-        "if it is a file of an archive that was compacted meanwhile, run it again; if it is lost, "
-        "`stampede-pipeline verify FOLDER` names all of them; restore them from a backup",
-    ),
-)
-
-
-def advised(text: str) -> str:
-    """The same with what to do, where that is known."""
-    advice = next((advice for pattern, advice in _ADVICE if re.search(pattern, text)), "")
-    return f"{text}: {advice}" if advice else text
-
-
-def cause(text: str) -> str:
-    """What went wrong, out of Spark's many lines: our own error in a worker, else the innermost of Java's."""
-    if found := re.search(r"PipelineError: (.+)", text):
-        return found[1].strip().rstrip("'\"")
-    said = text.strip().splitlines()[0] if text.strip() else "Spark failed and did not say why"
-    if found := re.search(r"Caused by: (.+)(?![\s\S]*Caused by: )", text):
-        said = found[1].strip().rstrip("'\"")
-    named = re.search(r"(?:file|viewfs|hdfs|s3a|abfss?|gs):/[^\s'\"]+\.parquet", text)
-    return advised(said if named is None or named[0].rpartition("/")[2] in said else f"{said} ({named[0]})")
 
 
 @main.command()

@@ -27,6 +27,8 @@ _KNOWN: Final = frozenset((
 ))  # fmt: skip
 _LOG_ONLY: Final = ("view", "startingOffsets", "endingOffsets", "since", "before", "archive", "includeBody",
                     "addresses", "broker", "path")  # fmt: skip
+LOGIN_FAILED: Final = 1201
+NO_LOGIN: Final = "check the options user and passcode (or passcodeFile), or what stands for them in the option url"
 CONSUME_ROWS: Final = 10_000
 """Of one batch of consume mode; the broker keeps twice as many for it."""
 MOST_CONSUME_ROWS: Final = 1_000_000

@@ -18,6 +18,12 @@ table { border-collapse: collapse; width: 100% } th, td { padding: .3rem .6rem; 
 th { border-bottom: 2px solid #c9d2dc; font-weight: 600 } td { border-bottom: 1px solid #e6ebf0 }
 td.n, th.n { text-align: right; font-variant-numeric: tabular-nums }
 svg { display: block; width: 100%; height: auto } figure { margin: 1rem 0 } figcaption { font-weight: 600 }
+svg line { stroke: #dde4ea } svg rect { fill: #2f6db5 } svg text { fill: #5b6775 }
+:root { color-scheme: light dark }
+@media (prefers-color-scheme: dark) {
+  body { background: #14191f; color: #dbe3ec } p.note { color: #9aa8b7 } svg text { fill: #9aa8b7 }
+  th { border-color: #465364 } td { border-color: #2a333e } svg line { stroke: #2a333e } svg rect { fill: #6aa5ea }
+}
 """
 _NONE: Final = '<p class="note">None.</p>'
 _HOUR: Final = "%Y-%m-%d %H:00"
@@ -38,7 +44,7 @@ def _bars(points: Sequence[tuple[str, int]]) -> str:
     parts = [f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img">']
     for share in (0, 0.5, 1):
         y = 12 + high * (1 - share)
-        parts.append(f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{y:.1f}" y2="{y:.1f}" stroke="#dde4ea"/>')
+        parts.append(f'<line x1="{_LEFT}" x2="{_WIDTH}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(
             f'<text x="{_LEFT - 8}" y="{y + 4:.1f}" text-anchor="end" font-size="12">{most * share:,.0f}</text>'
         )
@@ -46,7 +52,7 @@ def _bars(points: Sequence[tuple[str, int]]) -> str:
         tall = high * value / most
         x = _LEFT + n * step + (step - wide) / 2
         parts.append(
-            f'<rect x="{x:.1f}" y="{12 + high - tall:.1f}" width="{wide:.1f}" height="{tall:.1f}" fill="#2f6db5">'
+            f'<rect x="{x:.1f}" y="{12 + high - tall:.1f}" width="{wide:.1f}" height="{tall:.1f}">'
             f"<title>{escape(hour)}: {value:,}</title></rect>"
         )
     for n in {0, len(points) - 1} if points else set():
@@ -141,6 +147,11 @@ def page(report: dict[str, Any]) -> str:
         for address, points in levels.items()
         if any(value for _, value in points)
     )
+    if waited:
+        waited += (
+            "<details><summary>The same as a table, with the time until it is gone at the pace of that hour</summary>"
+            f"{_table(report['backlog'])}</details>"
+        )
     total = sum(row["messages"] for row in report["hours"])
     plots = "".join(
         f"<figure><figcaption>{escape(address)}</figcaption>"

@@ -1,12 +1,14 @@
-"""A line now and then of what takes long, and none of what does not.
+"""A line now and then of what takes long, and none of what does not: our own loops, and the tasks of Spark.
 
 Rule: says what has been done, never what is hoped for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
 
 from broker.seams.clock import Clock, SystemClock
 
@@ -28,3 +30,24 @@ class Progress:
         if now - self._last >= EVERY_S:
             self._last = now
             self._say(f"{done} of {self._total} {self._what}")
+
+
+@contextmanager
+def tasks(spark: Any, say: Say, what: str) -> Iterator[None]:
+    """While Spark works on it: how many of the tasks of each stage are done. what: such as "of the archive"."""
+    over = threading.Event()
+    tracker = spark.sparkContext.statusTracker()
+
+    def tell() -> None:
+        while not over.wait(EVERY_S):
+            for stage in sorted(tracker.getActiveStageIds()):
+                if info := tracker.getStageInfo(stage):
+                    say(f"{info.numCompletedTasks} of {info.numTasks} tasks {what}")
+
+    thread = threading.Thread(target=tell, name="stampede-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

@@ -111,8 +111,8 @@ def between(start: Mapping[str, Mapping[str, int]], end: Mapping[str, Mapping[st
         if info is not None and first["o"] < info.earliest:
             raise PipelineError(
                 f"slot {slot}: offset {first['o']} is gone, the log begins at {info.earliest} now. What lies between is"
-                " lost to this reader: archive more often or raise log_reads.keep_bytes; to go on without it, start a"
-                " new checkpoint or archive with startingOffsets=earliest",
+                " lost to this reader: archive more often or raise log_reads.keep_bytes; to go on without it, begin a"
+                " new checkpoint, or a new archive folder",
                 1801,
             )
         epoch = first.get("e", 0)

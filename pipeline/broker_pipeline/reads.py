@@ -146,6 +146,21 @@ class LogReads:
                     raise _explained(error, endpoint) from None
         return made.whole()
 
+    def require(self, described: Described, addresses: Iterable[str]) -> None:
+        """Raises PipelineError when one of these names is no address of the broker, and its log has no message of it
+        either: a misspelt name would be read as nothing, for ever."""
+        ranges = [Range(i.slot, i.earliest, i.end, 0, i.endpoint) for i in described.infos.values()]
+        missing = []
+        for name in sorted((described.unknown or frozenset()) & set(addresses)):
+            asked = self.scan(ranges, addresses=(name,), view="messages", since_ms=0, before_ms=0)
+            if not any(batch.records for batch in asked):
+                missing.append(name)
+        if missing:
+            raise PipelineError(
+                f"the broker has no address {', '.join(missing)}, and its log no message of it: check the spelling "
+                f"(capitals count), create it first, or give a pattern, which may match nothing yet: {missing[0]}.#"
+            )
+
     def lookup(self, ts_ms: int, infos: Mapping[int, SlotInfo]) -> dict[int, int]:
         """Slot → first offset that is not older, as the leaders of all these slots say; where one has gone, or leads
         a slot no more, its successor is asked."""

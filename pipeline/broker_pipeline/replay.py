@@ -19,7 +19,7 @@ from .errors import PipelineError
 from .manifests import Archive, State
 from .notes import Notes
 from .options import access, lowered
-from .progress import Progress, Say
+from .progress import Progress, Say, tasks
 from .ranges import Offsets, earliest, latest
 from .reads import LogReads
 from .stores import Lock
@@ -74,21 +74,20 @@ def rows(spark: Any, archive: Archive, source: dict[str, str], wanted: Plan) -> 
     if state.last is not None:
         if state.last.broker != broker:
             raise PipelineError(f"{folder} is the archive of broker {state.last.broker}, and this is {broker}")
-        if state.last.scope and not set(names) <= set(state.last.scope):
-            raise PipelineError(f"{folder} does not archive all of {', '.join(names) or 'the addresses'}")
+        held = {file.address for file in state.files.values()}
+        if outside := [name for name in names if name not in held and not archives(state.last.scope, name)]:
+            raise PipelineError(
+                f"{folder} is of {', '.join(state.last.scope)}, and has nothing of {', '.join(outside)}: name "
+                "addresses that it archives, or use another folder"
+            )
         start |= dict(state.last.ends["messages"])
     ends = {slot: {"o": max(end, start.get(slot, {"o": 1})["o"]), "e": 0} for slot, end in wanted.ends.items()}
     live = source | {
         "addresses": ",".join(names), "startingOffsets": json.dumps(start), "endingOffsets": json.dumps(ends),
         "bodies": "inline",
     }  # fmt: skip
-    if unknown := _unknown(names, state, ends, start):
-        held = sorted({file.address for file in state.files.values() if file.view == "messages"})
-        raise PipelineError(
-            f"neither the archive nor the log behind it has a message of {', '.join(unknown)}; the archive has "
-            + (", ".join(held[:20]) or "nothing")
-        )
     found = spark.read.format("stampede").options(**live).load()
+    _check_names(names, state, found)
     if paths := archive.live("messages", state):
         found = spark.read.parquet(*paths).unionByName(found)
     if names:
@@ -103,11 +102,31 @@ def rows(spark: Any, archive: Archive, source: dict[str, str], wanted: Plan) -> 
     return found.where(f.col("offset") < f.element_at(pinned, f.col("slot").cast("string")))
 
 
-def _unknown(names: list[str], state: State, ends: Offsets, start: Offsets) -> list[str]:
-    """Addresses of which there cannot be a message: none is archived, and nothing is behind the archive."""
+def _check_names(names: list[str], state: State, live: Any) -> None:
+    """Raises PipelineError for addresses that neither the archive nor the log behind it has a message of. `live`: what
+    that log has; it is looked at where the archive does not know a name."""
     archived = {file.address for file in state.files.values() if file.view == "messages"}
-    behind = any(end["o"] > start.get(slot, {"o": 1})["o"] for slot, end in ends.items())
-    return [] if behind else sorted(set(names) - archived)
+    unknown = set(names) - archived
+    if unknown:
+        unknown -= {row.address for row in live.select("address").distinct().collect()}
+    if unknown:
+        raise PipelineError(
+            f"neither the archive nor the log behind it has a message of {', '.join(sorted(unknown))}: check the "
+            f"spelling; the archive has {', '.join(sorted(archived)[:20]) or 'nothing'}"
+        )
+
+
+def archives(scope: tuple[str, ...], name: str) -> bool:
+    """Is this address among those of an archive, which names them or gives patterns: * is one word, # the rest."""
+    return not scope or any(_stands_for(each.split("."), name.split(".")) for each in scope)
+
+
+def _stands_for(pattern: list[str], words: list[str]) -> bool:
+    if not pattern:
+        return not words
+    if pattern[0] == "#":
+        return any(_stands_for(pattern[1:], words[n:]) for n in range(len(words) + 1))
+    return bool(words) and pattern[0] in ("*", words[0]) and _stands_for(pattern[1:], words[1:])
 
 
 def count(spark: Any, folder: str, source: dict[str, str], wanted: Plan) -> list[dict[str, Any]]:
@@ -158,7 +177,8 @@ def left(archive: Archive, note: str, found: Any) -> Any:
 
 def put_rows(spark: Any, archive: Archive, lock: Lock, note: str, sent: Any, options: dict[str, str], say: Say) -> int:
     """Sends these rows, which are in order, and notes how far that is. Returns how many they were."""
-    total = int(sent.count())
+    with tasks(spark, say, "of what is to be sent counted"):
+        total = int(sent.count())
     say(f"{total} messages to send")
     if total:
         with Notes(spark, archive, note, lock, Progress(say, total, "messages sent")) as notes:

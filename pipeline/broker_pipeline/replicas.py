@@ -29,7 +29,8 @@ class Described:
     infos      slot → info, as its leader says; `earliest` is that of the replica that has most.
     cuts       places of the leaders' logs, ascending: slot → offset.
     endpoints  of all owners.    answered  those that have said something.
-    deliveries some address of those asked for records hand-outs."""
+    deliveries some address of those asked for records hand-outs.
+    unknown    names that all of them say are no address; None: nobody has been asked."""
 
     broker: str
     now_ms: int
@@ -40,6 +41,7 @@ class Described:
     endpoints: tuple[str, ...] = ()
     answered: set[str] = field(default_factory=set)
     deliveries: bool = False
+    unknown: frozenset[str] | None = None
     _named: dict[int, set[str]] = field(default_factory=dict)
     _away: set[tuple[str, int]] = field(default_factory=set)
 
@@ -47,6 +49,8 @@ class Described:
         """What the broker at this endpoint has said."""
         self.answered.add(endpoint)
         self.deliveries = self.deliveries or answer.deliveries
+        told = frozenset(answer.unknown)
+        self.unknown = told if self.unknown is None else self.unknown & told
         here = [part.slot for part in answer.slots if not part.endpoint]
         led = set()
         for part in answer.slots:

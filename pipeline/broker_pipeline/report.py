@@ -18,7 +18,7 @@ from .errors import PipelineError
 from .files import write_pieces
 from .manifests import Archive, State
 from .page import page
-from .progress import Progress, Say
+from .progress import Progress, Say, tasks
 
 _HOURS: Final = """
     select address, date_format(ts, 'yyyy-MM-dd HH:00') as hour, count(*) as messages, sum(size) as bytes,
@@ -64,10 +64,14 @@ _BACKLOG: Final = """
     with moves as (select address, date_format(ts, 'yyyy-MM-dd HH:00') as hour,
                           sum(case when event = 'ENQUEUED' then 1 when event = 'DELIVERED' then 0
                                    when event = 'NACKED' and reason is null then 0
-                                   when event = 'PURGED' and reason = 'queue deleted' then 0 else -1 end) as change
-                   from events where ts is not null group by 1, 2)
-    select address, hour, sum(change) over (partition by address order by hour) as waiting
-    from moves order by address, hour
+                                   when event = 'PURGED' and reason = 'queue deleted' then 0 else -1 end) as change,
+                          count_if(event in ('ACKED', 'EXPIRED', 'DEAD_LETTERED')) as gone
+                   from events where ts is not null group by 1, 2),
+         levels as (select address, hour, gone, sum(change) over (partition by address order by hour) as waiting
+                    from moves)
+    select address, hour, waiting, case when waiting = 0 then 0.0 when gone > 0 then round(60 * waiting / gone, 1) end
+           as minutes_to_empty
+    from levels order by address, hour
 """
 _SLOTS: Final = """
     with counted as (select address, slot, count(*) as messages from messages group by 1, 2),
@@ -139,7 +143,8 @@ def report(spark: Any, folder: str, say: Say) -> Report:
     progress = Progress(say, len(SECTIONS), "sections of the report")
     for name, sql in SECTIONS.items():
         progress.at(len(tables))
-        tables[name] = spark.sql(sql).toArrow()
+        with tasks(spark, say, f"of section {name} of the report"):
+            tables[name] = spark.sql(sql).toArrow()
     numbers = pa.schema([(name, pa.int64()) for name in GROWTH])
     tables["growth"] = pa.Table.from_pylist([growth(state, archive.store.free())], numbers)
     return Report(folder, SystemClock().wall_ms(), state.number, tables)

@@ -21,7 +21,7 @@ from broker.seams.files import read_whole
 
 from .errors import PipelineError
 from .notes import put
-from .options import context
+from .options import LOGIN_FAILED, NO_LOGIN, context
 
 CHUNK_ROWS: Final = 500
 CHUNK_BYTES: Final = 1 << 20
@@ -95,6 +95,8 @@ def send(options: WriteOptions, sending: Sending, batches: Iterator[Any]) -> int
 
 
 def _refusal(options: WriteOptions, error: ServerError) -> str:
+    if error.code == LOGIN_FAILED:
+        return f"{error}: {NO_LOGIN}"
     if error.code == _TOO_FEW_IDS:
         return f"{error}; until then a task that is tried again would send rows twice"
     if error.code == _TRANSACTION_LIMIT and options.atomic != "none":

@@ -30,7 +30,7 @@ def java_home() -> str:
     for home in candidates:
         if home and os.path.exists(f"{home}/bin/java") and _version(home) >= 17:
             return home
-    raise PipelineError("Spark needs Java 17 or later; Debian: apt install openjdk-17-jre-headless, or set JAVA_HOME")
+    raise PipelineError("Spark needs Java 17 or later; Debian: apt install default-jre-headless, or set JAVA_HOME")
 
 
 def _version(home: str) -> int:
@@ -98,6 +98,8 @@ def session(master: str = "local[*]", memory: str = "1g", name: str = "stampede-
         # Files of several addresses and hours at a time: else Spark sorts all rows by them first.
         "spark.sql.maxConcurrentOutputFileWriters": "64",
         "spark.sql.parquet.compression.codec": "zstd",
+        # Pages are written with checksums; a damaged one is an error then, not other values.
+        "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
     }
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -183,6 +183,8 @@ class StampedeReader(DataSourceReader):
         options = self.options
         with LogReads(options.access) as reads:
             described = reads.plan(self.addresses, options.view)
+            if not options.start.startswith("{"):  # who gives offsets has read them before
+                reads.require(described, options.addresses)
             if self.deliveries and not described.deliveries:
                 raise PipelineError(NOT_RECORDED)
             infos = described.infos
@@ -217,9 +219,10 @@ class StampedeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._plan().infos
 
     def initialOffset(self) -> Offsets:
-        infos = self._describe()
+        described = self._plan()
         assert self._reads is not None
-        return _resolve(self._reads, self.options.start, infos)
+        self._reads.require(described, self.options.addresses)
+        return _resolve(self._reads, self.options.start, described.infos)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self.options.max_rows) if self.options.max_rows else ReadAllAvailable()

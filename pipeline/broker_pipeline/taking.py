@@ -20,7 +20,7 @@ from broker.seams.clock import SystemClock
 
 from .ahead import Ahead
 from .errors import PipelineError
-from .options import ConsumeOptions, context
+from .options import LOGIN_FAILED, NO_LOGIN, ConsumeOptions, context
 
 _T = TypeVar("_T")
 
@@ -115,7 +115,8 @@ class Taker:
                 return subscription
             except ServerError as error:
                 await self._close()
-                raise PipelineError(f"{options.place}: {error}", error.code or 0) from None
+                advice = f": {NO_LOGIN}" if error.code == LOGIN_FAILED else ""
+                raise PipelineError(f"{options.place}: {error}{advice}", error.code or 0) from None
             except (ClientError, OSError) as error:
                 await self._close()
                 if self._clock.monotonic() > end:

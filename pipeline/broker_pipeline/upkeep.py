@@ -16,7 +16,7 @@ from broker.seams.clock import SystemClock
 from .archive import stage
 from .errors import PipelineError
 from .manifests import Archive, DataFile, Manifest, State
-from .progress import Progress, Say
+from .progress import Progress, Say, tasks
 from .stores import Lock
 
 
@@ -68,7 +68,8 @@ def compact(spark: Any, folder: str, say: Say, least: int = 4) -> int:
         small = [files for files in groups.values() if len(files) >= least]
         for done, files in enumerate(small, 1):
             rows = spark.read.parquet(*(archive.path(file.path) for file in files))
-            _rewrite(spark, archive, state, files, rows, "compact")
+            with tasks(spark, say, "of an hour compacted"):
+                _rewrite(spark, archive, state, files, rows, "compact")
             state = archive.load()
             lock.renew()
             say(f"compacted {done} of {len(small)} hours")

@@ -166,6 +166,16 @@ def test_what_was_handed_out_is_told_where_an_address_wants_that_also_after_a_ki
             assert [row.event for row in again[len(events) :]] == ["ENQUEUED", "DELIVERED", "ACKED"]
 
 
+def test_a_name_that_is_no_address_is_told_so_and_one_that_a_setting_has_is_not(tmp_path: Path):
+    settings = {"engine__addresses__planned__partitions": 2, "engine__address__dead_letter_address": "dead"}
+    with reading(tmp_path, **settings) as (broker, port):
+        send(broker, "/queue/orders", b"one")
+        with LogReader(port) as reader:
+            asked = reader.describe("orders", "ordres", "planned", "dead", "*", "nothing.#", "Orders")
+            assert sorted(asked.unknown) == ["Orders", "ordres"]
+            assert not reader.describe().unknown
+
+
 def earliest(reader: LogReader, address: str) -> int:
     (part,) = reader.describe(address).slots
     return int(part.earliest)

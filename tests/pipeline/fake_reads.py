@@ -36,8 +36,14 @@ class FakeReads:
         """Whom it follows."""
         self.group: list[FakeReads] = []
         """All owners of its cluster, itself among them."""
+        self.unknown: set[str] = set()
+        """Names that are no address of it."""
+        self.elsewhere: dict[int, str] = {}
+        """Slots that another one leads."""
         self.deliveries = False
         """Some address records hand-outs."""
+        self.epoch = 1
+        """Of all its items."""
         self.behind = False
         """It refuses to be read, as one that has not heard yet how much counts."""
         self.server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
@@ -96,7 +102,8 @@ class FakeReads:
         leader = self.leader.endpoint if self.leader is not None else ""
         slots = [
             pb.SlotRange(
-                slot=s, earliest=self.earliest, end=self.end(s), epoch=1, lineage=[pb.Lineage(epoch=1, start=1)],
+                slot=s, earliest=self.earliest, end=self.end(s), epoch=self.epoch,
+                lineage=[pb.Lineage(epoch=self.epoch, start=1)],
                 follower=bool(leader), leader=leader,
             )
             if not leader or (request.followers and not self.behind)
@@ -105,10 +112,11 @@ class FakeReads:
         ]  # fmt: skip
         cuts = [pb.Cut(offsets=[1 + 5 * n] * len(slots)) for n in range(20)] if request.cuts else []
         cuts = cuts if any(not part.endpoint for part in slots) else []
+        slots += [pb.SlotRange(slot=slot, endpoint=place) for slot, place in self.elsewhere.items()]
         return pb.Description(
             slots=slots, broker_id="fake", now_ms=START_MS, cuts=cuts,
             endpoints=[other.endpoint for other in self.group], endpoint=self.endpoint if self.group else "",
-            deliveries=self.deliveries,
+            deliveries=self.deliveries, unknown=sorted(self.unknown & set(request.addresses)),
         )  # fmt: skip
 
     def lookup(self, request, context):
@@ -133,7 +141,7 @@ class FakeReads:
             start = getattr(part, "from")
             if start < self.earliest:
                 context.abort(grpc.StatusCode.OUT_OF_RANGE, "1801 This part of the log is gone: it begins later")
-            if part.epoch not in (0, 1):
+            if part.epoch not in (0, self.epoch):
                 context.abort(grpc.StatusCode.FAILED_PRECONDITION, "1802 The log has another history there")
             for offset in range(start, part.until):
                 self.answers += 1
@@ -143,7 +151,7 @@ class FakeReads:
                 wanted = (not request.addresses or address in request.addresses) and time >= request.since_ms
                 yield pb.ScanBatch(
                     records=self.record(part.slot, offset) if wanted else b"", queues=queues,
-                    next=[pb.ScanPart(slot=part.slot, epoch=1, **{"from": offset + 1})],
+                    next=[pb.ScanPart(slot=part.slot, epoch=self.epoch, **{"from": offset + 1})],
                 )  # fmt: skip
 
     def body(self, request, context):

@@ -132,9 +132,18 @@ class Hosts:
             self._count += 1
             folder = self._folder / str(self._count)
             folder.mkdir()
+            # What is in event logs is looked at by tests.
+            (folder / "events").mkdir()
+            logs = {
+                "enabled": "true",
+                "dir": f"file://{folder}/events",
+                "compress": "false",
+                "rolling__enabled": "false",
+            }
+            told = {f"spark__eventLog__{name}": value for name, value in logs.items()}
             link = {"spark__hadoop__fs__viewfs__mounttable__lake__link__/mount": f"file://{self.place}"}
             jars = {"spark__driver__extraClassPath": f"{s3.JARS}/*"} if s3.JARS.is_dir() else {}
-            self._host = Host(folder, **link, **jars).__enter__()
+            self._host = Host(folder, **told, **link, **jars).__enter__()
         return self._host
 
     def close(self) -> None:

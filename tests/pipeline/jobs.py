@@ -35,7 +35,25 @@ def stream(spark: Any, options: dict[str, str], folder: str) -> list[tuple[int, 
     query.awaitTermination()
     if query.exception() is not None:
         raise query.exception()
+    assert all(p["sources"][0]["endOffset"] for p in query.recentProgress if p["numInputRows"])
     return [(p["batchId"], p["numInputRows"]) for p in query.recentProgress if p["numInputRows"]]
+
+
+def stream_until(spark: Any, options: dict[str, str], folder: str, rows: int) -> list[str | None]:
+    """By a trigger of time, until there are so many rows; up to where the broker was, of each batch that had some."""
+    query = (
+        spark.readStream.format("stampede").options(**options).load()
+        .writeStream.format("parquet").option("path", f"{folder}/out").option("checkpointLocation", f"{folder}/check")
+        .trigger(processingTime="100 milliseconds").start()
+    )  # fmt: skip
+    end = time.monotonic() + 300
+    try:
+        while sum(p["numInputRows"] for p in query.recentProgress) < rows:
+            assert query.isActive and time.monotonic() < end, query.exception()
+            time.sleep(0.1)
+        return [p["sources"][0]["latestOffset"] for p in query.recentProgress if p["numInputRows"]]
+    finally:
+        query.stop()
 
 
 def parquet_ids(spark: Any, folder: str) -> list[str]:

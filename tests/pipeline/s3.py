@@ -67,7 +67,7 @@ def fetch() -> None:
             "default",
         ]
         asked = [*command, "-retrieve", "jars/[artifact]-[revision].[ext]", "-warn"]
-        subprocess.run(asked, cwd=place, check=True, timeout=300, capture_output=True)
+        subprocess.run(asked, cwd=place, check=True, timeout=120, capture_output=True)
         assert list((place / "jars").glob("hadoop-aws-*.jar"))
         (place / "jars").rename(JARS)
 

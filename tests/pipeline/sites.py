@@ -43,7 +43,7 @@ class Alone:
         self.broker = Broker(folder, {"log_reads.port": reads, "journal.segment_bytes": 256 * 1024})
         self._reads = reads
         self.broker.start()
-        self.source = {"broker": f"127.0.0.1:{reads}", "addresses": "torture.a,torture.b"}
+        self.source = {"broker": f"127.0.0.1:{reads}", "addresses": "torture.*"}
         until(lambda: listens(reads), "the read API", LIMIT_S)
 
     def port(self) -> int:
@@ -83,7 +83,7 @@ class InCluster:
             self._stack.close()
             raise
         brokers = ",".join(f"127.0.0.1:{port}" for port in self._reads.values())
-        self.source = {"broker": brokers, "addresses": "torture.a,torture.b", "patience": "300"}
+        self.source = {"broker": brokers, "addresses": "torture.*", "patience": "300"}
         self._turns = itertools.count()
 
     def port(self) -> int:

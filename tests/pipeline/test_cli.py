@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 from broker_pipeline import cli
-from broker_pipeline.cli import cause, main
+from broker_pipeline.advice import cause
+from broker_pipeline.cli import main
 from broker_pipeline.errors import PipelineError
 from click.testing import CliRunner
 
@@ -37,6 +39,14 @@ def test_what_spark_says_gets_what_to_do() -> None:
     hidden = "error while reading file file:///lake/data/1-0.parquet.\nCaused by: x.ParquetDecodingException: corrupt"
     assert "file:///lake/data/1-0.parquet" in cause(hidden) and "backup" in cause(hidden)
     assert "run it again" in cause("Caused by: java.io.FileNotFoundException: File file:/lake/x.parquet does not exist")
+    body = "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  File x\n" + (
+        "OSError: [Errno 28] No space left on device: '/lake/1-1.body'\n\nJVM stacktrace:\nx.PythonException\n\tat y"
+    )
+    assert cause(body).startswith("OSError: [Errno 28] No space left on device") and "make room" in cause(body)
+    page = "error while reading file file:///lake/data/1-0.parquet.\nCaused by: x.ZstdIOException: Unknown frame"
+    assert "file:///lake/data/1-0.parquet" in cause(page) and "verify" in cause(page) and "backup" in cause(page)
+    java = cause("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
+    assert "spark.jars.packages" in java and "extraClassPath=FOLDER/*" in java and "JAVA_HOME" in java
     assert cause("only this") == "only this"
 
 
@@ -87,6 +97,19 @@ def test_without_the_extra_a_command_names_it(monkeypatch, package: str, command
     monkeypatch.setitem(sys.modules, package, None)
     code, text = said(*command)
     assert code == 2 and text.strip().endswith("is not installed: pip install 'stampede-broker[pipeline]'")
+
+
+@pytest.mark.parametrize("command", [("archive", "lake"), ("report", "lake"), ("rebuild", "lake", "--id", "x")])
+def test_with_an_older_spark_a_command_says_why_it_does_nothing_and_what_helps(
+    monkeypatch, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    older = ModuleType("pyspark")
+    older.__version__ = "4.1.1"  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "pyspark", older)
+    code, text = said(*command)
+    assert code == 1 and "PySpark 4.1.1 is too old" in text and "pip install 'pyspark>=4.2,<5'" in text
+    assert not list(tmp_path.iterdir()), "nothing has begun"
 
 
 def test_without_arrow_verify_names_the_extra(monkeypatch, tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from broker_pipeline.cli import cause, main
+from broker_pipeline.advice import cause
+from broker_pipeline.cli import main
 from packaging.requirements import Requirement
 
 from .conftest import WHY

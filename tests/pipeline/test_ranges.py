@@ -9,6 +9,7 @@ from broker_pipeline.errors import PipelineError
 from broker_pipeline.options import Access, read_options
 from broker_pipeline.ranges import Range, SlotInfo, between, capped, capped_at, earliest, latest, parse, splits
 from broker_pipeline.reads import LogReads
+from broker_pipeline.replay import archives
 from broker_pipeline.replicas import SlotReplica, spread
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,7 +65,7 @@ def test_tasks_end_where_the_log_is_cheap_to_begin_at_and_are_of_one_broker():
 
 def test_what_is_gone_is_an_error_that_says_what_to_do():
     infos = {3: SlotInfo(3, "", 20, 40)}
-    with pytest.raises(PipelineError, match=r"offset 5 is gone.*startingOffsets=earliest") as caught:
+    with pytest.raises(PipelineError, match=r"offset 5 is gone.*a new archive folder") as caught:
         between({"3": {"o": 5, "e": 1}}, {"3": {"o": 30, "e": 1}}, infos)
     assert caught.value.code == 1801
     with pytest.raises(PipelineError, match="none of earliest"):
@@ -177,6 +178,32 @@ def test_who_dies_or_falls_behind_in_the_middle_of_a_read_is_gone_on_from_elsewh
             one.server.stop(None).wait()
             rest = [name for batch in begun for name in batch]
             assert first + rest == [f"5-{n}" for n in range(300)], "the leader died"
+
+
+def test_an_address_is_missing_when_all_owners_say_so_and_their_logs_have_nothing_of_it():
+    with FakeReads({5: 9}) as one, FakeReads({6: 9}) as two:
+        for each in (one, two):
+            each.group = [one, two]
+        one.unknown, two.unknown = {"a6", "gone", "ordres"}, {"a5", "gone", "ordres"}
+        one.elsewhere, two.elsewhere = {6: two.endpoint}, {5: one.endpoint}
+        with LogReads(Access((one.endpoint,))) as reads:
+            described = reads.plan(("a5", "a6", "gone", "ordres"), "log")
+            assert described.unknown == {"gone", "ordres"}
+            reads.require(described, ("a5", "a6"))
+            two.unknown = {"a5", "a6"}
+            one.unknown = {"a6"}
+            reads.require(reads.plan(("a6",), "log"), ("a6",))  # nobody knows it any more, and the log has it
+            with pytest.raises(PipelineError, match=r"no address gone, ordres, .*spelling.*create it first.*gone\.#"):
+                reads.require(described, ("a5", "gone", "ordres"))
+
+
+@pytest.mark.parametrize(
+    ("scope", "name", "in_it"),
+    [((), "a", True), (("a",), "a", True), (("a",), "a.b", False), (("a.*",), "a.b", True), (("a.*",), "a.b.c", False),
+     (("x", "a.#"), "a.b.c", True), (("a.#",), "a", True), (("#.c",), "a.b.c", True), (("a.#.c",), "a.c.b", False)],
+)  # fmt: skip
+def test_an_archive_of_patterns_has_what_they_stand_for(scope: tuple[str, ...], name: str, in_it: bool):
+    assert archives(scope, name) is in_it
 
 
 def test_a_time_is_looked_up_at_whoever_leads_by_now():

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from broker_pipeline.errors import PipelineError
 from broker_pipeline.manifests import Archive
+from broker_pipeline.notes import KEY
 from broker_pipeline.stores import LocalStore, remote, store
 
 from tests.harness import Broker, free_ports, listens, until
@@ -80,8 +82,10 @@ def test_an_archive_that_only_spark_reaches(spark: Host, place: Path, tmp_path: 
 def sent_again(spark: Host, broker: Broker, lake: str, source: dict[str, str], place: Path, kept: list[int]) -> None:
     """A replay and a rebuild, whose notes and large bodies only the driver's file systems reach."""
     url = f"stomp://127.0.0.1:{broker.port}"
+    named = f"stomp://ada:open-sesame@127.0.0.1:{broker.port}"  # a broker without users takes everybody
     plan = {"id": "once", "into": "/queue/again", "addresses": ("a", "large")}
-    assert spark.call("replay", lake, source, url, plan) == len(kept) + 1
+    assert spark.call("replay", lake, source, named, plan) == len(kept) + 1
+    nothing_secret_is_logged(spark.folder)
     (slot, offset, index) = json.loads((place / "lake/replays/once.done").read_text())
     assert min(slot, offset) >= 0 and index >= 0
     assert spark.call("replay", lake, source, url, plan) == 0, "the note says that all of it has been sent"
@@ -94,6 +98,16 @@ def sent_again(spark: Host, broker: Broker, lake: str, source: dict[str, str], p
         assert spark.call("rebuild", lake, f"stomp://127.0.0.1:{other.port}") == sum(held.values())
         assert {name: other.messages(name.removeprefix("/queue/")) for name in held} == held
         assert taken(other, "large", 1) == [b"L" * 400_000]
+
+
+def nothing_secret_is_logged(folder: Path) -> None:
+    """The key that signs notes, and a passcode in an option: in no event log, and in no other."""
+    (events,) = (folder / "events").iterdir()
+    log = events.read_text()
+    keys = re.findall(rf'"{re.escape(KEY)}":"([^"]*)"', log)
+    assert len(keys) > 1 and not {key for key in keys if "redacted" not in key}, set(keys)
+    assert "AppendData stampede" in log, "the plan of what was sent"
+    assert "open-sesame" not in log + (folder / "spark.log").read_text()
 
 
 @pytest.mark.parametrize("objects", [False, True])

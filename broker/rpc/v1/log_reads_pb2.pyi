@@ -19,7 +19,7 @@ class DescribeRequest(_message.Message):
     def __init__(self, addresses: _Optional[_Iterable[str]] = ..., view: _Optional[str] = ..., cuts: _Optional[int] = ..., followers: bool = ...) -> None: ...
 
 class Description(_message.Message):
-    __slots__ = ("slots", "broker_id", "now_ms", "endpoints", "cuts", "endpoint", "deliveries")
+    __slots__ = ("slots", "broker_id", "now_ms", "endpoints", "cuts", "endpoint", "deliveries", "unknown")
     SLOTS_FIELD_NUMBER: _ClassVar[int]
     BROKER_ID_FIELD_NUMBER: _ClassVar[int]
     NOW_MS_FIELD_NUMBER: _ClassVar[int]
@@ -27,6 +27,7 @@ class Description(_message.Message):
     CUTS_FIELD_NUMBER: _ClassVar[int]
     ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     DELIVERIES_FIELD_NUMBER: _ClassVar[int]
+    UNKNOWN_FIELD_NUMBER: _ClassVar[int]
     slots: _containers.RepeatedCompositeFieldContainer[SlotRange]
     broker_id: str
     now_ms: int
@@ -34,7 +35,8 @@ class Description(_message.Message):
     cuts: _containers.RepeatedCompositeFieldContainer[Cut]
     endpoint: str
     deliveries: bool
-    def __init__(self, slots: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ..., broker_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., endpoints: _Optional[_Iterable[str]] = ..., cuts: _Optional[_Iterable[_Union[Cut, _Mapping]]] = ..., endpoint: _Optional[str] = ..., deliveries: bool = ...) -> None: ...
+    unknown: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, slots: _Optional[_Iterable[_Union[SlotRange, _Mapping]]] = ..., broker_id: _Optional[str] = ..., now_ms: _Optional[int] = ..., endpoints: _Optional[_Iterable[str]] = ..., cuts: _Optional[_Iterable[_Union[Cut, _Mapping]]] = ..., endpoint: _Optional[str] = ..., deliveries: bool = ..., unknown: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class Cut(_message.Message):
     __slots__ = ("offsets",)
