@@ -8,8 +8,6 @@ connecting), nor how they are answered.
 
 from __future__ import annotations
 
-from functools import partial
-
 from broker.core.commands import Command
 from broker.core.errors import RefusedError
 from broker.wire.events import IMPLIED, Acks, BodyData, BodyEnd, BodyStart, Event, Frame, Sends, Violation
@@ -18,6 +16,9 @@ from . import acks, connecting, control, framelog
 from .publishing import LargeSend, Publisher
 from .rate_limits import Rates
 from .session import Session
+
+GOES_ON = {"park", "memory"}
+"""Who may hold the socket while frames that have come are carried out: what waits here is in memory already."""
 
 
 class Inbound:
@@ -203,12 +204,29 @@ class Inbound:
         if self._parked is None:
             self.park()
             self._breathing = True
-            self._edge.beats.soon(partial(_go_on, self._session))
+            rounds = self._edge.rounds
+            rounds.left(self._session.wire.held)
+            rounds.wait(self)
 
-    def next_breath(self) -> None:
-        """Its turn has come."""
-        if self._breathing:
-            self.unpark()
+    def take_portion(self) -> None:
+        """See fair_reading.TakesTurns. Nothing, when the owner has no room meanwhile: release() asks again."""
+        if not self._may_breathe():
+            return
+        session, edge = self._session, self._edge
+        waited, reads = session.wire.held, edge.reads
+        began, at = edge.rounds.began(), reads.begin()
+        self.unpark()
+        edge.rounds.used(began)
+        if reads.took(at):
+            reads.tell(f"some of {waited} bytes of {session.told} that had waited")
+
+    def _may_breathe(self) -> bool:
+        return self._breathing and self._holds is not None and self._holds <= GOES_ON
+
+    @property
+    def waits(self) -> bool:
+        """See fair_reading.TakesTurns: what is left has its turn in the next one."""
+        return False
 
     def finish(self) -> None:
         """The connection is gone: what came before that and has only waited for its turn counts. In one step, however
@@ -226,6 +244,8 @@ class Inbound:
     def release(self, why: str) -> None:
         if self._holds is not None and why in self._holds:
             self._holds.discard(why)
+            if self._may_breathe():
+                self._edge.rounds.wait(self)
             session = self._session
             if not self._holds and not session.closed:
                 self._holds = None
@@ -242,6 +262,7 @@ class Inbound:
     def close(self) -> None:
         """The session has ended: what has come of a large body is nothing, nor is what waits for a rate."""
         self._late = None
+        self._breathing = False
         if self.large is not None:
             self.large.abort()
 
@@ -250,11 +271,6 @@ class Inbound:
         self.publisher = None
         self._holds = None
         del self._session
-
-
-def _go_on(session: Session) -> None:
-    if not session.closed:
-        session.intake.next_breath()
 
 
 def _receipt_of(event: Event) -> bytes | None:

@@ -191,15 +191,17 @@ class StreamChannel(asyncio.BaseProtocol):
             self._transport.pause_reading()
             shared.wait(self)
 
-    def take_portion(self) -> int:
-        """See rounds.Reader."""
+    def take_portion(self) -> None:
+        """See fair_reading.TakesTurns."""
         if not self.waits:
-            return 0
+            return
         data, self._rest = self._rest[: self.portion], self._rest[self.portion :]
+        shared = self._shared
+        began = shared.began()
         self._receive(data)
+        shared.spent(self, began, len(data))
         if not self._rest and self._reading and not self._transport.is_closing():
             self._transport.resume_reading()
-        return len(data)
 
     def _all_that_waits(self) -> None:
         """The peer has ended: what it had sent before counts, unless we had ended before."""

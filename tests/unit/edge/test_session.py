@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from broker.core.reasons import Reason
 from broker.edge.auth import TableAuthenticator
 from broker.edge.channel import Channel, next_connection_id
 from broker.edge.edge import OVERFLOW, Edge
+from broker.edge.fair_reading import FIRST, LEAST, PORTION_S, ROUND_S, Rounds
 from broker.edge.session import BURST, Session
 from broker.edge.timers import TimerWheel
 from broker.link.owner_port import Away
@@ -502,10 +504,10 @@ async def test_frames_with_many_headers_or_long_ones_count_as_several(lines: int
 
     session.receive(b"".join(map(frame, range(40))))
     assert 0 < len(sent()) <= most
-    while len(sent()) < 40:
+    for _ in range(80):
         before = len(sent())
         await asyncio.sleep(0)
-        assert 0 < len(sent()) - before <= most
+        assert len(sent()) - before <= most
     assert sent() == [str(n) for n in range(40)]
 
 
@@ -517,6 +519,63 @@ async def test_single_acks_of_a_read_come_in_pieces() -> None:
     assert session.wire.more
     taken = 9000 - session.wire.held // len(b"ACK\nid:9999\n\n\0")
     assert taken <= 16 * BURST + 1024
+
+
+async def test_those_who_go_on_with_a_read_share_the_time_of_a_turn() -> None:
+    """Each had a call of its own in every turn: forty of them made turns of 132 ms."""
+    bench = Bench()
+    now, log = 0.0, []
+    bench.edge.rounds = Rounds(bench.edge.beats.soon, lambda: now)
+    submit = bench.port.submit
+
+    def slow(commands: list[Any]) -> None:
+        nonlocal now
+        now += 0.002
+        log.extend(dict.fromkeys(each.session for each in commands))
+        submit(commands)
+
+    sessions = [bench.session()[0] for _ in range(20)]
+    frames = b"".join([b"SEND\ndestination:/queue/%d\n\nx\0" % n for n in range(4 * BURST)])
+    bench.port.submit = slow  # type: ignore[method-assign]
+    for session in sessions:
+        session.receive(frames)
+    longest = 0.0
+    while len(log) < 4 * 20:
+        began = now
+        await asyncio.sleep(0)
+        longest = max(longest, now - began)
+    assert longest < ROUND_S + 0.002
+    order = [session.id for session in sessions]
+    assert log == order * 4, "in turn"
+    assert not any(session.intake.parked for session in sessions)
+
+
+async def test_who_goes_on_with_a_read_rests_while_its_owner_has_no_room() -> None:
+    bench = Bench()
+    session, _ = bench.session()
+    bench.port.submit = lambda commands: bench.port.commands.extend(commands) or True  # type: ignore[method-assign]
+    session.receive(b"".join([b"SEND\ndestination:/queue/%d\n\nx\0" % n for n in range(3 * BURST)]))
+    for sent in (1, 2, 3):
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert sent * BURST <= len(bench.port.commands) <= min(sent * (BURST + 1), 3 * BURST)
+        bench.edge.on_relief()
+    assert session.intake.reading
+
+
+async def test_bytes_that_have_only_come_say_nothing_of_what_they_cost() -> None:
+    """Of 60 KB most waited in the session: as if they were cheap, the next portion was the largest that there is."""
+    bench = Bench()
+    now = 0.0
+    rounds = bench.edge.rounds = Rounds(bench.edge.beats.soon, lambda: now)
+    session, _ = bench.session()
+    frame = b"SEND\ndestination:/queue/%d\n\nx\0"
+    reader = SimpleNamespace(portion=FIRST)
+    began = rounds.began()
+    session.receive(b"".join([frame % n for n in range(1000, 3000)]))
+    now += PORTION_S
+    rounds.spent(reader, began, 2000 * len(frame % 1000))
+    assert LEAST <= reader.portion <= (BURST + 1) * len(frame % 1000)
 
 
 @pytest.mark.parametrize("end", [b"", b"DISCONNECT\n\n\0"])
