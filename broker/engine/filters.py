@@ -10,11 +10,11 @@ Must not know who consumes, nor turns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.core.message import Run
-from broker.selector import Index, Predicate
+from broker.selector import Asking, Index, Predicate
 from broker.selector.heads import head_of, shared
 
 from .runs import pick
@@ -83,10 +83,12 @@ class Look:
     """One run being looked at.    at: so many of its messages have been.    found: of these.
     overran   selectors that would have cost too much, and over what."""
 
-    __slots__ = ("at", "found", "overran", "run")
+    __slots__ = ("_asking", "at", "found", "overran", "run")
 
     def __init__(self, run: Run) -> None:
         self.run = run
+        self._asking: Asking | None = None
+        """Message `at`, where a piece has ended in the middle of its selectors."""
         self.at = 0
         self.found: Found = {}
         self.overran: dict[Predicate, str] = {}
@@ -97,11 +99,11 @@ class Look:
         return run.records is mine.records and run.lines == mine.lines and run.expires == mine.expires
 
     def go_on(self, filters: Filters, most: int) -> bool:
-        """Looks at more of it: about `most` nanoseconds, one message at the least; 0: at all. True: all is found."""
+        """Looks at more of it: about `most` nanoseconds, one selector at the least; 0: at all. True: all is found."""
         index = filters.index
         index.work = 0
         if shared(self.run) and not index.each:
-            self._alike(filters)
+            self._alike(filters, most)
         else:
             self._each(filters, most)
         for predicate in index.metered:
@@ -110,26 +112,38 @@ class Look:
                 self.overran[predicate] = why
         return self.at >= len(self.run.records)
 
-    def _alike(self, filters: Filters) -> None:
+    def _alike(self, filters: Filters, most: int) -> None:
         """What holds of one message holds of all."""
-        run, count = self.run, len(self.run.records)
-        if count:
-            self.found = dict.fromkeys(filters.index.find(head_of(run, 0), run, 0, filters.address), range(count))
-        self.at = count
+        count = len(self.run.records)
+        if not count:
+            self.at = count
+        elif (found := self._ask(filters, 0, most)) is not None:
+            self.found, self.at = dict.fromkeys(found, range(count)), count
 
     def _each(self, filters: Filters, most: int) -> None:
-        index, run, address = filters.index, self.run, filters.address
-        count = len(run.records)
+        index, count = filters.index, len(self.run.records)
         found: dict[Predicate, list[int]] = self.found  # type: ignore[assignment]
-        for at in range(self.at, count):
-            for predicate in index.find(head_of(run, at), run, at, address):
+        while self.at < count:
+            matching = self._ask(filters, self.at, max(most - index.work, 1) if most else 0)
+            if matching is None:
+                break
+            for predicate in matching:
                 if predicate in found:
-                    found[predicate].append(at)
+                    found[predicate].append(self.at)
                 else:
-                    found[predicate] = [at]
-            self.at = at + 1
+                    found[predicate] = [self.at]
+            self.at += 1
             if most and index.work > most:
                 break
+
+    def _ask(self, filters: Filters, at: int, most: int) -> Iterable[Predicate] | None:
+        """Who wants that message; None: there is more to ask than fits."""
+        run, asking = self.run, self._asking
+        if asking is None:
+            asking = filters.index.begin(head_of(run, at), run, at, filters.address)
+        done = asking.go_on(most)
+        self._asking = None if done else asking
+        return asking.found if done else None
 
 
 class Seen:

@@ -4,7 +4,7 @@ Rule: a text is compiled once and evaluated on bytes; only the headers it names 
 consumers or sessions.
 """
 
-from .index import Index
+from .index import Asking, Index
 from .predicate import NOTHING, Predicate, compile, stored
 
-__all__ = ["NOTHING", "Index", "Predicate", "compile", "stored"]
+__all__ = ["NOTHING", "Asking", "Index", "Predicate", "compile", "stored"]
