@@ -7,9 +7,9 @@ The kinds that every message passes (turns and reads) have begin() and the quick
 a lone message their calls would be a tenth of all.
 
 Of a slow one is said how much of it was ours: the time of the processor that it took at the least. What is more was
-waited for, a processor that others had or the disk. That clock costs as much as all else here, so it is looked at ten
-times a second: `used` at `marked`, for all kinds together. From then to the beginning of the step no more can have been
-used than time has passed; the rest was the step's.
+waited for, a processor that others had or the disk. That clock costs as much as all else here, so it is looked at a
+hundred times a second at most: `used` at `marked`, for all kinds together. From then to the beginning of the step no
+more can have been used than time has passed; the rest was the step's.
 
     turns = Steps(clock).kind("turn")
     began = turns.begin()
@@ -38,7 +38,7 @@ SLOW_S = 0.05
 """A step of this length is named: everybody on this loop has waited for it."""
 EVERY_S = 1.0
 """So often a kind of step is complained of at most."""
-MARK_S = 0.1
+MARK_S = 0.01
 """So old a look at the time of the processor may be when a step begins."""
 
 

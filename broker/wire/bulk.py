@@ -18,7 +18,7 @@ from .versions import Version
 
 FIRST_PIECE: Final = 16
 """Frames looked at in the first step; doubles on success."""
-LARGEST_PIECE: Final = 1 << 16
+LARGEST_PIECE: Final = 1 << 12
 ACKS: Final = 1024
 """Plain ACKs taken at once: each is looked at."""
 

@@ -44,6 +44,8 @@ HTTP: Final = (
     b"PRI ",
 )
 LF, CR = 10, 13
+MANY_LINES: Final = b"\n\n\n\n"
+"""So many empty lines are worth a search for the end of all."""
 PRIVATE_ENTRIES: Final = 64
 """Header blocks remembered by a connection that was given no memo to share."""
 # Values of Connection._stream besides the number of octets still to come:
@@ -201,12 +203,14 @@ class Connection:
                 return
             first = data[intake.pos]
             if first == LF:
+                if data.startswith(MANY_LINES, intake.pos):
+                    self.eols += intake.lines()
+                    continue
                 intake.pos += 1
                 self.eols += 1
                 continue
             if first == CR and data.startswith(b"\r\n", intake.pos):
-                intake.pos += 2
-                self.eols += 1
+                self.eols += intake.lines()
                 continue
             phase = self._phase
             if phase is OPEN and self._role is Role.SERVER:

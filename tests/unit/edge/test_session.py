@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -519,6 +520,52 @@ async def test_single_acks_of_a_read_come_in_pieces() -> None:
     assert session.wire.more
     taken = 9000 - session.wire.held // len(b"ACK\nid:9999\n\n\0")
     assert taken <= 16 * BURST + 1024
+
+
+@pytest.mark.parametrize(
+    ("frame", "most"),
+    [
+        (b"SEND\ndestination:/queue/q\ncontent-length:1\n\nx\0", 64 * BURST + 4096),
+        (b"SEND\ndestination:/queue/q\n\nx\0", 16 * BURST + 16),
+    ],
+)
+async def test_like_frames_are_counted_as_well(frame: bytes, most: int) -> None:
+    """4 MiB of them, which compressed are 4 KiB of a WebSocket, were one step of 0.4 s."""
+    bench = Bench()
+    session, _ = bench.session()
+    session.receive(frame * 40_000)
+
+    def sent() -> int:
+        return sum([len(each.run.records) for each in bench.port.commands if type(each) is Publish])
+
+    before = 0
+    for _ in range(60):
+        assert sent() - before <= most
+        before = sent()
+        await asyncio.sleep(0)
+    assert sent() == 40_000
+
+
+@pytest.mark.parametrize("line", [b"\n", b"\r\n"])
+async def test_empty_lines_are_passed_together(line: bytes) -> None:
+    """4 MiB of them took 0.9 s of computing, each by itself."""
+    bench = Bench()
+    session, _ = bench.session()
+    lines = 0
+
+    def traced(frame: Any, event: str, arg: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return traced
+
+    before = session.wire.eols
+    sys.settrace(traced)
+    try:
+        session.wire.receive(line * 50_000 + b"SEND\ndestination:/queue/q\n\nx\0")
+    finally:
+        sys.settrace(None)
+    assert session.wire.eols - before == 50_000
+    assert lines < 500
 
 
 async def test_those_who_go_on_with_a_read_share_the_time_of_a_turn() -> None:

@@ -89,15 +89,15 @@ def test_what_a_slow_step_has_computed_is_told_apart_from_what_it_waited_for(cap
     turns.tell("busy")
     clock.at += 60
     step(clock, reads, 0.0004)
-    clock.at, used = clock.at + 0.05, used + 0.04
-    began = turns.begin()  # the last look was 50 ms ago: of 290 ms since then at least 240 are its own
+    clock.at, used = clock.at + 0.008, used + 0.006
+    began = turns.begin()  # the last look was 8.4 ms ago: of 256 ms since then at least 247.6 are its own
     clock.at, used = clock.at + 0.9, used + 0.25
-    assert turns.took(began) and turns.ours == pytest.approx(0.24, abs=0.001)
+    assert turns.took(began) and turns.ours == pytest.approx(0.2476, abs=0.0001)
     turns.tell("both")
     clock.at += 60
     step(clock, turns, 0.7, "waiting")
     assert [record.getMessage().partition(",")[0] for record in caplog.records] == [
-        "a turn took 400 ms (300 ms of them computing)", "a turn took 900 ms (240 ms of them computing)",
+        "a turn took 400 ms (300 ms of them computing)", "a turn took 900 ms (248 ms of them computing)",
         "a turn took 700 ms",
     ]  # fmt: skip
 
@@ -105,7 +105,7 @@ def test_what_a_slow_step_has_computed_is_told_apart_from_what_it_waited_for(cap
 def test_tests_fail_by_what_a_step_has_computed(caplog, tmp_path):
     clock, used = HandClock(), 0.0
     turns = Steps(clock, lambda: used).kind("turn")
-    for span, computed in ((5.0, 0.9), (1.5, 1.1), (0.06, 0.06)):
+    for span, computed in ((5.0, 0.14), (1.5, 0.16), (0.06, 0.06)):
         began = turns.begin()
         clock.at, used = clock.at + span, used + computed
         if turns.took(began):
@@ -116,7 +116,7 @@ def test_tests_fail_by_what_a_step_has_computed(caplog, tmp_path):
     harness.found()
     for _ in range(2):
         harness.look(log)  # once each
-    assert [line.endswith("1.1 of 1.5") for line in harness.found()] == [True]
+    assert [line.endswith("0.16 of 1.5") for line in harness.found()] == [True]
 
 
 def test_a_slow_turn_names_the_command_its_address_and_its_client(monkeypatch, caplog):
