@@ -56,7 +56,7 @@ from broker.seams.files import OsFiles
 from broker.seams.stream import EDGE_SERVICE, Stream, StreamEnd
 
 from .alarm import Alarm
-from .process import collect_rarely
+from .garbage import collect_rarely
 
 if TYPE_CHECKING:
     from .reading import OwnerReads

@@ -19,6 +19,7 @@ from broker.core.errors import BrokerError, ConfigError
 from broker.seams.clock import SystemClock
 from broker.seams.files import open_file_limit
 
+from .garbage import collect_rarely
 from .witness import Witness
 
 log = logging.getLogger("stampede")
@@ -94,14 +95,6 @@ async def _serve(make: Callable[[Settings], Process], settings: Settings) -> int
         log.info("stopping")
         await process.stop()
     return 1 if process.failed.done() else 0
-
-
-def collect_rarely() -> None:
-    """Long-lived objects are many and rarely garbage: look less often (hot path, measured 5–20 %). Walks through all
-    objects once, those it has seen before excepted."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
 
 
 async def _started(process: Process, stop: asyncio.Event) -> bool:

@@ -1,0 +1,51 @@
+"""How often Python looks for rings of objects that nothing else names, and how far it looks.
+
+Rule: no collection walks through all that lives. CPython's full collection does: with 43,000 queues a turn of the loop
+stood still for 0.23 s (0.2 µs an object). What has survived when a collection was slow is therefore taken out of its
+sight for good (gc.freeze, a constant step), so that the next one finds only what has been made since:
+
+    young objects    a collection behind every 10,000 that are left over, about 1 ms
+    middle           behind 5 of these: 60,000 objects, 5 ms at most, and then they are frozen
+    old              behind 3 middle ones that were quick: a small process still finds its old rings
+
+What it costs: a ring that was whole when it was frozen is never freed. Connections, sessions and consumers leave no
+rings when they end (they cut them themselves), so these are the few that were under way in a library just then.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+
+THRESHOLDS = (10_000, 5, 3)
+"""Objects left over, young collections, middle collections. More than Python's 700 to begin with: most of what a read
+makes is gone with its turn, and looking more often cost 5–20 % of the hot path."""
+SLOW_S = 0.002
+"""CPU seconds of a collection behind which what has survived is frozen: two fifths of what a step may take."""
+
+
+class _Collections:
+    """Measures each collection. The CPU's time: on a busy machine the wall's would freeze whatever is young."""
+
+    def __init__(self) -> None:
+        self._began = 0.0
+
+    def __call__(self, phase: str, info: dict[str, int]) -> None:
+        if not info["generation"]:
+            return
+        if phase == "start":
+            self._began = time.thread_time()
+        elif time.thread_time() - self._began > SLOW_S:
+            gc.freeze()
+
+
+_watching = _Collections()
+
+
+def collect_rarely() -> None:
+    """Walks once through all that has not been frozen yet; to be called before there are clients, once or more."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(*THRESHOLDS)
+    if _watching not in gc.callbacks:
+        gc.callbacks.append(_watching)
