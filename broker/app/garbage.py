@@ -15,7 +15,8 @@ rings when they end (they cut them themselves), so these are the few that were u
 from __future__ import annotations
 
 import gc
-import time
+
+from broker.seams.clock import thread_seconds
 
 THRESHOLDS = (10_000, 5, 3)
 """Objects left over, young collections, middle collections. More than Python's 700 to begin with: most of what a read
@@ -34,8 +35,8 @@ class _Collections:
         if not info["generation"]:
             return
         if phase == "start":
-            self._began = time.thread_time()
-        elif time.thread_time() - self._began > SLOW_S:
+            self._began = thread_seconds()
+        elif thread_seconds() - self._began > SLOW_S:
             gc.freeze()
 
 
