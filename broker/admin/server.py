@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker import __version__
 from broker.config.settings import AdminSettings
+from broker.core.errors import ConfigError
 from broker.core.ids import SLOTS
 from broker.core.metrics import MetricSource
 from broker.seams.clock import SystemClock
@@ -23,6 +24,7 @@ from broker.seams.steps import Steps
 from . import console
 from .api.calls import MAX_BODY
 from .early import EarlyServer, cannot_listen
+from .tls import AdminCertificate
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -95,6 +97,8 @@ class AdminServer:
         """For operators; None: this process has none."""
         self.early: EarlyServer | None = None
         """Who has answered until now: its socket is taken over."""
+        self.tls_port = -1
+        self._certificate: AdminCertificate | None = None
 
     def add(self, source: MetricSource) -> None:
         """One more, before it starts."""
@@ -104,6 +108,9 @@ class AdminServer:
         """Binds the port; does nothing when it is -1. Raises ConfigError when the address cannot be bound."""
         if self._settings.port < 0:
             return
+        if self._settings.tls_port >= 0:
+            self._certificate = AdminCertificate(self._settings)
+            self._sources.append(self._certificate)
         await asyncio.to_thread(load_libraries)
         from aiohttp import web
 
@@ -141,15 +148,38 @@ class AdminServer:
                 await web.SockSite(runner, listening, backlog=64).start()
             else:
                 await web.TCPSite(runner, host or None, port, backlog=64).start()
+            self.port = runner.addresses[0][1]
+            if self._certificate is not None:
+                await self._listen_with_tls(runner, self._certificate)
         except OSError as error:
             await runner.cleanup()
+            self.port = -1
             raise cannot_listen(self._settings, error) from None
+        except ConfigError:
+            await runner.cleanup()
+            self.port = -1
+            raise
         self._runner = runner
-        self.port = runner.addresses[0][1]
+
+    async def _listen_with_tls(self, runner: web.AppRunner, certificate: AdminCertificate) -> None:
+        from aiohttp import web
+
+        host, port = self._settings.tls_host, self._settings.tls_port
+        try:
+            await web.TCPSite(runner, host or None, port, backlog=64, ssl_context=certificate.context).start()
+        except OSError as error:
+            raise ConfigError(
+                f"The admin port cannot listen with TLS on {host or '*'}:{port}: {error.strerror or error}. "
+                "Change admin.tls_host or admin.tls_port (-1 turns it off)."
+            ) from None
+        self.tls_port = runner.addresses[-1][1]
+        certificate.follow(asyncio.get_running_loop())
 
     async def stop(self) -> None:
         """Closes the port; open scrapes get a second to finish. May be called twice."""
         runner, self._runner, self.port = self._runner, None, -1
+        if self._certificate is not None:
+            self._certificate.close()
         if runner is not None:
             await runner.cleanup()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -26,12 +27,23 @@ PAGE = 500
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+_CA = "stampede.ca"
+
+
+def _trust(context: click.Context, _option: click.Parameter, path: str | None) -> None:
+    context.meta[_CA] = path
+
+
 def api_options(command: Command) -> Command:
     """--url, --login and --output."""
     for option in reversed(
         (
             click.option("--url", default="http://127.0.0.1:61680", envvar="STAMPEDE_ADMIN_URL", show_default=True,
                          help="Admin port of a broker; also from $STAMPEDE_ADMIN_URL."),
+            click.option("--ca", envvar="STAMPEDE_ADMIN_CA", type=click.Path(exists=True, dir_okay=False),
+                         expose_value=False, callback=_trust, is_eager=True,
+                         help="Certificates that an https URL is checked with; also from $STAMPEDE_ADMIN_CA. "
+                         "Without: those of this machine."),
             click.option("--login", envvar="STAMPEDE_LOGIN",
                          help="User; the passcode comes from $STAMPEDE_PASSCODE or a prompt."),
             click.option("--output", "-o", type=click.Choice(["table", "json", "yaml"]), default="table",
@@ -72,7 +84,7 @@ class AdminApi:
         data = json.dumps(given).encode() if method in ("POST", "PATCH", "PUT") else None
         try:
             request = urllib.request.Request(self._url + path, data=data, headers=self._headers, method=method)
-            with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+            with urllib.request.urlopen(request, timeout=TIMEOUT_S, context=_context(self._url)) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             _refused(error)
@@ -95,6 +107,14 @@ class AdminApi:
             page = answer["next"]
             if page is None:
                 return
+
+
+def _context(url: str) -> ssl.SSLContext | None:
+    """What an https URL is checked with."""
+    if not url.startswith("https:"):
+        return None
+    context = click.get_current_context(silent=True)
+    return ssl.create_default_context(cafile=context.meta.get(_CA) if context is not None else None)
 
 
 def _refused(error: urllib.error.HTTPError) -> NoReturn:

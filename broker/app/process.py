@@ -60,7 +60,9 @@ def console(admin: AdminSettings) -> list[str]:
     host = (
         "127.0.0.1" if admin.host in ("", "0.0.0.0", "::") else f"[{admin.host}]" if ":" in admin.host else admin.host
     )
-    return [f"  console                http://{host}:{admin.port}/console"]
+    return [f"  console                http://{host}:{admin.port}/console"] + (
+        [f"  console (TLS)          port {admin.tls_port}"] if admin.tls_port > 0 else []
+    )
 
 
 async def _serve(make: Callable[[Settings], Process], settings: Settings) -> int:

@@ -45,6 +45,13 @@ def check(settings: Settings) -> None:
                 )
     _ports(settings, acceptors)
     _tls(settings.edge, acceptors)
+    admin = settings.admin
+    if (admin.tls_port >= 0) != bool(admin.tls_cert_file) or bool(admin.tls_cert_file) != bool(admin.tls_key_file):
+        raise ConfigError(
+            "admin.tls_port, admin.tls_cert_file and admin.tls_key_file belong together; set all of them or none."
+        )
+    if admin.tls_port >= 0 and admin.port < 0:
+        raise ConfigError("admin.tls_port needs admin.port, which is off (-1); leave that on 127.0.0.1.")
     if bool(settings.log_reads.cert_file) != bool(settings.log_reads.key_file):
         raise ConfigError("log_reads.cert_file and log_reads.key_file belong together; set both or none.")
     _sizes(settings)
@@ -87,6 +94,7 @@ def _ports(settings: Settings, acceptors: Mapping[str, AcceptorSettings]) -> Non
     for name, host, port in [
         *named,
         ("admin.port", admin.host, admin.port),
+        ("admin.tls_port", admin.tls_host, admin.tls_port),
         ("log_reads.port", reads.host, reads.port),
     ]:
         for other, its_host, its_port in taken:

@@ -27,7 +27,14 @@ from .values import coerce
 
 PREFIX = "STAMPEDE_"
 NOT_SETTINGS = frozenset(
-    {"STAMPEDE_CONFIG", "STAMPEDE_URL", "STAMPEDE_ADMIN_URL", "STAMPEDE_LOGIN", "STAMPEDE_PASSCODE"}
+    {
+        "STAMPEDE_CONFIG",
+        "STAMPEDE_URL",
+        "STAMPEDE_ADMIN_URL",
+        "STAMPEDE_ADMIN_CA",
+        "STAMPEDE_LOGIN",
+        "STAMPEDE_PASSCODE",
+    }
 )
 """Variables of ours that are read elsewhere (CLI)."""
 

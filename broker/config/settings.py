@@ -343,6 +343,13 @@ class AdminSettings:
         "", "list", "names under which browsers reach this port, besides its addresses and localhost",
         "a page of a stranger could lead a browser here under a name of its own (DNS rebinding)",
     )  # fmt: skip
+    tls_host: str = setting("", "address", "where the same listens with TLS; empty: everywhere")
+    tls_port: int = setting(
+        -1, "TCP port", "the same with TLS; 0 picks a free one, -1: off",
+        "the plain port is for probes, Prometheus and this machine; logins cross a network here",
+    )  # fmt: skip
+    tls_cert_file: str = setting("", "path", "PEM certificate chain of the TLS port; re-read when it changes")
+    tls_key_file: str = setting("", "path", "PEM private key of the TLS port")
 
 
 @dataclass(frozen=True, slots=True)

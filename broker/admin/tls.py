@@ -1,0 +1,94 @@
+"""TLS of the admin port: a context that follows its files.
+
+Rule: a broken new certificate never replaces a working old one; handshakes from then on have the new one, connections
+that are open keep theirs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+
+from broker.config.settings import AdminSettings
+from broker.core.certificates import first_certificate, not_after
+from broker.core.errors import ConfigError
+from broker.core.metrics import Metric
+from broker.seams.files import fingerprint, read_whole
+
+_log = logging.getLogger("stampede.admin")
+
+LOOK_S = 10.0
+"""How often the files are looked at."""
+
+
+class AdminCertificate:
+    """`context`: for the port. `not_after`: epoch seconds at which the certificate ends."""
+
+    def __init__(self, settings: AdminSettings) -> None:
+        """Raises ConfigError when the files do not make a working context."""
+        self._cert, self._key = settings.tls_cert_file, settings.tls_key_file
+        self._seen = self._look()
+        try:
+            self.not_after = self._try()
+            self.context = _context(self._cert, self._key)
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"Cannot use the TLS files of the admin port: {error}; check admin.tls_cert_file and "
+                "admin.tls_key_file."
+            ) from error
+        self._timer: asyncio.TimerHandle | None = None
+
+    def follow(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From now on, until close()."""
+        self._timer = loop.call_later(LOOK_S, self._again, loop)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def check(self) -> None:
+        """Looks at the files once, and takes them if they changed and are good."""
+        now = self._look()
+        if now == self._seen:
+            return
+        self._seen = now
+        try:
+            self.not_after = self._try()
+            self.context.load_cert_chain(self._cert, self._key, password=_no_password)
+        except (OSError, ValueError) as error:
+            _log.error("the new TLS certificate of the admin port is not usable, the old one stays in use: %s", error)
+        else:
+            _log.info("TLS certificate of the admin port reloaded from %s", self._cert)
+
+    def metrics(self) -> list[Metric]:
+        return [
+            Metric(
+                "stomp_admin_certificate_not_after_seconds", "gauge",
+                "When the certificate of the admin port ends, in seconds since 1970.", [({}, float(self.not_after))],
+            )
+        ]  # fmt: skip
+
+    def _again(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.check()
+        self.follow(loop)
+
+    def _look(self) -> tuple[object, object]:
+        return fingerprint(self._cert), fingerprint(self._key)
+
+    def _try(self) -> int:
+        """Do certificate and key fit; in a context of their own, so that the one in use stays whole."""
+        _context(self._cert, self._key)
+        return not_after(first_certificate(read_whole(self._cert).decode("ascii", "replace")))
+
+
+def _context(cert: str, key: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    context.load_cert_chain(cert, key, password=_no_password)
+    return context
+
+
+def _no_password() -> str:
+    raise ssl.SSLError("the private key is encrypted; store it without a password")
