@@ -45,7 +45,7 @@ def api_options(command: Command) -> Command:
                          help="Certificates that an https URL is checked with; also from $STAMPEDE_ADMIN_CA. "
                          "Without: those of this machine."),
             click.option("--login", envvar="STAMPEDE_LOGIN",
-                         help="User; the passcode comes from $STAMPEDE_PASSCODE or a prompt."),
+                         help="User; the passcode comes from $STAMPEDE_PASSCODE or a prompt. Else: $STAMPEDE_TOKEN"),
             click.option("--output", "-o", type=click.Choice(["table", "json", "yaml"]), default="table",
                          show_default=True),
         )
@@ -70,6 +70,8 @@ class AdminApi:
     def __init__(self, url: str, login: str | None) -> None:
         self._url = url.rstrip("/") + "/api/v1"
         self._headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        if login is None and (token := os.environ.get("STAMPEDE_TOKEN")):
+            self._headers["Authorization"] = f"Bearer {token}"
         if login is not None:
             passcode = os.environ.get("STAMPEDE_PASSCODE") or click.prompt("Passcode", hide_input=True, err=True)
             self._headers["Authorization"] = "Basic " + base64.b64encode(f"{login}:{passcode}".encode()).decode()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from broker import __version__
-from broker.admin.api.ports import ConfigPort, May, Owners, TopologyPort
+from broker.admin.api.ports import ConfigPort, May, Owners, TokensPort, TopologyPort
 from broker.admin.api.server import Api
 from broker.admin.desk import Desk
 from broker.admin.management import MessageManagement
@@ -50,8 +50,8 @@ class Users:
     def groups(self, user: str) -> Sequence[str]:
         return self._auth.groups(user)
 
-    def manages(self, user: str) -> May:
-        return self._permissions().table("manage", self._auth.groups(user))
+    def manages(self, groups: Sequence[str]) -> May:
+        return self._permissions().table("manage", tuple(groups))
 
 
 class ThisNode:
@@ -115,9 +115,11 @@ def api(
     submit: Callable[[list[Command]], bool],
     config: ConfigPort | None = None,
     topology: TopologyPort | None = None,
+    tokens: TokensPort | None = None,
 ) -> Api:
     """The API of this process. submit: commands to the owners, as its edge gives them.
-    config: what can be changed while it runs, if that is this process's affair.    topology: of its cluster."""
+    config: what can be changed while it runs, if that is this process's affair.    topology: of its cluster.
+    tokens: of machines, if it keeps some."""
     desk = Desk(submit, next_connection_id, edge.next_consumer)
     edge.others = desk.on_effect
     made = Api(
@@ -132,6 +134,7 @@ def api(
         SystemClock(),
         config,
         topology,
+        tokens,
     )
     edge.managed_by(MessageManagement(made.gate, made.routes(), desk).take)
     return made

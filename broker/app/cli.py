@@ -22,6 +22,7 @@ _LAZY = {
     "docs": "docs",
     "import": "import_cli:import_",
     "config": "config_cli:config",
+    "token": "token_cli:token",
     "backup": "backup_cli",
     "restore": "backup_cli:restore",
     **{

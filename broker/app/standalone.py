@@ -41,6 +41,7 @@ from .administration import ThisNode, api
 from .alarm import Alarm
 from .bounds import fitted, memory_of
 from .live import LiveSettings
+from .live_tokens import LiveTokens
 from .live_users import LiveUsers
 from .opening import Opening, uncollected
 from .space import LOOK_S, SpaceWatch
@@ -62,6 +63,7 @@ class Standalone:
     def __init__(self, settings: Settings, source: SettingsSource | None = None) -> None:
         """source: where the settings come from, to be read again. Raises ConfigError."""
         self.live = LiveSettings(settings, source)
+        self._tokens = LiveTokens(settings.data)
         settings = self.live.settings
         self.memory = memory_of(settings)
         settings = self.settings = fitted(settings, self.memory.limit)
@@ -151,7 +153,9 @@ class Standalone:
             self.memory, self.live,
         )  # fmt: skip
         views = LocalOwners(Views(self.shard, self.clock).answer)
-        self.admin.api = api(node, self.admin, settings, views, self.edge, self.auth, self.port.submit, self.live)
+        self.admin.api = api(
+            node, self.admin, settings, views, self.edge, self.auth, self.port.submit, self.live, tokens=self._tokens
+        )
         self._newcomers = NewPartitions(views, self.admin.api.desk, self._names.address_of)
         self.edge.grow_with(self._newcomers, self._grown_meanwhile())
         self.live.use(self._apply, LiveUsers(

@@ -34,6 +34,7 @@ NOT_SETTINGS = frozenset(
         "STAMPEDE_ADMIN_CA",
         "STAMPEDE_LOGIN",
         "STAMPEDE_PASSCODE",
+        "STAMPEDE_TOKEN",
     }
 )
 """Variables of ours that are read elsewhere (CLI)."""

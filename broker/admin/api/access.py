@@ -1,7 +1,8 @@
 """Who may use the API: where the request came from, what page made it, who asks, and what of.
 
 Without users only this machine may, and it may everything; with users: HTTP basic, every time (a right passcode costs
-an HMAC). Members of `admin.administrators` may everything; whoever has `manage` of an address sees and manages that.
+an HMAC), or the token of a machine (Bearer). Members of `admin.administrators` may everything; whoever has
+`manage` of an address sees and manages that.
 
 Rule: nothing is answered before all of it is decided. What a stranger's web page could have sent (a name of its own for
 our address, another origin, a form) is refused before the login is looked at.
@@ -12,6 +13,7 @@ from __future__ import annotations
 import base64
 import binascii
 import ipaddress
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
@@ -19,7 +21,7 @@ from broker.config.permissions import groups_of
 from broker.config.settings import AdminSettings
 from broker.core.errors import RefusedError
 
-from .ports import LoginsPort, May
+from .ports import LoginsPort, May, TokensPort
 from .problems import Problem, of_refusal
 
 if TYPE_CHECKING:
@@ -41,28 +43,43 @@ class Who(NamedTuple):
 class Gate:
     """See the head of this file."""
 
-    def __init__(self, settings: AdminSettings, logins: LoginsPort) -> None:
+    def __init__(self, settings: AdminSettings, logins: LoginsPort, tokens: TokensPort | None = None) -> None:
         self._administrators = groups_of(settings.administrators)
         self._names = {name.strip().lower() for name in settings.hosts.split(",")} - {""}
         self._logins = logins
+        self._tokens = tokens
 
     async def admit(self, request: web.Request) -> Who:
         """Raises Problem."""
         self._check_page(request)
         peer = _peer(request)
         logins = self._logins
+        header = request.headers.get("Authorization", "")
+        scheme, _, secret = header.partition(" ")
+        if scheme.lower() == "bearer":
+            return self._machine(secret.strip(), peer)
         if not logins.has_users:
             return self._anybody(peer)
-        login, passcode = _basic(request.headers.get("Authorization", ""))
+        login, passcode = _basic(header)
         try:
             user = await logins.login(login, passcode, peer)
         except RefusedError as refused:
             raise of_refusal(refused) from None
-        return self._known(user, peer)
+        return self._known(user, logins.groups(user), peer)
+
+    def _machine(self, secret: str, peer: str) -> Who:
+        found = self._tokens.find(secret) if self._tokens is not None else None
+        if found is None:
+            raise Problem(
+                401, "no-such-token", "Who is asking?", "the token is nobody's (any more), or another broker's",
+                "make one with `stampede token create`",
+            )  # fmt: skip
+        name, groups = found
+        return self._known(f"token {name}", groups, peer)
 
     def who(self, user: str, peer: str) -> Who:
         """A user of the broker who has logged in elsewhere. Raises Problem for one who may manage nothing."""
-        return self._known(user, peer) if self._logins.has_users else self._anybody(peer)
+        return self._known(user, self._logins.groups(user), peer) if self._logins.has_users else self._anybody(peer)
 
     def _anybody(self, peer: str) -> Who:
         """There are no users."""
@@ -73,11 +90,10 @@ class Gate:
             )  # fmt: skip
         return Who(EVERYBODY, peer, None, True)
 
-    def _known(self, user: str, peer: str) -> Who:
-        logins = self._logins
-        if self._administrators & frozenset(logins.groups(user)):
+    def _known(self, user: str, groups: Sequence[str], peer: str) -> Who:
+        if self._administrators & frozenset(groups):
             return Who(user, peer, None, True)
-        may = logins.manages(user)
+        may = self._logins.manages(groups)
         if not any(allowed for _, allowed in may):
             raise Problem(
                 403, "not-allowed", "Not allowed", f"user {user!r} may manage nothing",

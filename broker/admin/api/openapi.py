@@ -106,6 +106,8 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         in_sync=NUMBER, unreached=TEXTS,
     ),
     "Slot": _object(slot=NUMBER, epoch=NUMBER, leader=TEXT, replicas=TEXTS, in_sync=TEXTS, target=TEXT, shelved=TEXT),
+    "Token": _object(name=TEXT, groups=TEXTS, by=TEXT, created=NUMBER),
+    "NewToken": _object(name=TEXT, groups=TEXTS, token=TEXT),
     "Moved": _object(slot=NUMBER, state=TEXT),
 }  # fmt: skip
 
@@ -142,10 +144,13 @@ def document(routes: Iterable[ApiOp]) -> dict[str, Any]:
         "openapi": "3.1.0",
         "info": {"title": "Stampede", "version": __version__, "description": "See, explain, act."},
         "paths": {**paths, **_EVENTS},
-        "security": [{"basic": []}],
+        "security": [{"basic": []}, {"token": []}],
         "components": {
             "schemas": {**SCHEMAS},
-            "securitySchemes": {"basic": {"type": "http", "scheme": "basic"}},
+            "securitySchemes": {
+                "basic": {"type": "http", "scheme": "basic"},
+                "token": {"type": "http", "scheme": "bearer"},
+            },
         },
     }
 

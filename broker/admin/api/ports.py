@@ -55,8 +55,34 @@ class LoginsPort(Protocol):
         ...
 
     def groups(self, user: str) -> Sequence[str]: ...
-    def manages(self, user: str) -> May:
+    def manages(self, groups: Sequence[str]) -> May:
         """By the permissions (`manage`)."""
+        ...
+
+
+class TokenEntry(Protocol):
+    @property
+    def groups(self) -> Sequence[str]: ...
+    @property
+    def by(self) -> str: ...
+    @property
+    def created(self) -> int: ...
+
+
+class TokensPort(Protocol):
+    """Tokens of machines. What is refused raises ConfigError."""
+
+    def find(self, secret: str) -> tuple[str, Sequence[str]] | None:
+        """The name of the token, and its groups."""
+        ...
+
+    def all(self) -> Mapping[str, TokenEntry]: ...
+    async def create(self, name: str, groups: Sequence[str], by: str) -> str:
+        """The token, told this once."""
+        ...
+
+    async def revoke(self, name: str) -> None:
+        """KeyError: there is none."""
         ...
 
 

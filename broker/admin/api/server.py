@@ -29,10 +29,12 @@ from .ports import (
     Owners,
     ProcessPort,
     Question,
+    TokensPort,
     TopologyPort,
     Work,
 )
 from .reading import Reading
+from .tokens import TokenHandlers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -68,10 +70,11 @@ class Api:
         clock: Clock,
         config: ConfigPort | None = None,
         topology: TopologyPort | None = None,
+        tokens: TokensPort | None = None,
     ) -> None:
         """config: None: its settings cannot be changed here.    topology: None: it is no cluster."""
         self.desk = desk
-        self.gate = Gate(settings, logins)
+        self.gate = Gate(settings, logins, tokens)
         self._caller = Caller(self.gate, steps)
         if isinstance(owners, LocalOwners):
             owners.caller = self._caller
@@ -79,7 +82,7 @@ class Api:
         self.cluster_map = ClusterMap(topology)
         self._parts = (
             reading, Browsing(reading, desk, clock), Acting(reading, desk, clients),
-            Configuring(config, self._caller), self.cluster_map,
+            Configuring(config, self._caller), self.cluster_map, TokenHandlers(tokens),
         )  # fmt: skip
         self.events = Events(self.gate, self.routes, self._caller.ask)
 
