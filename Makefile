@@ -13,7 +13,7 @@ SIM_LOG := $(VENV)/simulations.log
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster cluster-down pipeline-demo pipeline-extra pipeline-jars pipeline-torture test test-quick test-python test-simulated test-served check fmt bench abuse chaos torture oracles docs crds proto constraints e2e clean
+.PHONY: help run cluster cluster-down pipeline-demo pipeline-extra pipeline-jars pipeline-torture test test-quick test-python test-simulated test-served check fmt bench abuse chaos torture retry oracles docs crds proto constraints e2e clean
 
 help:
 	@echo "make run     start a broker on 127.0.0.1:61613 (STOMP) and :61614 (WebSocket); ARGS='--port 7000' adds flags"
@@ -31,6 +31,7 @@ help:
 	@echo "make bench   benchmarks (see bench/README.md); ARGS are passed on"
 	@echo "make abuse   a polite client beside clients that want more than their share: how long it waits (docs/reliability.md)"
 	@echo "make chaos   a cluster of real processes with everything done to it; ARGS='--minutes 30 --seed 7' (docs/reliability.md)"
+	@echo "make retry   a million dead letters retried while the broker is killed: lost, doubled, how many a second"
 	@echo "make oracles scripts of frames against a real RabbitMQ and ActiveMQ and against our dialects (docs/migrating.md)"
 	@echo "make torture longer runs of the simulations and of kill -9 (docs/reliability.md)"
 	@echo "make e2e     install, use, scale and uninstall the chart on the Kubernetes of E2E_KUBECONFIG"
@@ -134,6 +135,9 @@ chaos: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.chaos $(ARGS)
 
 # Debian: apt install rabbitmq-server activemq default-jre-headless. Which is not there is skipped in one line.
+retry: $(VENV)/.installed-dev
+	$(BIN)/python -m tests.kill.retrying $(ARGS)
+
 oracles: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.oracles $(ARGS)
 
