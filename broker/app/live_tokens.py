@@ -117,4 +117,4 @@ def _by_hash(tokens: Mapping[str, KeptToken]) -> dict[str, str]:
 
 
 def _hash(secret: str) -> str:
-    return sha256(secret.encode()).hexdigest()
+    return sha256(secret.encode(errors="surrogateescape")).hexdigest()

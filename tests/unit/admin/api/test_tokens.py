@@ -70,7 +70,7 @@ async def test_a_token_may_what_its_groups_may(tmp_path):
             assert (await api.raw("GET", path, **bearer(eu)))[0] == 403
         assert (await api.raw("POST", "/tokens", json={"name": "x", "groups": ["admin"]}, **bearer(eu)))[0] == 403
         assert (await api.raw("GET", "/queues", **bearer(nobody)))[0] == 403
-        for wrong in ("", "x", eu[:-1], eu + "0"):
+        for wrong in ("", "x", eu[:-1], eu + "0", "ü"):
             assert (await api.raw("GET", "/queues", **bearer(wrong)))[0] == 401
 
 
