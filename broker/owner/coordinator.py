@@ -155,7 +155,8 @@ class Coordinator:
         except RefusedError as error:
             engine.refuse(command, error, turn)
             return
-        self._begin(self._name(command.slot, key), engine, others, check, apply, done, refused, key)
+        tx, epoch = self._name(command.slot, key), self._epoch(engine)
+        self._begin(CrossSlotTx(tx, engine, others, check, apply, done, refused, epoch, key))
 
     def move(self, move: Move, slot: int) -> None:
         """A dead letter for an address in `slot`."""
@@ -205,7 +206,8 @@ class Coordinator:
         def own(led: Engine, group: Turn) -> None:
             led.moved(move, group)
 
-        self._begin(self._name(move.slot), engine, {slot: [publish]}, _fine, own, _nothing, refused)
+        tx, epoch = self._name(move.slot), self._epoch(engine)
+        self._begin(CrossSlotTx(tx, engine, {slot: [publish]}, _fine, own, _nothing, refused, epoch))
 
     def resume(self, engine: Engine) -> None:
         """The slot is led here from now on: what its log has decided is told to the others again."""
@@ -240,25 +242,15 @@ class Coordinator:
         self._count += 1
         return f"{slot}.{self._boot}.{self._count}"
 
-    def _begin(
-        self,
-        tx: str,
-        engine: Engine,
-        others: dict[int, Parts],
-        check: Callable[[Engine], None],
-        own: Callable[[Engine, Turn], None],
-        done: Callable[[Engine, Turn], None],
-        refused: Callable[[Refused], None],
-        key: object = None,
-    ) -> None:
-        """See CrossSlotTx."""
-        epoch = self._shard.journal.epoch(engine.number)
-        crossing = CrossSlotTx(tx, engine, others, check, own, done, refused, epoch, key)
-        if key is not None:
-            self._active[crossing.slot, key] = crossing
+    def _begin(self, crossing: CrossSlotTx) -> None:
+        if crossing.key is not None:
+            self._active[crossing.slot, crossing.key] = crossing
         crossing.engine.deciding(crossing.tx)
         for slot in crossing.others:
             self._ask_prepare(crossing, slot)
+
+    def _epoch(self, engine: Engine) -> int:
+        return self._shard.journal.epoch(engine.number)
 
     def _ask_prepare(self, crossing: CrossSlotTx, slot: int) -> None:
         if self._leads(crossing.engine):
