@@ -24,7 +24,8 @@ from .stats import LinkStats
 class Routes:
     """See the head of this file.
 
-    make_link   a link to (owner id, address).    unserved   called when somebody waits for a slot that is not open.
+    make_link   a link to (owner id, address).
+    unserved   called when a slot is not open any more: whoever waits for it (a command, a body) does so with an end.
     """
 
     def __init__(
@@ -196,8 +197,7 @@ class Routes:
             lane.link.drop(lane.slot)
             if lane.link.up:
                 lane.link.bodies.withdraw(lane.slot)
-        if lane.kept:
-            self._unserved()
+        self._unserved()
 
     def _leave(self, lane: SlotChannel) -> None:
         """The slot is not its link's any more."""

@@ -9,7 +9,7 @@ from broker.core.commands import Confirm, Settle, Subscribe
 from broker.core.effects import Deliver, Refused
 from broker.core.errors import Code
 from broker.core.message import BLOB, DURABLE, Blob
-from broker.link.edge_bodies import CHUNK, NOT_HELD
+from broker.link.edge_bodies import CHUNK, MOVED, NOT_HELD
 from broker.link.owner_port import Away
 from broker.rpc.v1 import link_pb2 as pb
 from tests.unit.link.test_bodies_again import Place as Senders
@@ -127,6 +127,20 @@ def test_but_not_for_ever(place):
     place.owners["a"].server.unserve(SLOT)
     place.port.offline(SLOT)
     place.read(CHUNK)
+    place.world.pass_time(40)
+    ((data, why),) = place.done
+    assert data is None and isinstance(why, Away) and "unavailable_after_s" in why
+
+
+def test_not_even_when_its_owner_turns_it_away_and_leaves_behind_that(place):
+    """It was to be asked for again a little later, and by then nobody led the slot: nothing else waited for it."""
+    place.consume(AckMode.AUTO)
+    place.world.run()
+    place.reader.read(CHUNK, lambda data, why: place.done.append((data, why)))
+    place.reader.hub.on_body(pb.Body(id=place.reader.id, failed=MOVED, fault=pb.Body.MOVED))
+    assert place.port._downloads.waits(SLOT) and not place.port._lanes[SLOT].kept
+    place.owners["a"].server.unserve(SLOT)
+    place.port.offline(SLOT)
     place.world.pass_time(40)
     ((data, why),) = place.done
     assert data is None and isinstance(why, Away) and "unavailable_after_s" in why
