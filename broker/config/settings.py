@@ -101,7 +101,7 @@ class EdgeSettings:
         "parts",
         "in the open transactions of one connection: messages for one destination with the same priority, durability "
         "and expiry are one, and so are ACKs of one subscription",
-        "a COMMIT is one step, 20 µs for each: 1,000 parts take 20 ms, in which nobody else is served",
+        "a COMMIT takes 20 µs for each; it comes in pieces, but nobody else is served by its owner in between",
     )
     max_transaction_bytes: int = setting(
         64 * MIB, "bytes", "in the open transactions of one connection", "held in memory until COMMIT"

@@ -7,7 +7,7 @@ by the end of its segment. Must not know files: it says what has to be written w
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from broker.core.errors import JournalError
@@ -15,6 +15,7 @@ from broker.core.message import TRANSIENT
 from broker.core.records import GroupRecord, Item, LogRecord, MetaRecord, RunRecord, SettleRecord
 
 from . import format as f
+from .envelope import Envelope, Member
 from .lineage import FIRST_EPOCH, SlotLogs
 from .live_index import Books, SegmentBook
 from .tail import Tail
@@ -170,71 +171,70 @@ class Appender:
 
     def _one(self, record: SettleRecord | MetaRecord, lsn: int) -> None:
         slot = record.slot
-        crc, body = self._small(record, self._epochs[slot], lsn)
+        crc, body = f.small(record, self._epochs[slot], lsn, self.checksum)
         self._place_numbered(slot, lsn, crc, body)
         if type(record) is SettleRecord:
             self.book.settle_bytes += len(body)  # type: ignore[union-attr]
-
-    def _small(self, record: SettleRecord | MetaRecord, epoch: int, lsn: int) -> tuple[bytes, bytes]:
-        flags = 0
-        if type(record) is SettleRecord:
-            kind = f.SETTLE
-            flags, payload = f.settle_payload(record)
-        else:
-            kind, payload = f.META, f.meta_payload(record.kind, record.data)  # type: ignore[union-attr]
-        return f.record(kind, flags, record.slot, epoch, lsn, payload, self.checksum)
 
     def _group(self, group: GroupRecord) -> None:
         """One envelope, one checksum: recovery takes all of it or nothing. Inside lie ordinary records.
 
         Runs that recovery forgets anyway stand before it: they are no part of an item."""
-        members: list[RunRecord | SettleRecord | MetaRecord] = []
+        if envelope := self._envelope(group):
+            self._put(envelope, envelope.whole())
+        self._book_group(group)
+
+    def in_pieces(self, record: LogRecord) -> Iterator[None]:
+        """append(), a large group in pieces: it has no place before the last one, and of its slots nothing else may be
+        appended meanwhile."""
+        if type(record) is not GroupRecord:
+            self.append(record)
+            return
+        if envelope := self._envelope(record):
+            while envelope.go_on():
+                yield
+            if envelope.checksum is self.checksum:
+                self._put(envelope, envelope.pieces())
+            elif again := self._envelope(record, transient=False):  # a segment was begun that has another one
+                self._put(again, again.whole())
+        self._book_group(record)
+
+    def _envelope(self, group: GroupRecord, transient: bool = True) -> Envelope | None:
+        """What is to be one record; None: nothing is. transient: also places what is not part of it."""
+        members: list[Member] = []
         for record in group.records:
             if type(record) is RunRecord and record.run.flags & TRANSIENT:
-                self.run(record)
+                if transient:
+                    self.run(record)
             elif type(record) is not SettleRecord or record.durable:
                 members.append(record)
-        if members:
-            self._envelope(group.slot, members)
+        if not members:
+            return None
+        slots = {member.slot for member in members}
+        if len(slots) > 1 and not slots.isdisjoint(self.replicated):
+            raise ValueError(f"a group of slots {sorted(slots)}: an item is of one slot")
+        lsns = {of: self._lsn(of) for of in slots}
+        return Envelope(group.slot, members, lsns, self._epochs, self.checksum)
+
+    def _put(self, envelope: Envelope, buffers: Sequence[bytes]) -> None:
+        """Gives it its place."""
+        first, following = next(iter(envelope.lsns.items()))
+        if len(envelope.lsns) == 1 and first in self.replicated:
+            position = self.place_item(first, self._next[first], following - 1, b"".join(buffers), out=True)
+        else:
+            position = self._place(buffers[0], buffers[1], buffers[2:])
+            for of, lsn in envelope.lsns.items():
+                self._next[of] = lsn
+        for record, offset in envelope.places:
+            record.run.position = position + offset
+        self.book.settle_bytes += envelope.settle_bytes  # type: ignore[union-attr]
+
+    def _book_group(self, group: GroupRecord) -> None:
         for record in group.records:
             if type(record) is SettleRecord:
                 self.books.settle(record.slot, record.queue, record.spans)
             elif type(record) is RunRecord and not record.run.flags & TRANSIENT:
                 self.book_run(record, record.run.nbytes)
-
-    def _envelope(self, slot: int, members: list[RunRecord | SettleRecord | MetaRecord]) -> None:
-        slots = {member.slot for member in members}
-        if len(slots) > 1 and not slots.isdisjoint(self.replicated):
-            raise ValueError(f"a group of slots {sorted(slots)}: an item is of one slot")
-        lsns = {of: self._lsn(of) for of in slots}
-        first = lsns[members[0].slot]
-        buffers: list[bytes] = []
-        places: list[tuple[RunRecord, int]] = []
-        at = f.RECORD.size
-        settle_bytes = 0
-        for member in members:
-            lsn, epoch = lsns[member.slot], self._epochs[member.slot]
-            lsns[member.slot] = lsn + 1
-            if type(member) is RunRecord:
-                flags, payload = f.run_payload(member)
-                crc, body = f.record(f.RUN, flags, member.slot, epoch, lsn, payload, self.checksum)
-                places.append((member, at))
-            else:
-                crc, body = self._small(member, epoch, lsn)  # type: ignore[arg-type]
-                if type(member) is SettleRecord:
-                    settle_bytes += len(body)
-            buffers += (crc, body)
-            at += len(crc) + len(body)
-        crc, body = f.record(f.GROUP, 0, slot, 0, 0, buffers, self.checksum)
-        if len(slots) == 1 and members[0].slot in self.replicated:
-            position = self.place_item(members[0].slot, first, lsn, crc + body, out=True)
-        else:
-            position = self._place(crc, body)
-            for of, following in lsns.items():
-                self._next[of] = following
-        for record, offset in places:
-            record.run.position = position + offset
-        self.book.settle_bytes += settle_bytes  # type: ignore[union-attr]
 
     def book_run(self, record: RunRecord, nbytes: int) -> None:
         run = record.run
@@ -309,13 +309,17 @@ class Appender:
             self.tail.add(first, item)
         return position
 
-    def _place(self, crc: bytes, body: bytes) -> int:
+    def _place(self, crc: bytes, body: bytes, more: Sequence[bytes] = ()) -> int:
         size = len(crc) + len(body)
+        if more:
+            size += sum(map(len, more))
         part = self._part
         if part is None or self.offset + size > self.book.size:  # type: ignore[union-attr]
             part = self._begin() if self._fits(size) else self._roll(size)
         offset = self.offset
         part.buffers += (crc, body)
+        if more:
+            part.buffers += more
         part.count += 1
         part.end = self.offset = offset + size
         self.inflight += size

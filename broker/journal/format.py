@@ -210,6 +210,35 @@ def record(
     return _CRC.pack(checksum(body)), body
 
 
+def small(item: SettleRecord | MetaRecord, epoch: int, lsn: int, checksum: Checksum) -> tuple[bytes, bytes]:
+    """The two buffers of a record without messages."""
+    flags = 0
+    if type(item) is SettleRecord:
+        kind = SETTLE
+        flags, payload = settle_payload(item)
+    else:
+        kind, payload = META, meta_payload(item.kind, item.data)  # type: ignore[union-attr]
+    return record(kind, flags, item.slot, epoch, lsn, payload, checksum)
+
+
+def group_head(slot: int, size: int) -> bytes:
+    """What stands between the checksum of a group of `size` bytes and its records."""
+    length = size - RECORD.size
+    if length > MAX_RECORD:
+        raise JournalError(f"a log record of {length} bytes is too large: at most {MAX_RECORD}")
+    return _HEAD.pack(length, GROUP, 0, slot, 0, 0)
+
+
+def checked(crc: int) -> bytes:
+    """The checksum as it stands before its record."""
+    return _CRC.pack(crc)
+
+
+def extender(checksum: Checksum) -> Callable[[int, bytes], int]:
+    """The same checksum for what comes in parts."""
+    return EXTENDERS[next(number for number, known in CHECKSUMS.items() if known is checksum)]
+
+
 def run_payload(item: RunRecord, copy: bool = False) -> tuple[int, list[bytes]]:
     """(flags, buffers) of a RUN: fixed fields, columns, then the bodies as they came."""
     run = item.run

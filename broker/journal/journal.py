@@ -73,6 +73,7 @@ class Journal:
         self.recovered = Recovered(store, self._books)
         self._closed = False
         self.append = self._appender.append
+        self.append_in_pieces = self._appender.in_pieces
         """append(record: LogRecord) -> None: encodes it, sets run.position; no IO."""
 
     @classmethod

@@ -64,9 +64,9 @@ class Commits:
     congested   more is on its way than may be: producers are to pause."""
 
     __slots__ = (
-        "_after", "_committing", "_copying", "_data", "_ending", "_io", "_journal", "_later", "_lazy", "_max_inflight",
-        "_owner", "_prepare_io", "_preparing", "_replicas", "_stats", "_stopped", "congested", "done", "open",
-        "wanted",
+        "_after", "_committing", "_copying", "_data", "_ending", "_io", "_journal", "_kept_open", "_later", "_lazy",
+        "_max_inflight", "_owner", "_prepare_io", "_preparing", "_replicas", "_stats", "_stopped", "congested", "done",
+        "open", "wanted",
     )  # fmt: skip
 
     def __init__(
@@ -91,7 +91,7 @@ class Commits:
         self._owner = owner
         self.open = 1
         self.done = 0
-        self.congested = False
+        self.congested = self._kept_open = False
         self.wanted = False
         self._ending = False
         self._copying: Iterator[list[MetaRecord]] | None = None
@@ -109,6 +109,10 @@ class Commits:
         for record in records:
             append(record)
 
+    def keep_open(self, kept: bool) -> None:
+        """What gathers is not complete (any more): nothing is sealed."""
+        self._kept_open = kept
+
     def want(self) -> None:
         """Somebody waits for the open commit."""
         self.wanted = True
@@ -120,7 +124,7 @@ class Commits:
 
     def commit(self, now: bool = False) -> bool:
         """Sends what has gathered on its way, unless another commit is. True: nothing is under way."""
-        if self._committing:
+        if self._committing or self._kept_open:
             self.check_pressure()
             return False
         if self._copying is not None or self._journal.wants_snapshot:

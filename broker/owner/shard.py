@@ -10,16 +10,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 from broker.config.settings import EngineSettings, Settings
 from broker.core.commands import EVERYWHERE, Command, Prepare, Publish, Transact
-from broker.core.effects import Effect, Fetch, Refused, Turn
+from broker.core.effects import Refused, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.memory import Memory
-from broker.core.message import DURABLE, Blob, Run
+from broker.core.message import DURABLE, Blob
 from broker.core.metrics import Metric
 from broker.core.records import MetaRecord, Stretch
 from broker.engine.declarations import Named, keep, places
@@ -36,7 +35,10 @@ from .deferred import Deferred
 from .fault_attribution import NOBODY, culprit
 from .group_commit import Commits
 from .io_thread import Io
+from .large_commits import LargeCommit
+from .listening import Listener, tell_blamed
 from .memory_pressure import Pressure
+from .page_reads import PageReads
 from .portions import FEW, MOST, portion
 from .reconfiguring import Reconfiguring
 from .release_gate import Gates, Touched
@@ -44,7 +46,7 @@ from .replication_port import Alone, Replicas
 from .slow_turns import LONG_S, Blame
 from .small_state import Keeper, small_state
 from .stats import ShardStats
-from .transact import Crossing, move, transact
+from .transact import Crossing, large, move, published, transact, wary
 
 log = logging.getLogger("stampede.owner")
 
@@ -52,19 +54,6 @@ _PIECE = 512
 """Records given to engines between two turns of the loop at a start."""
 _STRETCH = 5
 """What a queue counts in that, beside its records."""
-
-
-class Listener(Protocol):
-    """Who hears of what the shard did."""
-
-    def on_effects(self, effects: list[Effect]) -> None: ...
-    def on_relief(self) -> None:
-        """The disk has caught up: paused producers may go on."""
-        ...
-
-    def on_stopped(self, why: str) -> None:
-        """The shard has failed and takes nothing more."""
-        ...
 
 
 class Shard:
@@ -107,7 +96,6 @@ class Shard:
         self.memory = self._budget.memory
         self.wildcards = Wildcards()
         self._clock = clock
-        self._read_io = read_io
         self._schedule = schedule
         self._alarm = alarm
         self._alarm_at = 0
@@ -121,8 +109,9 @@ class Shard:
         self._crowded = False
         """Somebody was told to pause, as too much waits in it."""
         self._deferred = Deferred()
+        self._large: LargeCommit | None = None
         self._behind = Reconfiguring(self.engine if replicas is None else self.engines.get, self._configured)
-        self._fetched: list[tuple[Engine, Fetch, list[Run]]] = []
+        self._reads = PageReads(journal, read_io, self.engines, self.wake, self._stop)
         self._steps: list[tuple[int, Callable[[Engine, Turn], None]]] = []
         self._scheduled = False
         self._alone = replicas is None
@@ -224,6 +213,7 @@ class Shard:
 
     def drop(self, slot: int) -> Engine | None:
         """This process does not lead the slot any more: nothing of it is told, dispatched or released from now on."""
+        self.finish()
         engine = self.engines.pop(slot, None)
         self._inbox = [command for command in self._inbox if command.slot != slot]
         self._deferred.drop(slot)
@@ -244,6 +234,11 @@ class Shard:
         """Has a turn of its own run soon in which `step(engine, turn)` acts on the slot, if it is still led here."""
         self._steps.append((slot, step))
         self.wake()
+
+    def finish(self) -> None:
+        """What is done in pieces is done to its end, before somebody looks at slots outside of a turn."""
+        while self._large is not None:
+            self._run_turn()
 
     def durable(self, callback: Callable[[], None]) -> None:
         """Calls back when everything appended to the journal so far is on the local disk."""
@@ -326,49 +321,52 @@ class Shard:
         began = turns.now()
         if began > turns.mark.due:
             turns.mark.look(began)
-        turn = self._turn()
-        touched: Touched = {}
-        blobs: list[Blob] = []
         inbox: list[Command] = []
-        if self._gates.busy:
-            self._gates.release(self._commits.done, turn, touched)
-        if self._fetched:
-            fetched, self._fetched = self._fetched, []
-            for reader, fetch, runs in fetched:
-                if self.engines.get(fetch.slot) is reader:
-                    reader.fetched(fetch.queue, runs, turn)
-                    touched[reader] = None
-        if self._steps:
-            steps, self._steps = self._steps, []
-            for slot, step in steps:
-                if (led := self.engines.get(slot)) is not None:
-                    step(led, turn)
-                    touched[led] = None
-        if self._behind.busy and self._behind.go_on(turn, touched):
-            self.wake()
-        if self._inbox or self._deferred.waiting:
-            inbox, self._inbox = self._inbox, []
-            if len(inbox) > FEW and (cut := portion(inbox)) < len(inbox):
-                inbox, self._inbox = inbox[:cut], inbox[cut:]
+        if (under_way := self._large) is None:
+            turn = self._turn()
+            touched: Touched = {}
+            blobs: list[Blob] = []
+            if self._gates.busy:
+                self._gates.release(self._commits.done, turn, touched)
+            if self._reads.waiting:
+                self._reads.hand_in(turn, touched)
+            if self._steps:
+                steps, self._steps = self._steps, []
+                for slot, step in steps:
+                    if (led := self.engines.get(slot)) is not None:
+                        step(led, turn)
+                        touched[led] = None
+            if self._behind.busy and self._behind.go_on(turn, touched):
                 self.wake()
-            waiting = self._deferred.begin() if self._deferred.waiting else []
-            self.stats.turns += 1
-            self._carry_out(waiting, inbox, turn, touched, blobs)
-            inbox = waiting + inbox
-            self._deferred.end(turn)
-        if self._crowded and len(self._inbox) + len(self._deferred.waiting) < MOST // 2:
-            self._crowded = False
-            self.relieved()
-        memory = self.memory
-        if self.pressure.on or memory.queues + memory.sessions > memory.near:
-            self.pressure.look(turn, touched, not (self.journal.full or self._commits.congested))
-        self._finish(turn, touched)
-        if (self.wildcards.ended and self.wildcards.tidy()) or (self._deferred.waiting and self._deferred.ready):
-            self.wake()
-        for blob in blobs:
-            self.journal.forget_blob(blob)
-        if self._budget.graves and self._budget.forget():
-            self.wake()
+            if self._inbox or self._deferred.waiting:
+                inbox, self._inbox = self._inbox, []
+                if len(inbox) > FEW and (cut := portion(inbox)) < len(inbox):
+                    inbox, self._inbox = inbox[:cut], inbox[cut:]
+                    self.wake()
+                waiting = self._deferred.begin() if self._deferred.waiting else []
+                self.stats.turns += 1
+                self._carry_out(waiting, inbox, turn, touched, blobs)
+                inbox = waiting + inbox
+        else:
+            turn, touched, blobs = under_way.turn, under_way.touched, under_way.blobs
+            inbox.append(under_way.command)
+            self._go_on(under_way)
+        if self._large is None:
+            if inbox:
+                self._deferred.end(turn)
+            if self._crowded and len(self._inbox) + len(self._deferred.waiting) < MOST // 2:
+                self._crowded = False
+                self.relieved()
+            memory = self.memory
+            if self.pressure.on or memory.queues + memory.sessions > memory.near:
+                self.pressure.look(turn, touched, not (self.journal.full or self._commits.congested))
+            self._finish(turn, touched)
+            if (self.wildcards.ended and self.wildcards.tidy()) or (self._deferred.waiting and self._deferred.ready):
+                self.wake()
+            for blob in blobs:
+                self.journal.forget_blob(blob)
+            if self._budget.graves and self._budget.forget():
+                self.wake()
         span = turns.now() - began
         if span <= QUICK_S:
             turns.quick += 1
@@ -376,17 +374,31 @@ class Shard:
         elif turns.took_long(began, span):
             turns.tell(self.blame.name(inbox))
 
+    def _go_on(self, under_way: LargeCommit) -> None:
+        """A piece of it."""
+        self.wake()
+        try:
+            if under_way.go_on():
+                return
+        except Exception:
+            self._large = None
+            tell_blamed(self._listener, under_way.command, [])
+            raise
+        self._large = None
+        self._commits.keep_open(False)
+
     def _carry_out(
-        self, waiting: list[Command], inbox: list[Command], turn: Turn, touched: Touched, blobs: Any
+        self, waiting: list[Command], inbox: list[Command], turn: Turn, touched: Touched, blobs: list[Blob]
     ) -> None:
         full, crowded = self.journal.full, self.pressure.full
         engines = self.engines
         deferred = self._deferred
         command: Any = None
-        now = self._turns.now
+        now, at = self._turns.now, 0.0
         before = now()
         try:
-            for command in chain(deferred.some(waiting), inbox) if waiting else inbox:
+            commands = chain(deferred.some(waiting), inbox) if waiting else iter(inbox)
+            for command in commands:
                 if deferred.waiting and deferred.holds(command):
                     continue
                 engine = engines.get(command.slot)
@@ -409,9 +421,16 @@ class Shard:
                     if crowded and self.pressure.meets(engine, command, turn):
                         continue
                 elif kind is Transact:
-                    if not self._looks(command, turn):
+                    here = wary(self, command, self._alone)
+                    if here and not deferred.goes(here, command, published(command), turn):
                         continue
                     if not (crowded and self.pressure.meets_parts(engine, command, turn)):
+                        if large(command):
+                            self._large = LargeCommit(self, self.journal, command, turn, touched, blobs)
+                            self._commits.keep_open(True)
+                            self._inbox = [*commands, *self._inbox]
+                            self.wake()
+                            return
                         transact(self, command, turn, touched)
                     if (at := now()) - before > LONG_S:
                         self.blame.saw(at - before, command)
@@ -428,17 +447,8 @@ class Shard:
                     self.blame.saw(at - before, command)
                 before = at
         except Exception:
-            blamed = refusing.blamed(command, waiting + inbox)
-            if blamed is not None and self._listener is not None:
-                self._listener.on_effects([blamed])
+            tell_blamed(self._listener, command, waiting + inbox)
             raise
-
-    def _looks(self, command: Transact, turn: Turn) -> bool:
-        """Is all known that the messages of a transaction match, as far as this process has their slots."""
-        parts = [part for part in command.parts if type(part) is Publish]
-        here = dict.fromkeys([part.slot for part in parts]) if self._alone else {command.slot: None}
-        wary = [engine for slot in here if (engine := self.engine(slot)).wary]
-        return not wary or self._deferred.goes(wary, command, parts, turn)
 
     def _finish(self, turn: Turn, touched: Touched) -> None:
         """Dispatch, journal, commit, tell: in this order."""
@@ -463,7 +473,7 @@ class Shard:
         if due and self._commits.commit(now=self._idle is not None):
             self._rest()
         for fetch in turn.fetches:
-            self._fetch(fetch)
+            self._reads.ask(fetch, self.settings.engine.page_bytes)
         for notice in turn.notices:
             log.warning("%s", notice)
         if turn.effects and self._listener is not None:
@@ -479,7 +489,7 @@ class Shard:
 
     def _rest(self) -> None:
         """Nothing is under way to the disk."""
-        more = self._inbox or self._deferred.waiting or self._fetched or self._steps or self._gates.unfinished
+        more = self._inbox or self._deferred.waiting or self._reads.waiting or self._steps or self._gates.unfinished
         if self._idle is not None and not more:
             idle, self._idle = self._idle, None
             self._schedule(idle)
@@ -510,23 +520,9 @@ class Shard:
         if self._listener is not None and not self.congested:
             self._listener.on_relief()
 
-    def _fetch(self, fetch: Fetch) -> None:
-        budget = self.settings.engine.page_bytes
-        answer = partial(self._on_fetched, self.engines[fetch.slot], fetch)
-        self._read_io.submit(partial(self.journal.read, fetch.positions, budget), answer)
-
-    def _on_fetched(self, reader: Engine, fetch: Fetch, runs: list[Run] | None, error: BaseException | None) -> None:
-        if self.engines.get(fetch.slot) is not reader:
-            return  # dropped meanwhile: its log may be void by now, and the slot's next engine has asked for nothing
-        if error is not None or runs is None:
-            self._stop(f"journal cannot be read back: {error}")
-            return
-        self._fetched.append((reader, fetch, runs))
-        self.wake()
-
     def maintain(self) -> bool:
         """One bounded step of freeing and compaction; True: there is more to do."""
-        if self.stopped:
+        if self.stopped or self._large is not None:
             return False
         began = self._maintenance.begin()
         more = self._commits.maintain()
@@ -546,6 +542,9 @@ class Shard:
     def _tick(self) -> None:
         self._alarm_at = 0
         if self.stopped:
+            return
+        if self._large is not None:
+            self._schedule(self._tick)  # after it: its pieces are in turns of the loop, too
             return
         began = self._ticks.begin()
         turn = self._turn()
@@ -592,6 +591,9 @@ class Shard:
 
     def _refuse_inbox(self) -> None:
         """In a cluster the next leader is asked, and nobody notices."""
+        if self._large is not None:
+            self._inbox.insert(0, self._large.command)
+            self._large = None
         inbox, self._inbox = self._deferred.begin() + self._inbox, []
         effects = refusing.unheard(inbox) if self._alone else []
         if effects and self._listener is not None:

@@ -196,6 +196,7 @@ class Node:
 
     def state_of(self, slot: int) -> list[MetaRecord]:
         """Small state of a slot that is led here, or about to be."""
+        self._shard.finish()
         engine = self._shard.engines.get(slot)
         if engine is not None:
             return engine.snapshot()

@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from broker.owner import large_commits, shard, transact
 from tests.sim.seeds import parts, seeds
 from tests.sim.shard_history import History
 
@@ -27,3 +28,25 @@ def test_clients_get_what_they_were_promised(chosen):
             History(seed).run()
         except BaseException as error:
             raise AssertionError(f"seed {seed}: {error!r}") from error
+
+
+def test_also_when_each_commit_is_carried_out_in_pieces(monkeypatch):
+    """Else only those of a hundred parts are, which no history draws."""
+    monkeypatch.setattr(shard, "large", lambda commit: True)
+    monkeypatch.setattr(transact, "PIECE", 1)
+    monkeypatch.setattr(transact, "CHECKED", 1)
+    monkeypatch.setattr(large_commits, "PIECE", 1)
+    begun = []
+    begin = large_commits.LargeCommit.__init__
+
+    def counted(commit, *args):
+        begun.append(commit)
+        begin(commit, *args)
+
+    monkeypatch.setattr(large_commits.LargeCommit, "__init__", counted)
+    for seed in range(100):
+        try:
+            History(seed).run()
+        except BaseException as error:
+            raise AssertionError(f"seed {seed}: {error!r}") from error
+    assert len(begun) > 100

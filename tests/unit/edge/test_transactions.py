@@ -9,7 +9,7 @@ from broker.core.address import Outcome, Routing
 from broker.core.commands import Publish, Settle, Transact
 from broker.core.errors import Code, RefusedError
 from broker.core.message import DURABLE, NO_IDS, TEXT, Run
-from broker.edge.transactions import OpenTransaction, Transactions
+from broker.edge.transactions import JOINED_BYTES, JOINED_IDS, OpenTransaction, Transactions
 
 from .test_session import Bench
 
@@ -112,6 +112,24 @@ def test_acknowledgements_of_a_consumer_are_one_part_and_their_holds_keep_their_
     ]  # fmt: skip
     assert ids == [[n] for n in range(10)]
     assert [settle.ids for settle in transaction.returns(1)] == [[0, 2, 4, 6], [1, 3, 5, 7], [8], [9]]
+
+
+def test_no_part_is_larger_than_what_is_carried_out_in_one_step():
+    """61 MiB for one destination were one part, and a step of 50 ms."""
+    transaction = OpenTransaction()
+    expected = []
+    for n in range(40):
+        publish = sent(n)
+        publish.run.records = [b"%d\n\n" % n + bytes(100_000)]
+        publish.run.nbytes = len(publish.run.records[0])
+        expected += publish.run.records
+        transaction.add(publish)
+    sizes = [part.run.nbytes for part in transaction.parts if isinstance(part, Publish)]
+    assert len(sizes) == 4 and max(sizes) < JOINED_BYTES + 100_005
+    assert [text for part in transaction.parts for text in texts(part)] == expected
+    for n in range(2 * JOINED_IDS):
+        transaction.add(Settle(1, 1, 0, 7, [n]))
+    assert [len(part.ids) for part in transaction.parts if isinstance(part, Settle)] == [JOINED_IDS, JOINED_IDS]
 
 
 def test_what_differs_in_more_than_its_headers_stays_apart():

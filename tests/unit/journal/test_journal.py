@@ -11,6 +11,7 @@ from broker.core.errors import CorruptJournal, JournalError, JournalFull
 from broker.core.message import DURABLE, TRANSIENT, Run
 from broker.core.records import DELIVERED, GroupRecord, RunRecord, SettleRecord
 from broker.journal import format as f
+from broker.journal.envelope import BYTES, RECORDS
 from broker.journal.journal import Journal
 from broker.seams.files import OsFiles
 from tests.sim.disk import SimDisk
@@ -441,3 +442,37 @@ def test_bytes_that_many_queues_share_are_kept_for_the_next_of_them_within_a_bou
     same = [new is old for new, old in zip(again, reversed(kept), strict=True)]
     assert same[0] and not same[-1] and sum(same) <= 16 * 4096 // 3000
     journal.close(clean=True)
+
+
+@pytest.mark.parametrize("segment_bytes", [65_536, 1 << 20])
+@pytest.mark.parametrize("count, size", [(2, 10), (500, 10), (20, 2000), (3, 700_000)])
+def test_a_group_that_is_written_in_pieces_is_the_same_as_one_that_is_written_at_once(segment_bytes, count, size):
+    def group():
+        runs = [RunRecord(5 + n % 3, "a", [3], run_of(n + 1, bytes(size))) for n in range(count)]
+        return GroupRecord(5, [*runs, SettleRecord(5, 3, [(1, 1)]), meta("queue", 6, id=3)])
+
+    disks, journals, groups = (SimDisk(0), SimDisk(0)), [], []
+    for disk in disks:
+        journal = open_journal(disk, segment_bytes=segment_bytes)
+        put(journal, RunRecord(5, "a", [3], run_of(1000, b"first")))
+        journals.append(journal)
+        groups.append(group())
+    whole, pieces = journals
+    whole.append(groups[0])
+    steps = 0
+    for _ in pieces.append_in_pieces(groups[1]):
+        assert pieces.inflight_bytes < 200  # nothing of it has a place, only the beginnings of its slots
+        steps += 1
+    assert steps >= max(count // RECORDS, count * size // BYTES)
+    positions = [[r.run.position for r in each.records if type(r) is RunRecord] for each in groups]
+    assert positions[0] == positions[1]
+    batches = [journal.seal() for journal in journals]
+    data = [[b"".join(part.buffers[1:]) for part in batch.parts] for batch in batches]
+    assert data[0][0] == data[1][0]  # a segment that is begun for it names its disk
+    assert [len(part) for part in data[0]] == [len(part) for part in data[1]]
+    for journal, batch in zip(journals, batches, strict=True):
+        journal.write(batch)
+        journal.committed(batch)
+    back = [reopened(journal, disk) for journal, disk in zip(journals, disks, strict=True)]
+    found = [[(record.slot, record.run.ids, gone) for record, gone in journal.recovered.runs()] for journal in back]
+    assert found[0] == found[1] and len(found[0]) == count

@@ -1,0 +1,221 @@
+"""A COMMIT of many parts is carried out in pieces, between which nobody sees half of it and no disk has any of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.config.settings import JournalSettings, Settings
+from broker.core.address import AckMode, Routing
+from broker.core.commands import Barrier, Command, Hold, Publish, Settle, Subscribe, Transact
+from broker.core.effects import Deliver, Done, Refused
+from broker.core.errors import Code
+from broker.core.ids import slot_of
+from broker.engine.engine import Engine
+from broker.journal.envelope import RECORDS
+from broker.owner import transact
+from broker.owner.transact import CHECKED, PIECE
+from tests.sim.disk import SimDisk
+from tests.sim.shard_machine import HandClock, Machine
+from tests.unit.engine.world import run_of
+
+MANY = 1000
+NAMES = [f"q{n}" for n in range(MANY)]
+
+
+def send(name: str, body: bytes = b"\n\0x", seq: int = 0, session: int = 1) -> Publish:
+    return Publish(slot_of(name), session, seq, name, Routing.ANYCAST, run_of(body, durable=True))
+
+
+def consume(name: str, number: int) -> Subscribe:
+    return Subscribe(slot_of(name), 9, 0, number, name, Routing.ANYCAST, AckMode.INDIVIDUAL)
+
+
+def commit(parts: list, seq: int = 7, session: int = 1) -> Transact:
+    return Transact(parts[0].slot, session, seq, parts)
+
+
+class World:
+    """handled, checked   parts, in the turn under way."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.effects: list = []
+        self.stopped = ""
+        self.handled = self.checked = 0
+        self.disk = SimDisk(0)
+        self.start()
+        handle, check = Engine.handle, Engine.check
+
+        def handled(engine: Engine, command: Command, turn) -> None:
+            self.handled += 1
+            handle(engine, command, turn)
+
+        def checked(engine: Engine, part, asked) -> None:
+            self.checked += 1
+            check(engine, part, asked)
+
+        monkeypatch.setattr(Engine, "handle", handled)
+        monkeypatch.setattr(Engine, "check", checked)
+
+    def start(self) -> None:
+        settings = Settings(journal=JournalSettings(min_free_bytes=0))
+        self.machine = Machine(self.disk, HandClock(), settings, self)
+        self.shard, self.journal = self.machine.shard, self.machine.journal
+        self.machine.quiesce()
+
+    def on_effects(self, effects: list) -> None:
+        self.effects += effects
+
+    def on_relief(self) -> None: ...
+
+    def on_stopped(self, why: str) -> None:
+        self.stopped = why
+
+    def do(self, *commands: Command) -> None:
+        self.shard.submit(list(commands))
+        self.machine.quiesce()
+
+    def turn(self) -> bool:
+        self.handled = self.checked = 0
+        return self.machine.turn()
+
+    def of(self, kind: type) -> list:
+        return [effect for effect in self.effects if type(effect) is kind]
+
+    def given(self) -> list[bytes]:
+        """What a restarted broker still has."""
+        self.effects.clear()
+        self.do(*[consume(name, 100 + n) for n, name in enumerate(NAMES)])
+        return [record for effect in self.of(Deliver) for record in effect.run.records]
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+def test_no_step_grows_with_it_and_nothing_is_sealed_before_its_end(world: World) -> None:
+    """It was one step of 20 ms, 33 where each part made a queue."""
+    world.shard.submit([commit([send(name) for name in NAMES])])
+    steps = 0
+    while world.shard._large is not None or not steps:
+        steps += 1
+        assert world.turn() and world.handled <= PIECE and world.checked <= CHECKED
+        assert world.shard._large is None or not (world.machine.busy() or world.effects)
+    assert steps > MANY // PIECE + MANY // CHECKED + MANY // RECORDS
+    world.machine.quiesce()
+    assert [done.seq for done in world.of(Done)] == [7]
+
+
+def test_what_comes_after_it_waits_for_it_in_its_order(world: World) -> None:
+    world.shard.submit([send("q1", b"\n\0a", 1), commit([send(name) for name in NAMES]), send("q1", b"\n\0b", 8)])
+    world.turn()
+    world.shard.submit([send("q1", b"\n\0c", 9, session=2), Barrier(slot_of("q1"), 2, 10)])
+    world.machine.quiesce()
+    assert sorted(done.seq for done in world.of(Done)) == [1, 7, 8, 9, 10]
+    world.do(consume("q1", 5))
+    assert [r for effect in world.of(Deliver) for r in effect.run.records] == [b"\n\0a", b"\n\0x", b"\n\0b", b"\n\0c"]
+
+
+def test_nobody_sees_half_of_it(world: World) -> None:
+    """What is released, read back, or due at that time waits, too."""
+    world.do(*[consume(name, 5 + n) for n, name in enumerate(NAMES)])
+    parts = [send(name) for name in NAMES]
+    for part in parts:
+        part.run.flags = 0  # not durable: it would be handed out at once
+    world.shard.submit([commit(parts)])
+    while not world.handled:
+        world.turn()
+    world.shard._tick()
+    world.shard.maintain()
+    world.shard._commits.commit(now=True)
+    while world.shard._large is not None:
+        assert not world.effects
+        world.turn()
+    world.machine.quiesce()
+    assert len(world.of(Deliver)) == MANY
+
+
+@pytest.mark.parametrize("at", [1, 5, 12, 18, 24, 27])
+def test_a_power_loss_in_the_middle_leaves_nothing_of_it(world: World, at: int) -> None:
+    world.do(*[send(name, b"\n\0old") for name in NAMES[:300]])
+    world.do(*[consume(name, 5 + n) for n, name in enumerate(NAMES[:300])])
+    ids = {effect.consumer: effect.run.ids[0] for effect in world.of(Deliver)}
+    settles = [Settle(slot_of(NAMES[n]), 9, 0, 5 + n, [ids[5 + n]]) for n in range(300)]
+    world.do(*[Hold(part.slot, 9, 0, part.consumer, list(part.ids)) for part in settles])
+    world.shard.submit([commit([*settles, *[send(name) for name in NAMES]], session=9)])
+    for _ in range(at):
+        world.turn()
+    whole = world.shard._large is None
+    for io in world.machine.busy():
+        io.run_one()
+    world.disk.crash()
+    world.start()
+    given = world.given()
+    assert given == ([b"\n\0x"] * MANY if whole else [b"\n\0old"] * 300)
+
+
+def test_it_is_all_there_after_a_restart(world: World) -> None:
+    world.do(commit([send(name) for name in NAMES]))
+    world.disk.crash()
+    world.start()
+    assert world.given() == [b"\n\0x"] * MANY
+
+
+def test_large_bodies_of_few_parts_are_cut_as_well(world: World) -> None:
+    """61 MiB were a step of 50 ms."""
+    body = b"\n\0" + bytes(1 << 20)
+    world.shard.submit([commit([send(name, body) for name in NAMES[:8]])])
+    turns = 0
+    while world.shard._large is not None or not turns:
+        assert world.turn() and world.handled <= 2
+        turns += 1
+    assert turns >= 20
+    world.machine.quiesce()
+    assert [done.seq for done in world.of(Done)] == [7]
+    world.disk.crash()
+    world.start()
+    assert world.given() == [body] * 8
+
+
+def test_one_that_is_refused_has_done_nothing(world: World) -> None:
+    parts: list = [send(name) for name in NAMES]
+    world.do(commit([*parts, Settle(slot_of("q1"), 1, 0, 77, [5])]))
+    (refused,) = world.of(Refused)
+    assert refused.code is Code.NO_SUCH_DELIVERY and world.handled == 0
+
+
+def test_who_looks_at_slots_has_it_finished_first(world: World) -> None:
+    """A slot that is given up, or copied: half a transaction would be in its small state."""
+    world.shard.submit([commit([send(name) for name in NAMES])])
+    world.turn()
+    world.turn()
+    world.shard.finish()
+    assert world.shard._large is None and world.machine.busy()
+    world.machine.quiesce()
+    assert [done.seq for done in world.of(Done)] == [7]
+
+
+def test_an_engine_that_throws_in_the_middle_stops_the_owner_and_tells_whose_fault_it_was(world: World) -> None:
+    world.shard.submit([commit([send(name) for name in NAMES])])
+    world.turn()
+    world.shard.engines[slot_of("q900")]._handlers[Publish] = lambda command, turn: 1 / 0
+    world.shard.submit([send("q1", seq=8, session=2)])
+    world.machine.quiesce()
+    assert world.stopped
+    assert [(each.seq, each.code) for each in world.of(Refused)] == [(7, Code.INTERNAL), (8, Code.OWNER_STOPPED)]
+
+
+def test_when_the_journal_fails_meanwhile_it_is_refused_once(world: World) -> None:
+    world.shard.submit([commit([send(name) for name in NAMES])])
+    world.turn()
+    world.shard.fail("its disk is gone")
+    world.machine.quiesce()
+    assert [(each.seq, each.code) for each in world.of(Refused)] == [(7, Code.OWNER_STOPPED)]
+
+
+def test_small_ones_are_one_step(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = commit([send(name) for name in NAMES[:50]])
+    assert not transact.large(few)
+    world.shard.submit([few])
+    world.turn()
+    assert world.handled == 50
