@@ -14,11 +14,22 @@ from collections.abc import Sequence
 
 from broker.core.errors import Code, RefusedError
 
-from .consumer import Consumer
+from .consumer import Consumer, Ledger
 from .queue import Queue
 from .reattach import withdraw
 from .slot import Slot
 from .unloaded import is_firm, is_ghost, is_strange
+
+
+def claim(queue: Queue, consumer: Consumer, ids: Sequence[int]) -> Ledger:
+    """Makes their ghosts real whose messages are in the queue. Returns the others. Call it before a transaction sets
+    `ids` aside: the credit that comes back with that may let out the very messages, to this consumer."""
+    ghosts = {i: run for i, run in consumer.named(ids).items() if is_strange(run)}
+    if not ghosts:
+        return ghosts
+    found = withdraw(queue, [(i, i) for i in sorted(ghosts)])
+    consumer.embody(found)
+    return {i: run for i, run in ghosts.items() if i not in found}
 
 
 def check(slot: Slot, queue: Queue, consumer: Consumer, ids: Sequence[int], atomic: bool) -> None:
@@ -28,12 +39,10 @@ def check(slot: Slot, queue: Queue, consumer: Consumer, ids: Sequence[int], atom
     atomic   for a transaction: one that is answered already is not carried out again, so nobody may have settled what
              it names. What is older than this leader and not durable may have died with the last one, and concerns
              nobody."""
-    ghosts = {i: run for i, run in consumer.named(ids).items() if is_strange(run)}
+    ghosts = claim(queue, consumer, ids)
     if not ghosts:
         return
-    found = withdraw(queue, [(i, i) for i in sorted(ghosts)])
-    consumer.embody(found)
-    rest = {i for i in ghosts if i not in found}
+    rest = set(ghosts)
     theirs = {i for other in queue.consumers if other is not consumer for i in _had(other, rest)}
     theirs |= rest & _under_way(slot, queue)
     if atomic:

@@ -25,6 +25,7 @@ class Consumer:
     """room, credit_messages, credit_bytes   what is left; delivered as long as all are > 0 (one message overshoot).
     ledger   unacknowledged messages; None in AckMode.AUTO.
     held     messages acknowledged in open transactions: named id → the messages that id covers.
+    void     named ids of which a message has come to the client again: no transaction with one of them can be.
     flight   AckMode.AUTO with confirmation: deliveries that are not confirmed, in order; None: settled as handed out.
     bodies   … and messages whose large bodies are on their way, by id: settled one by one. None: they are in `flight`.
     sized    has a window of bytes, so sizes must be given back.
@@ -36,7 +37,7 @@ class Consumer:
     __slots__ = (
         "_held_bytes", "_held_messages", "_removed", "ack", "bit", "bodies", "credit_bytes", "credit_messages",
         "flight", "haunted", "held", "id", "ledger", "no_local", "overhead", "priority", "queue", "room", "session",
-        "sized", "wish",
+        "sized", "void", "wish",
     )  # fmt: skip
 
     def __init__(self, command: Subscribe, queue: int) -> None:
@@ -52,6 +53,7 @@ class Consumer:
         self.sized = command.credit_bytes < UNLIMITED and command.ack is not AckMode.AUTO
         self.ledger: Ledger | None = None if command.ack is AckMode.AUTO else {}
         self.held: dict[int, Ledger] = {}
+        self.void: set[int] = set()
         self._held_bytes = self._held_messages = 0
         confirms = command.confirm and command.ack is AckMode.AUTO and not command.browse
         self.flight: deque[Run] | None = deque() if confirms else None
@@ -122,8 +124,10 @@ class Consumer:
         self.credit_messages += len(ghosts)
         if self.sized:
             self.credit_bytes += self._cost(ghosts)
-        # A transaction may hold others: at the consumer's end they would pass for what is now in the ledger.
-        aside = [group.pop(i) for group in self.held.values() for i in ids if i in group]
+        # A transaction may hold others: at the consumer's end they would pass for what is now in the ledger. It cannot
+        # settle them any more, whatever its client was told when it named them.
+        aside = [name for name, group in self.held.items() for i in ids if group.pop(i, None) is not None]
+        self.void.update(aside)
         return len(ghosts) + len(aside)
 
     def named(self, ids: Sequence[int]) -> Ledger:
@@ -202,9 +206,11 @@ class Consumer:
     def release(self, ids: Sequence[int]) -> Ledger:
         """Removes what is to be given back and returns it. What it does not hold (any more) is passed over."""
         taken: Ledger = {}
+        rest = [i for i in ids if i not in self.held]
         for i in ids:
             taken.update(self.held.pop(i, ()))
-        rest = [i for i in ids if i not in taken and self.ledger and i in self.ledger]
+        self.void.difference_update(ids)
+        rest = [i for i in rest if i not in taken and self.ledger and i in self.ledger]
         if rest:
             taken.update(self._free(rest))
         return taken
@@ -224,6 +230,11 @@ class Consumer:
         rest = [i for i in ids if i not in self.held]
         if len(set(ids)) != len(ids):
             raise _unknown(ids[-1])
+        if self.void and (void := self.void.intersection(ids)):
+            raise RefusedError(
+                Code.NO_SUCH_DELIVERY,
+                f"message {min(void)} was given to another consumer while this edge was away, and comes again",
+            )
         if rest:
             self._covered(rest)
 

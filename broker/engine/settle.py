@@ -89,6 +89,8 @@ def hold(slot: Slot, command: Hold, turn: Turn) -> None:
     if consumer is None or consumer.session != command.session:
         raise _unknown(command.consumer)
     if command.ids:
+        if consumer.haunted:
+            already_settled.claim(slot.queues[consumer.queue], consumer, command.ids)
         consumer.hold(command.ids, slot.max_held, slot.max_held_messages)
     slot.touched[slot.queues[consumer.queue]] = None
     slot.answer(command.session, command.seq, turn, progress(turn))

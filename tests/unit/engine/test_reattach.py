@@ -544,3 +544,55 @@ def test_what_a_stranger_has_by_now_stays_a_strangers_when_its_edge_opens_its_sl
     world, i = given_up()
     world.attach(1, spans(i), ack=INDIVIDUAL, room=0)
     assert refused(world.settle(1, i[0], seq=4)) == [Code.NO_SUCH_DELIVERY]
+
+
+def counted_against(credit_messages=1):
+    """Consumer 1 was given up by a leader that is gone; that one has counted it, so the next one leaves the message in
+    the queue, for whoever was given it since. Nobody was."""
+    world, i = loaded(1)
+    world.disconnect(1)
+    fail_over(world)
+    world.attach(1, spans(i), ack=INDIVIDUAL, credit_messages=credit_messages)
+    world.effects.clear()
+    world.appended.clear()
+    return world, i
+
+
+def commit(world, *ids):
+    part, turn = Settle(7, 1, 0, 1, list(ids)), world.turn()
+    world.engine.check(part, {})
+    world.engine.handle(part, turn)
+    return world.finish(turn)
+
+
+def test_what_a_transaction_acknowledges_is_taken_for_real_before_the_credit_of_it_comes_back():
+    """`make chaos --seed 879736062`: the Hold let the very message out again, to the same consumer; its ghost gave way,
+    and the COMMIT was receipted and settled nothing."""
+    world, i = counted_against()
+    assert got(world.effects) == []
+    world.do(Hold(7, 1, 0, 1, i))
+    assert got(world.effects) == []
+    commit(world, *i)
+    assert settled(world) == [(i[0], i[0])]
+    assert (world.queue()["ready"], world.queue()["delivering"]) == (0, 0)
+
+
+def test_a_transaction_whose_message_has_come_to_its_client_again_is_refused():
+    """Another consumer had it when the transaction acknowledged it, and has failed since."""
+    world, i = loaded(1)
+    world.disconnect(1)
+    world.attach(2, ack=INDIVIDUAL)
+    world.attach(1, spans(i), ack=INDIVIDUAL)
+    world.do(Hold(7, 1, 0, 1, i))
+    world.disconnect(2)
+    world.settle_down()
+    assert world.queue()["delivering"] == 1
+    world.appended.clear()
+    for _ in range(2):
+        with pytest.raises(RefusedError) as refusal:
+            commit(world, *i)
+        assert refusal.value.code is Code.NO_SUCH_DELIVERY and settled(world) == []
+    assert refused(world.settle(1, i[0], outcome=Outcome.RETURN)) == []  # the transaction is given up
+    world.settle_down()
+    assert world.queue()["delivering"] == 1
+    assert refused(world.settle(1, i[0])) == [] and settled(world) == [(i[0], i[0])]
