@@ -23,6 +23,7 @@ Ledger = dict[int, Run]
 
 class Consumer:
     """room, credit_messages, credit_bytes   what is left; delivered as long as all are > 0 (one message overshoot).
+    window_bytes   what credit_bytes is when it holds nothing.
     ledger   unacknowledged messages; None in AckMode.AUTO.
     held     messages acknowledged in open transactions: named id → the messages that id covers.
     void     named ids of which a message has come to the client again: no transaction with one of them can be.
@@ -37,7 +38,7 @@ class Consumer:
     __slots__ = (
         "_held_bytes", "_held_messages", "_removed", "ack", "bit", "bodies", "credit_bytes", "credit_messages",
         "flight", "haunted", "held", "id", "ledger", "no_local", "overhead", "priority", "queue", "room", "session",
-        "sized", "void", "wish",
+        "sized", "void", "window_bytes", "wish",
     )  # fmt: skip
 
     def __init__(self, command: Subscribe, queue: int) -> None:
@@ -49,7 +50,7 @@ class Consumer:
         self.room = command.room
         self.overhead = command.overhead
         self.credit_messages = command.credit_messages
-        self.credit_bytes = command.credit_bytes
+        self.credit_bytes = self.window_bytes = command.credit_bytes
         self.sized = command.credit_bytes < UNLIMITED and command.ack is not AckMode.AUTO
         self.ledger: Ledger | None = None if command.ack is AckMode.AUTO else {}
         self.held: dict[int, Ledger] = {}
@@ -116,6 +117,11 @@ class Consumer:
         self.credit_messages -= len(ledger)
         if self.sized:
             self.credit_bytes -= self._cost(ledger)
+
+    def owes_nothing(self) -> None:
+        """What its ledger holds has no bytes any more: their credit comes back, but for what ghosts count."""
+        if self.sized:
+            self.credit_bytes = self.window_bytes - self.overhead * len(self.ledger or ())
 
     def bury(self, ids: Sequence[int]) -> int:
         """It is about to be handed these for real: ghosts of them give way, and their credit comes back. How many."""

@@ -7,11 +7,13 @@ import itertools
 import pytest
 
 from broker.core.address import Outcome, Routing
-from broker.core.commands import Act, Manage, Publish, Settle
+from broker.core.commands import Act, Hold, Manage, Publish, Settle
 from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Refused
 from broker.core.errors import Code
 from broker.core.ids import slot_of
+from broker.engine import manage
 from broker.engine.portrait import queue_row
+from broker.engine.unloaded import ghost
 from broker.engine.why import why
 from tests.unit.engine.world import ANYCAST, INDIVIDUAL, World, bodies, run_of
 
@@ -177,3 +179,25 @@ def test_why_nothing_is_delivered_in_words():
     send(world, 2)
     world.subscribe(1, "orders", selector="colour = 'red'")
     assert "selectors" in reasons(world)
+
+
+def test_a_purge_does_not_cost_each_message_that_is_out_and_gives_their_bytes_back_once(monkeypatch) -> None:
+    """50,000 that one consumer held were a step of 60 ms, 120 where it has a window of bytes."""
+    world = World()
+    world.subscribe(1, "orders", ack=INDIVIDUAL, credit_messages=100, credit_bytes=10_000, overhead=7)
+    for at in range(0, 30, 3):
+        world.publish("orders", *bodies(3, at), durable=True)
+    held = got(world.effects)
+    assert len(held) == 30
+    made = []
+    monkeypatch.setattr(manage, "ghost", lambda *args, **more: made.append(args) or ghost(*args, **more))
+    world.do(Hold(7, 1, 0, 1, held[:3]))
+    assert done(act(world, Act.PURGE)) and len(made) <= 4
+    consumer = world.engine._slot.consumers[1]
+    assert consumer.credit_bytes == 10_000 - 27 * 7
+    for i in held[3:]:
+        world.settle(1, i)
+    assert consumer.credit_bytes == 10_000 and world.queue("orders")["delivering"] == 3
+    world.do(Settle(7, 1, 0, 1, held[:3], Outcome.RETURN))
+    assert world.queue("orders")["delivering"] == 0
+    assert consumer.credit_bytes == 10_000 and consumer.credit_messages == 100
