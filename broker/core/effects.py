@@ -6,6 +6,7 @@ ignored (the client went in between).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 
 from .address import Routing
@@ -149,14 +150,19 @@ class Turn:
     effects   may be told at once, in order.    appends   to be journalled, in order.
     fetches, moves   work for the owner (see there).    notices   what an operator should read in the log.
     may       asked before anything is handed out by other calls than `flush`: may the slot of this number do so now.
+    work      queues and consumers that have begun or ended; most: with more than that nothing further is begun.
     ahead     milliseconds by which `now` is ahead of the wall clock, which has been set: points of time that clients
               name are by that one.
     handed    messages that it hands out.
     """
 
-    __slots__ = ("ahead", "appends", "effects", "fetches", "handed", "may", "moves", "notices", "now", "number")
+    __slots__ = (
+        "ahead", "appends", "effects", "fetches", "handed", "may", "most", "moves", "notices", "now", "number", "work",
+    )  # fmt: skip
 
-    def __init__(self, now: int, number: int, may: Callable[[int], bool] = always, ahead: int = 0) -> None:
+    def __init__(
+        self, now: int, number: int, may: Callable[[int], bool] = always, ahead: int = 0, most: int = sys.maxsize
+    ) -> None:
         self.now = now
         self.number = number
         self.may = may
@@ -167,6 +173,12 @@ class Turn:
         self.fetches: list[Fetch] = []
         self.moves: list[Move] = []
         self.notices: list[str] = []
+        self.work = 0
+        self.most = most
+
+    def works(self) -> None:
+        """A queue or a consumer has begun or ended."""
+        self.work += 1
 
     def part(self) -> Turn:
         """An empty one for what becomes a log group of this one."""

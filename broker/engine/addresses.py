@@ -113,6 +113,7 @@ def create(
 ) -> Queue:
     """A new queue; durable ones are recorded. replay: it gets what the address kept for later queues. Raises
     RefusedError(BAD_SELECTOR), nothing changed then."""
+    turn.works()
     queue = Queue(
         slot.next_queue, name, address, routing, slot.declarations.settings(address, name),
         durable=durable, auto_created=auto_created, subscription=subscription, tied=tied, hidden=hidden,
@@ -247,6 +248,7 @@ def unbind(slot: Slot, queue: Queue) -> None:
 
 def delete(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Deletes a queue with everything in it; its other consumers are told."""
+    turn.works()
     browsers = queue.browsers.clear() if queue.browsers else []
     for consumer in [*queue.consumers, *(browser.consumer for browser in browsers)]:
         forget_consumer(slot, consumer.id, consumer.session)

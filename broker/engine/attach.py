@@ -21,14 +21,15 @@ from .slot import Slot
 from .wildcard_queues import Patterns
 
 
-def enrol(slot: Slot, queue: Queue, consumer: Consumer, now: int) -> None:
+def enrol(slot: Slot, queue: Queue, consumer: Consumer, turn: Turn) -> None:
     """It consumes the queue from now on."""
+    turn.works()
     register(slot, consumer)
     insort(queue.consumers, consumer, key=_by_priority)
     wishes.join(queue, consumer)
     queue.in_use()
     if queue.settings.slow_consumer_threshold >= 0:
-        slow_consumers.watch(slot, queue, now)
+        slow_consumers.watch(slot, queue, turn.now)
 
 
 def register(slot: Slot, consumer: Consumer) -> None:
@@ -85,7 +86,7 @@ def awaken(slot: Slot, command: Publish, turn: Turn) -> list[Queue]:
         due += slot.wildcards.due(slot.number, command.address, slot.match.delimiter)
     for asleep in due:
         queue = own_queue(slot, asleep, turn)
-        enrol(slot, queue, Consumer(asleep, queue.id), turn.now)
+        enrol(slot, queue, Consumer(asleep, queue.id), turn)
     return slot.patterns.queues(command.address) if slot.patterns is not None else []
 
 

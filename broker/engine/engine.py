@@ -232,7 +232,7 @@ class Engine:
                 redelivery.bring_back(queue)
             queue.browse(Browser(consumer, queue.address, *recurring.shown(queue), *wishes.far_of(queue)))
         else:
-            attach.enrol(slot, queue, consumer, turn.now)
+            attach.enrol(slot, queue, consumer, turn)
         if command.resume is not None:
             if queue.leaving is not None:
                 redelivery.come_back(slot, queue, turn, whole=True)  # it may name any of them
@@ -304,7 +304,13 @@ class Engine:
         attach.forget_session(slot, command.session)
         # The end of one may be the end of others: whoever consumes its queue.
         while owned := slot.sessions.get(command.session):
+            if turn.work > turn.most:
+                return  # who sees attached() asks again
             settle.end_consumer(slot, slot.consumers[owned[0]], turn, not command.calm)
+
+    def attached(self, session: int) -> bool:
+        """Has the session consumers here."""
+        return session in self._slot.sessions
 
     # ── transactions over several slots ────────────────────────────────────────────────────────────
 

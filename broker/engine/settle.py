@@ -132,6 +132,7 @@ def detach(slot: Slot, consumer: Consumer) -> Ledger:
 
 def end_consumer(slot: Slot, consumer: Consumer, turn: Turn, failed: bool = True) -> Queue:
     """The consumer is no more: what it held goes back, a queue tied to it goes with it. failed: see give_back()."""
+    turn.works()
     queue = slot.queues[consumer.queue]
     messages = detach(slot, consumer)
     if queue.tied:

@@ -14,8 +14,6 @@ from broker.core.errors import Code
 from broker.engine.engine import Engine
 from broker.engine.wildcards import Wildcards, slots_in
 
-from .release_gate import Touched
-
 
 class Slots(Protocol):
     """What it needs of the shard."""
@@ -28,34 +26,27 @@ class Slots(Protocol):
     def wake(self) -> None: ...
 
 
-def carry_out(shard: Slots, command: Wide, turn: Turn, touched: Touched) -> None:
-    """In place of an engine."""
+def carry_out(shard: Slots, command: Wide, turn: Turn) -> list[Command]:
+    """In place of an engine. What is to be done in slots for it comes next, in this order."""
     if isinstance(command, UnsubscribeAll):
-        _unsubscribe(shard, command, turn, touched)
-    elif isinstance(command, DisconnectAll):
-        for slot in slots_in(shard.wildcards.end_session(command.session)):
-            _step(shard, Disconnect(slot, command.session, command.calm), turn, touched)
+        return _unsubscribe(shard, command, turn)
+    if isinstance(command, DisconnectAll):
         shard.wake()  # what it leaves goes in pieces
-    else:
-        shard.engine(0).handle(command, turn)  # any of them may say whether it can be had
+        awake = slots_in(shard.wildcards.end_session(command.session))
+        return [Disconnect(slot, command.session, command.calm) for slot in awake]
+    shard.engine(0).handle(command, turn)  # any of them may say whether it can be had
+    return []
 
 
-def _unsubscribe(shard: Slots, command: UnsubscribeAll, turn: Turn, touched: Touched) -> None:
+def _unsubscribe(shard: Slots, command: UnsubscribeAll, turn: Turn) -> list[Command]:
     session, seq, first = command.session, command.seq, command.consumer
     awake = shard.wildcards.end(first, session)
     if awake is None:
         turn.effects.append(Refused(session, seq, Code.NO_SUCH_SUBSCRIPTION, "it has ended already"))
-        return
-    for slot in slots_in(awake):
-        _step(shard, Unsubscribe(slot, session, 0, first + slot, command.address), turn, touched)
+        return []
+    ends: list[Command] = [Unsubscribe(slot, session, 0, first + slot, command.address) for slot in slots_in(awake)]
     if seq and awake:
-        # Behind what its consumers settled: one log has all slots.
-        _step(shard, Barrier(0, session, seq), turn, touched)
+        ends.append(Barrier(0, session, seq))  # behind what its consumers settled: one log has all slots
     elif seq:
         turn.effects.append(Done(session, seq))
-
-
-def _step(shard: Slots, command: Command, turn: Turn, touched: Touched) -> None:
-    engine = shard.engine(command.slot)
-    engine.handle(command, turn)
-    touched[engine] = None
+    return ends

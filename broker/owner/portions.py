@@ -13,6 +13,9 @@ from broker.core.commands import Command, Hold, Prepare, Publish, Settle, Transa
 
 TURN: Final = 300
 """Units of one turn, of some 10 µs each."""
+WORK: Final = 64
+"""Queues and consumers that begin or end in one turn, of some 50 µs each: nobody knows beforehand how many those of a
+command are."""
 FEW: Final = 4
 """So few commands are not looked at: none of them is large, or it cannot be cut."""
 MOST: Final = 1500

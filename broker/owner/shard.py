@@ -8,17 +8,17 @@ that has thrown is told. Must not know sockets or STOMP: effects go to one liste
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 from broker.config.settings import EngineSettings, Settings
-from broker.core.commands import EVERYWHERE, Command, Prepare, Publish, Transact
+from broker.core.commands import EVERYWHERE, Command, Disconnect, Prepare, Publish, Transact
 from broker.core.effects import Refused, Turn
-from broker.core.errors import Code, RefusedError
+from broker.core.errors import Code
 from broker.core.memory import Memory
-from broker.core.message import DURABLE, Blob
+from broker.core.message import Blob
 from broker.core.metrics import Metric
 from broker.core.records import MetaRecord, Stretch
 from broker.engine.declarations import Named, keep, places
@@ -33,13 +33,14 @@ from . import refusing
 from .all_slots import carry_out
 from .deferred import Deferred
 from .fault_attribution import NOBODY, culprit
+from .full_disk import refuse_full
 from .group_commit import Commits
 from .io_thread import Io
 from .large_commits import LargeCommit
 from .listening import Listener, tell_blamed
 from .memory_pressure import Pressure
 from .page_reads import PageReads
-from .portions import FEW, MOST, portion
+from .portions import FEW, MOST, WORK, portion
 from .reconfiguring import Reconfiguring
 from .release_gate import Gates, Touched
 from .replication_port import Alone, Replicas
@@ -302,8 +303,8 @@ class Shard:
     def _turn(self) -> Turn:
         steady = self._steady
         if steady is None:
-            return Turn(self._clock.wall_ms(), self._commits.open, self._gates.may)
-        return Turn(steady.wall_ms(), self._commits.open, self._gates.may, steady.ahead)
+            return Turn(self._clock.wall_ms(), self._commits.open, self._gates.may, most=WORK)
+        return Turn(steady.wall_ms(), self._commits.open, self._gates.may, steady.ahead, WORK)
 
     def _run_turn(self) -> None:
         self._scheduled = False
@@ -406,8 +407,8 @@ class Shard:
                     if not self._alone:
                         continue
                     if command.slot == EVERYWHERE:
-                        carry_out(self, command, turn, touched)
-                        before = now()
+                        if parts := carry_out(self, command, turn):
+                            return self._put_back(commands, parts)
                         continue
                     engine = self.engine(command.slot)
                 kind = type(command)
@@ -416,7 +417,7 @@ class Shard:
                         continue
                     if command.run.blob is not None:
                         blobs.append(command.run.blob)
-                    if full and self._refuse_full(command, turn):
+                    if full and refuse_full(engine, command, turn):
                         continue
                     if crowded and self.pressure.meets(engine, command, turn):
                         continue
@@ -428,9 +429,7 @@ class Shard:
                         if large(command):
                             self._large = LargeCommit(self, self.journal, command, turn, touched, blobs)
                             self._commits.keep_open(True)
-                            self._inbox = [*commands, *self._inbox]
-                            self.wake()
-                            return
+                            return self._put_back(commands)
                         transact(self, command, turn, touched)
                     if (at := now()) - before > LONG_S:
                         self.blame.saw(at - before, command)
@@ -443,12 +442,20 @@ class Shard:
                     continue
                 engine.handle(command, turn)
                 touched[engine] = None
+                if turn.work > WORK:
+                    again = kind is Disconnect and engine.attached(command.session)
+                    return self._put_back(commands, [command] if again else [])
                 if (at := now()) - before > LONG_S:
                     self.blame.saw(at - before, command)
                 before = at
         except Exception:
             tell_blamed(self._listener, command, waiting + inbox)
             raise
+
+    def _put_back(self, rest: Iterator[Command], first: Sequence[Command] = ()) -> None:
+        """The rest waits for the next turn, and `first` comes before it."""
+        self._inbox = [*first, *rest, *self._inbox]
+        self.wake()
 
     def _finish(self, turn: Turn, touched: Touched) -> None:
         """Dispatch, journal, commit, tell: in this order."""
@@ -493,16 +500,6 @@ class Shard:
         if self._idle is not None and not more:
             idle, self._idle = self._idle, None
             self._schedule(idle)
-
-    def _refuse_full(self, command: Any, turn: Turn) -> bool:
-        """Disk nearly full: whatever would be written is refused, so that settling can go on from the reserve. That
-        also is what is not durable, but large or too much for the memory of its queue."""
-        run = command.run
-        if not (run.flags & DURABLE or run.blob is not None or self.engine(command.slot).crowded(command)):
-            return False
-        refused = RefusedError(Code.DISK_FULL, "retry when consumers have freed space")
-        self.engine(command.slot).refuse(command, refused, turn)
-        return True
 
     # ── the disk ───────────────────────────────────────────────────────────────────────────────────
 
