@@ -8,6 +8,7 @@ processor does, or keeps the whole machine busy, bears the marker `alone` and ha
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -38,6 +39,17 @@ def _nobody_stays() -> Iterator[None]:
     """Connections end with the file that made them."""
     yield
     close_all()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _collected_as_before() -> Iterator[None]:
+    """A process of ours that ran within this one has set Python's collector for itself (broker/app/garbage.py). What it
+    froze has no referrers for gc: hypothesis takes its own generators for garbage then."""
+    thresholds, callbacks = gc.get_threshold(), gc.callbacks.copy()
+    yield
+    gc.set_threshold(*thresholds)
+    gc.callbacks[:] = callbacks
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
