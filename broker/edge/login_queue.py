@@ -135,15 +135,15 @@ class LoginQueue:
             check.entries[address] |= paid
         else:
             places = self._places
-            if len(places) >= places.most:
-                if places.top <= places.held(address) + 1:
-                    raise busy()
-                longest = places.longest
-                if longest is not None:
-                    self._drop(*longest)
-            places.take(address, (address, check))
+            full = len(places) >= places.most
+            if full and places.top <= places.held(address) + 1:
+                raise busy()
+            # Before another gives way: that may be the only place this very check has had.
             check.entries[address] = paid
             self._strangers.setdefault(address, {})[check] = None
+            if full and (longest := places.longest) is not None:
+                self._drop(*longest)
+            places.take(address, (address, check))
         self._next()
 
     def over(self, check: Check) -> None:
@@ -158,7 +158,8 @@ class LoginQueue:
 
     def close(self) -> None:
         """Nothing that waits will have its turn."""
-        for check in [*self._proven, *(check for queue in self._strangers.values() for check in queue)]:
+        waiting = [*self._proven, *(check for queue in self._strangers.values() for check in queue)]
+        for check in dict.fromkeys(waiting):  # one may wait as several addresses'
             check.refuse()
         self._proven.clear()
         self._strangers.clear()

@@ -83,6 +83,27 @@ async def test_what_several_ask_for_comes_with_the_first_of_them_and_is_refused_
     assert not desk.turns._strangers and not len(desk.turns._places)
 
 
+async def test_a_login_whose_only_place_gives_way_to_its_next_one_keeps_that_and_no_thread_is_lost():
+    desk = Desk(most=3)
+    desk.ask("x")
+    shared, *_ = [desk.ask("a") for _ in range(3)]
+    desk.turns.wait(shared, "b", False, False)  # "a" holds the most, and has waited for this one for longest
+    assert shared.state is CheckState.WAITING and shared.entries == {"b": False}
+    assert shared in desk.order() and not desk.turns._strangers and not len(desk.turns._places)
+    assert desk.ask("c").state is CheckState.GRANTED
+
+
+async def test_the_end_of_the_broker_ends_a_login_that_waits_as_several_addresses_once():
+    desk = Desk()
+    desk.ask("x")
+    shared, proven = desk.ask("a"), desk.ask("a")
+    desk.turns.wait(shared, "b", False, False)
+    desk.turns.wait(proven, "c", True, False)
+    desk.turns.close()
+    assert shared.granted.cancelled() and proven.granted.cancelled()
+    desk.turns.over(shared)
+
+
 async def test_who_failed_too_often_meanwhile_has_no_turn_but_who_served_a_wait_has():
     desk = Desk()
     desk.ask("x")
