@@ -106,6 +106,9 @@ class Events:
             pass  # gone, or not admitted any more
         finally:
             self._streams.discard(stream)
+            transport = request.transport
+            if transport is not None and transport.get_write_buffer_size():
+                transport.abort()  # else socket and bytes stay as long as its reader likes
         return answer
 
     async def close(self, _app: Any = None) -> None:
@@ -190,6 +193,7 @@ class Events:
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(max(due, loop.time() + 0.05)):
                     await self._fresh.wait()
+        self._known.clear()
 
     async def _answer(self, path: str, who: Who) -> bytes:
         op, named, query = self._meant(path)

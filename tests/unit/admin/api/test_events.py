@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -107,6 +108,29 @@ async def test_streams_are_bounded(api, monkeypatch):
         assert (await answer.json(content_type=None))["type"] == "urn:stampede:problem:too-many-streams"
     for stream in streams:
         stream.close()
+
+
+async def test_a_reader_that_takes_nothing_has_gone_with_its_socket_and_what_waited_for_it(api, monkeypatch):
+    monkeypatch.setattr(events, "PATIENCE_S", 0.3)
+    for number in range(40):
+        await api.call("POST", "/queues", 201, address="q" * 3000 + str(number))
+    others = list(api.broker.admin._runner.server.connections)
+    loop = asyncio.get_running_loop()
+    with socket.socket() as reader:
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        reader.setblocking(False)
+        await loop.sock_connect(reader, ("127.0.0.1", api.broker.admin.port))
+        watched = "&".join(f"watch=/queues?sort={by}" for by in ("name", "-name", "messages", "-messages"))
+        await loop.sock_sendall(reader, b"GET /api/v1/events?%b HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" % watched.encode())
+        streams = api.broker.admin.api.events._streams
+        await eventually(lambda: bool(streams))
+        own = {served for served in api.broker.admin._runner.server.connections if served not in others}
+        assert len(own) == 1
+        while streams:
+            for number in range(40):  # every answer is another one
+                await api.call("POST", f"/addresses/{'q' * 3000}{number}/messages", 201, body="x")
+        await eventually(lambda: own.isdisjoint(api.broker.admin._runner.server.connections))
+    assert not api.broker.admin.api.events._known
 
 
 async def test_who_may_not_any_more_hears_no_more(api):
