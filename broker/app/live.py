@@ -93,10 +93,11 @@ class LiveSettings:
         file, now, changes, aside = tables_of(self._file), tables_of(self.settings), self._changes, self.aside
         for name, table in LIVE.items():
             for entry, values in now[table].items():
-                yield _row(name, entry, values, file[table].get(entry), changes.tables.get(table, {}).get(entry))
+                if (table, entry) not in aside:
+                    yield _row(name, entry, values, file[table].get(entry), changes.tables.get(table, {}).get(entry))
         for (table, entry), why in aside.items():
             name = next(name for name, its in LIVE.items() if its == table)
-            row = _row(name, entry, {}, tables_of(self._file)[table].get(entry), changes.tables[table][entry])
+            row = _row(name, entry, now[table].get(entry, {}), None, changes.tables[table][entry])
             yield {**row, "source": "set aside", "why": why}
 
     def entry(self, name: str, entry: str) -> dict[str, Any] | None:

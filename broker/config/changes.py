@@ -3,7 +3,8 @@
     {"version": 1, "tables": {"engine.queues": {"orders": {"values": {"selector": "n > 1"}, "by": "ada", "at": 1764…}}}}
 
 A change wins over the file, setting by setting; whatever it does not say stays as the file has it. A change that makes
-no entry any more (the rest of it has left the file) is set aside: kept, not in use, and told.
+no entry any more (the rest of it has left the file, or contradicts it) is set aside: kept, not in use, and told. The
+entry is as the file has it then; only the partitions of an address stay, which may only grow.
 
 Rule: values only. A table that comes out has been checked as those of a config file are, or ConfigError names the entry
 and the fix; what was checked before is not checked again. Must not know where changes come from or where they are kept.
@@ -142,13 +143,26 @@ def laid_over(settings: Settings, changes: Changes, fix: str, known: Tables | No
             try:
                 own[entry] = checked(table, entry, whole, settings, "changed live")
             except ConfigError as error:
-                own.pop(entry, None)
                 if table == LIVE["permissions"]:
                     why = f"{error} Without it others could do what it forbids: {told(fix, table, entry)}"
                     raise ConfigError(why) from None
                 aside[table, entry] = str(error)
+                if (kept := _partitions(table, entry, own.get(entry, {}), change, settings)) is not None:
+                    own[entry] = kept
         tables[table] = own
     return with_tables(settings, tables), aside
+
+
+def _partitions(
+    table: str, entry: str, said: dict[str, Any], change: LiveChange, settings: Settings
+) -> dict[str, Any] | None:
+    """An entry of a change that is set aside, with nothing of it but partitions: in them are messages."""
+    if table != LIVE["addresses"] or "partitions" not in change.values:
+        return None
+    try:
+        return checked(table, entry, {**said, "partitions": change.values["partitions"]}, settings, "changed live")
+    except ConfigError:
+        return None
 
 
 def told(fix: str, table: str, entry: str) -> str:

@@ -177,6 +177,28 @@ async def test_a_change_that_makes_no_entry_without_the_file_is_set_aside_at_the
         assert (await api.get("/config", table="diverts"))["items"] == []
 
 
+async def test_what_contradicts_the_file_is_set_aside_the_file_counts_and_partitions_stay(tmp_path, source):
+    news = "[engine.addresses.news]\nmax_delivery_attempts = 3\n"
+    write(source, FILE + news)
+    async with running(tmp_path, source) as api, connect(api.url) as client:
+        await change(api, "addresses/news", redelivery_delay_ms=4000, partitions=8)
+        await eventually(lambda: api.broker.edge._sent_partitions("news") == 8)
+        for n in range(40):
+            headers = {"JMSXGroupID": f"g{n}", "persistent": "true"}
+            await client.send("/queue/news", str(n), receipt=True, headers=headers)
+    write(source, FILE + news + "max_redelivery_delay_ms = 1000\n")
+    async with running(tmp_path, source) as api, connect(api.url) as client:
+        used = {"max_delivery_attempts": 3, "max_redelivery_delay_ms": 1000, "partitions": 8}
+        row = await entry(api, "addresses", "news")
+        assert (row["source"], row["values"]) == ("set aside", used) and "is below redelivery_delay_ms" in row["why"]
+        assert api.broker.live.settings.engine.addresses["news"] == used
+        async with asyncio.timeout(20), client.subscribe("/queue/news") as sub:
+            assert {(await anext(sub)).body for _ in range(40)} == {b"%d" % n for n in range(40)}
+        assert (await api.call("POST", "/config/reload"))["changed"] == []
+        assert (await change(api, "addresses/news", redelivery_delay_ms=None))["values"] == used
+        assert (await entry(api, "addresses", "news"))["source"] == "file and live"
+
+
 async def test_nor_when_the_file_is_read_again_and_it_can_be_completed(tmp_path, source):
     write(source, FILE + DIVERT)
     async with running(tmp_path, source) as api:
