@@ -76,15 +76,19 @@ class BrowseEnd:
 
 class Crowd:
     """An address has reached its limit and its policy is BLOCK. full: what `session` sends there from now on waits at
-    the edge, without a RECEIPT; not full: it may go on. What was on its way is taken all the same."""
+    the edge, without a RECEIPT; not full: it may go on. What was on its way is taken all the same.
 
-    __slots__ = ("address", "full", "session", "slot")
+    passing   it has no limit: its owner has only more to do than it can at once, and needs nobody's ACK to go on. One
+              reason says nothing of the other: the address may be full, too."""
 
-    def __init__(self, session: int, slot: int, address: str, full: bool) -> None:
+    __slots__ = ("address", "full", "passing", "session", "slot")
+
+    def __init__(self, session: int, slot: int, address: str, full: bool, passing: bool = False) -> None:
         self.session = session
         self.slot = slot
         self.address = address
         self.full = full
+        self.passing = passing
 
 
 class Move:

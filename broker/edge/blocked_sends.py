@@ -7,6 +7,9 @@ acknowledge what makes room. If such a one sends more than park_bytes to full ad
 everybody who has waited for edge.block_timeout_s. DISCONNECT and the end of the stream wait for what waits, after the
 session's consumers have ended. What waits when a connection breaks is dropped: nobody was told that it was taken.
 
+Where an owner has only much to do (`busy`), nobody's ACK is needed, and the session as a whole is not read for a while:
+no ACK overtakes what was sent on before it, and what a broken connection had sent is carried out.
+
 When there is room again, what waits leaves piece by piece, the next one when the last has been answered: else all that
 waits would pass the limit at once.
 
@@ -72,13 +75,16 @@ class BlockedClient(OpenConnection, Protocol):
 
 
 class Crowds:
-    """See the head of this file. `full`: addresses the session was told of."""
+    """See the head of this file. `full`: addresses the session was told of. `busy`: the same of owners."""
 
-    __slots__ = ("_held", "_last", "_paced", "_patience", "_then", "_timer", "_waiting", "full", "nbytes", "session")
+    __slots__ = (
+        "_held", "_last", "_paced", "_patience", "_then", "_timer", "_waiting", "busy", "full", "nbytes", "session",
+    )  # fmt: skip
 
     def __init__(self, session: BlockedClient) -> None:
         self.session = session
         self.full: set[Key] = set()
+        self.busy: set[Key] = set()
         self.nbytes = 0
         self._waiting: deque[Waiting] = deque()
         self._held: dict[Key, int] = {}
@@ -148,6 +154,17 @@ class Crowds:
         else:
             self.full.discard((slot, address))
             self._soon()
+
+    def passing(self, slot: int, address: str, busy: bool) -> None:
+        """The owner has more to do for that address than it can at once, or has done it."""
+        intake = self.session.intake
+        if busy:
+            self.busy.add((slot, address))
+            intake.hold("busy")
+            return
+        self.busy.discard((slot, address))
+        if not self.busy:
+            intake.release("busy")
 
     def _soon(self) -> None:
         """Once for all that the owners tell in one go: they may have a thousand addresses to speak of."""

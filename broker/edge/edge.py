@@ -461,7 +461,7 @@ class Edge:
         if isinstance(effect, Crowd):
             session = self.sessions.get(effect.session)
             if session is not None and not session.closed:
-                session.crowded(effect.slot, effect.address, effect.full)
+                session.crowded(effect.slot, effect.address, effect.full, effect.passing)
             return
         assert isinstance(effect, ConsumerClosed | BrowseEnd)
         sub = self._consumer_of(effect.consumer)

@@ -313,11 +313,14 @@ class Session(SessionLife):
         self.answers.instead(seq, partial(self._fail, code, detail, receipt))
         self.done(seq)
 
-    def crowded(self, slot: int, address: str, full: bool) -> None:
+    def crowded(self, slot: int, address: str, full: bool, passing: bool) -> None:
         """An address that it sends to has reached its limit, or has room again."""
         if self.crowds is None:
             self.crowds = Crowds(self)
-        self.crowds.crowd(slot, address, full)
+        if passing:
+            self.crowds.passing(slot, address, full)
+        else:
+            self.crowds.crowd(slot, address, full)
 
     # ── subscriptions ──────────────────────────────────────────────────────────────────────────────
 

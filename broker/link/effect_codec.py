@@ -75,11 +75,12 @@ class DownBuilder:
         elif isinstance(effect, BrowseEnd):
             out.browse_end = effect.consumer & NUMBER_MASK
         elif isinstance(effect, Crowd):
-            crowd = out.crowd
-            crowd.session = effect.session & NUMBER_MASK
-            crowd.slot = effect.slot
-            crowd.address = effect.address
-            crowd.full = effect.full
+            session = effect.session & NUMBER_MASK
+            out.crowd.MergeFrom(
+                pb.Crowd(
+                    session=session, slot=effect.slot, address=effect.address, full=effect.full, passing=effect.passing
+                )
+            )
         else:
             out.slot.slot = effect.slot
             out.slot.epoch = effect.epoch
@@ -146,7 +147,8 @@ def _rare(effect: pb.Effect, kind: str | None) -> LinkEffect:
     if kind == "browse_end":
         return BrowseEnd(effect.browse_end)
     if kind == "crowd":
-        return Crowd(effect.crowd.session, check_slot(effect.crowd.slot), effect.crowd.address, effect.crowd.full)
+        crowd = effect.crowd
+        return Crowd(crowd.session, check_slot(crowd.slot), crowd.address, crowd.full, crowd.passing)
     if kind == "slot":
         return SlotState(check_slot(effect.slot.slot), effect.slot.epoch, effect.slot.state)
     raise malformed("an unknown kind of effect")

@@ -158,7 +158,7 @@ class Routes:
         lane = self.current(link, effect.slot)
         if lane is None:
             return
-        key = (effect.session, effect.address)
+        key = (effect.session, effect.address, effect.passing)
         if effect.full:
             lane.crowds[key] = None
         else:
@@ -186,13 +186,17 @@ class Routes:
         assert link is not None
         link.drop(lane.slot)
         self._stats.replay(lane.begin_again())
-        for session, address in lane.take_crowds():
-            # Whoever leads it now says so itself when the next SEND comes; what the last one said is nobody's to end.
-            self._telling.tell(Crowd(session, lane.slot, address, False))
+        self._end_crowds(lane)
+
+    def _end_crowds(self, lane: SlotChannel, passing: bool = False) -> None:
+        """Whoever leads it now says so itself when the next SEND comes; what the last one said is nobody's to end."""
+        for session, address, busy in lane.take_crowds(passing):
+            self._telling.tell(Crowd(session, lane.slot, address, False, busy))
 
     def _down(self, lane: SlotChannel) -> None:
         """Nobody hears what we send for the slot."""
         lane.down(self._clock.monotonic())
+        self._end_crowds(lane, passing=True)  # who is not read for it could not ACK anything meanwhile
         if lane.link is not None:
             lane.link.drop(lane.slot)
             if lane.link.up:

@@ -63,8 +63,8 @@ class SlotChannel:
         self.idle: list[int] = []
         self.waiting: list[BodyUp] = []
         """Large bodies that begin when it is open."""
-        self.crowds: dict[tuple[int, str], None] = {}
-        """(session, address): who was told that what is full."""
+        self.crowds: dict[tuple[int, str, bool], None] = {}
+        """(session, address, passing): who was told that what is full."""
 
     # ── who leads it ───────────────────────────────────────────────────────────────────────────────
 
@@ -107,10 +107,10 @@ class SlotChannel:
         was, self.refusing = self.refusing, True
         return not was
 
-    def take_crowds(self) -> Iterable[tuple[int, str]]:
-        """Who was told that what is full, by its owner of before."""
-        crowds, self.crowds = self.crowds, {}
-        return crowds
+    def take_crowds(self, passing: bool = False) -> Iterable[tuple[int, str, bool]]:
+        """Who was told that what is full, by its owner of before. passing: only of what passes by itself."""
+        crowds, self.crowds = self.crowds, {key: None for key in self.crowds if passing and not key[2]}
+        return [key for key in crowds if key not in self.crowds]
 
     # ── what waits for an answer ───────────────────────────────────────────────────────────────────
 

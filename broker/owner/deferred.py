@@ -1,8 +1,8 @@
 """Commands that need more than one turn: they publish to topics where thousands of selectors have to be asked.
 
 What their messages match is found in pieces (engine/prefilter.py), so much a turn for all of them together; then they
-are carried out as any other. Meanwhile whoever sent them waits: his later commands do, for order, and what he sends to
-that topic rests in his edge (Crowd). Nobody else does, at that topic neither: who waits is served in turns.
+are carried out as any other. Meanwhile whoever sent them waits: his later commands do, for order, and his connection is
+not read (Crowd). Nobody else does, at that topic neither: who waits is served in turns.
 
 Rule: what one session sends stays in order, in a cluster also what one edge sends to one slot, whose numbers ascend.
 Must not know how a selector is asked.
@@ -142,7 +142,7 @@ class Deferred:
             key = (session, part.slot, part.address)
             if session and key not in self._told:
                 self._told[key] = None
-                turn.effects.append(Crowd(*key, True))
+                turn.effects.append(Crowd(*key, True, passing=True))
 
     @property
     def ready(self) -> bool:
@@ -165,7 +165,7 @@ class Deferred:
         if self._told:
             for key in [key for key in self._told if key[0] not in self._sessions]:
                 del self._told[key]
-                turn.effects.append(Crowd(*key, False))
+                turn.effects.append(Crowd(*key, False, passing=True))
 
     def drop(self, slot: int) -> None:
         """The slot is led elsewhere: whoever waits there asks again."""

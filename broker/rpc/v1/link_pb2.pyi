@@ -479,16 +479,18 @@ class ConsumerClosed(_message.Message):
     def __init__(self, consumer: _Optional[int] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class Crowd(_message.Message):
-    __slots__ = ("session", "slot", "address", "full")
+    __slots__ = ("session", "slot", "address", "full", "passing")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SLOT_FIELD_NUMBER: _ClassVar[int]
     ADDRESS_FIELD_NUMBER: _ClassVar[int]
     FULL_FIELD_NUMBER: _ClassVar[int]
+    PASSING_FIELD_NUMBER: _ClassVar[int]
     session: int
     slot: int
     address: str
     full: bool
-    def __init__(self, session: _Optional[int] = ..., slot: _Optional[int] = ..., address: _Optional[str] = ..., full: bool = ...) -> None: ...
+    passing: bool
+    def __init__(self, session: _Optional[int] = ..., slot: _Optional[int] = ..., address: _Optional[str] = ..., full: bool = ..., passing: bool = ...) -> None: ...
 
 class SlotState(_message.Message):
     __slots__ = ("slot", "epoch", "state")

@@ -28,8 +28,12 @@ class Full(Bench):
         self.told(True)
         self.port.commands.clear()
 
-    def told(self, full: bool) -> None:
-        self.edge.on_effects([Crowd(self.session_.id, self.first.slot, self.first.address, full)])
+    def told(self, full: bool, passing: bool = False) -> None:
+        self.edge.on_effects([Crowd(self.session_.id, self.first.slot, self.first.address, full, passing)])
+
+    def consumes(self) -> None:
+        self.session_.receive(b"SUBSCRIBE\nid:1\ndestination:/queue/other\n\n\0")
+        self.port.commands.clear()
 
     def send(self, *bodies: bytes, address: str = "a.b", receipt: str = "") -> None:
         for body in bodies:
@@ -90,6 +94,32 @@ async def test_above_the_bound_a_producer_is_not_read_until_half_of_it_has_left(
     assert not bench.session_.intake.reading
     bench.told(False)
     assert bench.session_.intake.reading
+
+
+async def test_a_session_is_not_read_where_the_owner_has_only_much_to_do_and_nothing_overtakes() -> None:
+    """Who consumes got ERROR 1511 for 2 MB at once to a topic with 500 subscribers, whose address has no limit; and
+    an ACK went before what was sent on ahead of it, which was dropped when the connection broke."""
+    bench = Full(park_bytes=1000)
+    bench.told(False)
+    bench.consumes()
+    bench.told(True, passing=True)
+    assert holds(bench.session_) == {"busy"} and not bench.session_.intake.reading
+    bench.send(b"x" * 700, b"y" * 700)
+    bench.send(b"other", address="c")
+    bench.told(False, passing=True)
+    assert bench.session_.intake.reading and not bench.session_.closed
+    assert bench.left() == [b"x" * 700, b"y" * 700, b"other"]
+
+
+async def test_one_reason_to_wait_ends_without_the_other() -> None:
+    bench = Full()
+    bench.told(True, passing=True)
+    bench.told(False, passing=True)
+    bench.send(b"1")
+    assert bench.left() == []
+    bench.told(True, passing=True)
+    bench.told(False)
+    assert holds(bench.session_) == {"busy"} and bench.left() == [b"1"]
 
 
 async def test_when_all_sessions_keep_too_much_everybody_who_keeps_something_is_paused() -> None:

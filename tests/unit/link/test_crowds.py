@@ -15,8 +15,8 @@ def two():
     return two
 
 
-def tell(two, owner, full, session=1):
-    owner.effects(Crowd(TOKEN << 40 | session, SLOT, "a", full))
+def tell(two, owner, full, session=1, passing=False):
+    owner.effects(Crowd(TOKEN << 40 | session, SLOT, "a", full, passing))
     two.world.run()
 
 
@@ -42,6 +42,22 @@ def test_a_stream_that_broke_may_have_lost_the_end_of_it(two):
     two.world.cut()
     two.world.pass_time(0.5)
     assert told(two)[-1] == (1, SLOT, "a", False)
+
+
+def test_both_reasons_end_with_their_leader(two):
+    for passing in (False, True):
+        tell(two, two.a, True, passing=passing)
+    two.fail_over()
+    ended = [crowd.passing for crowd in two.edge.of(Crowd) if not crowd.full]
+    assert sorted(ended) == [False, True]
+
+
+def test_who_is_not_read_for_an_owner_is_read_when_that_has_gone(two):
+    tell(two, two.a, True)
+    tell(two, two.a, True, passing=True)
+    two.world.cut()
+    two.world.run()
+    assert [(crowd.full, crowd.passing) for crowd in two.edge.of(Crowd)][2:3] == [(False, True)]
 
 
 def test_an_old_leader_is_not_heard(two):
