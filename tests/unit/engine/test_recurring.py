@@ -10,6 +10,7 @@ from broker.core.address import RECURRING, Routing
 from broker.core.commands import Act, Manage, Publish
 from broker.core.errors import Code, RefusedError
 from broker.core.message import DURABLE
+from broker.engine import recurrence
 from broker.engine.recurrence import FOR_EVER, Recurrence, split, tick
 from broker.engine.recurring import PIECE
 from broker.engine.runs import copy
@@ -260,6 +261,24 @@ def test_many_at_once_are_a_piece_at_a_time():
 
 
 # when
+
+
+def test_what_many_messages_say_is_looked_for_once(monkeypatch):
+    """A read of 37 that come on the fifth Monday of a February was a step of 41 ms."""
+    looked = []
+    monkeypatch.setattr(
+        recurrence, "CronSim", lambda *args: looked.append(args) or iter([datetime(2044, 2, 29, tzinfo=UTC)])
+    )
+    start = ms(2026, 1, 1)
+    for n in range(100):
+        assert tick("0 0 */28 2 MON#5", "Asia/Tokyo", start + n) == ms(2044, 2, 29)
+    assert len(looked) == 1
+    recurrence._tick.cache_clear()
+
+
+def test_a_minute_that_has_begun_is_not_its_next_time():
+    for after in (0, 1, 59_999):
+        assert tick("* * * * *", "", ms(2026, 1, 1, 8, 30) + after) == ms(2026, 1, 1, 8, 31)
 
 
 def test_cron_by_the_clock_of_its_zone():
