@@ -47,7 +47,7 @@ from .replication_port import Alone, Replicas
 from .slow_turns import LONG_S, Blame
 from .small_state import Keeper, small_state
 from .stats import ShardStats
-from .transact import Crossing, large, move, published, transact, wary
+from .transact import Crossing, carry_moves, large, published, transact, wary
 
 log = logging.getLogger("stampede.owner")
 
@@ -466,10 +466,8 @@ class Shard:
             if (at := now()) - before > LONG_S:
                 self.blame.saw(at - before, engine)
             before = at
-        while turn.moves:
-            moves, turn.moves = turn.moves, []
-            for item in moves:
-                move(self, item, turn, touched)
+        if turn.moves:
+            carry_moves(self, turn, touched)
         if turn.appends:
             self._commits.append(turn.appends)
         if self._gates.hold(touched, turn.number):

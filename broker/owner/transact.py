@@ -129,7 +129,20 @@ def transacting(shard: Engines, command: Transact, turn: Turn, touched: Touched)
         engine.after(Done(command.session, command.seq), turn)
 
 
-def move(shard: Engines, item: Move, turn: Turn, touched: Touched) -> None:
+def carry_moves(shard: Engines, turn: Turn, touched: Touched) -> None:
+    """All that the turn moves, and what comes of that. Handed out is together: once for each message would have those
+    thousands who wait for copies in the same slot looked at as often."""
+    while turn.moves:
+        moves, turn.moves = turn.moves, []
+        reached: Touched = {}
+        for item in moves:
+            _move(shard, item, turn, reached)
+        for engine in reached:
+            shard.flush(engine, turn)
+        touched.update(reached)
+
+
+def _move(shard: Engines, item: Move, turn: Turn, reached: Touched) -> None:
     """A dead letter or an expired message: published and settled in one atomic group."""
     slot = slot_of(item.address)
     if shard.crossing is not None and slot != item.slot:
@@ -142,9 +155,7 @@ def move(shard: Engines, item: Move, turn: Turn, touched: Touched) -> None:
         target.handle(publish, group)
     source.moved(item, group)
     merge(group, turn)
-    for engine in (source, target):
-        shard.flush(engine, turn)
-        touched[engine] = None
+    reached[source] = reached[target] = None
 
 
 def _taken(target: Engine, publish: Publish, item: Move) -> bool:

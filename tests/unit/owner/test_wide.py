@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from broker.config.settings import EngineSettings, JournalSettings, Settings
-from broker.core.address import AckMode, Routing
-from broker.core.commands import Disconnect, Publish, Subscribe, Transact
+from broker.core.address import AckMode, Outcome, Routing
+from broker.core.commands import Disconnect, Publish, Settle, Subscribe, Transact
 from broker.core.effects import Crowd, Deliver, Done
 from broker.core.ids import slot_of
+from broker.engine.engine import Engine
 from broker.engine.slot import MESSAGES
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
@@ -113,3 +114,23 @@ def test_it_does_not_spin_while_the_slot_may_hand_out_nothing() -> None:
     world.shard.unpause(slot)
     world.machine.quiesce()
     assert world.done(LOUD) == [1, 2, 3]
+
+
+def test_dead_letters_do_not_have_all_who_wait_looked_at_once_each(monkeypatch) -> None:
+    """300 dead letters of a slot with 5,000 subscribers in the middle of their copies were a turn of 1.2 s."""
+    flushed = []
+    flush = Engine.flush
+    monkeypatch.setattr(Engine, "flush", lambda self, turn: flushed.append(self.number) or flush(self, turn))
+    world = World()
+    world.shard.submit([Subscribe(slot_of(TOPIC), 5, 0, 900, TOPIC, Routing.MULTICAST, AckMode.INDIVIDUAL)])
+    world.shard.submit([world.loud(seq, 1) for seq in range(1, 41)])
+    world.machine.quiesce()
+    held = [effect.run.ids[0] for effect in world.effects if isinstance(effect, Deliver) and effect.consumer == 900]
+    assert len(held) == 40
+    world.shard.submit([world.loud(41), Settle(slot_of(TOPIC), 5, 0, 900, held, Outcome.REJECT)])
+    flushed.clear()
+    world.turn()
+    assert flushed.count(slot_of(TOPIC)) <= 3
+    world.machine.quiesce()
+    dead = next(queue for queue in world.shard.engine(slot_of("DLQ")).queues() if queue.address == "DLQ")
+    assert dead.count == 40
