@@ -14,7 +14,9 @@ def authority(folder: Path, name: str) -> tuple[Path, Path]:
     """(certificate, key) of a CA."""
     cert, key = folder / f"{name}.pem", folder / f"{name}.key"
     _openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key,
-             "-out", cert, "-days", 2, "-subj", f"/CN={name}")  # fmt: skip
+             "-out", cert, "-days", 2, "-subj", f"/CN={name}",
+             # Default contexts want it since Python 3.13, and an issuer in what it has signed (RFC 5280, 4.2.1).
+             "-addext", "keyUsage=critical,keyCertSign,cRLSign")  # fmt: skip
     return cert, key
 
 
@@ -22,7 +24,7 @@ def issued(folder: Path, name: str, ca: tuple[Path, Path], days: int = 2) -> tup
     """(certificate, key) for localhost, signed by `ca`. Negative days: it has expired."""
     cert, key, request = folder / f"{name}.pem", folder / f"{name}.key", folder / f"{name}.csr"
     extensions = folder / f"{name}.ext"
-    extensions.write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+    extensions.write_text("authorityKeyIdentifier=keyid\nsubjectAltName=DNS:localhost,IP:127.0.0.1\n")
     _openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", key,
              "-out", request, "-subj", f"/CN={name}")  # fmt: skip
     _openssl("x509", "-req", "-in", request, "-CA", ca[0], "-CAkey", ca[1], "-CAcreateserial", "-out", cert,
