@@ -2,8 +2,8 @@
 (`$scheduled.` and the address it is for), whose first header says when and where to (recurrence.py).
 
 When it is due it is moved like a dead letter: published where it is for, settled here, and put back here for the next
-time, in one atomic group. So restart, replication, limits and operators know nothing of it, it comes neither twice nor
-not at all for a crash, and one that comes for ever is one message.
+time, in one atomic group. So restart, replication, limits and operators know nothing of it, what is durable comes
+neither twice nor not at all for a crash, and one that comes for ever is one message.
 
 Rule: of one queue PIECE are under way at a time. Must not know headers of clients.
 """
