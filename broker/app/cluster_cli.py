@@ -316,7 +316,7 @@ def dump(**options: Any) -> None:
                 value: Any = json.loads(text)
             except ValueError:
                 value = text
-            if item.key.startswith(keys.config_users):
+            if item.key.startswith((keys.config_users, keys.config_tokens)):
                 hidden = {"hash": "…", "previous": ["…"]}
                 value = {**value, **{name: hidden[name] for name in hidden if name in value}} if (
                     isinstance(value, dict)

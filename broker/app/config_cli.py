@@ -22,7 +22,7 @@ TABLES = click.Choice(["addresses", "queues", "diverts", "permissions"])
 def config() -> None:
     """Addresses, queues, diverts and permissions of a running broker, changed without a restart.
 
-    Of a standalone one; for a cluster use `stampede cluster addresses|queues|diverts|permissions`."""
+    Ask a standalone one, or an edge for its cluster (straight in etcd: `stampede cluster addresses …`)."""
 
 
 @config.command("list")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -20,14 +19,16 @@ from broker.admin.api.server import Api
 from broker.admin.api.spread import Spread
 from broker.admin.server import AdminServer
 from broker.cluster.config import Tables, UserEntry
+from broker.cluster.config_writer import ConfigWriter
 from broker.cluster.load import EVERY_S, Loads
 from broker.cluster.redis_shared import RedisShared
 from broker.cluster.subscriptions import SubscriptionDirectory
+from broker.config.permissions import groups_of
 from broker.config.ports import hosts
 from broker.config.settings import EngineSettings, Settings
 from broker.core.metrics import MetricSource
 from broker.core.slots import SlotRecord
-from broker.edge.auth import FileAuthenticator, TableAuthenticator, is_loopback
+from broker.edge.auth import FileAuthenticator, TableAuthenticator, is_loopback, users_file
 from broker.edge.directory import AskedNames, Directory, LocalClientIds
 from broker.edge.draining import excess
 from broker.edge.edge import Edge
@@ -43,6 +44,9 @@ from broker.seams.files import fingerprint, temporary_file
 
 from . import process
 from .administration import ThisNode, api
+from .cluster_live import ClusterLive
+from .cluster_tokens import ClusterTokens
+from .cluster_users import ClusterUsers
 from .member import ClusterProcess, advertised_admin
 from .topology import Topology
 
@@ -56,6 +60,7 @@ class EdgeProcess(ClusterProcess):
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
+        self._started = self.settings
         self.auth: FileAuthenticator | TableAuthenticator | None = None
         self.edge: Edge | None = None
         self._ready = False
@@ -117,7 +122,7 @@ class EdgeProcess(ClusterProcess):
         process runs only if nobody but this machine can reach it: that is decided here, once. Where
         the host of a port lets others in, nobody gets in until there is a user."""
         settings = self.settings
-        path = settings.edge.users_file or os.path.join(settings.data, "users.toml")
+        path = users_file(settings)
         logins = self.shared.logins if self.shared is not None else None
         if settings.edge.users_file or fingerprint(path) is not None:
             return FileAuthenticator(path, self.clock)
@@ -131,7 +136,15 @@ class EdgeProcess(ClusterProcess):
         """For operators: the whole cluster's, but connections are this edge's own."""
         node = ThisNode("edge", self.id, lambda: self.settings, self.readiness, lambda: auth.has_users, self.memory)
         topology = Topology(self.metadata, self.keys, self.table, self.membership)
-        return api(node, self.admin, self.settings, Spread(self.port), edge, auth, self.port.submit, topology=topology)
+        writer = ConfigWriter(self.metadata, self.keys, self.config, self.membership)
+        file = users_file(self.settings) if isinstance(auth, FileAuthenticator) else ""
+        administrators = groups_of(self.settings.admin.administrators)
+        users = ClusterUsers(lambda: self.config.users, writer, administrators, file)
+        return api(
+            node, self.admin, self.settings, Spread(self.port), edge, auth, self.port.submit,
+            ClusterLive(self._started, lambda: self.settings, self.config, writer, users), topology,
+            ClusterTokens(self.config, writer),
+        )  # fmt: skip
 
     async def start_admin(self) -> None:
         await self.admin.start()

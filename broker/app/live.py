@@ -110,6 +110,10 @@ class LiveSettings:
             return f"{self._origins[setting]}, and live" if setting in self._origins else "live"
         return self._origins.get(setting, "")
 
+    async def behind(self) -> list[str]:
+        """Nobody else uses them."""
+        return []
+
     # ── changes ────────────────────────────────────────────────────────────────────────────────────
 
     async def change(self, name: str, entry: str, values: Mapping[str, Any], by: str) -> dict[str, Any]:
@@ -221,18 +225,23 @@ class LiveSettings:
         had, has = tables_of(self.settings), tables_of(after)
         if had[LIVE["addresses"]] is not has[LIVE["addresses"]]:
             await asyncio.to_thread(refuse_shrinking, self.settings.engine, after.engine)
-        if had[PERMISSIONS] and not has[PERMISSIONS]:
-            raise ConfigError(
-                "That is the last entry of edge.permissions: without any, nobody may do anything until the next start, "
-                "and everybody everything from then on. Set an entry `#` first: to a group of administrators, or to "
-                "`*` for every user."
-            )
+        last_permission(had[PERMISSIONS], has[PERMISSIONS])
         if changes is not self._changes:
             await asyncio.to_thread(_keep, self.path, changes)
         self._changes, self._file, self.settings, self.aside = changes, file, after, aside
         if self._applied != has:
             await self.apply(after)
             self._applied = has
+
+
+def last_permission(had: Mapping[str, Any], has: Mapping[str, Any]) -> None:
+    """Raises ConfigError where the last entry of the permissions would go."""
+    if had and not has:
+        raise ConfigError(
+            "That is the last entry of edge.permissions: without any, nobody may do anything until the next start, and "
+            "everybody everything from then on. Set an entry `#` first: to a group of administrators, or to `*` for "
+            "every user."
+        )
 
 
 class _Read(NamedTuple):

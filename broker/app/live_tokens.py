@@ -15,6 +15,7 @@ from hashlib import sha256
 
 import msgspec
 
+from broker.cluster.config import KeptToken
 from broker.core.errors import ConfigError
 from broker.edge.users import checked_groups
 from broker.seams.clock import SystemClock
@@ -27,15 +28,6 @@ FILE = "tokens.json"
 PREFIX = "stampede_"
 """Of a token, so that those who look for secrets in files know one."""
 MOST = 1000
-
-
-class KeptToken(msgspec.Struct, frozen=True):
-    """by: who has made it.    created: milliseconds since 1970."""
-
-    hash: str
-    groups: tuple[str, ...]
-    by: str
-    created: int
 
 
 class _Kept(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -69,11 +61,15 @@ class LiveTokens:
 
     def find(self, secret: str) -> tuple[str, Sequence[str]] | None:
         """Whose token it is, and the groups; None: nobody's."""
-        name = self._names.get(_hash(secret))
+        name = self._names.get(hashed(secret))
         return (name, self._tokens[name].groups) if name is not None else None
 
     def all(self) -> Mapping[str, KeptToken]:
         return self._tokens
+
+    async def behind(self) -> list[str]:
+        """Nobody else uses them."""
+        return []
 
     async def create(self, name: str, groups: Sequence[str], by: str) -> str:
         """The token. Raises ConfigError."""
@@ -82,14 +78,11 @@ class LiveTokens:
     async def _create(self, name: str, groups: Sequence[str], by: str) -> str:
         async with self._turn:
             if name in self._tokens:
-                raise ConfigError(f"There is a token {name!r} already; revoke it first, or take another name.")
+                raise ConfigError(taken(name))
             if len(self._tokens) >= MOST:
                 raise ConfigError(f"There are {MOST} tokens, which is the most; revoke some.")
-            if not groups:
-                raise ConfigError("A token without groups may nothing; give it a group of admin.administrators, or one "
-                                  "with `manage` in edge.permissions.")  # fmt: skip
-            secret = PREFIX + token(32)
-            one = KeptToken(_hash(secret), tuple(checked_groups(groups)), by, SystemClock().wall_ms())
+            secret = fresh()
+            one = KeptToken(hashed(secret), refuse_groups(groups), by, SystemClock().wall_ms())
             await self._keep({**self._tokens, name: one})
             return secret
 
@@ -116,5 +109,24 @@ def _by_hash(tokens: Mapping[str, KeptToken]) -> dict[str, str]:
     return {one.hash: name for name, one in tokens.items()}
 
 
-def _hash(secret: str) -> str:
+def fresh() -> str:
+    """A token that nobody has."""
+    return PREFIX + token(32)
+
+
+def hashed(secret: str) -> str:
+    """What is kept of it."""
     return sha256(secret.encode(errors="surrogateescape")).hexdigest()
+
+
+def refuse_groups(groups: Sequence[str]) -> tuple[str, ...]:
+    """The groups of a token, checked. Raises ConfigError."""
+    if not groups:
+        raise ConfigError("A token without groups may nothing; give it a group of admin.administrators, or one with "
+                          "`manage` in edge.permissions.")  # fmt: skip
+    return tuple(checked_groups(groups))
+
+
+def taken(name: str) -> str:
+    """Why a token is not made."""
+    return f"There is a token {name!r} already; revoke it first, or take another name."

@@ -46,15 +46,13 @@ class LiveUsers:
     async def _set(
         self, name: str, passcode: str | None, groups: Sequence[str] | None
     ) -> tuple[Sequence[str] | None, Sequence[str]]:
-        if passcode is None and groups is None:
-            raise ConfigError("Nothing would change: give a passcode, groups, or both.")
-        if passcode is not None and weakness(passcode):
-            raise ConfigError(f"The passcode can be guessed; take {SHORT} characters or more.")
+        refuse_weak(passcode, groups)
         async with self._turn:
             users = await self.all()
             before = users.get(name)
             if passcode is not None or before is not None:
-                self._keep_one({**users, name: (before or ()) if groups is None else checked_groups(groups)})
+                now = (before or ()) if groups is None else checked_groups(groups)
+                somebody_left(self._administrators, {**users, name: now})
             if passcode is not None:
                 await asyncio.to_thread(add_user, self._path, name, passcode, groups or ())
             if groups is not None and (passcode is None or not groups):
@@ -73,19 +71,28 @@ class LiveUsers:
                 raise ConfigError(
                     f"{name} is the last user, and without any nobody could log in; add another one first."
                 )
-            self._keep_one({user: groups for user, groups in users.items() if user != name})
+            somebody_left(self._administrators, {user: groups for user, groups in users.items() if user != name})
             await asyncio.to_thread(remove_user, self._path, name)
             self._heed()
 
-    def _keep_one(self, after: Mapping[str, Sequence[str]]) -> None:
-        """Raises ConfigError where nobody would be left who may use the API."""
-        if not self._administrators:
-            raise ConfigError(
-                "admin.administrators is empty, so no user may use the API: set it to a group, or use `stampede user`."
-            )
-        if not any(self._administrators.intersection(groups) for groups in after.values()):
-            raise ConfigError(
-                "No user would be in a group of admin.administrators "
-                f"({', '.join(sorted(self._administrators))}), and nobody could use the API any more: first add a user "
-                "who is in one of them (`groups`)."
-            )
+
+def refuse_weak(passcode: str | None, groups: Sequence[str] | None) -> None:
+    """Raises ConfigError where nothing would change, or the passcode can be guessed."""
+    if passcode is None and groups is None:
+        raise ConfigError("Nothing would change: give a passcode, groups, or both.")
+    if passcode is not None and weakness(passcode):
+        raise ConfigError(f"The passcode can be guessed; take {SHORT} characters or more.")
+
+
+def somebody_left(administrators: frozenset[str], after: Mapping[str, Sequence[str]]) -> None:
+    """Raises ConfigError where nobody would be left who may use the API."""
+    if not administrators:
+        raise ConfigError(
+            "admin.administrators is empty, so no user may use the API: set it to a group, or use `stampede user`."
+        )
+    if not any(administrators.intersection(groups) for groups in after.values()):
+        raise ConfigError(
+            "No user would be in a group of admin.administrators "
+            f"({', '.join(sorted(administrators))}), and nobody could use the API any more: first add a user who is in "
+            "one of them (`groups`)."
+        )

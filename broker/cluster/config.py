@@ -1,10 +1,11 @@
-"""Live configuration: settings of addresses, addresses and users, as the metadata store has them.
+"""Live configuration: settings of addresses, addresses, users and tokens, as the metadata store has them.
 
     config/settings/<match>     {"max_delivery_attempts": 3}     for all addresses the pattern matches
     config/addresses/<name>     {"partitions": 8}                the same settings, for exactly this address
     config/queues/<name>        {"address": "orders"}            a queue that exists from the start
     config/diverts/<name>       {"address": "orders", "forward": "audit"}
     config/users/<name>         {"hash": "$argon2id$…", "groups": ["admins"]}
+    config/tokens/<name>        {"hash": "9f86d0…", "groups": ["ops"], "by": "ada", "created": 1764…}
 
 Rule: what is wrong is named once and left out; what was there before it stays in use. A permission that cannot be read
 and was not there before is for nobody: what it was to close must not be open. And whoever starts with an entry that it
@@ -14,6 +15,7 @@ Must not know who uses the values: they go to callbacks, whole, after each batch
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -47,6 +49,16 @@ class UserEntry(NamedTuple):
     previous: tuple[str, ...] = ()
 
 
+class KeptToken(msgspec.Struct, frozen=True):
+    """With what a machine asks the API. hash: SHA-256 of the token. by: who has made it. created: milliseconds since
+    1970."""
+
+    hash: str
+    groups: tuple[str, ...]
+    by: str = ""
+    created: int = 0
+
+
 def parsed_table(data: bytes, where: str) -> dict[str, Any]:
     """Raises ConfigError when `data` is not a JSON object."""
     try:
@@ -72,11 +84,20 @@ def parsed_user(data: bytes, where: str) -> UserEntry:
     return UserEntry(table["hash"], tuple(groups), tuple(previous))
 
 
+def parsed_token(data: bytes, where: str) -> KeptToken:
+    """Raises ConfigError."""
+    try:
+        return msgspec.json.decode(data, type=KeptToken)
+    except msgspec.DecodeError as error:
+        raise ConfigError(f"{where} cannot be read: {error}.") from None
+
+
 ENTRIES: Mapping[str, str] = MappingProxyType({
     "settings": "engine.addresses", "addresses": "engine.addresses", "queues": "engine.queues",
     "diverts": "engine.diverts", "permissions": "edge.permissions", "users": "",
+    "tokens": "",
 })  # fmt: skip
-"""Part of the configuration → the table of a config file whose entries it has; users are told apart."""
+"""Part of the configuration → the table of a config file whose entries it has; users and tokens have none."""
 
 
 def part_of(keys: Keys, key: str) -> str:
@@ -90,10 +111,14 @@ def read_entry(part: str, name: str, data: bytes, base: EngineSettings) -> Any:
     try:
         if part == "users":
             return parsed_user(data, f"cluster user {name}")
+        if part == "tokens":
+            return parsed_token(data, f"token {name}")
         table, where = ENTRIES[part], "cluster configuration"
         values = parsed_table(data, f"{where}, {table} {name}")
         return checked_entry(table, name, values, where, base.wildcard_delimiter, base.address)
     except ConfigError as error:
+        if part == "tokens":
+            raise ConfigError(f"{error} Revoke it with `stampede token revoke {name}`, and make another one.") from None
         gone, given = ("remove", "") if part == "users" else ("delete", " NAME=VALUE")
         raise ConfigError(
             f"{error} Mend it with `stampede cluster {part} set {name}{given}`, or take it away with "
@@ -150,12 +175,15 @@ class ConfigWatch:
         self.diverts: dict[str, dict[str, Any]] = {}
         self.permissions: dict[str, dict[str, Any]] = {}
         self.users: dict[str, UserEntry] = {}
+        self.tokens: dict[str, KeptToken] = {}
         self.bad: dict[str, str] = {}
         """Key → what is wrong with its present value, and what mends it."""
         self.missing: set[str] = set()
         """Those of `bad` that were so when we started: nothing of them is in use, as it may be elsewhere."""
         self._started = False
         self.revision = 0
+        self._moved = asyncio.Event()
+        """Set, and another one from then on, whenever the revision has grown."""
 
     async def start(self) -> None:
         """Reads everything; the callbacks have been called (if there is anything) when it returns.
@@ -193,6 +221,13 @@ class ConfigWatch:
             self._on_users(dict(self.users))
         self.revision = max(self.revision, *(change.revision for change in changes))
         self._on_applied(self.revision)
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    async def reached(self, revision: int) -> None:
+        """Returns when everything up to it is in use."""
+        while self.revision < revision:
+            await self._moved.wait()
 
     def _one(self, change: Change) -> str:
         """Takes one change into the tables; which of them it was, "" = none (it was bad or foreign)."""
@@ -216,7 +251,7 @@ class ConfigWatch:
         if name in table:
             log.error("%s: %s What was in use before it stays.", key, why)
             return ""
-        if not self._started:
+        if not self._started and part != "tokens":  # one that nobody knows opens nothing
             self.missing.add(key)
         if part == "permissions":
             table[name] = {}

@@ -27,7 +27,7 @@ class Keys:
 
     __slots__ = (
         "applied", "config", "config_addresses", "config_diverts", "config_permissions", "config_queues",
-        "config_settings", "config_users", "controller", "cordons", "disks",
+        "config_settings", "config_tokens", "config_users", "controller", "cordons", "disks",
         "edges", "loads", "managed", "owners", "possession", "root", "slots", "subscriptions", "suspects", "throws",
     )  # fmt: skip
 
@@ -51,6 +51,7 @@ class Keys:
         self.config_queues = self.config + "queues/"
         self.config_diverts = self.config + "diverts/"
         self.config_permissions = self.config + "permissions/"
+        self.config_tokens = self.config + "tokens/"
         self.managed = self.root + "managed/"
         self.possession = self.root + "possession"
         """Whose cluster this is: the StompBroker whose operator writes below the prefix."""
@@ -105,6 +106,9 @@ class Keys:
 
     def permission(self, match: str) -> str:
         return self.config_permissions + escape(match)
+
+    def token(self, name: str) -> str:
+        return self.config_tokens + escape(name)
 
     def marker(self, key: str) -> str:
         """Whose a key of `config` is (docs/adr/0006-kubernetes.md). Owners and edges do not look at it."""

@@ -14,10 +14,11 @@ from tests.harness.waiting import PATIENCE_S
 SETTINGS = {"cluster.lease_s": 8, "cluster.dead_after_ms": 10_000}
 
 
-def call(edge: Process, method: str, path: str, body: dict | None = None) -> tuple[int, Any]:
+def call(edge: Process, method: str, path: str, body: dict | None = None, token: str = "") -> tuple[int, Any]:
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
     request = urllib.request.Request(
-        f"http://{HOST}:{edge.admin_port}/api/v1{path}", method=method,
-        data=None if body is None else json.dumps(body).encode(), headers={"Content-Type": "application/json"},
+        f"http://{HOST}:{edge.admin_port}/api/v1{path}", method=method, headers=headers,
+        data=None if body is None else json.dumps(body).encode(),
     )  # fmt: skip
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
@@ -86,6 +87,34 @@ def test_the_map_of_the_cluster(shared: Cluster):
 
     Cluster.wait(led, PATIENCE_S, lambda: str(shared.records()[record["slot"]]))
     assert call(edge, "POST", "/nodes/nobody/drain")[0] == 409
+
+
+def test_settings_are_changed_for_the_whole_cluster(shared: Cluster):
+    """In use everywhere when it is answered: the other edge takes no message behind it."""
+    one, other = shared.edges
+    told = done(one, "PATCH", "/config/addresses/changed", {"values": {"max_delivery_attempts": 2}})
+    assert told["values"] == {"max_delivery_attempts": 2} and told["missing"] == []
+    (row,) = done(other, "GET", "/config?table=addresses&q=changed")["items"]
+    assert row["source"] == "live" and row["values"] == {"max_delivery_attempts": 2}
+    told = done(other, "PATCH", "/config/queues/changed", {"values": {"ring_size": 2}})
+    assert told["missing"] == []
+    for n in range(3):
+        done(one, "POST", "/addresses/changed/messages", {"body": str(n)})
+    assert bodies(other, "changed") == ["1", "2"]
+    status, told = call(one, "PATCH", "/config/queues/changed", {"values": {"selector": "a ="}})
+    assert status == 409 and "Invalid selector" in told["detail"]
+    assert done(one, "DELETE", "/config/addresses/changed")["exists"] is False
+    assert call(other, "DELETE", "/config/addresses/changed")[0] == 404
+
+
+def test_a_token_that_one_edge_has_made_is_known_at_the_other(shared: Cluster):
+    one, other = shared.edges
+    secret = done(one, "POST", "/tokens", {"name": "backup", "groups": ["ops"]})["token"]
+    assert call(other, "GET", "/overview", token=secret)[0] == 403, "known, and may not: its group has no right"
+    assert call(other, "GET", "/overview", token="stampede_other")[0] == 401
+    assert [row["name"] for row in done(other, "GET", "/tokens")["items"]] == ["backup"]
+    done(other, "DELETE", "/tokens/backup")
+    assert call(one, "GET", "/overview", token=secret)[0] == 401
 
 
 def test_an_owner_that_does_not_answer_is_named(shared: Cluster):

@@ -2,7 +2,7 @@
 users; the config file read again.
 
 Rule: for administrators only. Checked, kept, in use, and only then answered (ports.ConfigPort). What cannot be had
-without a restart is refused, or named in the answer; a cluster's settings are in etcd and are changed there.
+without a restart is refused, or named in the answer, and so is who of a cluster does not use it yet (`missing`).
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from itertools import islice
 from typing import Any
 
 from broker.config.changes import LIVE
-from broker.core.errors import ConfigError
+from broker.core.errors import BrokerError
 from broker.core.pages import Ask, PageKey, choose
 
 from .calls import ApiOp, Call, Caller
 from .params import Param, listing, question
 from .ports import Answer, ConfigPort, Work
-from .problems import Problem, bad_value, unknown
+from .problems import Problem, bad_value, not_made, unknown
 from .reading import listed
 
 _VALUES = Param("values", "setting: value each; null takes a change back", "table", required=True)
 _SORTS = ("name", "table")
+_NOT_SO = ("bad-setting", "Not with these settings", "; docs/settings.md has what can be")
 
 
 class Configuring:
@@ -52,10 +53,10 @@ class Configuring:
             ApiOp("GET", "/users", "users", "Users and their groups.", self.users, "UserEntry", listing(("name",)),
                   listed=True, administrators=True),
             ApiOp("PUT", user, "set-user", "Adds a user, or changes the passcode or the groups.", self.set_user,
-                  "UserEntry", body=(Param("passcode", "the new one; left out: as before"),
+                  "UserSet", body=(Param("passcode", "the new one; left out: as before"),
                                      Param("groups", "all groups of the user; left out: as before", "texts")),
                   administrators=True),
-            ApiOp("DELETE", user, "remove-user", "The connections of the user end.", self.remove_user, "Done",
+            ApiOp("DELETE", user, "remove-user", "The connections of the user end.", self.remove_user, "Removed",
                   administrators=True),
         ]  # fmt: skip
 
@@ -75,9 +76,9 @@ class Configuring:
         values = call.body["values"]
         try:
             before = await self._port().change(table, name, values, call.who.name)
-        except ConfigError as error:
-            raise _refused(error) from None
-        return self._told(call, table, name, before)
+        except BrokerError as error:
+            raise not_made(error, *_NOT_SO) from None
+        return await self._told(call, table, name, before)
 
     async def reset(self, call: Call) -> Any:
         table, name = self._entry(call)
@@ -86,22 +87,23 @@ class Configuring:
         except KeyError:
             fix = "what the config file says is changed there (and read again), or with PATCH; GET config?live=true "
             raise unknown("live-change", f"{table}/{name}", fix + "lists what was changed live") from None
-        except ConfigError as error:
-            raise _refused(error) from None
-        return self._told(call, table, name, before)
+        except BrokerError as error:
+            raise not_made(error, *_NOT_SO) from None
+        return await self._told(call, table, name, before)
 
     async def reload(self, call: Call) -> Any:
         try:
             told = await self._port().reload()
-        except ConfigError as error:
-            raise _refused(error) from None
+        except BrokerError as error:
+            raise not_made(error, *_NOT_SO) from None
         call.noted.update(told)
         return told
 
-    def _told(self, call: Call, table: str, name: str, before: Mapping[str, Any]) -> Answer:
+    async def _told(self, call: Call, table: str, name: str, before: Mapping[str, Any]) -> Answer:
         now = self._port().entry(table, name)
         call.noted.update(before=before, after=now)
-        return {"table": table, "name": name, "values": now or {}, "exists": now is not None}
+        missing = await self._port().behind()
+        return {"table": table, "name": name, "values": now or {}, "exists": now is not None, "missing": missing}
 
     def _entry(self, call: Call) -> tuple[str, str]:
         table, name = call.path["table"], call.path["name"]
@@ -123,10 +125,10 @@ class Configuring:
         name, passcode, groups = call.path["user"], call.body.get("passcode"), call.body.get("groups")
         try:
             before, now = await self._port().people.set(name, passcode, groups)
-        except ConfigError as error:
-            raise _refused(error) from None
+        except BrokerError as error:
+            raise not_made(error, *_NOT_SO) from None
         call.noted.update(before=before, after=list(now), passcode="changed" if passcode is not None else "as before")
-        return {"name": name, "groups": list(now)}
+        return {"name": name, "groups": list(now), "missing": await self._port().behind()}
 
     async def remove_user(self, call: Call) -> Any:
         name = call.path["user"]
@@ -137,17 +139,17 @@ class Configuring:
             raise Problem(409, "not-now", "Not possible as it is", "that is you", "let another administrator do it")
         try:
             await people.remove(name)
-        except ConfigError as error:
-            raise _refused(error) from None
-        return {"name": name, "address": "", "done": True}
+        except BrokerError as error:
+            raise not_made(error, *_NOT_SO) from None
+        return {"name": name, "address": "", "done": True, "missing": await self._port().behind()}
 
     # ── what both need ─────────────────────────────────────────────────────────────────────────────
 
     def _port(self) -> ConfigPort:
         if self._config is None:
             raise Problem(
-                409, "of-the-cluster", "Not this process's", "settings and users of a cluster are in etcd",
-                "use `stampede cluster settings|addresses|queues|diverts|permissions|users`, or Kubernetes",
+                409, "not-kept-here", "Not this process's", "settings are not changed through this process",
+                "ask a standalone broker, or an edge of a cluster",
             )  # fmt: skip
         return self._config
 
@@ -180,13 +182,3 @@ def _chosen(asked: dict[str, Any], rows: Iterator[list[Answer]], name: tuple[str
     )
     found = [{**row, "at": [place.value, list(place.name)]} for place, row in page.entries]
     return {"rows": found, "total": page.total, "more": page.more}
-
-
-def _refused(error: ConfigError) -> Problem:
-    return Problem(
-        409,
-        "bad-setting",
-        "Not with these settings",
-        str(error),
-        "nothing has changed; docs/settings.md has what can be",
-    )

@@ -93,7 +93,8 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         table=TEXT, name=TEXT, values={"type": "object"}, source=TEXT, overridden={"type": "object"},
         live={"type": "object"}, by=TEXT, since=NUMBER, why=TEXT,
     ),
-    "Configured": _object(table=TEXT, name=TEXT, values={"type": "object"}, exists=FLAG),
+    "Configured": _object(table=TEXT, name=TEXT, values={"type": "object"}, exists=FLAG, missing=TEXTS),
+    "Removed": _object(name=TEXT, address=TEXT, done=FLAG, missing=TEXTS),
     "Reloaded": _object(
         changed={"type": "array", "items": _object(table=TEXT, name=TEXT)},
         total=NUMBER,
@@ -101,13 +102,14 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         aside={"type": "array", "items": _object(table=TEXT, name=TEXT, why=TEXT)},
     ),
     "UserEntry": _object(name=TEXT, groups=TEXTS),
+    "UserSet": _object(name=TEXT, groups=TEXTS, missing=TEXTS),
     "Node": _object(
         name=TEXT, kind=TEXT, state=TEXT, zone=TEXT, address=TEXT, admin=TEXT, leads=NUMBER, replicas=NUMBER,
         in_sync=NUMBER, unreached=TEXTS,
     ),
     "Slot": _object(slot=NUMBER, epoch=NUMBER, leader=TEXT, replicas=TEXTS, in_sync=TEXTS, target=TEXT, shelved=TEXT),
     "Token": _object(name=TEXT, groups=TEXTS, by=TEXT, created=NUMBER),
-    "NewToken": _object(name=TEXT, groups=TEXTS, token=TEXT),
+    "NewToken": _object(name=TEXT, groups=TEXTS, token=TEXT, missing=TEXTS),
     "Moved": _object(slot=NUMBER, state=TEXT),
 }  # fmt: skip
 

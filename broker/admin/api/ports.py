@@ -85,10 +85,15 @@ class TokensPort(Protocol):
         """KeyError: there is none."""
         ...
 
+    async def behind(self) -> list[str]:
+        """Members of the cluster that do not know the last change yet, after a moment."""
+        ...
+
 
 class ConfigPort(Protocol):
-    """Settings of this process that can be changed while it runs, and its users. What is refused raises ConfigError
-    and has changed nothing; what has returned is kept and in use."""
+    """Settings that can be changed while this process runs, and users: its own, or its cluster's. What is refused
+    raises ConfigError and has changed nothing; what has returned is kept and in use here. Any other BrokerError: it was
+    not possible just now, or nobody knows whether it was made."""
 
     def entries(self) -> Iterator[dict[str, Any]]:
         """Of the tables config.changes.LIVE: table, name, values, source, overridden, live, by, since, why (it is set
@@ -110,6 +115,10 @@ class ConfigPort(Protocol):
     async def reload(self) -> dict[str, Any]:
         """Reads the config file again: `changed` entries (some of a `total`), settings that need a `restart`,
         changes that are set `aside`."""
+        ...
+
+    async def behind(self) -> list[str]:
+        """Members of the cluster that do not use the last change yet, after a moment."""
         ...
 
     @property

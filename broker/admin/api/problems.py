@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.core.errors import Code, RefusedError
+from broker.core.errors import BrokerError, Code, ConfigError, RefusedError
 
 _STATUS = {
     Code.LOGIN_FAILED: 401,
@@ -59,6 +59,13 @@ def of_refusal(refused: RefusedError) -> Problem:
         _STATUS.get(code, 409), code.name.lower().replace("_", "-"), code.text, refused.detail or code.text,
         code=code.number,
     )  # fmt: skip
+
+
+def not_made(error: BrokerError, name: str, title: str, fix: str = "") -> Problem:
+    """A change that was refused (ConfigError), or was not possible just now."""
+    if isinstance(error, ConfigError):
+        return Problem(409, name, title, str(error), f"nothing has changed{fix}")
+    return Problem(503, "not-now", "Not possible just now", str(error), "look how it is, and try again")
 
 
 def bad_value(name: str, value: str, fix: str) -> Problem:

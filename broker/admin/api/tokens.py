@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.core.errors import ConfigError
+from broker.core.errors import BrokerError
 
 from .calls import ApiOp, Call
 from .params import Param
 from .ports import TokensPort
-from .problems import Problem, bad_value, unknown
+from .problems import Problem, bad_value, not_made, unknown
 
 
 class TokenHandlers:
@@ -31,7 +31,7 @@ class TokenHandlers:
                                     Param("groups", "what it may do: groups, as of a user", "texts", required=True)),
                   administrators=True, status=201),
             ApiOp("DELETE", "/tokens/{token}", "revoke-token", "Whoever uses it is a stranger from now on.",
-                  self.revoke, "Done", administrators=True),
+                  self.revoke, "Removed", administrators=True),
         ]  # fmt: skip
 
     async def all(self, _: Call) -> Any:
@@ -47,10 +47,10 @@ class TokenHandlers:
             raise bad_value("name", name, "a name of 1 to 100 printable characters")
         try:
             token = await self._port().create(name, groups, call.who.name)
-        except ConfigError as error:
-            raise _refused(error) from None
+        except BrokerError as error:
+            raise not_made(error, "bad-token", "Not such a token") from None
         call.noted.update(token=name, groups=groups)
-        return {"name": name, "groups": groups, "token": token}
+        return {"name": name, "groups": groups, "token": token, "missing": await self._port().behind()}
 
     async def revoke(self, call: Call) -> Any:
         name = call.path["token"]
@@ -58,18 +58,14 @@ class TokenHandlers:
             await self._port().revoke(name)
         except KeyError:
             raise unknown("token", name, "GET tokens lists them") from None
-        except ConfigError as error:
-            raise _refused(error) from None
-        return {"name": name, "address": "", "done": True}
+        except BrokerError as error:
+            raise not_made(error, "bad-token", "Not such a token") from None
+        return {"name": name, "address": "", "done": True, "missing": await self._port().behind()}
 
     def _port(self) -> TokensPort:
         if self._tokens is None:
             raise Problem(
-                409, "of-the-cluster", "Not this process's", "an edge of a cluster keeps no tokens",
-                "log in with a user of the cluster (`stampede cluster users`)",
+                409, "not-kept-here", "Not this process's", "this process keeps no tokens",
+                "ask a standalone broker, or an edge of a cluster",
             )  # fmt: skip
         return self._tokens
-
-
-def _refused(error: ConfigError) -> Problem:
-    return Problem(409, "bad-token", "Not such a token", str(error), "nothing has changed")

@@ -73,7 +73,9 @@ async def change(api: Api, path: str, status: int = 200, **values: Any) -> Any:
 async def test_a_queue_is_there_when_its_change_is_answered_and_after_a_restart(tmp_path, source):
     async with running(tmp_path, source) as api:
         told = await change(api, "queues/bills", selector="n > 3")
-        assert told == {"table": "queues", "name": "bills", "values": {"selector": "n > 3"}, "exists": True}
+        assert told == {
+            "table": "queues", "name": "bills", "values": {"selector": "n > 3"}, "exists": True, "missing": []
+        }  # fmt: skip
         assert (await api.get("/queues/bills"))["parts"][0]["declared"]
     async with running(tmp_path, source) as api:
         assert (await api.get("/queues/bills"))["parts"][0]["selector"] == "n > 3"
@@ -398,11 +400,11 @@ async def test_the_first_user_closes_a_broker_that_was_open(api):
         async with connect(api.url):
             pass
     status, told = await api.raw("PUT", "/users/bob", json={"passcode": "another passcode", "groups": ["eu"]}, **ada)
-    assert (status, told) == (200, {"name": "bob", "groups": ["eu"]})
+    assert (status, told) == (200, {"name": "bob", "groups": ["eu"], "missing": []})
     async with connect(api.url.replace("//", "//bob:another%20passcode@")) as client:
         await client.send("a", "1", receipt=True)
         status, told = await api.raw("PUT", "/users/bob", json={"groups": ["us"]}, **ada)
-        assert (status, told) == (200, {"name": "bob", "groups": ["us"]})
+        assert (status, told) == (200, {"name": "bob", "groups": ["us"], "missing": []})
         assert (await api.raw("DELETE", "/users/bob", **ada))[0] == 200
         with pytest.raises((ClientError, ConnectionError)):
             await client.send("a", "2", receipt=True)

@@ -1,0 +1,285 @@
+"""Live settings, users and tokens of a cluster, as an edge's API changes them: checked, in etcd, in use, told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from broker.app.cluster_live import ClusterLive
+from broker.app.cluster_tokens import ClusterTokens
+from broker.app.cluster_users import ClusterUsers
+from broker.cluster import config_writer
+from broker.cluster.config import ConfigWatch
+from broker.cluster.config_writer import ConfigWriter, NotKnown
+from broker.cluster.keys import Keys
+from broker.cluster.operate import NotPossible
+from broker.config.settings import EdgeSettings, EngineSettings, Settings
+from broker.core.errors import ConfigError
+from broker.core.slots import Member
+from broker.edge.users import load_users, save_users
+from broker.metadata.port import Put
+from broker.seams.passcodes import verify
+from tests.harness.metadata import MemoryMetadata, MemoryStore
+
+KEYS = Keys("/test")
+FILE = Settings(
+    edge=EdgeSettings(permissions={"file.#": {"send": "ops"}}),
+    engine=EngineSettings(
+        addresses={"orders": {"partitions": 2}}, queues={"bills": {"selector": "n > 1", "ring_size": 5}}
+    ),
+)
+PASSCODE = "a passcode that nobody guesses"
+
+
+class Members:
+    """Who is in the cluster (Membership)."""
+
+    def __init__(self) -> None:
+        self.me = Member("edge-0", "edge", "", "")
+        self.edges = {"edge-0": self.me}
+        self.owners = {"owner-0": Member("owner-0", "owner", "", "")}
+
+
+class Edge:
+    """What an edge has of all this, and another member that uses whatever there is."""
+
+    def __init__(self, path: str = "") -> None:
+        self.store = MemoryStore()
+        self.metadata = MemoryMetadata(self.store, timeout_s=0.3)
+        self.settings = FILE
+        self.config = ConfigWatch(
+            self.metadata, KEYS, FILE.engine, permissions=FILE.edge.permissions,
+            on_engine_settings=self._engine, on_permissions=self._permissions, on_applied=self._applied,
+        )  # fmt: skip
+        self.members = Members()
+        self.writer = ConfigWriter(self.metadata, KEYS, self.config, self.members)  # type: ignore[arg-type]
+        self.users = ClusterUsers(lambda: self.config.users, self.writer, frozenset({"admins"}), path)
+        self.live = ClusterLive(FILE, lambda: self.settings, self.config, self.writer, self.users)
+        self.tokens = ClusterTokens(self.config, self.writer)
+        self.stuck: set[str] = set()
+
+    def _engine(self, engine: EngineSettings) -> None:
+        self.settings = replace(self.settings, engine=engine)
+
+    def _permissions(self, permissions: Any) -> None:
+        self.settings = replace(self.settings, edge=replace(self.settings.edge, permissions=dict(permissions)))
+
+    def _applied(self, revision: int) -> None:
+        for name in {"edge-0", "owner-0"} - self.stuck:
+            self.store.commit([], [Put(KEYS.applied_by(name), b'{"revision": %d}' % revision)])
+
+    def stored(self, key: str) -> Any:
+        item = self.store.keys.get(key)
+        return json.loads(item.value) if item is not None else None
+
+    async def put(self, key: str, value: Any) -> None:
+        """By somebody else; known here when it returns."""
+        revision = self.store.commit([], [Put(key, json.dumps(value).encode())])
+        if key.startswith(KEYS.config):
+            await self.config.reached(revision)
+
+    def row(self, table: str, name: str) -> dict[str, Any]:
+        return next(row for row in self.live.entries() if (row["table"], row["name"]) == (table, name))
+
+
+@asynccontextmanager
+async def running(path: str = ""):
+    edge = Edge(path)
+    await edge.config.start()
+    try:
+        yield edge
+    finally:
+        await edge.config.stop()
+
+
+# ── settings ────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_change_is_in_etcd_and_in_use_when_it_is_answered():
+    async with running() as edge:
+        assert await edge.live.change("queues", "slips", {"selector": "a = 1"}, "ada") == {}
+        assert edge.stored(KEYS.queue("slips")) == {"selector": "a = 1"}
+        assert edge.settings.engine.queues["slips"] == {"selector": "a = 1"}
+        assert await edge.live.behind() == []
+        assert edge.row("queues", "slips")["source"] == "live"
+
+
+async def test_an_address_and_a_pattern_are_written_where_the_command_line_writes_them():
+    async with running() as edge:
+        await edge.live.change("addresses", "orders", {"max_delivery_attempts": 3}, "ada")
+        assert edge.stored(KEYS.address("orders")) == {"max_delivery_attempts": 3}, "what the file says stays there"
+        assert edge.row("addresses", "orders")["values"] == {"partitions": 2, "max_delivery_attempts": 3}
+        await edge.live.change("addresses", "orders.#", {"max_delivery_attempts": 4}, "ada")
+        assert edge.stored(KEYS.setting("orders.#")) == {"max_delivery_attempts": 4}
+        await edge.put(KEYS.setting("other"), {"max_delivery_attempts": 4})
+        await edge.live.change("addresses", "other", {"max_delivery_attempts": 5}, "ada")
+        assert edge.stored(KEYS.setting("other")) == {"max_delivery_attempts": 5}
+
+
+async def test_a_queue_of_the_file_keeps_what_is_not_changed_and_comes_back():
+    """Beside an entry in etcd that of the file does not count."""
+    async with running() as edge:
+        before = await edge.live.change("queues", "bills", {"ring_size": 7}, "ada")
+        assert before == {"selector": "n > 1", "ring_size": 5}
+        assert edge.settings.engine.queues["bills"] == {"selector": "n > 1", "ring_size": 7}
+        row = edge.row("queues", "bills")
+        assert row["source"] == "file and live" and row["overridden"] == {"ring_size": 5}
+        await edge.live.change("queues", "bills", {"ring_size": None}, "ada")
+        assert edge.stored(KEYS.queue("bills")) is None
+        assert edge.settings.engine.queues["bills"] == FILE.engine.queues["bills"]
+
+
+async def test_what_was_changed_is_taken_back_and_nothing_else():
+    async with running() as edge:
+        await edge.live.change("queues", "slips", {"ring_size": 3}, "ada")
+        assert await edge.live.forget("queues", "slips") == {"ring_size": 3}
+        assert "slips" not in edge.settings.engine.queues
+        with pytest.raises(KeyError):
+            await edge.live.forget("queues", "bills")
+
+
+async def test_what_cannot_be_is_refused_and_nothing_is_written():
+    async with running() as edge:
+        for table, name, values, why in (
+            ("queues", "slips", {"selector": "a ="}, "Invalid selector"),
+            ("addresses", "orders", {"partitions": 1}, "partitions may only grow"),
+            ("addresses", "orders", {"colour": 1}, "Unknown setting colour"),
+            ("permissions", "file.#", {"colour": "x"}, "Unknown setting colour"),
+        ):
+            with pytest.raises(ConfigError, match=why):
+                await edge.live.change(table, name, values, "ada")
+        assert not [key for key in edge.store.keys if key.startswith(KEYS.config)]
+
+
+async def test_the_last_permission_stays():
+    async with running() as edge:
+        edge.settings = replace(edge.settings, edge=EdgeSettings())
+        await edge.live.change("permissions", "#", {"send": "ops"}, "ada")
+        edge.settings = replace(edge.settings, edge=EdgeSettings(permissions={"#": {"send": "ops"}}))
+        with pytest.raises(ConfigError, match="last entry"):
+            await edge.live.forget("permissions", "#")
+
+
+async def test_an_entry_of_kubernetes_is_changed_there():
+    async with running() as edge:
+        await edge.put(KEYS.marker(KEYS.queue("slips")), {"kind": "Address", "namespace": "mq", "name": "slips"})
+        with pytest.raises(NotPossible, match="slips belongs to Address mq/slips of Kubernetes"):
+            await edge.live.change("queues", "slips", {"ring_size": 3}, "ada")
+        assert edge.stored(KEYS.queue("slips")) is None
+
+
+async def test_two_who_change_one_entry_at_once_lose_nothing():
+    async with running() as edge:
+        other = ClusterLive(FILE, lambda: edge.settings, edge.config, edge.writer, edge.users)
+        await asyncio.gather(
+            edge.live.change("queues", "slips", {"ring_size": 3}, "ada"),
+            other.change("queues", "slips", {"selector": "a = 1"}, "bob"),
+        )
+        assert edge.stored(KEYS.queue("slips")) == {"ring_size": 3, "selector": "a = 1"}
+
+
+async def test_who_does_not_use_it_yet_is_named(monkeypatch: pytest.MonkeyPatch):
+    async with running() as edge:
+        monkeypatch.setattr(config_writer, "ANSWER_S", 0.3)
+        edge.stuck = {"owner-0"}
+        await edge.live.change("queues", "slips", {"ring_size": 3}, "ada")
+        assert await edge.live.behind() == ["owner-0"]
+        edge.members.owners["owner-0"] = replace(edge.members.owners["owner-0"], leaving=True)
+        assert await edge.live.behind() == []
+
+
+async def test_a_store_that_does_not_answer_is_not_taken_for_a_no(monkeypatch: pytest.MonkeyPatch):
+    async with running() as edge:
+        edge.metadata.lose_answer = lambda: True
+        with pytest.raises(NotKnown, match="may have been made"):
+            await edge.live.change("queues", "slips", {"ring_size": 3}, "ada")
+
+
+async def test_an_entry_that_cannot_be_read_is_shown_and_can_be_taken_away():
+    async with running() as edge:
+        await edge.put(KEYS.queue("slips"), {"selector": "a ="})
+        row = edge.row("queues", "slips")
+        assert row["source"] == "set aside" and "Invalid selector" in row["why"]
+        await edge.live.forget("queues", "slips")
+        assert not edge.config.bad
+
+
+# ── users ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_user_is_made_changed_and_removed():
+    async with running() as edge:
+        with pytest.raises(ConfigError, match=r"admin\.administrators"):
+            await edge.users.set("bob", PASSCODE, ["ops"])
+        assert await edge.users.set("ada", PASSCODE, ["admins"]) == (None, ("admins",))
+        assert verify(edge.config.users["ada"].hash, PASSCODE)
+        await edge.users.set("bob", PASSCODE, ["ops"])
+        assert await edge.users.set("bob", None, ["guests"]) == (("ops",), ("guests",))
+        assert await edge.users.all() == {"ada": ("admins",), "bob": ("guests",)}
+        for name in ("ada", "bob"):
+            if name == "ada":
+                with pytest.raises(ConfigError, match="nobody could use the API"):
+                    await edge.users.remove(name)
+            else:
+                await edge.users.remove(name)
+        with pytest.raises(ConfigError, match="last user"):
+            await edge.users.remove("ada")
+
+
+async def test_a_new_passcode_ends_those_from_before():
+    async with running() as edge:
+        await edge.put(KEYS.user("ada"), {"hash": "$argon2id$x", "previous": ["$argon2id$y"], "groups": ["admins"]})
+        await edge.users.set("ada", None, ["admins", "ops"])
+        assert edge.stored(KEYS.user("ada"))["previous"] == ["$argon2id$y"], "the passcode is as before"
+        await edge.users.set("ada", PASSCODE, None)
+        stored = edge.stored(KEYS.user("ada"))
+        assert "previous" not in stored and stored["groups"] == ["admins", "ops"]
+
+
+async def test_users_of_a_file_are_shown_and_not_changed(tmp_path):
+    path = str(tmp_path / "users.toml")
+    save_users(path, {})
+    async with running(path) as edge:
+        assert await edge.users.all() == {} == load_users(path)
+        with pytest.raises(ConfigError, match="has its users from"):
+            await edge.users.set("ada", PASSCODE, ["admins"])
+
+
+async def test_weak_passcodes_and_odd_names_are_refused():
+    async with running() as edge:
+        for name, passcode in (("ada", "x"), ("a\nb", PASSCODE)):
+            with pytest.raises(ConfigError):
+                await edge.users.set(name, passcode, ["admins"])
+        assert edge.config.users == {}
+
+
+# ── tokens ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+async def test_a_token_is_known_until_it_is_revoked():
+    async with running() as edge:
+        secret = await edge.tokens.create("backup", ["ops"], "ada")
+        assert edge.tokens.find(secret) == ("backup", ("ops",))
+        assert secret not in str(edge.stored(KEYS.token("backup"))), "kept is a hash"
+        assert edge.tokens.find("stampede_other") is None
+        with pytest.raises(ConfigError, match="already"):
+            await edge.tokens.create("backup", ["ops"], "bob")
+        await edge.tokens.revoke("backup")
+        assert edge.tokens.find(secret) is None
+        with pytest.raises(KeyError):
+            await edge.tokens.revoke("backup")
+
+
+async def test_a_token_without_groups_or_that_nobody_can_read_is_nobodys():
+    async with running() as edge:
+        with pytest.raises(ConfigError, match="without groups"):
+            await edge.tokens.create("backup", [], "ada")
+        await edge.put(KEYS.token("odd"), {"groups": 5})
+        assert edge.tokens.all() == {} and "stampede token revoke odd" in edge.config.bad[KEYS.token("odd")]
+        await edge.tokens.revoke("odd")
+        assert not edge.config.bad
