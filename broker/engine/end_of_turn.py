@@ -4,12 +4,14 @@ A turn hands out what has come in and some thousand messages more, of all queues
 to are the first of those that wait; each of them has its turn beside one that was touched only now, so that nobody
 waits for all the subscribers of somebody else's topic.
 
-Rule: a queue is dispatched as often as it is touched, and no more; browsers have what is left of the turn.
+Rule: a queue is dispatched as often as it is touched, and no more; browsers have what is left of the turn. A turn looks
+at the queues that it comes to, never at all that wait.
 """
 
 from __future__ import annotations
 
-from itertools import chain, islice
+from collections import OrderedDict
+from collections.abc import Iterator
 
 from broker.core.effects import Turn
 
@@ -25,31 +27,35 @@ def hand_out(slot: Slot, turn: Turn, behind: bool = False) -> None:
     before, left = counters.delivered, QUEUES
     most = before + max(MESSAGES - turn.handed, SHARE) + slot.fresh
     enough = max(EFFECTS, len(told) + SHARE) + slot.fresh
-    waited, rest = {} if behind else slot.unfinished, dict[Queue, None]()
-    if waited:
-        slot.serves(_by_turns(slot.touched, waited))
-    while slot.touched or slot.overran:
+    waited = None if behind or not slot.unfinished else slot.serves_again()
+    rest: dict[Queue, None] = {}
+    spent = False
+    while slot.touched or slot.overran or (waited and not spent):
         if slot.overran:
             costly_selectors.end(slot, turn)
         touched, slot.touched = slot.touched, {}
-        for queue in touched:
-            if left <= 0 or counters.delivered >= most or len(told) >= enough:
-                rest[queue] = None
-                continue
+        if spent:
+            rest.update(touched)
+            continue
+        now = iter(touched)
+        for queue in now if waited is None else _by_turns(now, waited):
             left -= 1
-            if queue.deleted:
-                continue
-            if queue.hidden or queue.recurring is not None:
-                _arrived(slot, queue, turn)
-            else:
-                dispatch(slot, queue, turn)
-            # Most queues hold nothing when they have been dispatched, and held nothing before.
-            here = queue.count or queue.delivering or queue.gated or queue.delayed or queue.counts
-            if here or queue.index.size or queue.handed or queue.weight:
-                slot.weigh(queue)
+            if not queue.deleted:
+                if queue.hidden or queue.recurring is not None:
+                    _arrived(slot, queue, turn)
+                else:
+                    dispatch(slot, queue, turn)
+                # Most queues hold nothing when they have been dispatched, and held nothing before.
+                here = queue.count or queue.delivering or queue.gated or queue.delayed or queue.counts
+                if here or queue.index.size or queue.handed or queue.weight:
+                    slot.weigh(queue)
+            if left <= 0 or counters.delivered >= most or len(told) >= enough:
+                spent = True
+                rest.update(dict.fromkeys(now))
+                break
     turn.handed += counters.delivered - before
-    if rest:
-        slot.puts_off(_first_first(waited, rest, slot.unfinished))
+    if rest or waited:
+        slot.puts_off(slot.unfinished if behind else waited, rest)
         slot.copies.went(counters.delivered - before)
     elif slot.copies.due:
         slot.copies.all_out()
@@ -58,21 +64,16 @@ def hand_out(slot: Slot, turn: Turn, behind: bool = False) -> None:
         hand_out(slot, turn, True)  # to end a browser may touch its queue
 
 
-def _by_turns(touched: dict[Queue, None], waited: dict[Queue, None]) -> dict[Queue, None]:
-    """One that was touched now, one that has waited, and so on."""
-    if not touched:
-        return waited
-    now = [queue for queue in touched if queue not in waited]
-    pairs = [queue for pair in zip(now, waited, strict=False) for queue in pair]
-    return dict.fromkeys(chain(pairs, islice(now, len(waited), None), islice(waited, len(now), None)))
-
-
-def _first_first(waited: dict[Queue, None], rest: dict[Queue, None], begun: dict[Queue, None]) -> dict[Queue, None]:
-    """What the next turn begins with: who has waited longest, then whoever else had nothing, then who had a piece."""
-    order = {queue: None for queue in waited if queue in rest}
-    order.update(rest)
-    order.update(begun)
-    return order
+def _by_turns(touched: Iterator[Queue], waited: OrderedDict[Queue, None]) -> Iterator[Queue]:
+    """One that was touched now, the one that has waited longest, and so on. It takes what it comes to, and looks at no
+    other: there may be 50,000 that wait."""
+    for queue in touched:
+        if queue not in waited:
+            yield queue
+            if waited:
+                yield waited.popitem(last=False)[0]
+    while waited:
+        yield waited.popitem(last=False)[0]
 
 
 def _arrived(slot: Slot, queue: Queue, turn: Turn) -> None:

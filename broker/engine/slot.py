@@ -6,7 +6,7 @@ what commands mean is decided elsewhere. Must not know commands.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -199,9 +199,9 @@ class Slot:
         self.patterns: Patterns | None = None
         self.pending: deque[Held] = deque()
         self.touched: dict[Queue, None] = {}
-        self.unfinished: dict[Queue, None] = {}
+        self.unfinished: OrderedDict[Queue, None] = OrderedDict()
         self.copies = Copies()
-        self.browsing: dict[Queue, None] = {}
+        self.browsing: OrderedDict[Queue, None] = OrderedDict()
         """Queues whose browsers look on at the end of the turn, who goes first first (dispatch.browse)."""
         self.entered = self.fresh = self.stop = 0
         self.timed: set[Queue] = set()
@@ -272,13 +272,20 @@ class Slot:
             self.budget.memory.queues += weight - queue.weight
             queue.weight = weight
 
-    def serves(self, queues: dict[Queue, None]) -> None:
-        """These are dispatched now, also what has waited for that; nothing else waits."""
-        self.touched, self.unfinished = queues, {}
+    def serves_again(self) -> OrderedDict[Queue, None]:
+        """A turn begins: those that wait, to take from the front. Who has had a piece of the turn waits anew."""
+        waited, self.unfinished = self.unfinished, OrderedDict()
+        return waited
 
-    def puts_off(self, queues: dict[Queue, None]) -> None:
-        """What a turn has not come to, or not finished."""
-        self.unfinished = queues
+    def puts_off(self, waited: OrderedDict[Queue, None] | None, rest: dict[Queue, None]) -> None:
+        """What a turn has not come to. First of the next one is who has waited longest, then whoever else had nothing,
+        then who had a piece."""
+        if waited is None:
+            waited = OrderedDict()
+        waited.update(rest)
+        if waited is not self.unfinished:
+            waited.update(self.unfinished)
+            self.unfinished = waited
 
     # ── numbering ──────────────────────────────────────────────────────────────────────────────────
 
