@@ -80,7 +80,6 @@ class Code(Enum):
     OWNER_UNAVAILABLE = (1605, "No owner serves this destination now", Reason.OWNER_STOPPED)
     DIRECTORY_UNAVAILABLE = (1606, "The cluster's metadata cannot be asked now", Reason.REFUSED)
     OWNER_MOVED = (1607, "Another owner serves this destination", Reason.OWNER_STOPPED)
-    REPARTITIONED = (1608, "The address has been split anew", Reason.REFUSED)
     SLOT_SHELVED = (1609, "This destination is out of service", Reason.OWNER_STOPPED)
     DISCONNECTED = (1611, "Disconnected by an operator", Reason.OPERATOR)
     MEMORY_FULL = (1610, "The broker's memory is full", Reason.MEMORY_FULL)

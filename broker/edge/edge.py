@@ -38,7 +38,7 @@ from .counters import EdgeCounters
 from .directory import Directory, LocalClientIds, LocalNames
 from .draining import Shedding
 from .fair_reading import Rounds
-from .growing import Newcomers, followed
+from .growing import Newcomers, follow
 from .inbound import Inbound
 from .login_places import Strangers
 from .parts import Eases, Faulty, Flushes, OpenConnection
@@ -322,9 +322,7 @@ class Edge:
         self.singly = one_by_one(settings, self.match)
         for session in list(self.sessions.values()):
             for key, sub in list(session.subscriptions.items()):
-                if not followed(session, key, sub):
-                    session.fail(Code.REPARTITIONED, f"connect again to consume all of '{sub.address[:100]}'")
-                    break
+                follow(session, key, sub)
         self._configured += 1
         prepare = partial(self._prepare, self._configured, _partitions_by_pattern(settings))
         if self.sessions:

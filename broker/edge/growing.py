@@ -4,7 +4,7 @@ Senders follow later (Edge.configure): by then every edge that lives has heard o
 before the first message is.
 
 Rule: a window of messages stays what it was: it is counted over all parts from now on (split_subscription.Order) where
-it was given to the parts there were. Must not know owners: the port tells what a consumer was attached with and holds.
+it was given to the parts there were. Must not know owners: the port tells what a consumer holds.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from broker.core.address import AckMode
-from broker.core.commands import UNLIMITED, Subscribe
+from broker.core.commands import UNLIMITED, Command, Subscribe
 
 from .consumer_rate import Tempo
 from .session import Session
@@ -30,56 +30,54 @@ class Newcomers(Protocol):
         ...
 
 
-def followed(session: Session, key: str, sub: SlotSubscription) -> bool:
-    """Has the subscription a part in each slot of each of its addresses by now. False: it must be made anew."""
-    parts = list(sub.addresses())
-    slots = [session.edge.routes.slots(part.address) for part in parts]
-    if sub.browses or all(part.complete(there) for part, there in zip(parts, slots, strict=True)):
-        return True
-    return len(parts) == 1 and grow(session, key, sub, slots[0])
+def follow(session: Session, key: str, sub: SlotSubscription) -> None:
+    """Gives the subscription a part in each slot of each of its addresses that it has none in. Who browses goes on with
+    what there was."""
+    if sub.browses:
+        return
+    slots = session.edge.routes.slots
+    new = [(part, slot) for part in sub.addresses() for slot in part.lacking(slots(part.address))]
+    if new:
+        _grow(session, key, sub, new)
 
 
-def grow(session: Session, key: str, sub: SlotSubscription, slots: Sequence[int]) -> bool:
-    """Gives the subscription a part in each of `slots` that it has none in. False: the port cannot tell what it was
-    attached with."""
+def _grow(session: Session, key: str, sub: SlotSubscription, new: Sequence[tuple[SlotSubscription, int]]) -> None:
+    """… for each slot a part like the one beside it."""
     port = session.edge.port
     parts = [sub] if sub.fan is None else sub.fan.parts
-    known = [port.attached(part.consumer) for part in parts]
-    if None in known:
-        return False
-    new = [slot for slot in slots if slot not in {part.slot for part in parts}]
-    model, _ = known[0]  # type: ignore[misc]
     if sub.order is None:
-        _count(session, parts, [each for each in known if each is not None], len(new))
+        _count(session, [(part, part.model, port.held(part.slot, part.consumer)) for part in parts if part.model], new)
     if sub.fan is None:
         Fan().join(sub)
     total = len(parts) + len(new)
-    commands = [_attach(session, key, sub, slot, model, total) for slot in new]
-    port.submit([*commands])
-    return True
+    commands: list[Command] = [_attach(session, key, like, slot, total) for like, slot in new]
+    port.submit(commands)
 
 
 def _count(
-    session: Session, parts: list[SlotSubscription], known: list[tuple[Subscribe, Sequence[int]]], more: int
+    session: Session,
+    known: list[tuple[SlotSubscription, Subscribe, Sequence[int]]],
+    new: Sequence[tuple[SlotSubscription, int]],
 ) -> None:
     """From now on somebody keeps count over all parts, if that is needed."""
-    model = known[0][0]
-    window = min(sum(command.credit_messages for command, _ in known), UNLIMITED)
-    order = order_for(session, model.ack, window, window + more * model.credit_messages)
+    window = min(sum(model.credit_messages for _, model, _ in known), UNLIMITED)
+    more = sum(like.model.credit_messages for like, _ in new if like.model)
+    order = order_for(session, known[0][1].ack, window, window + more)
     if order is None:
         return
-    for part, (_, held) in zip(parts, known, strict=True):
+    for part, _, held in known:
         order.holds(part, held)
         part.counted(order, isinstance(part.sink, Tempo))
         if isinstance(part.sink, Tempo):
             part.sink.follow(order)
 
 
-def _attach(session: Session, key: str, sub: SlotSubscription, slot: int, model: Subscribe, total: int) -> Subscribe:
+def _attach(session: Session, key: str, like: SlotSubscription, slot: int, total: int) -> Subscribe:
+    model, fan = like.model, like.fan
+    assert model is not None and fan is not None
     consumer, room = session.edge.next_consumer(), share(model.room, total)
-    part = sub.sibling(consumer, slot, room // 4)
-    assert sub.fan is not None
-    sub.fan.join(part)
+    part = like.sibling(consumer, slot, room // 4)
+    fan.join(part)
     session.add_subscription(key, part)
     rates = session.edge.rates
     return Subscribe(

@@ -277,13 +277,16 @@ def _command(
     if rates is not None and not rates.begins(sub, room):
         room = 0
     slot = 0 if wish.wide else sub.slot
-    return Subscribe(
+    command = Subscribe(
         slot, session.id, seq, consumer, wish.address, wish.routing, wish.ack,
         queue=wish.queue, durable=wish.durable, selector=wish.selector,
         credit_messages=messages, credit_bytes=nbytes, room=room,
         overhead=sub.overhead, browse=wish.browse, priority=wish.priority, no_local=wish.no_local,
         create=wish.create,
     )  # fmt: skip
+    if not (wish.wildcard or wish.browse):
+        sub.asks(command)
+    return command
 
 
 PRIORITIES = ("consumer-priority", "activemq.priority", "x-priority")

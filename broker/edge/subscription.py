@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from broker.core.address import AckMode
-from broker.core.commands import Grant
+from broker.core.commands import Grant, Subscribe
 from broker.core.effects import Deliver
 from broker.core.errors import Code
 from broker.core.ids import SLOTS
@@ -116,6 +116,7 @@ class SlotSubscription:
     owed    bytes delivered whose room has not been granted back yet.
     fan     the other parts of the same subscription; None: there are none.
     order   what keeps count over all parts; None: each part can be looked at alone (see split_subscription.py).
+    model   what it asked its slot for; None: nobody will ask another slot for the same.
     sink    who takes what is delivered: the session's outbox, or `order`.
     operation   what its user must be allowed to do at the address (config.permissions).
     queues  that it may be attached to, as permissions name them (authorising.attached)."""
@@ -137,6 +138,7 @@ class SlotSubscription:
         "fan",
         "handle",
         "id",
+        "model",
         "operation",
         "order",
         "overhead",
@@ -167,6 +169,7 @@ class SlotSubscription:
         self.sink: DeliverySink = session.outbox
         self.fan: SubscriptionParts | None = None
         self.order: PartsOrder | None = None
+        self.model: Subscribe | None = None
         self.consumer = consumer
         self.slot = slot
         self.address = address
@@ -223,6 +226,10 @@ class SlotSubscription:
     def join(self, fan: SubscriptionParts) -> None:
         """It is one of these parts."""
         self.fan = fan
+
+    def asks(self, model: Subscribe) -> None:
+        """That is what it asks its slot for, and another one when there is one (growing.py)."""
+        self.model = model
 
     def leave_others(self) -> None:
         """It is nobody's part any more: they know their parts, and there shall be no rings of objects."""
@@ -304,12 +311,13 @@ class SlotSubscription:
         """What an acknowledgement of these messages settles: ids by part. Raises RefusedError(NO_SUCH_DELIVERY)."""
         return [(self, numbers)] if self.order is None else self.order.settle(self, numbers)
 
-    def complete(self, slots: Sequence[int]) -> bool:
-        """Has the subscription a part in all of these slots."""
-        if self.wide:
-            return True
+    def lacking(self, slots: Sequence[int]) -> Sequence[int]:
+        """Those of these slots in which the subscription has no part for this address."""
+        if self.wide or (self.fan is None and list(slots) == [self.slot]):
+            return ()
         parts = [self] if self.fan is None else self.fan.parts
-        return {part.slot for part in parts if part.address == self.address}.issuperset(slots)
+        there = {part.slot for part in parts if part.address == self.address}
+        return [slot for slot in slots if slot not in there]
 
     def addresses(self) -> Iterable[SlotSubscription]:
         """A part for each address of a composite destination."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
 
 from broker.core.address import AckMode
@@ -191,6 +191,18 @@ class Consumer:
             if group is not None and i in group:
                 return group[i]
         return None
+
+    def left(self, settled: Iterable[Sequence[int]]) -> list[int]:
+        """What its ledger has when these have been settled, one after the other."""
+        left = list(self.ledger or ())
+        for ids in settled:
+            named = set(ids)
+            if self.ack is AckMode.INDIVIDUAL:
+                left = [i for i in left if i not in named]
+            else:
+                covered = max((at for at, i in enumerate(left, 1) if i in named), default=0)
+                del left[:covered]
+        return left
 
     def take(self, ids: Sequence[int], held: bool) -> Ledger:
         """Removes what `ids` settle and returns it in delivery order. Credit comes back.

@@ -7,7 +7,7 @@ clusters producers, resume, prepared, decisions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -311,6 +311,14 @@ class Engine:
     def attached(self, session: int) -> bool:
         """Has the session consumers here."""
         return session in self._slot.sessions
+
+    def held(self, consumer: int, coming: Iterable[Command]) -> list[int]:
+        """What the consumer will hold when these commands have been carried out, of what it has been given."""
+        known = self._slot.consumers.get(consumer)
+        if known is None:
+            return []
+        mine = (each for each in coming if isinstance(each, Settle | Hold) and each.consumer == consumer)
+        return known.left([each.ids for each in mine])
 
     # ── transactions over several slots ────────────────────────────────────────────────────────────
 

@@ -40,7 +40,7 @@ from .backpressure import Telling
 from .body_spool import BodySpool
 from .codec import PROTOCOL, SLOT_BITS, SlotState
 from .command_codec import MAX_MESSAGE_BYTES, LinkCommand
-from .consumer_replay import Mirrored, PendingCommand, attached, size_of
+from .consumer_replay import Mirrored, PendingCommand, held, size_of
 from .cross_slot_tx import Parking
 from .downloads import Downloads
 from .edge_bodies import KeptBlob
@@ -113,7 +113,7 @@ class ClusterPort:
         self._downloads = Downloads(self._routes, self._consumers, schedule, later, self._watch)
         self.write_body, self.read_body = self._uploads.write, self._downloads.read
         self.arrived = self._downloads.arrived
-        self.attached = partial(attached, self._consumers)
+        self.held = partial(held, self._consumers)
         self._parking, self._together = Parking(), Together()
         self._watching = False
         self._marking: dict[SlotChannel, None] = {}

@@ -343,10 +343,10 @@ class Mirrored:
         return command
 
 
-def attached(consumers: Mapping[int, Mirrored], number: int) -> tuple[Subscribe, list[int]] | None:
-    """What the consumer was attached with, and what its client was given and has not settled."""
+def held(consumers: Mapping[int, Mirrored], slot: int, number: int) -> list[int]:
+    """What the consumer's client was given and has not settled."""
     known = consumers.get(number)
-    return None if known is None or known.closing else (known.command, list(known.ids))
+    return [] if known is None or known.closing else list(known.ids)
 
 
 def add_ids(spans: list[Span], ids: Iterable[int]) -> None:

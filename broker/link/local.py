@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from broker.core.address import Outcome
 from broker.core.commands import Command
@@ -36,5 +36,6 @@ class LocalOwner:
     def arrived(self, consumer: int, message: int, outcome: Outcome = Outcome.ACK) -> None:
         """It was consumed when it was handed out: who dies takes everybody along."""
 
-    def attached(self, consumer: int) -> None:
-        """Nobody asks: addresses of a standalone broker do not grow while it runs."""
+    def held(self, slot: int, consumer: int) -> Sequence[int]:
+        engine = self._shard.engines.get(slot)
+        return () if engine is None else engine.held(consumer, self._shard.waiting())

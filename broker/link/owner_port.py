@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from broker.core.address import Outcome
-from broker.core.commands import Command, Subscribe
+from broker.core.commands import Command
 from broker.core.effects import Effect
 from broker.core.errors import Code
 from broker.core.message import Blob
@@ -104,8 +104,7 @@ class OwnerPort(Protocol):
         (UNREADABLE) it never will be."""
         ...
 
-    @property
-    def attached(self) -> Callable[[int], tuple[Subscribe, Sequence[int]] | None]:
-        """Of a consumer: what it was attached with, and what it was given and has not settled, in order. None: it is
-        not known here."""
+    def held(self, slot: int, consumer: int) -> Sequence[int]:
+        """What the consumer was given and has not settled, in order; what a transaction acknowledges it holds no
+        more."""
         ...

@@ -139,6 +139,10 @@ class Shard:
         self._crowded |= len(self._inbox) + len(self._deferred.waiting) > MOST
         return self._crowded or self._commits.congested
 
+    def waiting(self) -> Iterator[Command]:
+        """What has been submitted and not been carried out, in its order."""
+        return chain(self._deferred.waiting, self._inbox)
+
     @property
     def congested(self) -> bool:
         """The disk, a follower or this owner is behind: producers are to pause."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -21,26 +22,17 @@ def grown(number: int) -> EngineSettings:
 
 
 class World(Bench):
-    """Its port knows what was attached, and what `held` says of it."""
+    """Its port knows what `held` says."""
 
-    def __init__(self, partitions: int = 1) -> None:
-        super().__init__()
+    def __init__(self, partitions: int = 1, **settings: Any) -> None:
+        super().__init__(**settings)
         self.held: dict[int, list[int]] = {}
-        self.known: dict[int, Subscribe] = {}
-        self.port.attached = self.attached
+        self.port.held = lambda slot, consumer: self.held.get(consumer, [])
         self.edge.settings = replace(self.edge.settings, cluster=replace(self.edge.settings.cluster, lease_s=0.05))
         self.edge.configure(grown(partitions))
 
-    def attached(self, consumer: int):
-        for command in self.port.commands:
-            if type(command) is Subscribe:
-                self.known[command.consumer] = command
-        return (self.known[consumer], self.held.get(consumer, [])) if consumer in self.known else None
-
     def subscribe(self, session, **headers: str) -> list[Subscribe]:
-        parts = subscribe(self, session, **headers)
-        self.known.update({part.consumer: part for part in parts})
-        return parts
+        return subscribe(self, session, **headers)
 
     def grow(self, number: int) -> list[Subscribe]:
         self.edge.configure(grown(number))
@@ -129,6 +121,20 @@ async def test_a_browser_sees_what_there_was():
     session, wire = world.session()
     world.subscribe(session, browser="true")
     assert world.grow(3) == [] and wire.closed is None
+
+
+async def test_each_address_of_a_composite_destination_grows_by_itself():
+    world = World(acceptors={"classic": {"dialect": "activemq", "port": 1}})
+    session, wire = world.session("classic")
+    session.receive(b"SUBSCRIBE\nid:1\ndestination:/queue/q,/queue/r\nack:client\n\n\0")
+    parts = commands(world, Subscribe)
+    assert [part.address for part in parts] == ["q", "r"]
+    new = world.grow(3)
+    assert [(part.address, part.slot) for part in new] == [("q", slot) for slot in slots_of("q", 3)[1:]]
+    for part in (*parts, *new):
+        deliver(world, part, 1)
+    assert wire.take().count(b"MESSAGE\n") == 4 and wire.closed is None
+    assert ack(session, world, new[1], 1) == [(part.consumer, [1]) for part in (*parts, *new)]
 
 
 async def test_without_a_window_nobody_counts():

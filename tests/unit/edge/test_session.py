@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -75,7 +75,7 @@ class Port:
 
     def __init__(self) -> None:
         self.commands: list[Any] = []
-        self.attached: Callable[[int], Any] = lambda consumer: None
+        self.held: Callable[[int, int], Sequence[int]] = lambda slot, consumer: ()
         self.readers: list[Reader] = []
         self.whole: list[tuple[int, int, Outcome]] = []
         self.writers: list[Writer] = []
@@ -146,9 +146,11 @@ class Wire:
 class Bench:
     """One edge, and sessions that are connected."""
 
-    def __init__(self, **edge: Any) -> None:
+    def __init__(self, acceptors: dict[str, Any] | None = None, **edge: Any) -> None:
         self.port = Port()
-        settings = Settings(edge=EdgeSettings(**edge), wire=WireSettings(large_body_bytes=1000))
+        settings = Settings(
+            edge=EdgeSettings(**edge), wire=WireSettings(large_body_bytes=1000), acceptors=acceptors or {}
+        )
         beats = TimerWheel(asyncio.get_running_loop())
         self.edge = Edge(
             settings,
@@ -159,8 +161,9 @@ class Bench:
             "boot",
         )
 
-    def session(self) -> tuple[Session, Wire]:
+    def session(self, port: str = "tcp") -> tuple[Session, Wire]:
         wire = Wire()
+        wire.transport_name = port
         channel: Channel = wire  # type: ignore[assignment]
         session = self.edge.open(channel)
         session.receive(b"CONNECT\naccept-version:1.2\nhost:h\n\n\0")

@@ -196,19 +196,6 @@ async def test_runs_take_turns():
     assert slots[:3] == slots[3:] and sorted(slots[:3]) == sorted(slots_of("q", 3))
 
 
-async def test_subscriptions_without_a_part_in_a_new_partition_are_told():
-    world = bench()
-    session, wire = world.session()
-    other, others_wire = world.session()
-    subscribe(world, session)
-    other.receive(b"SUBSCRIBE\nid:1\ndestination:plain\n\n\0SUBSCRIBE\nid:2\ndestination:/topic/q.#\n\n\0")
-    world.edge.configure(EngineSettings(addresses={"q": {"partitions": 2}}))
-    assert wire.closed is None
-    world.edge.configure(EngineSettings(addresses={"q": {"partitions": 5}}))
-    assert b"error-code:1608" in wire.take() and wire.closed is Reason.REFUSED
-    assert others_wire.closed is None
-
-
 async def test_a_large_message_goes_where_its_group_goes():
     world = bench()
     session, _ = world.session()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from broker.core.commands import Subscribe
+import pytest
+
+from broker.core.commands import Settle, Subscribe
 from broker.core.errors import Code
 
 from .world import (
@@ -234,3 +236,24 @@ def test_a_session_that_consumes_the_queue_of_its_own_subscription_too_ends():
     world.subscribe(3, "other", session=5)
     world.disconnect(5)
     assert world.queue(queue.name) is None and world.queue("other")["consumers"] == 0
+
+
+@pytest.mark.parametrize(
+    ("ack", "settled", "left"),
+    [
+        (CLIENT, [[1]], [2, 3, 4]),
+        (CLIENT, [[0], [1, 3]], [4]),
+        (INDIVIDUAL, [[1, 3], [4]], [0, 2]),
+        (AUTO, [], []),
+    ],
+)
+def test_what_it_will_hold_when_what_has_been_sent_is_carried_out(ack, settled, left):
+    world = World()
+    world.subscribe(1, ack=ack)
+    world.publish("q", *bodies(5))
+    held = world.engine.held(1, [])
+    given = ids(world.effects, 1)
+    assert held == ([] if ack is AUTO else given)
+    coming = [Settle(7, 1, 0, 1, [given[i] for i in each]) for each in settled]
+    assert world.engine.held(1, [*coming, Settle(7, 1, 0, 2, given)]) == [given[i] for i in left]
+    assert world.engine.held(1, []) == held and world.engine.held(9, []) == []

@@ -9,7 +9,7 @@ import pytest
 from broker.core.address import AckMode, Outcome, Routing
 from broker.core.commands import UNLIMITED, Hold, Publish, Settle, Subscribe, Transact
 from broker.core.message import BLOB, DURABLE, Blob, Run
-from broker.link.consumer_replay import TRIES_SLACK, Mirrored, PendingCommand, add_ids, attached, size_of
+from broker.link.consumer_replay import TRIES_SLACK, Mirrored, PendingCommand, add_ids, held, size_of
 
 
 def consumer(ack: AckMode = AckMode.INDIVIDUAL, room: int = UNLIMITED, browse: bool = False) -> Mirrored:
@@ -241,12 +241,12 @@ def test_ids_become_spans_in_their_order(
     assert before == after
 
 
-def test_who_closes_is_attached_no_more() -> None:
+def test_who_closes_holds_nothing() -> None:
     known = consumer()
     give(known, 4)
-    assert attached({7: known}, 7) == (known.command, [4]) and attached({}, 7) is None
+    assert held({7: known}, 0, 7) == [4] and held({}, 0, 7) == []
     known.closes()
-    assert attached({7: known}, 7) is None
+    assert held({7: known}, 0, 7) == []
 
 
 def test_a_settlement_that_happened_has_ended_its_holds_too() -> None:
