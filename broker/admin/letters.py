@@ -116,10 +116,15 @@ def _body(body: bytes | None, preview: int, length: int) -> dict[str, Any]:
 
 
 def made(headers: dict[str, str], body: bytes, durable: bool, priority: int) -> Run:
-    """A new message."""
+    """A new message: a text, unless it has a content-length or what only one with it can have."""
     lines = b"".join([escaped(name) + b":" + escaped(value) + b"\n" for name, value in headers.items()])
-    record = lines + b"\n" + body + b"\0"
     flags = (DURABLE if durable else 0) | (ESCAPED if b"\\" in lines else 0)
+    if "content-length" not in headers:
+        if b"\0" in body:
+            lines += b"content-length:%d\n" % len(body)
+        else:
+            flags |= TEXT
+    record = lines + b"\n" + body + b"\0"
     if b"\nJMSXGroupID:" in b"\n" + lines:
         flags |= GROUPED
     return Run(NO_IDS, b"", [record], len(record), flags, priority)

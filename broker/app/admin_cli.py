@@ -208,9 +208,18 @@ def queue_retry(
 
 @click.command()
 @api_options
-@click.argument("name", default="DLQ")
-def dlq(url: str, login: str | None, output: str, name: str) -> None:
-    """Dead letters of a queue by where they come from and why."""
+@click.argument("name", required=False)
+def dlq(url: str, login: str | None, output: str, name: str | None) -> None:
+    """Dead letters of a queue, or of all that have some, by where they come from and why."""
+    if name is None:
+        told = AdminApi(url, login).get("/dead-letters")
+        rows = [
+            {"in": f"{row['address']}::{row['name']}", **group} for row in told["queues"] for group in row["groups"]
+        ]
+        if not (told["complete"] and all(row["complete"] for row in told["queues"])):
+            click.echo("stampede: there are more; name one queue", err=True)
+        show(rows, ("in", "address", "queue", "reason", "count"), output)
+        return
     found = AdminApi(url, login).get(f"/queues/{part(name)}/dead-letters")
     if not found["complete"]:
         click.echo(f"stampede: counted are the first {found['counted']}", err=True)

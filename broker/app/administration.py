@@ -24,6 +24,7 @@ from broker.edge.channel import next_connection_id
 from broker.edge.edge import Edge
 from broker.edge.permissions import Permissions
 from broker.edge.portrait import Clients
+from broker.engine.address_settings import Matcher
 from broker.seams.clock import SystemClock
 
 from .live import LiveSettings, rows
@@ -50,8 +51,20 @@ class Users:
     def groups(self, user: str) -> Sequence[str]:
         return self._auth.groups(user)
 
+    def knows(self, user: str) -> bool:
+        return self._auth.knows(user)
+
     def manages(self, groups: Sequence[str]) -> May:
         return self._permissions().table("manage", tuple(groups))
+
+    def rights(self, groups: Sequence[str], address: str, queue: str | None) -> list[dict[str, Any]] | None:
+        rights = self._permissions().rights(tuple(groups))
+        if rights is None:
+            return None
+        return [
+            {"operation": operation, "allowed": allowed, "entry": match, "groups": sorted(named)}
+            for operation, allowed, match, named in rights.explained(address, queue)
+        ]
 
 
 class ThisNode:
@@ -103,6 +116,10 @@ class ThisNode:
                 }
             )  # fmt: skip
         return found
+
+    def dead_letter_addresses(self) -> list[str]:
+        match = Matcher(self._settings().engine)
+        return sorted({*match.values("dead_letter_address"), *match.values("expiry_address")} - {""})
 
 
 def api(

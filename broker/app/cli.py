@@ -23,6 +23,8 @@ _LAZY = {
     "import": "import_cli:import_",
     "config": "config_cli:config",
     "token": "token_cli:token",
+    "rights": "explain_cli:rights",
+    "audit": "explain_cli:audit",
     "backup": "backup_cli",
     "restore": "backup_cli:restore",
     **{

@@ -86,6 +86,10 @@ class Authenticator(Protocol):
         """Of a user who has logged in; none of one who is not known any more."""
         ...
 
+    def knows(self, user: str) -> bool:
+        """Is there such a user."""
+        ...
+
     def known_groups(self) -> frozenset[str]:
         """Of all users together."""
         ...
@@ -198,6 +202,9 @@ class TableAuthenticator:
     def groups(self, user: str) -> tuple[str, ...]:
         found = self._users.get(user)
         return found.groups if found is not None else ()
+
+    def knows(self, user: str) -> bool:
+        return user in self._users
 
     def known_groups(self) -> frozenset[str]:
         return frozenset(group for user in self._users.values() for group in user.groups)

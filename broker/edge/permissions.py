@@ -55,6 +55,11 @@ class Rights:
             found = self._known[name] = self._table.operations(self._groups, address, name)
         return found
 
+    def explained(self, address: str, queue: str | None = None) -> list[tuple[str, bool, str | None, frozenset[str]]]:
+        """Each operation, whether it is theirs, the match that says so (None: no match is about all of it), and the
+        groups that match names for it."""
+        return self._table.explained(self._groups, address, full_name(address, queue))
+
     def against(self, operation: str, address: str, queue: str | None = None) -> str | None:
         """The match that keeps them from it; None: there is none for (all of) it."""
         return self._table.against(self._groups, operation, address, full_name(address, queue))
@@ -77,6 +82,9 @@ class _Entry:
 
     def operations(self, groups: frozenset[str]) -> frozenset[str]:
         return frozenset(operation for operation, allowed in self._allowed if allowed & groups)
+
+    def groups(self, operation: str) -> frozenset[str]:
+        return next(allowed for name, allowed in self._allowed if name == operation)
 
 
 class Permissions:
@@ -125,6 +133,19 @@ class Permissions:
             if operation not in entry.operations(groups):
                 return entry.match
         return None
+
+    def explained(
+        self, groups: frozenset[str], address: str, name: str
+    ) -> list[tuple[str, bool, str | None, frozenset[str]]]:
+        """See Rights.explained."""
+        allowed, told = self.operations(groups, address, name), []
+        deciding, whole = self._deciding(address, name)
+        for operation in OPERATIONS:
+            against = self.against(groups, operation, address, name)
+            entry = next((entry for entry in deciding if entry.match == against), deciding[-1] if whole else None)
+            named = entry.groups(operation) if entry is not None else NOTHING
+            told.append((operation, operation in allowed, entry.match if entry is not None else None, named))
+        return told
 
     def table(self, operation: str, groups: tuple[str, ...]) -> list[tuple[str, bool]]:
         """Patterns of addresses and whether users with these groups have the operation there, from specific to

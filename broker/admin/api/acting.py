@@ -17,6 +17,7 @@ from broker.core.address import Routing
 from broker.core.commands import Act, Command, Manage, Publish
 from broker.core.ids import slot_of
 from broker.selector import compile
+from broker.wire.rules import RESERVED
 
 from .access import Who
 from .calls import DOTS, ApiOp, Call
@@ -87,6 +88,7 @@ class Acting:
         address = body["address"]
         self._check(call.who, address)
         name = body.get("name") or address
+        call.noted.update(address=address, name=name)
         for text, what in ((address, "address"), (name, "name")):
             if not text or FQQN in text or not text.isprintable() or text in DOTS:
                 raise bad_value(what, text, "a name of printable characters, without `::`, and neither `.` nor `..`")
@@ -133,7 +135,9 @@ class Acting:
             rows = await self._parts(call)
             for row in rows:
                 await self._manage(row["slot"], Act.PURGE, row["address"], row["name"])
-            return {"done": sum([row["messages"] for row in rows]), "more": False, "left": []}
+            done = sum([row["messages"] for row in rows])
+            call.noted.update(done=done)
+            return {"done": done, "more": False, "left": []}
         return await self._carry(call, MoveOrder(lambda _: None, gone=True))
 
     async def move(self, call: Call) -> Any:
@@ -145,10 +149,14 @@ class Acting:
         report = MoveReport()
         for source, selector in await self._sources(call, moving=False):
             await carrying.copy(self._desk, source, MoveOrder(lambda _: to), selector, call.body["limit"], report)
+            call.noted.update(done=report.done)
         return report.data()
 
     async def retry(self, call: Call) -> Any:
         address, reason = call.body.get("address"), call.body.get("reason")
+        call.noted.update(
+            {name: value for name, value in (("origin", address), ("reason", reason)) if value is not None}
+        )
 
         def back(origin: letters.DeadLetterOrigin) -> MoveTarget | None:
             wanted = (address is None or origin.address == address) and (reason is None or origin.reason == reason)
@@ -166,6 +174,7 @@ class Acting:
                 report.more = True
                 break
             await carrying.carry(self._desk, source, order, selector, limit - report.done, report)
+            call.noted.update(done=report.done)
         return report.data()
 
     async def _sources(self, call: Call, moving: bool) -> list[tuple[MoveSource, str | None]]:
@@ -174,6 +183,7 @@ class Acting:
         if selector:
             compile(selector)  # raises RefusedError(BAD_SELECTOR) before anything is done
         ids = by_slot(call.body.get("ids"))
+        call.noted.update({"selector": selector} if selector else {}, **({"ids": call.body["ids"]} if ids else {}))
         found: list[tuple[MoveSource, str | None]] = []
         for row in rows:
             if moving and row["paused"]:
@@ -193,6 +203,7 @@ class Acting:
         address, mark, queue = text.partition(FQQN)
         if not address or (mark and not queue) or not text.isprintable():
             raise bad_value("to", text, "ADDRESS, or ADDRESS::QUEUE")
+        call.noted.update(to=text)
         self._check(call.who, address)
         if address == call.path["queue"].partition(FQQN)[0] and not queue:
             raise bad_value("to", text, "another address than its own")
@@ -207,11 +218,12 @@ class Acting:
             except (ValueError, KeyError, TypeError) as error:
                 raise bad_value("exported", str(error), "what `stampede export` has written") from None
         else:
-            headers: dict[str, str] = {}
+            headers = {"destination": address}
             for header in body.get("headers", ()):
                 name, colon, value = header.partition(":")
-                if not colon or not name:
-                    raise bad_value("headers", header, "NAME:VALUE")
+                if not colon or not name or name in RESERVED:
+                    raise bad_value("headers", header, "NAME:VALUE, of a header that is relayed: the broker's own are "
+                                    f"not ({', '.join(sorted(RESERVED))})")  # fmt: skip
                 headers[name] = value
             runs = [letters.made(headers, body["body"].encode(), body["durable"], body["priority"])]
         slot = slot_of(address)
@@ -223,6 +235,7 @@ class Acting:
 
             for run in runs:
                 await errand.ask(publish(run))
+        call.noted.update(sent=len(runs))
         return {"address": address, "sent": len(runs)}
 
     # ── clients ────────────────────────────────────────────────────────────────────────────────────

@@ -22,6 +22,7 @@ from broker.selector import compile
 from .acting import both, by_slot
 from .calls import ApiOp, Call, named
 from .params import Param
+from .ports import Answer
 from .problems import Problem, unknown
 from .reading import Reading
 
@@ -31,6 +32,8 @@ PIECE: Final = 25
 """Messages made into rows in one step."""
 LOOKED: Final = 20_000
 """Dead letters that are counted."""
+QUEUES: Final = 20
+"""Of dead letters, that are looked into at once."""
 
 _SELECTOR = Param("selector", "only messages that match (docs/selectors.md)")
 
@@ -91,6 +94,9 @@ class Browsing:
                   "Message"),
             ApiOp("GET", "/queues/{queue}/dead-letters", "dead-letters", "Its dead letters by where they come from and "
                   f"why: the first {LOOKED}.", self.dead_letters, "DeadLetters"),
+            ApiOp("GET", "/dead-letters", "all-dead-letters", "Dead letters of all queues that have some, by "
+                  f"origin and reason: of the {QUEUES} longest, the first {LOOKED} of each.", self.all_dead_letters,
+                  "AllDeadLetters"),
         ]  # fmt: skip
 
     async def messages(self, call: Call) -> Any:
@@ -136,6 +142,23 @@ class Browsing:
 
     async def dead_letters(self, call: Call) -> Any:
         rows, missing = await self._reading.find(call.who, call.path["queue"])
+        groups, seen, complete = await self._grouped(rows)
+        return {"groups": groups, "counted": seen, "complete": complete, "missing": named(missing)}
+
+    async def all_dead_letters(self, call: Call) -> Any:
+        found, missing = await self._reading.dead_letter_queues(call.who, QUEUES + 1)
+        queues = []
+        for row in found[:QUEUES]:
+            parts, _ = await self._reading.find(call.who, f"{row['address']}::{row['name']}")
+            groups, seen, complete = await self._grouped(parts)
+            queues.append({
+                "name": row["name"], "address": row["address"], "messages": row["messages"], "groups": groups,
+                "counted": seen, "complete": complete,
+            })  # fmt: skip
+        return {"queues": queues, "complete": len(found) <= QUEUES, "missing": named(missing)}
+
+    async def _grouped(self, rows: list[Answer]) -> tuple[list[Answer], int, bool]:
+        """Of the parts of one queue: its dead letters by origin, how many were looked at, and were that all."""
         counts: Counter[letters.DeadLetterOrigin] = Counter()
         look = _Look(self._desk, "", list(rows), None)
         seen = 0
@@ -154,7 +177,7 @@ class Browsing:
             {"address": origin.address, "queue": origin.queue, "reason": origin.reason, "count": count}
             for origin, count in counts.most_common(1000)
         ]
-        return {"groups": groups, "counted": seen, "complete": complete, "missing": named(missing)}
+        return groups, seen, complete
 
     # ── pages ──────────────────────────────────────────────────────────────────────────────────────
 

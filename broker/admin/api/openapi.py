@@ -81,6 +81,10 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         "additionalProperties": False,
     },
     "DeadLetters": _object(groups=_many("DeadLetterGroup"), counted=NUMBER, complete=FLAG, missing=_many("Missing")),
+    "AllDeadLetters": _object(queues=_many("DeadLetterQueue"), complete=FLAG, missing=_many("Missing")),
+    "DeadLetterQueue": _object(
+        name=TEXT, address=TEXT, messages=NUMBER, groups=_many("DeadLetterGroup"), counted=NUMBER, complete=FLAG,
+    ),
     "DeadLetterGroup": _object(address=TEXT, queue=TEXT, reason=TEXT, count=NUMBER),
     "Done": _object(name=TEXT, address=TEXT, done=FLAG),
     "Carried": _object(done=NUMBER, more=FLAG, left=_many("Left")),
@@ -110,6 +114,12 @@ SCHEMAS: dict[str, dict[str, Any]] = {
     "Slot": _object(slot=NUMBER, epoch=NUMBER, leader=TEXT, replicas=TEXTS, in_sync=TEXTS, target=TEXT, shelved=TEXT),
     "Token": _object(name=TEXT, groups=TEXTS, by=TEXT, created=NUMBER),
     "NewToken": _object(name=TEXT, groups=TEXTS, token=TEXT, missing=TEXTS),
+    "Rights": _object(user=MAYBE, groups=TEXTS, address=TEXT, open=FLAG, rights=_many("Right")),
+    "Right": _object(operation=TEXT, allowed=FLAG, entry=MAYBE, groups=TEXTS),
+    "AuditLine": _object(
+        **{"at": NUMBER, "who": TEXT, "from": TEXT, "action": TEXT, "target": TEXT, "outcome": TEXT},
+        more={"type": "object"},
+    ),
     "Moved": _object(slot=NUMBER, state=TEXT),
 }  # fmt: skip
 

@@ -55,8 +55,17 @@ class LoginsPort(Protocol):
         ...
 
     def groups(self, user: str) -> Sequence[str]: ...
+    def knows(self, user: str) -> bool:
+        """Is there such a user."""
+        ...
+
     def manages(self, groups: Sequence[str]) -> May:
         """By the permissions (`manage`)."""
+        ...
+
+    def rights(self, groups: Sequence[str], address: str, queue: str | None) -> list[Answer] | None:
+        """What users with these groups may do there: operation, allowed, entry (the one that decides; None: there is
+        none), groups (that it names). None: there are no permissions, everybody may do everything."""
         ...
 
 
@@ -150,6 +159,10 @@ class ProcessPort(Protocol):
 
     def settings(self) -> list[dict[str, Any]]:
         """All of them: name, value, unit, default, help, why, source, restart (what one would make of it)."""
+        ...
+
+    def dead_letter_addresses(self) -> list[str]:
+        """Where settings have dead letters and expired messages sent."""
         ...
 
 

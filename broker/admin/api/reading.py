@@ -22,6 +22,8 @@ from .problems import Problem, unknown
 FQQN = "::"
 CONNECTIONS = ("id", "peer", "user", "client_id", "subscriptions", "bytes_in", "bytes_out")
 """What connections can be sorted by."""
+ADDRESSES = 100
+"""Dead letter addresses that are looked at: settings may name thousands."""
 
 _Q = Param("q", "only names that hold this text")
 _ADDRESS = Param("address", "only of this address")
@@ -144,6 +146,17 @@ class Reading:
                           "ADDRESS::NAME")  # fmt: skip
         return rows, missing
 
+    async def dead_letter_queues(self, who: Who, most: int) -> tuple[list[Answer], list[Missing]]:
+        """Queues with messages at the dead letter and expiry addresses of the settings, the longest first."""
+        rows: list[Answer] = []
+        absent: dict[str, Missing] = {}
+        for address in self._node.dead_letter_addresses()[:ADDRESSES]:
+            asked = question("queues", {"limit": most, "sort": "-messages", "address": address, "filled": True})
+            answers, missing = await self._owners.ask(self._for(who, asked))
+            rows += listed(asked, answers, missing)["items"]
+            absent |= {one.owner: one for one in missing}
+        return sorted(rows, key=lambda row: (-row["messages"], row["name"]))[:most], list(absent.values())
+
     async def complete(self, asked: dict[str, Any]) -> list[Answer]:
         """The answers of all owners. Raises Problem if one is missing, or of a release that does not know questions:
         then it does not know what operators do either."""
@@ -160,11 +173,15 @@ class Reading:
         return next((may for pattern, may in who.may if matches(pattern.split(self._delimiter), words)), False)
 
     async def _list(self, kind: str, who: Who, values: dict[str, Any]) -> dict[str, Any]:
-        asked = question(kind, values)
-        if who.may is not None:
-            asked |= {"may": [list(entry) for entry in who.may], "delimiter": self._delimiter}
+        asked = self._for(who, question(kind, values))
         answers, missing = await self._owners.ask(asked)
         return listed(asked, answers, missing)
+
+    def _for(self, who: Who, asked: dict[str, Any]) -> dict[str, Any]:
+        """What he may be told of it."""
+        if who.may is None:
+            return asked
+        return asked | {"may": [list(entry) for entry in who.may], "delimiter": self._delimiter}
 
 
 def absent(missing: list[Missing], fix: str) -> Problem:

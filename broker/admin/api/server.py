@@ -19,6 +19,7 @@ from .calls import ApiOp, Call, Caller
 from .cluster_map import ClusterMap
 from .configuring import Configuring
 from .events import Events
+from .explaining import Explaining
 from .openapi import PREFIX, document
 from .ports import (
     Answer,
@@ -83,6 +84,7 @@ class Api:
         self._parts = (
             reading, Browsing(reading, desk, clock), Acting(reading, desk, clients),
             Configuring(config, self._caller), self.cluster_map, TokenHandlers(tokens),
+            Explaining(logins),
         )  # fmt: skip
         self.events = Events(self.gate, self.routes, self._caller.ask)
 

@@ -86,7 +86,7 @@ function table(columns, rows, empty) {
     c.sort ? el("button", { onclick: c.sort, "aria-label": `Sort by ${c.title}` }, c.title) : c.title)));
   const body = rows.map((row) => el("tr", {}, columns.map((c) => el("td", { class: [c.num && "num", c.text && "text", c.id && "id", c.optional && "optional"]
     .filter(Boolean).join(" ") }, c.cell(row)))));
-  return el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": "Table" }, el("table", {}, el("thead", {}, head), el("tbody", {}, body)));
+  return el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": `Table: ${columns.map((c) => c.title).join(", ")}` }, el("table", {}, el("thead", {}, head), el("tbody", {}, body)));
 }
 
 const card = (label, value) => el("div", { class: "card" }, el("b", {}, value), el("span", {}, label));
@@ -127,7 +127,9 @@ function say(text) {
 
 // ── pages ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
-const state = { queues: { sort: "-messages", q: "", pages: [] }, subscriptions: { sort: "-messages", q: "", pages: [] },
+const HISTORY = 240; // points of a plot, about one a second
+const past = []; // of the overview: when, and what had been accepted and acknowledged by then
+const state = { may: { user: "", address: "", told: null }, audit: { q: "" }, queues: { sort: "-messages", q: "", pages: [] }, subscriptions: { sort: "-messages", q: "", pages: [] },
   connections: { sort: "-subscriptions", q: "", pages: [] }, addresses: { sort: "name", q: "", pages: [] }, settings: { q: "" } };
 
 async function overview() {
@@ -144,7 +146,84 @@ async function overview() {
       card("connections here", count(told.clients.connections)), card("accepted since start", count(m.since_start.accepted)),
       card("acknowledged", count(m.since_start.acked)), card("dead letters made", count(m.since_start.dead_lettered)),
       card("disk used", bytes(m.disk.bytes)), card("disk free", bytes(m.disk.free))),
+    plots(m),
     el("h2", {}, "Longest queues"), queueTable(busiest.items),
+  ];
+}
+
+const SVG = document.querySelector("svg").namespaceURI;
+
+function svg(name, attributes, ...children) {
+  const made = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
+  made.append(...children);
+  return made;
+}
+
+// Lines over time, from what was told while this page was open: nothing is asked for them.
+function plots(m) {
+  const last = past[past.length - 1];
+  const now = { at: Date.now(), accepted: m.since_start.accepted, acked: m.since_start.acked, messages: m.messages };
+  if (!last || now.at - last.at >= 900) past.push(now);
+  if (past.length > HISTORY) past.shift();
+  const rate = (field) => past.slice(1).map((point, nth) => [point.at,
+    Math.max(0, (point[field] - past[nth][field]) / ((point.at - past[nth].at) / 1000))]);
+  return el("div", { class: "plots" },
+    plot("Messages a second", [["accepted", rate("accepted")], ["acknowledged", rate("acked")]]),
+    plot("Messages in all queues", [["messages", past.map((point) => [point.at, point.messages])]]));
+}
+
+function plot(title, lines) {
+  const points = lines.flatMap(([, line]) => line);
+  if (lines[0][1].length < 2) {
+    return el("figure", { class: "card" }, el("figcaption", {}, title), el("p", { class: "soft" }, "A moment: it is drawn while this page is open."));
+  }
+  const [first, latest] = [Math.min(...points.map((p) => p[0])), Math.max(...points.map((p) => p[0]))];
+  const most = Math.max(1, ...points.map((p) => p[1]));
+  const [w, h] = [520, 120];
+  const place = ([at, value]) => `${((at - first) / Math.max(1, latest - first) * w).toFixed(1)},${(h - value / most * (h - 4) - 2).toFixed(1)}`;
+  const newest = lines.map(([name, line]) => `${name} ${count(Math.round(line[line.length - 1][1]))}`).join(", ");
+  return el("figure", { class: "card" },
+    el("figcaption", {}, `${title}: `, el("span", { class: "soft" }, `${newest}; at most ${count(Math.round(most))} in the last ${Math.round((latest - first) / 1000)} s`)),
+    svg("svg", { viewBox: `0 0 ${w} ${h}`, role: "img", "aria-label": `${title}: ${newest}`, preserveAspectRatio: "none" },
+      ...lines.map(([, line], nth) => svg("polyline", { points: line.map(place).join(" "), class: `line${nth}` }))),
+    lines.length > 1 ? el("p", { class: "soft legend" }, lines.flatMap(([name], nth) => [el("i", { class: `line${nth}` }), ` ${name} `])) : []);
+}
+
+async function dead() {
+  const told = await look("/dead-letters");
+  const rows = told.queues.flatMap((q) => (q.groups.length ? q.groups : [{ address: "", queue: "", reason: "", count: q.messages }])
+    .map((g) => ({ ...g, in: fqqn(q) })));
+  const retry = (r) => (r.address ? el("button", { "aria-label": `Retry ${r.address}, ${r.reason}`, onclick: () => act(
+    () => api("POST", `/queues/${part(r.in)}/retry`, { address: r.address, reason: r.reason || undefined }),
+    (t) => `${count(t.done)} messages are back in ${r.address}`) }, "Retry") : "");
+  const from = (r) => (r.queue && r.queue !== r.address ? `${r.address}::${r.queue}` : r.address);
+  return [
+    el("h1", {}, "Dead letters"), missing(told),
+    el("p", { class: "soft" }, told.complete && told.queues.every((q) => q.complete) ? "By where they come from and why."
+      : "By where they come from and why; there are more than are counted here."),
+    table([
+      { title: "From", text: true, cell: (r) => (r.address ? el("a", { href: `#queue/${part(from(r))}` }, from(r)) : "not known") },
+      { title: "Why", text: true, cell: (r) => r.reason || "—" }, { title: "Messages", num: true, cell: (r) => count(r.count) },
+      { title: "Are in", text: true, cell: (r) => el("a", { href: `#queue/${part(r.in)}` }, r.in) },
+      { title: "Do", cell: retry },
+    ], rows, "No dead letters."),
+  ];
+}
+
+async function audit() {
+  const told = await look(`/audit?limit=200${state.audit.q ? `&q=${part(state.audit.q)}` : ""}`);
+  const search = el("input", { type: "search", id: "search", value: state.audit.q, placeholder: "who, what, on what", "aria-label": "Search",
+    onchange: (event) => { state.audit.q = event.target.value; show(); } });
+  return [
+    el("h1", {}, "Audit"), el("p", { class: "soft" }, "What was asked for through this process; the log stampede.audit has what is older."),
+    el("div", { class: "bar" }, search),
+    table([
+      { title: "When", id: true, cell: (r) => new Date(r.at).toLocaleString() }, { title: "Who", text: true, cell: (r) => r.who || "nobody" },
+      { title: "From", optional: true, cell: (r) => r.from }, { title: "What", text: true, cell: (r) => r.action },
+      { title: "On", text: true, cell: (r) => r.target }, { title: "Ended", text: true, cell: (r) => r.outcome },
+      { title: "More", text: true, optional: true, cell: (r) => Object.entries(r.more).map(([name, value]) => `${name}: ${value}`).join("; ") || "—" },
+    ], told.items, "Nothing was changed since this process began."),
   ];
 }
 
@@ -208,7 +287,7 @@ async function queue(name) {
       { title: "From", text: true, cell: (g) => (g.queue === g.address || !g.queue ? g.address : `${g.address}::${g.queue}`) },
       { title: "Reason", cell: (g) => g.reason || "—" },
       { title: "Messages", num: true, cell: (g) => count(g.count) },
-      { title: "", cell: (g) => el("button", { "aria-label": `Retry what comes from ${g.address} for ${g.reason}`, onclick: () => act(
+      { title: "Do", cell: (g) => el("button", { "aria-label": `Retry what comes from ${g.address} for ${g.reason}`, onclick: () => act(
         () => api("POST", `${at}/retry`, { address: g.address, ...(g.reason ? { reason: g.reason } : {}) }),
         (t) => `${count(t.done)} messages are back in ${g.address}`) }, "Retry") },
     ], groups, "")] : [],
@@ -216,7 +295,7 @@ async function queue(name) {
       { title: "Id", id: true, cell: (r) => r.id },
       { title: "Headers", text: true, optional: true, cell: (r) => el("pre", {}, r.headers.map(([k, v]) => `${k}: ${v}`).join("\n")) },
       { title: "Body", text: true, cell: (r) => el("pre", {}, r.large ? `large: ${bytes(r.length)}` : r.body + (r.complete ? "" : " …")) },
-      { title: "", cell: (r) => el("button", { class: "danger", "aria-label": `Delete message ${r.id}`, onclick: async () => {
+      { title: "Do", cell: (r) => el("button", { class: "danger", "aria-label": `Delete message ${r.id}`, onclick: async () => {
         if (await confirmed("Delete a message", `Message ${r.id} will be gone.`, r.id)) {
           act(() => api("POST", `${at}/purge`, { ids: [r.id] }), (t) => `${t.done} deleted`);
         } } }, "Delete") },
@@ -313,7 +392,7 @@ async function cluster() {
       { title: "Leads", num: true, cell: (r) => count(r.leads) }, { title: "Keeps", num: true, optional: true, cell: (r) => count(r.replicas) },
       { title: "In sync", num: true, optional: true, cell: (r) => count(r.in_sync) },
       { title: "Zone", optional: true, cell: (r) => r.zone || "—" }, { title: "Address", text: true, optional: true, cell: (r) => r.address },
-      { title: "", cell: drain },
+      { title: "Do", cell: drain },
     ], owners, "No owners."),
     el("h2", {}, "Slots"), owners.map((owner) => [el("h3", {}, owner.name), strip(owner, slots.items)]),
     el("p", { class: "soft legend" }, el("i", { class: "leads" }), " leads ", el("i", { class: "in-sync" }), " in sync ",
@@ -342,10 +421,40 @@ async function users() {
       { title: "Who may", text: true, cell: (r) => Object.entries(r.values).map(([what, groups]) => `${what}: ${groups || "nobody"}`).join("; ") || "nobody anything" },
       { title: "From", optional: true, cell: (r) => r.source },
     ], permissions.items, "None: every user may send and receive everywhere."),
+    el("h2", {}, "Who may what?"), may(people.items),
   ];
 }
 
-const PAGES = { overview, queue, connection, settings, cluster, users, addresses: listing("addresses", addresses), queues: listing("queues", queueTable),
+// The answer is what the broker asks itself at a SEND or SUBSCRIBE.
+function may(people) {
+  const own = state.may;
+  const input = (field, label, more) => el("input", { id: `may-${field}`, value: own[field], "aria-label": label, placeholder: label, ...more,
+    onchange: (event) => { own[field] = event.target.value; } });
+  const ask = async () => {
+    try {
+      own.told = await api("GET", `/rights?user=${part(own.user)}&address=${part(own.address)}`);
+      say("");
+    } catch (error) {
+      own.told = null;
+      say(String(error.message || error));
+    }
+    show();
+  };
+  const because = (r) => (r.entry === null ? "no entry is about all of it, so it is for nobody"
+    : `the entry ${r.entry} says ${r.groups.map((name) => (name === "*" ? "every user" : name)).join(", ") || "nobody"}`);
+  const asking = el("div", { class: "bar" }, input("user", "user", { list: "people" }),
+    el("datalist", { id: "people" }, people.map((p) => el("option", { value: p.name }))),
+    input("address", "address, pattern or ADDRESS::QUEUE"), el("button", { id: "may-ask", onclick: ask }, "Ask"));
+  if (!own.told) return [asking];
+  if (own.told.open) return [asking, el("p", {}, "There are no permissions: every user may do everything.")];
+  return [
+    asking, el("p", {}, `${own.told.user} is in ${own.told.groups.join(", ") || "no group"}. At ${own.told.address}:`),
+    table([{ title: "Operation", text: true, cell: (r) => r.operation }, { title: "May", cell: (r) => (r.allowed ? "yes" : "no") },
+      { title: "Because", text: true, cell: because }], own.told.rights, ""),
+  ];
+}
+
+const PAGES = { overview, dead, audit, queue, connection, settings, cluster, users, addresses: listing("addresses", addresses), queues: listing("queues", queueTable),
   subscriptions: listing("subscriptions", queueTable), connections: listing("connections", connections) };
 
 // Whoever works by keyboard stays where he is when the page is drawn anew.

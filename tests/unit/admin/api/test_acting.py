@@ -221,6 +221,19 @@ async def test_a_message_is_sent(api):
     await api.call("POST", "/addresses/orders/messages", 201, body="hello", headers=["kind:test"])
     (row,) = (await api.get("/queues/orders/messages"))["items"]
     assert row["body"] == "hello" and ["kind", "test"] in row["headers"] and row["durable"]
+    async with connect(api.url) as client, client.subscribe("orders", ack="client-individual") as subscription:
+        message = await anext(aiter(subscription))
+        assert message.headers["destination"] == "orders", "a MESSAGE needs one"
+        assert message.body == b"hello"
+
+
+async def test_what_is_sent_with_zeros_in_it_is_read_whole(api):
+    await api.call("POST", "/addresses/orders/messages", 201, body="a\0b", headers=["destination:/queue/orders"])
+    async with connect(api.url) as client, client.subscribe("orders", ack="client-individual") as subscription:
+        message = await anext(aiter(subscription))
+        assert message.body == b"a\0b" and message.headers["destination"] == "/queue/orders"
+    status, told = await api.raw("POST", "/addresses/orders/messages", json={"headers": ["message-id:1"]})
+    assert status == 400 and "message-id" in told["detail"]
 
 
 async def test_a_client_is_disconnected_and_told_by_whom(api):

@@ -8,6 +8,7 @@ from typing import Any
 
 from broker.client import connect
 from tests.harness.api import running
+from tests.harness.axe import axe, violations
 from tests.harness.browser import Page, browser
 
 SLOTS = [
@@ -18,6 +19,8 @@ SLOTS = [
     for slot in range(256)
 ]  # fmt: skip
 TEXT = "document.getElementById('page').innerText"
+PAGES = ("overview", "queues", "queue/orders", "addresses", "subscriptions", "connections", "cluster", "users",
+         "settings", "dead", "audit")  # fmt: skip
 SHOTS = os.environ.get("STAMPEDE_SHOTS")
 """A folder for pictures of all pages, to be looked at."""
 
@@ -76,6 +79,21 @@ async def test_the_console_follows_what_happens(tmp_path):
             await page.value("document.querySelector('[aria-label^=\"Retry\"]').click()")
             await page.until("document.getElementById('problem').innerText.includes('3 messages are back')")
             await page.until(f"{TEXT}.includes('there is no queue')")
+            await page.value("location.hash = '#audit'")
+            await page.until(f"{TEXT}.includes('retry') && {TEXT}.includes('/queues/DLQ/retry')")
+            await page.value("location.hash = '#dead'")
+            await page.until(f"{TEXT}.includes('No dead letters.')")
+            await page.value("location.hash = '#users'")
+            await page.until("document.getElementById('may-ask')")
+            for field, text in (("user", "nobody"), ("address", "orders")):
+                await page.value(f"{{ const i = document.getElementById('may-{field}'); i.value = '{text}'; "
+                                 "i.dispatchEvent(new Event('change')) }")  # fmt: skip
+            await page.value("document.getElementById('may-ask').click()")
+            await page.until("document.getElementById('problem').innerText.includes(\"there is no user 'nobody'\")")
+            await page.value("location.hash = '#overview'")
+            await page.until("document.querySelectorAll('figure').length === 2")
+            await api.call("POST", "/addresses/orders/messages", 201, body="one more")
+            await page.until("document.querySelectorAll('polyline').length === 3")
             await page.value("location.hash = '#cluster'")
             await page.until("document.querySelectorAll('.strip i.leads').length === 256")
             await page.look_like(360, 740, "dark")
@@ -90,9 +108,39 @@ async def test_the_console_follows_what_happens(tmp_path):
 
 
 async def shots(page: Page, folder: Path) -> None:
-    for name in ("overview", "queues", "queue/orders", "addresses", "connections", "cluster", "users", "settings"):
+    for name in (
+        "overview",
+        "queues",
+        "queue/orders",
+        "addresses",
+        "connections",
+        "cluster",
+        "users",
+        "settings",
+        "dead",
+        "audit",
+    ):
         for theme, width in (("light", 1280), ("dark", 1280), ("dark", 360)):
             await page.look_like(width, 800, theme)
             await page.value(f"location.hash = '#{name}'")
             await page.until("document.getElementById('light').innerText === 'live'")
             (folder / f"{name.replace('/', '-')}-{theme}-{width}.png").write_bytes(await page.screenshot())
+
+
+async def test_nothing_on_any_page_keeps_people_from_using_it(tmp_path):
+    source = axe()
+    async with running(tmp_path / "broker", engine={"addresses": {"#": {"max_delivery_attempts": 1}}}) as api:
+        api.broker.admin.api.cluster_map.topology = OfThree()
+        await api.call("POST", "/queues", 201, address="orders")
+        await api.call("POST", "/addresses/orders/messages", 201, body="one")
+        url = f"http://127.0.0.1:{api.broker.admin.port}/console"
+        async with connect(api.url) as client, browser(tmp_path, f"{url}#overview") as page:
+            async with client.subscribe("orders", ack="client-individual") as subscription:
+                await (await anext(aiter(subscription))).nack()
+            await page.value(source + "; 0")
+            for theme, width in (("light", 1280), ("dark", 360)):
+                await page.look_like(width, 800, theme)
+                for name in PAGES:
+                    await page.value(f"location.hash = '#{name}'")
+                    await page.until("document.getElementById('light').innerText === 'live'")
+                    assert await violations(page) == [], f"{name}, {theme}"
