@@ -36,6 +36,23 @@ _ADVICE: Final = (
 )
 
 
+_WORKER: Final = re.compile(
+    r"Python worker (exited unexpectedly|failed to connect back)|PythonWorkerFactory\.stopWorker"
+    r"|(Broken pipe|Connection reset|ClosedChannelException)[\s\S]*api\.python\."
+)
+"""What Spark says of a Python process that the system has ended: in a task, in a plan, and of those that were idle,
+of whom it throws one away with each try."""
+LOST_WORKER: Final = (
+    "a Python process of Spark was ended from outside, as the system does when memory is short: give the machine or "
+    "the container more, or --master local[1], and run it again: what is done is not done twice"
+)
+
+
+def lost_worker(text: str) -> bool:
+    """Spark's Python processes are not there any more; a new session has others."""
+    return "PipelineError: " not in text and _WORKER.search(text) is not None
+
+
 def advised(text: str) -> str:
     """The same with what to do, where that is known."""
     advice = next((advice for pattern, advice in _ADVICE if re.search(pattern, text)), "")
@@ -46,9 +63,16 @@ def cause(text: str) -> str:
     """What went wrong, out of Spark's many lines: our own error in a worker, else the innermost of Java's."""
     if found := re.search(r"PipelineError: (.+)", text):
         return found[1].strip().rstrip("'\"")
-    said = text.strip().splitlines()[0] if text.strip() else "Spark failed and did not say why"
+    if lost_worker(text):
+        return LOST_WORKER
+    said = next((line.lstrip(": ") for line in text.splitlines() if _says(line)), "Spark failed and did not say why")
     worker = re.search(r"from the Python worker[\s\S]*?\n(\w[\w.]*: .+)", text)
     if found := worker or re.search(r"Caused by: (.+)(?![\s\S]*Caused by: )", text):
         said = found[1].strip().rstrip("'\"")
     named = re.search(r"(?:file|viewfs|hdfs|s3a|abfss?|gs):/[^\s'\"]+\.parquet", text)
     return advised(said if named is None or named[0].rpartition("/")[2] in said else f"{said} ({named[0]})")
+
+
+def _says(line: str) -> bool:
+    """More than that a call has failed."""
+    return bool(line.strip()) and not line.startswith("An error occurred while calling ")

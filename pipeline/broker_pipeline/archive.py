@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +19,7 @@ from urllib.parse import quote
 
 from broker.seams.clock import SystemClock
 
+from .advice import LOST_WORKER, lost_worker
 from .errors import PipelineError
 from .hadoop import HadoopStore
 from .manifests import Archive, DataFile, Manifest, State
@@ -34,6 +36,8 @@ TASKS_PER_CORE: Final = 2
 LEAST_ITEMS: Final = 1_000
 """Of a task: fewer are not worth their files."""
 MOST_ITEMS: Final = 200_000
+MOST_LOST: Final = 3
+"""Sessions in a row that lose their Python processes: then there is no room for them."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +85,31 @@ def run(spark: Any, job: Job, say: Say) -> int:
         return rows
     finally:
         lock.close()
+
+
+def run_on(begin: Callable[[], Any], job: Job, rest: Callable[[], bool], say: Say) -> None:
+    """Run after run, until rest() says that it is enough. begin: makes a session.
+
+    Where Spark's Python processes were ended (by the system, when memory is short), the session fails as often as there
+    were some: another one goes on, unless that happens to it as well."""
+    spark, lost = begin(), 0
+    try:
+        while True:
+            try:
+                say(f"{run(spark, job, say)} rows archived")
+                lost = 0
+            except Exception as error:
+                lost += 1
+                if not lost_worker(str(error)) or lost == MOST_LOST:
+                    raise
+                say(f"{LOST_WORKER.partition(':')[0]}; another session goes on where the last manifest ends")
+                spark.stop()
+                spark = begin()
+                continue
+            if rest():
+                return
+    finally:
+        spark.stop()
 
 
 def _scope(job: Job) -> tuple[str, ...]:

@@ -154,19 +154,12 @@ def archive(
     """Write what went through the broker to FOLDER as Parquet, each message once."""
 
     def work() -> None:
-        from .archive import Job, run
+        from .archive import Job, run_on
 
         job = Job(folder, _options(**source) | {"addresses": addresses}, name)
         ended = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: ended.set())
-        spark = _session(master, memory)
-        try:
-            while True:
-                click.echo(f"{run(spark, job, click.echo)} rows archived")
-                if once or ended.wait(every):
-                    return
-        finally:
-            spark.stop()
+        run_on(lambda: _session(master, memory), job, lambda: once or ended.wait(every), click.echo)
 
     _perform(work)
 

@@ -37,6 +37,10 @@ def serve(pipe: Any, folder: str, conf: dict[str, str]) -> None:
     while (call := pipe.recv()) is not None:
         name, arguments = call
         try:
+            if name == "renew":
+                spark.stop()
+            if spark.sparkContext._jsc is None:  # stopped, here or by a job
+                spark = session("local[1]", "512m", **conf)
             pipe.send((True, getattr(jobs, name)(spark, *arguments)))
         except BaseException as error:
             pipe.send((False, f"{error}\n{traceback.format_exc()}"))
@@ -92,6 +96,10 @@ class Host:
     def idle(self) -> bool:
         """It lives and owes no answer."""
         return not self._over and not self._asked and self.process.is_alive()
+
+    def renew(self) -> None:
+        """Another session in the same JVM: one whose Python workers were killed fails as often as it has dead ones."""
+        self.call("renew")
 
     def begin(self, name: str, *arguments: Any) -> None:
         self._asked = True

@@ -86,13 +86,26 @@ def archive(spark: Any, folder: str, source: dict[str, str], round_items: int = 
     return run(spark, Job(folder, source, round_items=round_items), print)
 
 
-def archive_on(spark: Any, folder: str, source: dict[str, str], round_items: int, enough: str) -> int:
-    """Run after run, as `--continuous` does, until the file `enough` is there."""
-    rows = 0
-    while not os.path.exists(enough):
-        rows += archive(spark, folder, source, round_items)
+def archive_on(spark: Any, folder: str, source: dict[str, str], round_items: int, enough: str) -> None:
+    """As `--continuous` does, until the file `enough` is there. Ends the session."""
+    from broker_pipeline.archive import Job, run_on
+    from broker_pipeline.session import session
+
+    conf = spark.sparkContext.getConf().getAll()
+    sessions = iter([spark])
+
+    def begin() -> Any:
+        return next(sessions, None) or session("local[1]", "512m", **dict(conf))
+
+    def rest() -> bool:
         time.sleep(0.2)
-    return rows
+        return os.path.exists(enough)
+
+    run_on(begin, Job(folder, source, round_items=round_items), rest, print)
+
+
+def renew(spark: Any) -> None:
+    """The session is a new one already (host.py)."""
 
 
 def compact(spark: Any, folder: str, least: int) -> int:

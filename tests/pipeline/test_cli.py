@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from broker_pipeline import cli
+from broker_pipeline import archive, cli
 from broker_pipeline.advice import cause
 from broker_pipeline.cli import main
 from broker_pipeline.errors import PipelineError
@@ -48,6 +48,60 @@ def test_what_spark_says_gets_what_to_do() -> None:
     java = cause("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
     assert "spark.jars.packages" in java and "extraClassPath=FOLDER/*" in java and "JAVA_HOME" in java
     assert cause("only this") == "only this"
+    assert (
+        cause("An error occurred while calling o5.count.\n: java.io.IOException: x\n\tat y") == "java.io.IOException: x"
+    )
+
+
+IDLE = (
+    "An error occurred while calling o496.count.\n: java.io.IOException: Stream closed\n"
+    "\tat java.base/java.io.DataOutputStream.flush(DataOutputStream.java:128)\n"
+    "\tat org.apache.spark.api.python.PythonWorkerFactory.stopWorker(PythonWorkerFactory.scala:523)"
+)
+BUSY = (
+    "An error occurred while calling o155.parquet.\n: org.apache.spark.SparkException: Job aborted\n"
+    "Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n"
+    "\tat org.apache.spark.api.python.BasePythonRunner\nCaused by: java.io.EOFException\n\tat java.base"
+)
+
+
+@pytest.mark.parametrize("said_by_spark", [IDLE, BUSY])
+def test_where_the_system_ends_python_workers_an_archive_goes_on_in_another_session(
+    monkeypatch: pytest.MonkeyPatch, said_by_spark: str
+) -> None:
+    assert "memory is short" in cause(said_by_spark) and "run it again" in cause(said_by_spark)
+    assert "archive" in cause("PipelineError: this archive is of another broker\n" + said_by_spark)
+    runs: list[Any] = [RuntimeError(said_by_spark), RuntimeError(said_by_spark), 5, RuntimeError(said_by_spark), 7, 0]
+    sessions: list[Session] = []
+    lines: list[str] = []
+
+    class Session:
+        stopped = False
+
+        def __init__(self) -> None:
+            sessions.append(self)
+
+        def stop(self) -> None:
+            self.stopped = True
+
+    def run(spark: Session, *_: object) -> int:
+        assert spark is sessions[-1] and not spark.stopped
+        if isinstance(answer := runs.pop(0), Exception):
+            raise answer
+        return int(answer)
+
+    monkeypatch.setattr(archive, "run", run)
+    archive.run_on(Session, archive.Job("lake", {}), lambda: not runs, lines.append)
+    assert len(sessions) == 4 and all(each.stopped for each in sessions)
+    assert [line for line in lines if "rows" in line] == [f"{n} rows archived" for n in (5, 7, 0)]
+    assert sum("goes on where the last manifest ends" in line for line in lines) == 3
+    runs[:] = [RuntimeError(said_by_spark)] * 9
+    with pytest.raises(RuntimeError):  # there is no room for them: it ends, and says so (cause)
+        archive.run_on(Session, archive.Job("lake", {}), lambda: False, lines.append)
+    assert len(runs) == 9 - archive.MOST_LOST and all(each.stopped for each in sessions)
+    runs[:] = [ValueError("another")]
+    with pytest.raises(ValueError, match="another"):
+        archive.run_on(Session, archive.Job("lake", {}), lambda: False, lines.append)
 
 
 def test_a_full_disk_is_said_in_one_line() -> None:

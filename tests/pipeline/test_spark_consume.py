@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from tests.harness import Broker, Client, scratch, until
 
-from .host import Host, Hosts, SparkError
+from .host import Hosts, SparkError
 from .torture import workers
 
 pytestmark = pytest.mark.timeout(900)  # Spark starts dozens of processes, and other tests run beside it
@@ -191,14 +191,6 @@ def test_with_spark_a_driver_and_workers_that_are_killed(broker: Broker, sparks:
     def committed() -> int:
         return len([path for path in commits.glob("*") if path.name.isdigit()]) if commits.exists() else 0
 
-    def drained(host: Host) -> bool:
-        """Where the daemon of the workers was killed, Spark needs a try to see it."""
-        try:
-            host.call("stream", options, str(tmp_path))
-        except SparkError:
-            return False
-        return True
-
     host = sparks.host()
     host.begin("stream", options, str(tmp_path))
     until(lambda: committed() >= 1, "a first batch", 600)
@@ -213,8 +205,9 @@ def test_with_spark_a_driver_and_workers_that_are_killed(broker: Broker, sparks:
             os.kill(pid, signal.SIGKILL)
     with contextlib.suppress(SparkError):
         host.answer()
+    host.renew()
     send(broker, "often", numbers(1500, 1200))
-    until(lambda: drained(host), "a Spark that has workers again", 600)
+    host.call("stream", options, str(tmp_path))
     bodies = host.call("parquet_bodies", str(tmp_path))
     with pytest.raises(SparkError, match="a batch read commits nothing"):
         host.call("ids", options)
