@@ -91,11 +91,12 @@ def archive_on(spark: Any, folder: str, source: dict[str, str], round_items: int
     from broker_pipeline.archive import Job, run_on
     from broker_pipeline.session import session
 
-    conf = spark.sparkContext.getConf().getAll()
+    made = {"spark.driver.port", "spark.app.id", "spark.app.startTime"}  # by a session, for itself
+    conf = {name: value for name, value in spark.sparkContext.getConf().getAll() if name not in made}
     sessions = iter([spark])
 
     def begin() -> Any:
-        return next(sessions, None) or session("local[1]", "512m", **dict(conf))
+        return next(sessions, None) or session("local[1]", "512m", **conf)
 
     def rest() -> bool:
         time.sleep(0.2)
