@@ -152,6 +152,13 @@ def page(report: dict[str, Any]) -> str:
             "<details><summary>The same as a table, with the time until it is gone at the pace of that hour</summary>"
             f"{_table(report['backlog'])}</details>"
         )
+    timed = (
+        '<p class="note">The plots: 99 of 100 were acknowledged within so many ms. In the table is also the time until '
+        "they were handed out, of addresses that record it (record_deliveries).</p>"
+        f"{slow}<details><summary>Percentiles as a table</summary>{_table(latencies)}</details>"
+        if latencies
+        else _NONE
+    )
     total = sum(row["messages"] for row in report["hours"])
     plots = "".join(
         f"<figure><figcaption>{escape(address)}</figcaption>"
@@ -170,10 +177,7 @@ def page(report: dict[str, Any]) -> str:
         f"<details><summary>The same as a table</summary>{_table(report['hours'])}</details>"
         f"<h2>Waiting at the end of each hour</h2>{waited or _NONE}"
         f"<h2>What became of them</h2>{_table(report['fates'])}"
-        f'<h2>Time from ENQUEUED</h2><p class="note">The plots: 99 of 100 were acknowledged within so many ms. '
-        "In the table is also the time until they were handed out, of addresses that record it "
-        "(record_deliveries).</p>"
-        f"{slow}<details><summary>Percentiles as a table</summary>{_table(latencies)}</details>"
+        f"<h2>Time from ENQUEUED</h2>{timed}"
         f"<h2>Dead letters</h2>{_table(report['dead_letters'])}"
         f"<h2>Slots: is one busier than others?</h2>{_table(report['slots'])}"
         f"<h2>Largest groups</h2>{_table(report['groups'])}"

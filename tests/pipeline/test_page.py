@@ -39,3 +39,9 @@ def test_numbers_are_numbers_also_where_the_first_row_has_none():
 
 def test_an_archive_without_anything_has_a_page():
     assert page(made("a", 0)).count("None.") == 6
+
+
+def test_where_nothing_was_acknowledged_no_plots_are_promised():
+    given = made("a", 2)
+    given["latencies"] = []
+    assert "Percentiles" in page(made("a", 2)) and "Percentiles" not in page(given)
