@@ -18,8 +18,10 @@ from broker.config.catalogue import leaves
 from broker.config.describe import shown
 from broker.config.settings import Settings
 from broker.core.commands import Command
+from broker.core.errors import Code, RefusedError
 from broker.core.memory import Memory
-from broker.edge.auth import Authenticator
+from broker.core.virtual_host import HOST
+from broker.edge.auth import Authenticator, refusal
 from broker.edge.channel import next_connection_id
 from broker.edge.edge import Edge
 from broker.edge.permissions import Permissions
@@ -43,6 +45,8 @@ class Users:
         return self._auth.has_users
 
     async def login(self, login: str, passcode: str, peer: str) -> str:
+        if login.startswith(HOST):
+            raise RefusedError(Code.LOGIN_FAILED, refusal(login))  # users of virtual hosts are clients alone
         principal = self._auth.try_now(login, passcode, peer)
         if principal is None:
             principal = await self._auth.authenticate(login, passcode, peer_as_channel(peer))

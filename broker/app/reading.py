@@ -13,8 +13,10 @@ from broker.cluster.config import UserEntry
 from broker.cluster.membership import Membership
 from broker.cluster.slots import SlotTable
 from broker.config.settings import EngineSettings, Settings
+from broker.core.errors import Code, RefusedError
 from broker.core.ids import slots_of
-from broker.edge.auth import Authenticator, TableAuthenticator, is_loopback
+from broker.core.virtual_host import HOST
+from broker.edge.auth import Authenticator, TableAuthenticator, is_loopback, refusal
 from broker.edge.permissions import Permissions, Rights
 from broker.edge.users import User
 from broker.engine.address_settings import Matcher
@@ -57,6 +59,8 @@ class Logins:
         self._rights = rights
 
     async def __call__(self, login: str | None, passcode: str | None, peer: str) -> _Reader:
+        if login is not None and login.startswith(HOST):
+            raise RefusedError(Code.LOGIN_FAILED, refusal(login))  # users of virtual hosts are clients alone
         principal = self.auth.try_now(login, passcode)
         if principal is None:
             principal = await self.auth.authenticate(login, passcode, peer_as_channel(peer))

@@ -58,6 +58,11 @@ class AcceptorSettings:
         "list",
         "what CONNECT's `host` may say; others are refused. Empty: anything. All of them are one space of names",
     )
+    virtual_host: str = setting(
+        "",
+        "name",
+        "of edge.virtual_hosts: whoever comes in here is in it, whatever CONNECT says; empty: as CONNECT says",
+    )
     default_user: str = setting(
         "", "name", "who a CONNECT without login is, without a passcode; empty: it is refused, as wrong ones are"
     )

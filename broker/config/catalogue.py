@@ -15,6 +15,7 @@ from .addressing import AddressSettings, DivertSettings, QueueSettings
 from .exchange import ExchangeSettings
 from .permissions import PermissionSettings
 from .settings import Settings
+from .virtual_hosts import VirtualHostSettings
 
 TABLES: dict[str, type] = {
     "engine.addresses": AddressSettings,
@@ -23,6 +24,7 @@ TABLES: dict[str, type] = {
     "acceptors": AcceptorSettings,
     "edge.permissions": PermissionSettings,
     "edge.exchanges": ExchangeSettings,
+    "edge.virtual_hosts": VirtualHostSettings,
 }
 """Tables whose entries have names that the user gives, and the settings of one entry."""
 

@@ -270,6 +270,7 @@ _OWNERS = {
     "acceptors": "an acceptor",
     _PERMISSIONS: "a permission",
     "edge.exchanges": "an exchange",
+    "edge.virtual_hosts": "a virtual host",
 }
 
 

@@ -167,6 +167,19 @@ class EdgeSettings:
         "RabbitMQ's exchanges beside the amq.* ones: name = table of `exchange` settings",
         "for acceptors of that dialect",
     )
+    virtual_hosts: dict[str, Any] = table(
+        "name spaces of their own, which CONNECT's `host` header names: name = table of `virtual host` settings",
+        "clients of one never see another's messages",
+    )
+    unknown_hosts: str = setting(
+        "default",
+        "default|refuse",
+        "CONNECT names a virtual host that is not there: it comes to the default host, or is refused",
+        "clients put the name of the machine there",
+    )
+    default_host_names: str = setting(
+        "/", "list", "what CONNECT may call the default host where unknown ones are refused", "as of RabbitMQ"
+    )
     enable_message_id: bool = setting(
         False,
         "yes/no",

@@ -111,7 +111,7 @@ def refusal(session: Session, rights: Rights, operation: str, address: str, queu
     if match is not None:
         fix = f'add a group of the user to edge.permissions."{match}".{operation}'
     name = full_name(address, None if queue == address and FQQN not in (match or "") else queue)[:100]
-    return RefusedError(Code.NOT_ALLOWED, f"user '{session.principal}' lacks {operation} at '{name}': {fix}")
+    return RefusedError(Code.NOT_ALLOWED, f"user '{session.login}' lacks {operation} at '{name}': {fix}")
 
 
 def lost(session: Session) -> None:

@@ -10,11 +10,13 @@ import asyncio
 from broker import __version__
 from broker.core.errors import Code, RefusedError
 from broker.core.reasons import Reason
+from broker.core.virtual_host import HOST
 from broker.wire.events import IMPLIED, Frame
 from broker.wire.versions import SUPPORTED, Version, negotiate
 from broker.wire.writer import connected_frame, error_frame
 
 from . import heartbeat
+from .acceptor import unknown_host
 from .asking import ask
 from .auth import Principal, refusal
 from .directory import Done
@@ -30,15 +32,19 @@ def connect(session: Session, frame: Frame) -> None:
     if version is None:
         _mismatch(session, frame)
         return
-    _check_host(session, headers.get("host"))
-    auth = session.edge.auth
+    _enter_host(session, headers.get("host"))
+    auth, host = session.edge.auth, session.host
     if (user := session.acceptor.default_user) and "login" not in headers:
-        known = auth.trusted(user)
+        known = auth.trusted(host.inside(user))
         if known is None:
             raise RefusedError(Code.LOGIN_FAILED, refusal(user))
         _identify(session, frame, version, known)
         return
     login, passcode = headers.get("login"), headers.get("passcode")
+    if login is not None:
+        if login.startswith(HOST):
+            raise RefusedError(Code.LOGIN_FAILED, refusal(login))
+        login = host.inside(login)
     principal = auth.try_now(login, passcode, session.channel.peer)
     if principal is not None:
         _identify(session, frame, version, principal)
@@ -47,11 +53,18 @@ def connect(session: Session, frame: Frame) -> None:
     session.is_checked_by(asyncio.get_running_loop().create_task(_login(session, frame, version, login, passcode)))
 
 
-def _check_host(session: Session, host: str | None) -> None:
-    """Raises RefusedError(UNKNOWN_HOST). Who names none gets the one there is."""
+def _enter_host(session: Session, host: str | None) -> None:
+    """Raises RefusedError(UNKNOWN_HOST | CONNECTION_LIMIT). Who names none gets the one of the port."""
     hosts = session.entrance.hosts
     if hosts and host is not None and host not in hosts:
-        raise RefusedError(Code.UNKNOWN_HOST, f"Virtual host '{host[:100]}' access denied")
+        raise unknown_host(host)
+    entrance = session.edge.entrances.to_host(session.entrance, host)
+    if entrance.members.full:
+        raise RefusedError(
+            Code.CONNECTION_LIMIT,
+            f"{entrance.members.most} are open in '{entrance.dialect.host.name}' (its max_connections)",
+        )
+    session.enters(entrance)
 
 
 async def _login(session: Session, frame: Frame, version: Version, login: str | None, passcode: str | None) -> None:
@@ -81,6 +94,9 @@ def _identify(session: Session, frame: Frame, version: Version, principal: Princ
     if not client_id:
         _accept(session, frame, version, principal)
         return
+    if client_id.startswith(HOST):
+        raise RefusedError(Code.BAD_HEADER, f"client-id:{client_id[:50]} begins with {HOST}; choose another one")
+    client_id = session.host.inside(client_id)
     client_ids = session.edge.directory.client_ids
     session.claims()
 

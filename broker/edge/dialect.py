@@ -16,6 +16,7 @@ from broker.config.ports import prefixes
 from broker.core.address import RECURRING, TEMPORARY, Routing
 from broker.core.errors import Code, RefusedError
 from broker.core.management import MANAGEMENT
+from broker.core.virtual_host import DEFAULT, HOST, VirtualHost, split
 from broker.engine.address_settings import is_pattern
 from broker.engine.recurrence import Recurrence
 from broker.wire.rules import DURABLE_NAMES
@@ -89,13 +90,14 @@ class Homes:
 class Dialect:
     """What the names of one acceptor mean. This one is Artemis', and what the others are made of (dialects/).
 
+    host        whose names they are.
     prefixes    the longest first, so that the first match is the longest.
     delimiter   between the words of an address (engine.wildcard_delimiter).
     public      the kind of a temporary destination → what its opaque name begins with where others are told it.
     names_temporaries   may SEND and SUBSCRIBE name temporary destinations of their connection; else reply-to alone.
     shows_temporaries   a MESSAGE from one has the name by which its connection knows it, not what others see."""
 
-    __slots__ = ("delimiter", "homes", "prefixes")
+    __slots__ = ("delimiter", "homes", "host", "prefixes")
     name = "artemis"
     read: tuple[str, ...] = ()
     """Headers of SEND, beside those of route.READ, that decide its route; all of them are in wire.shape.SIGNIFICANT."""
@@ -113,10 +115,17 @@ class Dialect:
     manages = True
     """Are messages to core.management.MANAGEMENT requests."""
 
+    host: VirtualHost
+
     def __init__(self, prefixes: tuple[tuple[str, Routing], ...], delimiter: str, homes: Homes) -> None:
         self.prefixes = prefixes
         self.delimiter = delimiter
         self.homes = homes
+        self.host = DEFAULT
+
+    def serves(self, host: VirtualHost) -> None:
+        """Its names are those of this virtual host."""
+        self.host = host
 
     @classmethod
     def of(cls, anycast: str, multicast: str, delimiter: str = ".", homes: Homes | None = None) -> Self:
@@ -128,7 +137,7 @@ class Dialect:
     @property
     def key(self) -> tuple[object, ...]:
         """Dialects with the same one mean the same by all names."""
-        return self.name, self.prefixes, self.delimiter
+        return self.name, self.prefixes, self.delimiter, self.host.name
 
     def text(self, code: Code, about: str) -> str | None:
         """`message` of an ERROR, where its clients know another one than ours. about: RefusedError.about."""
@@ -151,7 +160,7 @@ class Dialect:
         """What a SEND says that each connection must look at for itself."""
         found = private_of(headers)
         destination = headers.get("destination", "")
-        if self.manages and destination.endswith(MANAGEMENT):
+        if self.manages and not self.host.name and destination.endswith(MANAGEMENT):
             prefix = destination.removesuffix(MANAGEMENT)
             if not prefix or any([prefix == known for known, _ in self.prefixes]):
                 return (found or Private())._replace(manages=True)
@@ -171,7 +180,10 @@ class Dialect:
 
     def subscribed(self, headers: Mapping[str, str]) -> Destination:
         """What a SUBSCRIBE is to. Raises RefusedError."""
-        return self.resolve(headers["destination"], headers.get("subscription-type"), "subscription-type")
+        return self._placed(self._subscribed(headers))
+
+    def _subscribed(self, headers: Mapping[str, str]) -> Destination:
+        return self._resolve(headers["destination"], headers.get("subscription-type"), "subscription-type")
 
     def deletes(self, headers: Mapping[str, str]) -> bool:
         """Is an UNSUBSCRIBE to delete what its SUBSCRIBE made durable by its id."""
@@ -181,6 +193,26 @@ class Dialect:
         """What `destination` names. `type_header`: value of destination-type / subscription-type, if given.
 
         Raises RefusedError(BAD_DESTINATION | BAD_HEADER)."""
+        return self._placed(self._resolve(destination, type_header, header_name))
+
+    def _placed(self, target: Destination) -> Destination:
+        """In the client's own virtual host, whatever it has named. Raises RefusedError(BAD_DESTINATION)."""
+        address, queue = target.address, target.queue
+        for name in (address, queue or "", *[other.address for other in target.more]):
+            if name.startswith(HOST):
+                raise RefusedError(
+                    Code.BAD_DESTINATION, f"'{name[:100]}': names that begin with {HOST} are the broker's"
+                )
+        if not self.host.name:
+            return target
+        return target._replace(
+            address=self.host.inside(address),
+            queue=None if queue is None else self.host.inside(queue),
+            more=tuple([self._placed(other) for other in target.more]),
+        )
+
+    def _resolve(self, destination: str, type_header: str | None, header_name: str) -> Destination:
+        """The same by the names of the client's virtual host, as its dialect has them."""
         if destination.startswith(THEIRS):
             return Destination(address_of(destination), Routing.MULTICAST, None)
         check_destination(destination)
@@ -197,7 +229,7 @@ class Dialect:
                 raise RefusedError(Code.BAD_HEADER, f"{header_name}:{type_header[:50]} must be ANYCAST or MULTICAST")
             routing = Routing[type_header]
         address, mark, queue = name.partition("::")
-        address = address or (self.homes.of(queue) if queue else "")
+        address = address or (self._home(queue) if queue else "")
         if not address or (mark and not queue):
             raise RefusedError(Code.BAD_DESTINATION, f"'{destination[:100]}' names nothing: a part of it is empty")
         check_address(address, self.delimiter)
@@ -217,6 +249,10 @@ class Dialect:
         if len(name) > MAX_DESTINATION:
             raise RefusedError(Code.BAD_DESTINATION, f"longer than {MAX_DESTINATION} characters")
         return Destination(address, routing, queue if mark else None)
+
+    def _home(self, queue: str) -> str:
+        """The address of a queue that is named alone."""
+        return split(self.homes.of(self.host.inside(queue))).local
 
     def is_wildcard(self, address: str) -> bool:
         """Does the name stand for several addresses."""

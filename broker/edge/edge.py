@@ -140,7 +140,7 @@ class Edge:
         settings = self.settings
         return Entrances(
             all_acceptors(settings), settings.wire, self._partitions, self._sent_partitions,
-            settings.engine.wildcard_delimiter, lambda address: self.match(address), settings.edge.exchanges,
+            settings.engine.wildcard_delimiter, lambda address: self.match(address), settings.edge,
         )  # fmt: skip
 
     # ── connections ────────────────────────────────────────────────────────────────────────────────
@@ -199,6 +199,8 @@ class Edge:
     def closed(self, session: OpenConnection, reason: Reason, detail: str) -> None:
         """The session has ended; its socket may still be flushing."""
         self.known(session)
+        if session.principal:
+            session.entrance.members.went()
         counters = self.counters
         counters.closed[reason] = counters.closed.get(reason, 0) + 1
         level = logging.DEBUG if reason in QUIET else logging.INFO

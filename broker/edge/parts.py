@@ -20,7 +20,7 @@ from broker.link.owner_port import OwnerPort
 from broker.seams.steps import StepKindStats
 from broker.wire.events import Event
 
-from .acceptor import Entrance
+from .acceptor import Entrance, Entrances
 from .added_headers import Numbers
 from .auth import Authenticator
 from .channel import Channel
@@ -40,6 +40,8 @@ class OpenConnection(MemoryHolder, Protocol):
 
     channel: Channel
 
+    @property
+    def principal(self) -> str: ...
     @property
     def entrance(self) -> Entrance: ...
     @property
@@ -124,6 +126,8 @@ class EdgeServices(ConsumerDesk, Protocol):
     def port(self) -> OwnerPort: ...
     @property
     def auth(self) -> Authenticator: ...
+    @property
+    def entrances(self) -> Entrances: ...
     @property
     def boot(self) -> str: ...
     @property

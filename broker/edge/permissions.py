@@ -8,6 +8,9 @@ whatever name the client used for the queue.
 A wildcard subscription needs more than its pattern's own match: an entry for some of its addresses counts for it as
 well, or `#` would show everything that an entry for `secret.#` keeps from others.
 
+Of a virtual host's names its own entries decide, and no others; a host without any is for nobody once there are some
+elsewhere.
+
 Rule: pure; decides and never acts. Must not know sessions, users' names or frames.
 """
 
@@ -17,6 +20,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker.config.permissions import EVERYBODY, FQQN, OPERATIONS, groups_of
+from broker.core.virtual_host import split
 from broker.engine.address_settings import covers, is_pattern, matches, overlap, specificity
 
 REMEMBERED = 4096
@@ -94,12 +98,16 @@ class Permissions:
 
     def __init__(self, table: Mapping[str, Mapping[str, Any]], delimiter: str = ".", closed: bool = False) -> None:
         self._delimiter = delimiter
-        names = sorted(table, key=lambda name: (not self._is_pattern(name), specificity(name, delimiter)), reverse=True)
-        entries = [_Entry(name, name.split(delimiter), table[name]) for name in names]
-        self._queues = {entry.match: entry for entry in entries if FQQN in entry.match}
-        self._entries = [entry for entry in entries if FQQN not in entry.match]
-        """From specific to general, exact names first."""
-        self.open = not entries and not closed
+        self._hosts: dict[str, _Matches] = {}
+        """By virtual host."""
+        theirs: dict[str, dict[str, str]] = {"": {}}
+        for name in table:
+            host, local = split(name)
+            address, _, queue = local.partition(FQQN)
+            theirs.setdefault(host, {})[full_name(address, split(queue).local if queue else None)] = name
+        for host, names in theirs.items():
+            self._hosts[host] = _Matches(names, table, delimiter)
+        self.open = not table and not closed
         """Everybody may do everything."""
         self._rights: dict[frozenset[str], Rights] = {}
         self.groups = frozenset(
@@ -151,21 +159,45 @@ class Permissions:
         """Patterns of addresses and whether users with these groups have the operation there, from specific to
         general: the first that matches decides. Empty where there are no permissions."""
         names = frozenset((*groups, EVERYBODY))
-        return [(entry.match, operation in entry.operations(names)) for entry in self._entries]
+        found = [self._hosts[host] for host in sorted(self._hosts, reverse=True)]
+        return [(entry.match, operation in entry.operations(names)) for matches in found for entry in matches.entries]
 
     def _deciding(self, address: str, name: str) -> tuple[list[_Entry], bool]:
         """The entries that have a say there, and whether they speak of all of it. Several only for a pattern: before
         the entry that stands for all of its addresses those which decide about some of them."""
+        host, local = split(address)
+        matches = self._hosts.get(host)
+        if matches is None:
+            return [], False
+        if host:
+            queue = name.partition(FQQN)[2]
+            name = full_name(local, split(queue).local if queue else None)
+        return matches.deciding(local, name)
+
+
+class _Matches:
+    """The entries of one virtual host. names: as its clients have them → as the table has them."""
+
+    def __init__(self, names: Mapping[str, str], table: Mapping[str, Mapping[str, Any]], delimiter: str) -> None:
+        self._delimiter = delimiter
+        order = sorted(names, key=lambda name: (not self._is_pattern(name), specificity(name, delimiter)), reverse=True)
+        entries = [(name, _Entry(names[name], name.split(delimiter), table[names[name]])) for name in order]
+        self._queues = {name: entry for name, entry in entries if FQQN in name}
+        self.entries = [entry for name, entry in entries if FQQN not in name]
+        """From specific to general, exact names first."""
+
+    def deciding(self, address: str, name: str) -> tuple[list[_Entry], bool]:
+        """See Permissions."""
         queue = self._queues.get(name)
         words = address.split(self._delimiter)
         if not self._is_pattern(address):
             if queue is not None:
                 return [queue], True
-            found = next((entry for entry in self._entries if matches(entry.words, words)), None)
+            found = next((entry for entry in self.entries if matches(entry.words, words)), None)
             return ([], False) if found is None else ([found], True)
         some: list[_Entry] = []
         last = [] if queue is None else [queue]  # a queue of many addresses: none of them is shown by its name
-        for entry in self._entries:
+        for entry in self.entries:
             if overlap(entry.words, words):
                 some.append(entry)
                 if covers(entry.words, words):

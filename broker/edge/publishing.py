@@ -54,7 +54,7 @@ class Publisher:
         self._intake = intake
         self._create = True
         """May what it is sending create what is not there."""
-        self._marks = marks_of(session.acceptor, session.principal, session.edge.numbers)
+        self._marks = marks_of(session.acceptor, session.login, session.edge.numbers)
         self.last: Publish | None = None
         self._last_route: Route | None = None
         self.large: LargeSend | None = None
@@ -189,10 +189,10 @@ class Publisher:
         """Has the owner of its reply-to the subscription for the answer. False: `later` is called when it has, and
         frames wait until then."""
         session, name = self._session, private.reply
-        if private.user is not None and private.user != session.principal:
+        if private.user is not None and private.user != session.login:
             raise RefusedError(
                 Code.NOT_ALLOWED, f"user_id property set to '{private.user[:100]}' but authenticated user was "
-                f"'{session.principal[:100]}'",
+                f"'{session.login[:100]}'",
             )  # fmt: skip
         if name is None:
             return True

@@ -18,6 +18,7 @@ from broker.core.address import AckMode
 from broker.core.commands import Command, Disconnect, DisconnectAll
 from broker.core.errors import Code, RefusedError
 from broker.core.reasons import Reason
+from broker.core.virtual_host import VirtualHost, split
 from broker.seams.steps import QUICK_S
 from broker.wire.connection import Connection, Role
 from broker.wire.events import Event
@@ -105,6 +106,16 @@ class Session(SessionLife):
         return self.wire.version
 
     @property
+    def host(self) -> VirtualHost:
+        """The virtual host it is in."""
+        return self.entrance.dialect.host
+
+    @property
+    def login(self) -> str:
+        """Its user, as the clients of its virtual host know him."""
+        return split(self.principal).local
+
+    @property
     def acceptor(self) -> AcceptorSettings:
         """Parameters of the port it came in by."""
         return self.entrance.settings
@@ -119,7 +130,9 @@ class Session(SessionLife):
     @property
     def temporaries(self) -> Temporaries:
         if self._temporaries is None:
-            self._temporaries = Temporaries(self.entrance.dialect.public, self.edge.settings.edge.max_subscriptions)
+            self._temporaries = Temporaries(
+                self.entrance.dialect.public, self.edge.settings.edge.max_subscriptions, self.host
+            )
         return self._temporaries
 
     @property
@@ -224,9 +237,15 @@ class Session(SessionLife):
         """It is its own, until the end."""
         self.client_id = client_id
 
+    def enters(self, entrance: Entrance) -> None:
+        """It is in a virtual host from now on."""
+        self.entrance = entrance
+        self.wire.remembers_in(entrance.memo)
+
     def logged_in(self, user: str, mark: int, version: Version) -> None:
         """It may go on, as this user. mark: Principal.mark."""
         self._opens()
+        self.entrance.members.came()
         self.principal, self.login_mark = user, mark
         self.authorised()
         self.edge.known(self)
@@ -410,7 +429,7 @@ class Session(SessionLife):
     def _error(self, code: Code, detail: str, receipt: bytes | None, about: str) -> None:
         self.edge.counters.error(code.name)
         text = self.entrance.dialect.text(code, about)
-        self.outbox.write(error_frame(self.version, code, detail, receipt, text=text))
+        self.outbox.write(error_frame(self.version, code, self.host.told(detail), receipt, text=text))
 
     def _fail(self, code: Code, detail: str, receipt: bytes | None, about: str = "") -> None:
         if self.closed:

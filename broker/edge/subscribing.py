@@ -34,7 +34,7 @@ from .receipts import Then
 from .session import Session
 from .shown_destination import Shown
 from .split_subscription import Fan, order_for, share
-from .subscription import ShownSubscription, SlotSubscription
+from .subscription import HostedSubscription, ShownSubscription, SlotSubscription
 from .temporary import OWN, THEIRS
 from .wildcard_subscription import STANDING, Everywhere, block
 
@@ -252,13 +252,17 @@ def _part(
     headers = frame.headers
     consumer = consumer or session.edge.next_consumer()
     kind = SlotSubscription if wish.shown is None else ShownSubscription
+    if session.host.name:
+        kind = HostedSubscription
     sub = kind(
         session, consumer, slot, wish.address, headers.get("id"), session.raw(headers.get("id", "")), wish.ack,
         session.edge.handle(consumer), room, session.raw(headers["destination"]), wish.operation, wish.queues,
     )  # fmt: skip
     if yes(headers, "message-slot"):
         sub.tell_slot()
-    if isinstance(sub, ShownSubscription) and wish.shown is not None:
+    if isinstance(sub, HostedSubscription):
+        sub.begins(wish.shown)
+    elif isinstance(sub, ShownSubscription) and wish.shown is not None:
         sub.shows(wish.shown)
     return sub
 

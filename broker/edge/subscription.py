@@ -21,6 +21,7 @@ from broker.core.effects import Deliver
 from broker.core.errors import Code
 from broker.core.ids import SLOTS
 from broker.core.message import BLOB, ESCAPED, REDELIVERED, TEXT, Run
+from broker.core.virtual_host import VirtualHost
 from broker.seams.clock import Clock
 from broker.wire.versions import Version
 from broker.wire.writer import rewrite_lines, without_length
@@ -375,6 +376,49 @@ class ShownSubscription(SlotSubscription):
 
     def frames(self, run: Run) -> list[bytes]:
         return super().frames(self._shown.run(run))
+
+
+class HostedSubscription(SlotSubscription):
+    """A subscription of a virtual host: where a dead letter was is told as its clients know it."""
+
+    __slots__ = ("_shown",)
+
+    def begins(self, shown: Shown | None) -> None:
+        """Before the first message."""
+        self._shown = shown
+        self.overhead += 0 if shown is None else shown.nbytes
+
+    def render(self, run: Run) -> bytes:
+        return super().render(self._plainly(run))
+
+    def frames(self, run: Run) -> list[bytes]:
+        return super().frames(self._plainly(run))
+
+    def _plainly(self, run: Run) -> Run:
+        lines, records, host = run.lines, run.records, self.session.entrance.dialect.host
+        if ORIGINS[0] in lines:
+            lines = host_told(lines, host)
+        if not run.lines.endswith(b"\n\n") and any([ORIGINS[0] in record for record in records]):
+            records = [host_told(record, host) for record in records]
+        if lines is not run.lines or records is not run.records:
+            run = Run(run.ids, lines, records, run.nbytes, run.flags, attempts=run.attempts, blob=run.blob)
+        return run if self._shown is None else self._shown.run(run)
+
+
+ORIGINS = (b"_AMQ_ORIG_ADDRESS:", b"_AMQ_ORIG_QUEUE:")
+"""Header lines of dead letters in which names are."""
+
+
+def host_told(text: bytes, host: VirtualHost) -> bytes:
+    """Header lines, alone or with the body behind them, with the names of the host as its clients know them."""
+    if text.startswith(b"\n"):
+        return text
+    end = text.find(b"\n\n")
+    lines, rest = (text, b"") if end < 0 else (text[:end], text[end:])
+    told = [
+        host.told(line.decode()).encode() if line.startswith(ORIGINS) else line for line in lines.split(b"\n")
+    ]  # fmt: skip
+    return b"\n".join(told) + rest
 
 
 def _text(run: Run) -> Run:

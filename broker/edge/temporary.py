@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from broker.core.address import TEMPORARY
 from broker.core.errors import Code, RefusedError
+from broker.core.virtual_host import DEFAULT, VirtualHost
 from broker.seams.entropy import token
 from broker.wire.events import Head
 
@@ -77,11 +78,12 @@ class _Entry:
 class Temporaries:
     """Those of one session, by the names it has for them.
 
-    public   Dialect.public.    most   how many there may be."""
+    public   Dialect.public.    most   how many there may be.    host   whose the session is."""
 
-    __slots__ = ("_entries", "_last", "_most", "_names", "_public")
+    __slots__ = ("_entries", "_front", "_last", "_most", "_names", "_public")
 
-    def __init__(self, public: Mapping[str, str], most: int) -> None:
+    def __init__(self, public: Mapping[str, str], most: int, host: VirtualHost = DEFAULT) -> None:
+        self._front = host.inside(TEMPORARY)
         self._public = public
         self._most = most
         self._entries: dict[str, _Entry] = {}
@@ -101,7 +103,7 @@ class Temporaries:
             if len(self._entries) >= self._most:
                 raise RefusedError(Code.SUBSCRIPTION_LIMIT, f"{self._most} temporary destinations (max_subscriptions)")
             entry = self._entries[name] = _Entry()
-            self._names[TEMPORARY + entry.opaque] = name
+            self._names[self._front + entry.opaque] = name
         elif name.startswith(QUEUE):
             raise RefusedError(
                 Code.DUPLICATE_SUBSCRIPTION,
@@ -117,7 +119,7 @@ class Temporaries:
             if then is not None:
                 then()
 
-        return TEMPORARY + entry.opaque, ready
+        return self._front + entry.opaque, ready
 
     def unsubscribed(self, address: str) -> None:
         """A subscription to this address has ended: with the last one the name is free."""
@@ -149,7 +151,7 @@ class Temporaries:
                 f"'{name[:100]}' is a temporary destination of this connection and nobody is there yet; SUBSCRIBE to "
                 "it first",
             )
-        return TEMPORARY + entry.opaque
+        return self._front + entry.opaque
 
     def head(self, head: Head, name: str) -> Head:
         """The head with the name that others know it by in place of `name`. Its records: record()."""

@@ -13,12 +13,14 @@ from typing import Any
 from broker.config.addressing import AddressSettings
 from broker.config.settings import EngineSettings
 from broker.core.address import RECURRING, TEMPORARY, Routing
+from broker.core.virtual_host import HOST, VirtualHost, split
 
 _TEMPORARY = AddressSettings(routing_types="MULTICAST")
 _RECURRING = AddressSettings(
     routing_types="ANYCAST", dead_letter_address="", max_size_messages=10_000, full_policy="FAIL"
 )
 """Whatever is said of `#`: a life time, a ring or a pause is about what is sent, not about when."""
+_LETTERS = ("dead_letter_address", "expiry_address")
 _REMEMBERED = 32_768
 """Addresses whose settings are kept; names of reply topics would pile up else."""
 
@@ -26,12 +28,20 @@ _REMEMBERED = 32_768
 class Matcher:
     """Looks settings up by address, and remembers. delimiter: between the words of a name."""
 
-    __slots__ = ("_default", "_derived", "_exact", "_memo", "_patterns", "_values", "delimiter")
+    __slots__ = ("_default", "_derived", "_exact", "_hosts", "_memo", "_patterns", "_values", "delimiter")
 
     def __init__(self, settings: EngineSettings) -> None:
-        tables = settings.addresses
         self.delimiter = settings.wildcard_delimiter
         self._default = settings.address
+        tables: dict[str, Any] = {}
+        self._hosts: dict[str, Matcher] = {}
+        """Virtual host → its own entries, by the names that its clients use."""
+        theirs: dict[str, dict[str, Any]] = {}
+        for name, table in settings.addresses.items():
+            host, local = split(name)
+            (theirs.setdefault(host, {}) if host else tables)[local] = table
+        for host, own in theirs.items():
+            self._hosts[host] = Matcher(replace(settings, addresses=own))
         self._exact = {name: table for name, table in tables.items() if not self.is_pattern(name)}
         # From general to specific, so that later tables overwrite earlier ones.
         patterns = (name for name in tables if self.is_pattern(name))
@@ -42,10 +52,13 @@ class Matcher:
         self._values: dict[str, set[Any]] = {}
 
     def __call__(self, address: str) -> AddressSettings:
-        if address.startswith(TEMPORARY):
-            return _TEMPORARY
-        if address.startswith(RECURRING):
-            return _RECURRING
+        if address.startswith("$"):
+            if address.startswith(TEMPORARY):
+                return _TEMPORARY
+            if address.startswith(RECURRING):
+                return _RECURRING
+            if address.startswith(HOST):
+                return self._of_host(address)
         if not self._exact and not self._patterns:
             return self._default
         found = self._memo.get(address)
@@ -53,6 +66,21 @@ class Matcher:
             if len(self._memo) >= _REMEMBERED:
                 self._memo.clear()
             found = self._memo[address] = self._merge(address)
+        return found
+
+    def _of_host(self, address: str) -> AddressSettings:
+        """By the entries of its virtual host alone; letters stay in it."""
+        found = self._memo.get(address)
+        if found is None:
+            if len(self._memo) >= _REMEMBERED:
+                self._memo.clear()
+            name, local = split(address)
+            own = self._hosts[name](local) if name in self._hosts else self._default
+            host = VirtualHost(name, self.delimiter)
+            letters = {
+                field: host.kept(value) for field in _LETTERS if (value := getattr(own, field)) and name
+            }  # fmt: skip
+            found = self._memo[address] = self.derived(own, letters)
         return found
 
     def _merge(self, address: str) -> AddressSettings:
@@ -82,6 +110,7 @@ class Matcher:
         if found is None:
             tables = [*self._exact.values(), *(table for _, table in self._patterns)]
             found = {getattr(self._default, name), *(table[name] for table in tables if name in table)}
+            found.update(*(host.values(name) for host in self._hosts.values()))
             self._values[name] = found
         return found
 
@@ -91,6 +120,9 @@ class Matcher:
             return bool(getattr(self(address), name))
         if getattr(self._default, name):
             return True
+        host, local = split(address)
+        if host:
+            return self._hosts[host].anywhere(name, local) if host in self._hosts else False
         words = self.words(address)
         exact = (self.words(other) for other, table in self._exact.items() if table.get(name))
         return any(matches(words, other) for other in exact) or any(
@@ -138,6 +170,11 @@ def matches(pattern: list[str], words: list[str]) -> bool:
             return False
         words = words[: len(pattern)]
     return len(pattern) == len(words) and all(p == w or (p == "*" and w) for p, w in zip(pattern, words, strict=True))
+
+
+def of_one_host(pattern: list[str], words: list[str]) -> bool:
+    """Are both of the same virtual host; both split into words."""
+    return split(pattern[0] + "$").host == split(words[0] + "$").host
 
 
 def covers(pattern: list[str], other: list[str]) -> bool:

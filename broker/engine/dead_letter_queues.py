@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from broker.config.addressing import AddressSettings
+from broker.core.virtual_host import split
 
 if TYPE_CHECKING:
     from .slot import Address, Slot
@@ -24,14 +25,27 @@ def dead_letter_queue(settings: AddressSettings, address: str) -> str | None:
     """Name of the queue for dead letters of the address; None: it has none of its own."""
     if not settings.auto_create_dead_letter_resources:
         return None
-    return f"{settings.dead_letter_queue_prefix}{address}{settings.dead_letter_queue_suffix}"
+    return _named(settings.dead_letter_queue_prefix, address, settings.dead_letter_queue_suffix)
 
 
 def expiry_queue(settings: AddressSettings, address: str) -> str | None:
     """The same for expired messages."""
     if not settings.auto_create_expiry_resources:
         return None
-    return f"{settings.expiry_queue_prefix}{address}{settings.expiry_queue_suffix}"
+    return _named(settings.expiry_queue_prefix, address, settings.expiry_queue_suffix)
+
+
+def _named(prefix: str, address: str, suffix: str) -> str:
+    """Of an address in a virtual host it is one of that host."""
+    root, local = _root(address), split(address).local
+    if root and local.startswith("$"):
+        root += "/"  # what the host's clients may name
+    return f"{root}{prefix}{local}{suffix}"
+
+
+def _root(name: str) -> str:
+    """What stands in front of the name that clients use, `$host/shop.` or nothing."""
+    return name[: len(name) - len(split(name).local)]
 
 
 def filter_of(slot: Slot, address: str, queue: str) -> str | None:
@@ -43,8 +57,10 @@ def filter_of(slot: Slot, address: str, queue: str) -> str | None:
             continue
         for prefix in match.values(f"{kind}_queue_prefix"):
             for suffix in match.values(f"{kind}_queue_suffix"):
-                origin = queue[len(prefix) : len(queue) - len(suffix)]
-                if origin and (address, queue) in _own(match(origin), origin):
+                root = _root(queue)
+                local = queue[len(root) + len(prefix) : len(queue) - len(suffix)]
+                origin = (root[:-1] if root and local.startswith("$") else root) + local
+                if local and (address, queue) in _own(match(origin), origin):
                     origins.add(origin)
     quoted = [origin.replace("'", "''") for origin in sorted(origins)]
     return " OR ".join([f"{_START}{origin}'" for origin in quoted]) or None

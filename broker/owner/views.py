@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.core.pages import PIECE, ROWS, Ask, Page, PageKey, choose
 from broker.engine import portrait
-from broker.engine.address_settings import matches
+from broker.engine.address_settings import matches, of_one_host
 from broker.engine.consumer import Consumer
 from broker.engine.queue import Queue
 from broker.engine.slot import Address, Slot
@@ -195,7 +195,7 @@ def _allowed(question: Question) -> Callable[[str], bool] | None:
 
     def allowed(name: str) -> bool:
         words = name.split(delimiter)
-        return next((may for pattern, may in entries if matches(pattern, words)), False)
+        return next((may for pattern, may in entries if of_one_host(pattern, words) and matches(pattern, words)), False)
 
     return allowed
 

@@ -130,6 +130,10 @@ class Connection:
             self.version = version
             self._sends = None
 
+    def remembers_in(self, memo: Memo) -> None:
+        """From its first SEND on: what header blocks mean is shared by those for whom it is the same."""
+        self._memo = memo
+
     def accept_login(self, version: Version) -> None:
         """CONNECT is accepted: limits for strangers end, further frames are legal. Octets that came behind the
         CONNECT are held: call receive(b"") for their events."""

@@ -18,6 +18,7 @@ OF_TABLES = {
     "acceptors": "Acceptors", "engine.addresses": "Address settings", "engine.queues": "Queues",
     "engine.diverts": "Diverts", "edge.permissions": "Permissions",
     "edge.exchanges": "Names of RabbitMQ and ActiveMQ Classic",
+    "edge.virtual_hosts": "Names of RabbitMQ and ActiveMQ Classic",
 }  # fmt: skip
 _HEADERS = """
     accept-version login passcode client-id request-id host heart-beat session server version receipt-id

@@ -10,7 +10,7 @@ from heapq import merge
 from operator import itemgetter
 from typing import Any
 
-from broker.engine.address_settings import matches
+from broker.engine.address_settings import matches, of_one_host
 from broker.owner.views import SORTS
 
 from .access import Who
@@ -170,7 +170,10 @@ class Reading:
         if who.may is None:
             return True
         words = address.split(self._delimiter)
-        return next((may for pattern, may in who.may if matches(pattern.split(self._delimiter), words)), False)
+        patterns = ((pattern.split(self._delimiter), may) for pattern, may in who.may)
+        return next(
+            (may for pattern, may in patterns if of_one_host(pattern, words) and matches(pattern, words)), False
+        )
 
     async def _list(self, kind: str, who: Who, values: dict[str, Any]) -> dict[str, Any]:
         asked = self._for(who, question(kind, values))

@@ -10,6 +10,7 @@ from typing import Any
 
 from broker.config.acceptor import AcceptorSettings
 from broker.config.addressing import AddressSettings
+from broker.core.virtual_host import DEFAULT, VirtualHost
 
 from ..dialect import Dialect, Homes
 from .activemq import ActiveMQ
@@ -19,9 +20,22 @@ Match = Callable[[str], AddressSettings]
 
 
 def choose(
+    acceptor: AcceptorSettings,
+    delimiter: str,
+    homes: Homes,
+    match: Match,
+    exchanges: Mapping[str, Mapping[str, Any]],
+    host: VirtualHost = DEFAULT,
+) -> Dialect:
+    """The dialect of an acceptor, for clients of one virtual host. match: the settings of an address."""
+    dialect = _made(acceptor, delimiter, homes, match, exchanges)
+    dialect.serves(host)
+    return dialect
+
+
+def _made(
     acceptor: AcceptorSettings, delimiter: str, homes: Homes, match: Match, exchanges: Mapping[str, Mapping[str, Any]]
 ) -> Dialect:
-    """The dialect of an acceptor. match: the settings of an address."""
     if acceptor.dialect == "rabbitmq":
         return RabbitMQ(delimiter, homes, match, exchanges)
     if acceptor.dialect == "activemq":

@@ -95,7 +95,7 @@ class ActiveMQ(Dialect):
 
     # ── destinations ───────────────────────────────────────────────────────────────────────────────
 
-    def resolve(self, destination: str, type_header: str | None, header_name: str) -> Destination:
+    def _resolve(self, destination: str, type_header: str | None, header_name: str) -> Destination:
         if len(destination) > MAX_DESTINATION:
             raise RefusedError(Code.BAD_DESTINATION, f"longer than {MAX_DESTINATION} characters")
         first, *more = [self._single(name, destination) for name in destination.split(",")]
@@ -114,7 +114,7 @@ class ActiveMQ(Dialect):
             raise RefusedError(
                 Code.BAD_DESTINATION, f"'{destination[:100]}': temporary destinations are named one by one"
             )
-        target = super().resolve(self._words(name), None, "")
+        target = super()._resolve(self._words(name), None, "")
         if target.routing is Routing.UNSET:
             target = target._replace(routing=Routing.ANYCAST)
         return self._consumer(target) or target
@@ -145,10 +145,10 @@ class ActiveMQ(Dialect):
                 return Destination(topic, Routing.MULTICAST, target.address, durable=True, create=False, shown=shown)
         return None
 
-    def subscribed(self, headers: Mapping[str, str]) -> Destination:
+    def _subscribed(self, headers: Mapping[str, str]) -> Destination:
         """A consumer of a virtual topic is made by who consumes it, never by a SEND to it. Who subscribes to several
         destinations is told what senders wrote."""
-        found = super().subscribed(headers)._replace(create=True)
+        found = super()._subscribed(headers)._replace(create=True)
         if not found.more:
             return found
         return found._replace(shown="", more=tuple([each._replace(shown="") for each in found.more]))
@@ -157,7 +157,7 @@ class ActiveMQ(Dialect):
 
     def private(self, headers: Mapping[str, str]) -> Private | None:
         found = super().private(headers)
-        manages = self._asks(headers, SCHEDULER) or self._asks(headers, STATISTICS)
+        manages = not self.host.name and (self._asks(headers, SCHEDULER) or self._asks(headers, STATISTICS))
         return (found or Private())._replace(manages=True) if manages else found
 
     def _asks(self, headers: Mapping[str, str], whom: str) -> bool:

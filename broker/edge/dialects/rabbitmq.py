@@ -21,7 +21,7 @@ from broker.core.management import MANAGEMENT
 from ..dialect import FAR_FUTURE, MAX_DESTINATION, Destination, Dialect, Homes, not_named, whole_number
 from ..temporary import OWN, THEIRS, Private, address_of, private_of
 from . import arguments
-from .exchanges import Exchanges
+from .exchanges import TOPIC, Exchanges
 from .flags import FLAGS, check_queue, check_subscription, check_values, outlives
 
 PREFIXES: Final = ("/amq/queue", "/exchange", "/queue", "/reply-queue", "/temp-queue", "/topic")
@@ -97,7 +97,7 @@ class RabbitMQ(Dialect):
 
     # ── destinations ───────────────────────────────────────────────────────────────────────────────
 
-    def resolve(self, destination: str, type_header: str | None, header_name: str) -> Destination:
+    def _resolve(self, destination: str, type_header: str | None, header_name: str) -> Destination:
         """See the head of this file; the type headers are Artemis' and mean nothing here."""
         if destination.startswith(THEIRS):
             return Destination(address_of(destination), Routing.MULTICAST, None)
@@ -121,15 +121,16 @@ class RabbitMQ(Dialect):
             if len(parts) not in (1, 2) or not parts[0]:
                 raise _invalid(destination)
             name, key = (_decoded(part, destination) for part in (*parts, "")[:2])
-            return self._named(self._exchanges.address(name, key, destination), Routing.MULTICAST, destination)
+            address = self._exchanges.address(name, key, destination)
+            return self._named(address, Routing.MULTICAST, destination, ours=name != TOPIC)
         raise _unknown(destination)
 
     def _queue(self, name: str, destination: str) -> Destination:
         return self._named(_decoded(name, destination), Routing.ANYCAST, destination)
 
-    def _named(self, address: str, routing: Routing, destination: str) -> Destination:
-        ours = address.startswith("$") and not destination.startswith("/exchange/")
-        if "::" in address or ours:
+    def _named(self, address: str, routing: Routing, destination: str, ours: bool = False) -> Destination:
+        """ours: the address may be one that no client's name is."""
+        if "::" in address or (address.startswith("$") and not ours):
             raise RefusedError(
                 Code.BAD_DESTINATION,
                 f"'{destination[:100]}': names of queues and keys may not begin with $ or hold `::`",
@@ -142,10 +143,10 @@ class RabbitMQ(Dialect):
             )
         return Destination(address, routing, None)
 
-    def subscribed(self, headers: Mapping[str, str]) -> Destination:
+    def _subscribed(self, headers: Mapping[str, str]) -> Destination:
         """durable:true (or persistent:true) on a topic or exchange: a queue by id and destination, for everybody."""
         destination = headers["destination"]
-        target = self.resolve(destination, None, "SUBSCRIBE-")
+        target = self._resolve(destination, None, "SUBSCRIBE-")
         if target.routing is not Routing.MULTICAST or not outlives(headers):
             return target
         name = headers.get("x-queue-name", "")
@@ -227,8 +228,8 @@ class RabbitMQ(Dialect):
         """The address that an exchange and key are; the default exchange's keys are queues."""
         exchange, key = headers["x-dead-letter-exchange"].strip(), headers.get("x-dead-letter-routing-key", "").strip()
         if exchange:
-            return self._exchanges.address(exchange, key, f"/exchange/{exchange}/{key}")
-        return key
+            key = self._exchanges.address(exchange, key, f"/exchange/{exchange}/{key}")
+        return self.host.inside(key)
 
 
 def _one(parts: list[str], destination: str) -> str:

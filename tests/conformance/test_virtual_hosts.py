@@ -1,0 +1,139 @@
+"""Two virtual hosts in one broker: the same names, and nothing crosses. Also through a cluster."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from tests.harness import Broker, Client, scratch
+from tests.harness.broker import free_ports
+
+pytestmark = pytest.mark.xdist_group("virtual-hosts")
+ALL = ("send", "consume", "browse", "create_address", "create_durable_queue", "create_non_durable_queue")
+SETTINGS: dict[str, object] = {
+    "edge.virtual_hosts.shop.names": "shop.example.com",
+    "edge.virtual_hosts.bank.max_connections": 100,
+    "edge.unknown_hosts": "refuse",
+    "engine.addresses.$host/shop.small.max_size_messages": 1,
+    "engine.addresses.$host/shop.small.full_policy": "FAIL",
+    "engine.addresses.$host/shop.once.max_delivery_attempts": 1,
+    **{f"edge.permissions.$host/shop.#.{each}": "clerks" for each in ALL},
+    **{f"edge.permissions.$host/bank.#.{each}": "clerks" for each in ALL},
+    **{f"edge.permissions.#.{each}": "staff" for each in ALL},
+}
+USERS = {"ada": ("one", "staff"), "$host/shop.ada": ("two", "clerks"), "$host/bank.ada": ("three", "clerks")}
+
+
+@pytest.fixture(scope="module")
+def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+    port, classic = free_ports(2)
+    settings = SETTINGS | {
+        "acceptors.rabbit.port": port, "acceptors.rabbit.dialect": "rabbitmq",
+        "acceptors.classic.port": classic, "acceptors.classic.dialect": "activemq",
+    }  # fmt: skip
+    with scratch(request, "hosts") as folder:
+        broker = Broker(folder, settings)
+        for name, (passcode, group) in USERS.items():
+            broker.add_user(name, passcode)
+            line = [sys.executable, "-m", "broker.app.cli", "user", "groups", name, group, "--data", str(broker.data)]
+            subprocess.run(line, env=broker.environment(), check=True)
+        with broker:
+            yield broker
+            assert "Traceback" not in broker.log()
+
+
+PASSCODES = {"": "one", "shop": "two", "bank": "three"}
+
+
+def join(broker: Broker, host: str, dialect: str = "", **headers: object) -> Client:
+    port = int(broker.settings[f"acceptors.{dialect}.port"]) if dialect else broker.port
+    client = Client(port, "1.2")
+    named = {"accept-version": "1.2", "host": host or "/", "login": "ada", "passcode": PASSCODES[host]}
+    client.send("CONNECT", named | headers)
+    client.expect("CONNECTED")
+    return client
+
+
+def test_the_same_queue_of_two_hosts_is_two_queues(broker: Broker) -> None:
+    for host in PASSCODES:
+        with join(broker, host) as client:
+            client.publish("/queue/orders", host.encode() or b"-", persistent="true")
+    for host, dialect in (("shop", "rabbit"), ("bank", "classic"), ("", "rabbit")):
+        with join(broker, host, dialect) as client:
+            client.subscribe("/queue/orders")
+            (message,) = client.messages(1)
+            assert (message.body, message["destination"]) == (host.encode() or b"-", "/queue/orders")
+            client.nothing()
+
+
+def test_wildcards_exchanges_and_answers_stay_in_their_host(broker: Broker) -> None:
+    with join(broker, "shop", "rabbit") as mine, join(broker, "bank", "rabbit") as theirs, join(broker, "") as other:
+        for client in (mine, theirs):
+            client.subscribe("/topic/#", "all")
+            client.subscribe("/exchange/amq.fanout", "fan")
+        other.subscribe("/topic/#", "all")
+        mine.publish("/topic/news.eu", b"1")
+        mine.publish("/exchange/amq.fanout", b"2")
+        assert [(m["subscription"], m.body) for m in mine.messages(2)] == [("all", b"1"), ("fan", b"2")]
+        mine.subscribe("/queue/service", "s")
+        mine.publish("/queue/service", b"?", **{"reply-to": "/temp-queue/x"})
+        (asked,) = mine.messages(1)
+        theirs.publish(asked["reply-to"], b"forged")
+        other.publish(asked["reply-to"], b"forged")
+        mine.publish(asked["reply-to"], b"!")
+        (answer,) = mine.messages(1)
+        assert answer.body == b"!"
+        for client in (theirs, other):
+            client.nothing()
+
+
+def refused(broker: Broker, host: str, login: str, passcode: str) -> bytes:
+    with Client(broker.port, "1.2") as client:
+        client.send("CONNECT", {"accept-version": "1.2", "host": host, "login": login, "passcode": passcode})
+        body = client.expect("ERROR").body
+        client.ended()
+        return body
+
+
+def test_users_of_a_host_are_its_own(broker: Broker) -> None:
+    for host, passcode in (("shop", "one"), ("", "two"), ("bank", "two"), ("shop.example.com", "three")):
+        refused(broker, host or "/", "ada", passcode)
+    refused(broker, "/", "$host/shop.ada", "two")
+
+
+def test_a_host_that_is_not_there_is_refused(broker: Broker) -> None:
+    assert b"Virtual host 'nowhere' access denied" in refused(broker, "nowhere", "ada", "one")
+
+
+def test_errors_name_things_as_their_clients_do(broker: Broker) -> None:
+    with join(broker, "bank") as bank:
+        for body in (b"1", b"2"):
+            bank.publish("/queue/small", body)  # the limit is the shop's
+    with join(broker, "shop") as client:
+        client.publish("/queue/small", b"1")
+        client.send("SEND", {"destination": "/queue/small", "receipt": "r"}, b"2")
+        error = client.expect("ERROR")
+        assert b"small" in error.body and b"$host" not in error.body + error["message"].encode()
+        client.ended()
+
+
+def test_dead_letters_stay_and_say_where_they_were(broker: Broker) -> None:
+    with join(broker, "shop", **{"client-id": "c"}) as client, join(broker, "bank") as bank, join(broker, "") as other:
+        for each in (bank, other, client):
+            each.subscribe("/queue/DLQ", "dead")
+        client.subscribe("/queue/once", "1", "client-individual")
+        client.publish("/queue/once", b"_AMQ_ORIG_ADDRESS:$host/shop.x\n\n", persistent="true")
+        (message,) = client.messages(1)
+        client.nack(message)
+        (dead,) = client.messages(1)
+        assert (dead["_AMQ_ORIG_ADDRESS"], dead["_AMQ_ORIG_QUEUE"], dead.body[:20]) == (
+            "once", "once", b"_AMQ_ORIG_ADDRESS:$h",
+        )  # fmt: skip
+        bank.nothing()
+        other.nothing()
+        client.subscribe("/topic/t", "d", **{"durable-subscription-name": "s"})
+        client.publish("/topic/t::c.s", b"by name")
+        assert client.messages(1)[0].body == b"by name"
