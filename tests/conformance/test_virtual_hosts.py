@@ -5,11 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import NamedTuple
 
 import pytest
 
 from tests.harness import Broker, Client, scratch
 from tests.harness.broker import free_ports
+from tests.harness.cluster import Cluster
+from tests.harness.servers import needs_etcdctl, running
 
 pytestmark = pytest.mark.xdist_group("virtual-hosts")
 ALL = ("send", "consume", "browse", "create_address", "create_durable_queue", "create_non_durable_queue")
@@ -24,40 +28,58 @@ SETTINGS: dict[str, object] = {
     **{f"edge.permissions.$host/bank.#.{each}": "clerks" for each in ALL},
     **{f"edge.permissions.#.{each}": "staff" for each in ALL},
 }
+CALM: dict[str, object] = {"cluster.lease_s": 20, "cluster.dead_after_ms": 10_000}
 USERS = {"ada": ("one", "staff"), "$host/shop.ada": ("two", "clerks"), "$host/bank.ada": ("three", "clerks")}
 
 
-@pytest.fixture(scope="module")
-def broker(request: pytest.FixtureRequest) -> Iterator[Broker]:
+class Place(NamedTuple):
+    """Where clients of each dialect connect."""
+
+    ports: dict[str, int]
+
+
+@pytest.fixture(scope="module", params=["standalone", "cluster"])
+def broker(request: pytest.FixtureRequest) -> Iterator[Place]:
     port, classic = free_ports(2)
     settings = SETTINGS | {
         "acceptors.rabbit.port": port, "acceptors.rabbit.dialect": "rabbitmq",
         "acceptors.classic.port": classic, "acceptors.classic.dialect": "activemq",
     }  # fmt: skip
-    with scratch(request, "hosts") as folder:
-        broker = Broker(folder, settings)
-        for name, (passcode, group) in USERS.items():
-            broker.add_user(name, passcode)
-            line = [sys.executable, "-m", "broker.app.cli", "user", "groups", name, group, "--data", str(broker.data)]
-            subprocess.run(line, env=broker.environment(), check=True)
-        with broker:
-            yield broker
+    with ExitStack() as stack:
+        folder = stack.enter_context(scratch(request, "hosts"))
+        ports = {"rabbit": port, "classic": classic}
+        if request.param == "standalone":
+            broker = Broker(folder, settings)
+            for name, (passcode, group) in USERS.items():
+                broker.add_user(name, passcode)
+                line = [sys.executable, "-m", "broker.app.cli", "user", "groups", name, group]
+                subprocess.run([*line, "--data", str(broker.data)], env=broker.environment(), check=True)
+            stack.enter_context(broker)
+            yield Place(ports | {"": broker.port})
             assert "Traceback" not in broker.log()
+            return
+        needs_etcdctl()
+        etcd = stack.enter_context(running("etcd", folder / "etcd", ours=True))
+        cluster = Cluster(folder, etcd.port, owners=2, edges=1, settings=settings | CALM)
+        for name, (passcode, group) in USERS.items():
+            cluster.cluster("users", "set", name, "--passcode-stdin", "--group", group, stdin=passcode + "\n")
+        stack.enter_context(cluster)
+        yield Place(ports | {"": cluster.edges[0].port})
+        assert "Traceback" not in "".join(process.log() for process in cluster.processes)
 
 
 PASSCODES = {"": "one", "shop": "two", "bank": "three"}
 
 
-def join(broker: Broker, host: str, dialect: str = "", **headers: object) -> Client:
-    port = int(broker.settings[f"acceptors.{dialect}.port"]) if dialect else broker.port
-    client = Client(port, "1.2")
+def join(broker: Place, host: str, dialect: str = "", **headers: object) -> Client:
+    client = Client(broker.ports[dialect], "1.2")
     named = {"accept-version": "1.2", "host": host or "/", "login": "ada", "passcode": PASSCODES[host]}
     client.send("CONNECT", named | headers)
     client.expect("CONNECTED")
     return client
 
 
-def test_the_same_queue_of_two_hosts_is_two_queues(broker: Broker) -> None:
+def test_the_same_queue_of_two_hosts_is_two_queues(broker: Place) -> None:
     for host in PASSCODES:
         with join(broker, host) as client:
             client.publish("/queue/orders", host.encode() or b"-", persistent="true")
@@ -69,7 +91,7 @@ def test_the_same_queue_of_two_hosts_is_two_queues(broker: Broker) -> None:
             client.nothing()
 
 
-def test_wildcards_exchanges_and_answers_stay_in_their_host(broker: Broker) -> None:
+def test_wildcards_exchanges_and_answers_stay_in_their_host(broker: Place) -> None:
     with join(broker, "shop", "rabbit") as mine, join(broker, "bank", "rabbit") as theirs, join(broker, "") as other:
         for client in (mine, theirs):
             client.subscribe("/topic/#", "all")
@@ -90,25 +112,25 @@ def test_wildcards_exchanges_and_answers_stay_in_their_host(broker: Broker) -> N
             client.nothing()
 
 
-def refused(broker: Broker, host: str, login: str, passcode: str) -> bytes:
-    with Client(broker.port, "1.2") as client:
+def refused(broker: Place, host: str, login: str, passcode: str) -> bytes:
+    with Client(broker.ports[""], "1.2") as client:
         client.send("CONNECT", {"accept-version": "1.2", "host": host, "login": login, "passcode": passcode})
         body = client.expect("ERROR").body
         client.ended()
         return body
 
 
-def test_users_of_a_host_are_its_own(broker: Broker) -> None:
+def test_users_of_a_host_are_its_own(broker: Place) -> None:
     for host, passcode in (("shop", "one"), ("", "two"), ("bank", "two"), ("shop.example.com", "three")):
         refused(broker, host or "/", "ada", passcode)
     refused(broker, "/", "$host/shop.ada", "two")
 
 
-def test_a_host_that_is_not_there_is_refused(broker: Broker) -> None:
+def test_a_host_that_is_not_there_is_refused(broker: Place) -> None:
     assert b"Virtual host 'nowhere' access denied" in refused(broker, "nowhere", "ada", "one")
 
 
-def test_errors_name_things_as_their_clients_do(broker: Broker) -> None:
+def test_errors_name_things_as_their_clients_do(broker: Place) -> None:
     with join(broker, "bank") as bank:
         for body in (b"1", b"2"):
             bank.publish("/queue/small", body)  # the limit is the shop's
@@ -120,7 +142,7 @@ def test_errors_name_things_as_their_clients_do(broker: Broker) -> None:
         client.ended()
 
 
-def test_dead_letters_stay_and_say_where_they_were(broker: Broker) -> None:
+def test_dead_letters_stay_and_say_where_they_were(broker: Place) -> None:
     with join(broker, "shop", **{"client-id": "c"}) as client, join(broker, "bank") as bank, join(broker, "") as other:
         for each in (bank, other, client):
             each.subscribe("/queue/DLQ", "dead")
