@@ -22,6 +22,7 @@ from broker.core.message import (
     WAS_DURABLE,
     Run,
 )
+from broker.engine.recurrence import split as recurrence
 from broker.selector.heads import body_of, escaped, head_of, key, raw, text
 
 LABELS: Final = (
@@ -60,6 +61,11 @@ def unlabelled(message: bytes) -> bytes:
     while message.startswith(LABELS, at):
         at = message.index(b"\n", at) + 1
     return message[at:]
+
+
+def says_when(run: Run) -> bool:
+    """May its messages rest where what is sent again and again does."""
+    return all([recurrence(record)[0] is not None for record in run.records])
 
 
 def onward(run: Run, records: list[bytes]) -> Run:

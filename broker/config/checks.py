@@ -19,7 +19,7 @@ from .acceptor import AcceptorSettings
 from .acceptor_url import KEY_STORES
 from .addressing import AddressSettings, DivertSettings, QueueSettings
 from .entry_checks import check_divert, check_queue, check_types
-from .host_checks import check_hosts, check_one_host
+from .host_checks import check_defaults, check_hosts, check_one_host, check_reserved
 from .permissions import PermissionSettings, check_permission
 from .ports import OF_EDGE, all_acceptors, is_edge, networks, prefixes
 from .settings import ClusterSettings, EdgeSettings, RedisSettings, Settings
@@ -64,6 +64,7 @@ def check(settings: Settings) -> None:
     base = settings.engine.address
     check_hosts(settings, acceptors)
     _address(base, "engine.address")
+    check_defaults(base)
     for table in ("engine.addresses", "engine.queues", "engine.diverts", "edge.permissions"):
         for entry, values in attrgetter(table)(settings).items():
             check_entry(table, entry, values, f'{table}."{entry}"', delimiter, base)
@@ -75,6 +76,7 @@ def check_entry(
     """Raises ConfigError for the first contradiction in one entry of a table; `where` names it. `base`: what the
     settings of an address are laid over."""
     check_one_host(table, entry, values, where, delimiter)
+    check_reserved(table, entry, values, where)
     if table == "engine.addresses":
         _address(replace(base, **values), where)
     elif table == "engine.queues":

@@ -9,15 +9,18 @@ from collections.abc import Iterable, Mapping
 from operator import attrgetter
 from typing import Any
 
+from broker.core.address import RECURRING, TEMPORARY
 from broker.core.errors import ConfigError
 from broker.core.virtual_host import HOST, NAME, split
 
 from .acceptor import AcceptorSettings
+from .addressing import AddressSettings
 from .ports import prefixes
 from .settings import Settings
 
 BY_NAME = ("engine.addresses", "engine.queues", "edge.permissions")
 """Tables whose entries are named by what they are about."""
+LETTERS = ("dead_letter_address", "expiry_address")
 
 
 def check_hosts(settings: Settings, acceptors: Mapping[str, AcceptorSettings]) -> None:
@@ -53,6 +56,28 @@ def check_hosts(settings: Settings, acceptors: Mapping[str, AcceptorSettings]) -
                 )
 
 
+def check_defaults(base: AddressSettings) -> None:
+    """What holds for all addresses of all hosts. Raises ConfigError."""
+    letters = {name: getattr(base, name) for name in LETTERS}
+    check_reserved("engine.address", "", letters, "engine.address")
+    for name, letter in letters.items():
+        if letter.startswith(HOST):
+            raise ConfigError(
+                f"engine.address.{name} is {letter!r}; a name without {HOST} is one in each virtual host."
+            )
+
+
+def check_reserved(table: str, entry: str, values: Mapping[str, Any], where: str) -> None:
+    """Raises ConfigError for an entry that leads messages where they would be dropped, or found by nobody."""
+    names = [values.get(field) or "" for field in (*LETTERS, "address")]
+    names += [name.strip() for name in values.get("forward", "").split(",")]
+    if table == "engine.queues":
+        names.append(entry)
+    for name in names:
+        if name.startswith((RECURRING, TEMPORARY)):
+            raise ConfigError(f"{where}: {name!r} is the broker's own; name an address that clients can name.")
+
+
 def check_one_host(table: str, entry: str, values: Mapping[str, Any], where: str, delimiter: str) -> None:
     """Raises ConfigError for an entry that would be about two hosts, or that looks as if it were about one."""
     names: Iterable[str]
@@ -67,7 +92,7 @@ def check_one_host(table: str, entry: str, values: Mapping[str, Any], where: str
     if len(hosts) > 1:
         told = " and ".join(sorted(host or "the default host" for host in hosts))
         raise ConfigError(f"{where}: it would lead from one virtual host into another ({told}); keep it in one.")
-    for letters in ("dead_letter_address", "expiry_address"):
+    for letters in LETTERS:
         other = split(values.get(letters) or "").host
         if other and {other} != hosts:
             raise ConfigError(f"{where}: {letters} is in another virtual host ({other}); name one of its own.")

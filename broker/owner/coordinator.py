@@ -36,7 +36,7 @@ log = logging.getLogger("stampede.owner")
 RETRY_S = 1.0
 """How soon what could not be asked is asked again, and how often prepared transactions are looked at."""
 LAST_RETRY_S = 30.0
-"""The same for a large body that cannot be read here, after some tries: each reads it again."""
+"""The same for a message on its way to another address, after some tries: a large body is read again each time."""
 SESSION = 1
 """This process asks under this number at its own port."""
 PASSING = (Code.OWNER_UNAVAILABLE, Code.OWNER_STOPPED, Code.OWNER_MOVED, Code.DISK_FULL)
@@ -169,7 +169,7 @@ class Coordinator:
             return  # the next leader finds the message where it was
         blob = move.run.blob
         if blob is None:
-            self._move(engine, move, slot, move.run)
+            self._move(engine, move, slot, move.run, patience)
             return
 
         def carried(there: Blob | None, why: str) -> None:
@@ -183,22 +183,27 @@ class Coordinator:
             else:
                 run = move.run.cut(slice(None))
                 run.blob = there
-                self._move(engine, move, slot, run)
+                self._move(engine, move, slot, run, RETRY_S)
 
         carry = Carry(self._open_body(move.slot, blob), partial(self._new_body, slot), carried)
 
-    def _move(self, engine: Engine, move: Move, slot: int, run: Run) -> None:
+    def _move(self, engine: Engine, move: Move, slot: int, run: Run, patience: float) -> None:
+        """What nobody takes now waits where it is, and is tried ever more rarely."""
         if not self._leads(engine):
             return
         publish = Publish(slot, 0, 0, move.address, move.routing, run, move.to, move.create)
 
         def refused(why: Refused) -> None:
             if why.code in PASSING or why.code is Code.ADDRESS_FULL:
-                self._later(RETRY_S, partial(self._carry, engine, move, slot))
+                level = logging.WARNING if patience == 4 * RETRY_S else logging.DEBUG
+                log.log(
+                    level, "messages for %s wait, and are tried again: %s", move.address, why.detail or why.code.text
+                )
+                self._later(patience, partial(self._carry, engine, move, slot, min(2 * patience, LAST_RETRY_S)))
                 return
             if why.code is Code.ROUTING_MISMATCH and move.to is not None and move.routing is not Routing.UNSET:
                 move.routing = Routing.UNSET  # somebody has made that queue, of another type
-                self._move(engine, move, slot, run)
+                self._move(engine, move, slot, run, patience)
                 return
             log.warning("message dropped: %s does not take it (%s)", move.address, why.detail or why.code.text)
             self._in_turn(engine, lambda turn: engine.moved(move, turn))

@@ -13,7 +13,7 @@ from typing import Any
 from broker.admin import carrying, letters
 from broker.admin.carrying import MoveOrder, MoveReport, MoveSource, MoveTarget
 from broker.admin.desk import Desk
-from broker.core.address import Routing
+from broker.core.address import RECURRING, TEMPORARY, Routing
 from broker.core.commands import Act, Command, Manage, Publish
 from broker.core.ids import slot_of
 from broker.selector import compile
@@ -90,6 +90,7 @@ class Acting:
         name = body.get("name") or address
         call.noted.update(address=address, name=name)
         for text, what in ((address, "address"), (name, "name")):
+            self._check_reserved(what, text)
             if not text or FQQN in text or not text.isprintable() or text in DOTS:
                 raise bad_value(what, text, "a name of printable characters, without `::`, and neither `.` nor `..`")
         routing = Routing[body["routing"]]
@@ -205,6 +206,7 @@ class Acting:
             raise bad_value("to", text, "ADDRESS, or ADDRESS::QUEUE")
         call.noted.update(to=text)
         self._check(call.who, address)
+        self._check_reserved("to", address)
         if address == call.path["queue"].partition(FQQN)[0] and not queue:
             raise bad_value("to", text, "another address than its own")
         return MoveTarget(address, queue or None)
@@ -226,6 +228,8 @@ class Acting:
                                     f"not ({', '.join(sorted(RESERVED))})")  # fmt: skip
                 headers[name] = value
             runs = [letters.made(headers, body["body"].encode(), body["durable"], body["priority"])]
+        if address.startswith(RECURRING) and not all([letters.says_when(run) for run in runs]):
+            raise bad_value("address", address, "only what was exported from there: other messages do not say when")
         slot = slot_of(address)
         with self._desk.errand() as errand:
 
@@ -246,6 +250,15 @@ class Acting:
         if not (id.isascii() and id.isdigit() and len(id) < 19 and self._clients.disconnect(int(id), why)):
             raise unknown("connection", id, "it has ended; GET connections lists those of now")
         return {"name": id, "address": "", "done": True}
+
+    def _check_reserved(self, what: str, name: str) -> None:
+        """Raises Problem where a message would be dropped, or found by nobody."""
+        if name.startswith((RECURRING, TEMPORARY)):
+            raise bad_value(
+                what,
+                name,
+                "an address of clients: what rests there is what they send again and again, or get as answers",
+            )
 
     def _check(self, who: Who, address: str) -> None:
         if not self._reading.allowed(who, address):

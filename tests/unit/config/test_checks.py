@@ -10,6 +10,7 @@ from broker.config.load import load
 from broker.core.errors import ConfigError
 
 TLS = {"edge.tls_cert_file": "c", "edge.tls_key_file": "k"}
+SHOP = {"edge.virtual_hosts.shop.names": "shop.example.com"}
 
 
 @pytest.mark.parametrize(
@@ -32,6 +33,25 @@ TLS = {"edge.tls_cert_file": "c", "edge.tls_key_file": "k"}
         ),
         ({"redis.url": "redis://:s3cret@host:6379"}, ["redis.url", "redis.password_file"]),
         ({"redis.url": "redis://[host"}, ["redis.url"]),
+        ({"engine.addresses.a.dead_letter_address": "$scheduled.b"}, ['engine.addresses."a"', "the broker's own"]),
+        ({"engine.diverts.d.address": "a", "engine.diverts.d.forward": "b, $temp.c"}, ["engine.diverts", "$temp.c"]),
+        ({"engine.queues.$scheduled.b.routing": "ANYCAST"}, ["engine.queues", "$scheduled.b"]),
+        ({"engine.address.expiry_address": "$host/shop.x"}, ["engine.address.expiry_address", "$host/"]),
+        ({"engine.addresses.$host/shop.a.ring_size": "1"}, ["engine.addresses", "[edge.virtual_hosts.shop]"]),
+        (SHOP | {"engine.addresses.$host/shop/a.ring_size": "1"}, ["engine.addresses", "$host/NAME."]),
+        (SHOP | {"engine.addresses.$host/shop.a.dead_letter_address": "$host/bank.a"}, ["dead_letter_address", "bank"]),
+        (SHOP | {"engine.addresses.a.dead_letter_address": "$host/shop.a"}, ["dead_letter_address", "shop"]),
+        (
+            SHOP | {"engine.diverts.d.address": "$host/shop.a", "engine.diverts.d.forward": "b"},
+            ["engine.diverts", "shop and the default host"],
+        ),
+        (SHOP | {"engine.queues.$host/shop.q.address": "a"}, ["engine.queues", "shop and the default host"]),
+        (SHOP | {"edge.permissions.a::$host/shop.q.send": "x"}, ["edge.permissions", "shop and the default host"]),
+        (SHOP | {"edge.virtual_hosts.bank.names": "/"}, ["edge.virtual_hosts", "'/'", "the default host"]),
+        (SHOP | {"edge.virtual_hosts.bank.names": "SHOP"}, ["edge.virtual_hosts", "'SHOP'", "shop, too"]),
+        (SHOP | {"engine.wildcard_delimiter": "/"}, ["engine.wildcard_delimiter"]),
+        (SHOP | {"acceptors.a.virtual_host": "bank"}, ["acceptors.a.virtual_host", "[edge.virtual_hosts.bank]"]),
+        ({"edge.virtual_hosts.a b.names": "x"}, ["edge.virtual_hosts", "letters"]),
         ({"engine.addresses.a.max_delivery_attempts": "0"}, ['engine.addresses."a"', "max_delivery_attempts"]),
     ],
 )

@@ -320,6 +320,23 @@ def test_a_dead_letter_is_tried_again_while_nobody_serves_its_address(world):
     assert "decided" in world.kinds()
 
 
+@pytest.mark.parametrize("code", [Code.ADDRESS_FULL, Code.DISK_FULL])
+def test_what_nobody_takes_is_tried_ever_more_rarely_and_told(world, code, caplog):
+    """It was tried each second, for ever, without a word."""
+    dead_letter(world)
+    waits = []
+    while len(waits) < 7:
+        world.answer(Prepare, code=code)
+        waits += [seconds for seconds, _ in world.later]
+        world.wait()
+    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, LAST_RETRY_S, LAST_RETRY_S]
+    assert [record.message.partition(":")[0] for record in caplog.records if record.levelname == "WARNING"] == [
+        "messages for DLQ wait, and are tried again"
+    ]
+    world.answer(Prepare)
+    assert "decided" in world.kinds()
+
+
 @pytest.mark.parametrize("policy", ["FAIL", "BLOCK"])
 def test_a_full_address_takes_a_dead_letter_from_another_slot_and_refuses_a_client(world, policy):
     dead_letter(world)

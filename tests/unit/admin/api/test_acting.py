@@ -90,6 +90,10 @@ async def test_what_cannot_be_done_is_named_with_the_fix(api):
         ("/queues/orders/move", {}, 400, "to"),
         ("/queues/orders/move", {"to": "orders"}, 400, "another"),
         ("/queues/orders/move", {"to": "a::"}, 400, "ADDRESS"),
+        ("/queues/orders/move", {"to": "$scheduled.orders"}, 400, "again and again"),
+        ("/queues/orders/copy", {"to": "$temp.orders::x"}, 400, "an address of clients"),
+        ("/queues", {"address": "$scheduled.orders"}, 400, "again and again"),
+        ("/addresses/$scheduled.orders/messages", {"body": "x"}, 400, "exported"),
     ):
         found, told = await api.raw("POST", path, json=body)
         assert found == status and says in f"{told['detail']} {told.get('fix', '')}", (path, body, told)
