@@ -44,6 +44,20 @@ class Open:
         self.told = told
 
 
+class Unknown:
+    """A request that names something which this release does not know: it is refused, and nothing else with it.
+
+    what   that, in words."""
+
+    __slots__ = ("seq", "session", "slot", "what")
+
+    def __init__(self, slot: int, session: int, seq: int, what: str) -> None:
+        self.slot = slot
+        self.session = session
+        self.seq = seq
+        self.what = what
+
+
 class SlotState:
     """What an owner says of a slot (OPENED, MOVED, SERVING: see link.proto)."""
 

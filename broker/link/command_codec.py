@@ -6,7 +6,7 @@ of an edge stand behind its token. Must not know streams nor what commands mean.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any
 
 from broker.core.address import AckMode, Outcome, Routing
@@ -30,7 +30,18 @@ from broker.core.commands import (
 )
 from broker.rpc.v1 import link_pb2 as pb
 
-from .codec import NUMBER_BITS, NUMBER_MASK, SLOT_BITS, Open, check_slot, malformed, put_run, sequence, take_run
+from .codec import (
+    NUMBER_BITS,
+    NUMBER_MASK,
+    SLOT_BITS,
+    Open,
+    Unknown,
+    check_slot,
+    malformed,
+    put_run,
+    sequence,
+    take_run,
+)
 
 LinkCommand = Command | Open
 
@@ -38,6 +49,13 @@ ROUTINGS = tuple(Routing)
 OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 ACK_MODES = tuple(AckMode)
 ACTS = {act.value: act for act in Act}
+CODES: dict[str, Container[object]] = {
+    "routing": range(len(ROUTINGS)),
+    "outcome": OUTCOMES,
+    "ack": range(len(ACK_MODES)),
+    "act": ACTS,
+}
+"""Field → what may stand in it. A newer edge may know more."""
 MAX_MESSAGE_BYTES = 60 * 1024 * 1024
 """Of one command, and so of one message; transports take a little more."""
 
@@ -207,18 +225,32 @@ PUT: dict[type, Callable[[Any, pb.Command], None]] = {
 # ── in ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def take_commands(up: pb.Up, token: int) -> list[LinkCommand]:
+def take_commands(up: pb.Up, token: int) -> list[LinkCommand | Unknown]:
     """All commands of the message, in order. Raises ProtocolViolation: then none of them may be used."""
-    commands: list[LinkCommand] = []
-    try:
-        for command in up.commands:
-            kind = command.WhichOneof("kind")
-            if kind is None:
-                raise malformed("an unknown kind of command")
-            commands.append(TAKE[kind](getattr(command, kind), token))
-    except (IndexError, KeyError) as error:
-        raise malformed(f"an unknown routing, ack mode or outcome: {error}") from error
+    commands: list[LinkCommand | Unknown] = []
+    for command in up.commands:
+        kind = command.WhichOneof("kind")
+        if kind is None:
+            raise malformed("an unknown kind of command")
+        message = getattr(command, kind)
+        try:
+            commands.append(TAKE[kind](message, token))
+        except (IndexError, KeyError) as error:
+            what = next(_unknown(message), "")
+            if not what:
+                raise malformed(f"a {kind} with {error}") from error
+            commands.append(Unknown(check_slot(message.slot), _number(message.session, token), message.seq, what))
     return commands
+
+
+def _unknown(message: Any) -> Iterator[str]:
+    """What a newer edge knows and this release does not, in words."""
+    for part in getattr(message, "parts", ()):
+        yield from _unknown(getattr(part, part.WhichOneof("kind") or "edge"))
+    for name, known in CODES.items():
+        code = getattr(message, name, None)
+        if code is not None and code not in known:
+            yield f"{name} {code!r}"
 
 
 def _number(number: int, token: int) -> int:

@@ -20,7 +20,7 @@ from broker.seams.stream import Stream
 
 from .attach_barrier import Anteroom, Waiting
 from .attachments import Attached, Attachments
-from .codec import CONGESTED, MOVED, NUMBER_BITS, NUMBER_MASK, OPENED, RELIEVED, Open, SlotState, malformed
+from .codec import CONGESTED, MOVED, NUMBER_BITS, NUMBER_MASK, OPENED, RELIEVED, Open, SlotState, Unknown, malformed
 from .command_codec import take_commands
 from .effect_codec import DownBuilder
 from .owner_bodies import FindBody, Found, NewBody, OpenBody, OwnerBodies
@@ -155,6 +155,8 @@ class EdgePeer:
                 self._open(command)
             elif not self.leads(command.slot):
                 moved[command.slot] = None
+            elif isinstance(command, Unknown):
+                self._refuse(command)
             elif command.slot in waiting and self._waits(command):
                 continue
             elif self._admit(command):
@@ -206,6 +208,11 @@ class EdgePeer:
             self._builder.other(SlotState(command.slot, epoch, OPENED))
         else:
             self.moved(command.slot)
+
+    def _refuse(self, command: Unknown) -> None:
+        """By name: only who asked hears of it, and the stream goes on."""
+        why = f"{command.what} is unknown to the owner of this destination, of an earlier release; upgrade owners first"
+        self._builder.other(Refused(command.session, command.seq, Code.WRONG_RELEASE, why))
 
     def moved(self, slot: int) -> None:
         """Tells the edge that it asks the wrong one; it must open the slot anew."""

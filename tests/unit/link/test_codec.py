@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import random
+import re
 
 import pytest
 
@@ -26,12 +28,14 @@ from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Refuse
 from broker.core.errors import Code, ProtocolViolation
 from broker.core.message import BLOB, DURABLE, Blob, Run
 from broker.core.reasons import Reason
-from broker.link.codec import Open, SlotState, decode_down, decode_up, sequence
+from broker.link import command_codec
+from broker.link.codec import Open, SlotState, Unknown, decode_down, decode_up, sequence
 from broker.link.command_codec import put_command, take_commands
 from broker.link.effect_codec import DownBuilder, take_effects
 from broker.rpc.v1 import link_pb2 as pb
 from tests.unit.link.world import run_of
 
+SLOT = 9
 TOKEN = 0x1234_5678_9ABC_DEF0 >> 1
 
 
@@ -174,12 +178,6 @@ def bad_ups():
     slot.commands.add().barrier.slot = 256
     nothing = pb.Up()
     nothing.commands.add()
-    routing = pb.Up()
-    publish = routing.commands.add().publish
-    publish.routing = 9
-    publish.run.records.append(b"x")
-    outcome = pb.Up()
-    outcome.commands.add().settle.outcome = 77
     number = pb.Up()
     number.commands.add().disconnect.session = 1 << 40
     ids = pb.Up()
@@ -192,7 +190,7 @@ def bad_ups():
     run.flags = BLOB
     span = pb.Up()
     span.commands.add().subscribe.resume.held.add(first=5, last=4)
-    return [no_run, slot, nothing, routing, outcome, number, ids, blob, span]
+    return [no_run, slot, nothing, number, ids, blob, span]
 
 
 @pytest.mark.parametrize("up", bad_ups(), ids=lambda up: str(up)[:30].replace("\n", " "))
@@ -200,6 +198,41 @@ def test_what_contradicts_itself_is_refused(up):
     with pytest.raises(ProtocolViolation) as error:
         take_commands(decode_up(up.SerializeToString()), TOKEN)
     assert error.value.code is Code.BAD_COMPONENT_MESSAGE
+
+
+def newer(kind: str, **what: object) -> pb.Command:
+    command = pb.Command()
+    getattr(command, kind).MergeFrom(type(getattr(command, kind))(slot=SLOT, session=3, seq=256 + SLOT, **what))
+    return command
+
+
+PUBLISH = pb.Publish(slot=SLOT, run=pb.Run(records=[b"x"]))
+NEWER = [
+    (newer("manage", act="polish"), "act 'polish'"),
+    (newer("manage", act="create", routing=9), "routing 9"),
+    (newer("publish", routing=9, run=PUBLISH.run), "routing 9"),
+    (newer("subscribe", routing=2, ack=9), "ack 9"),
+    (newer("settle", outcome=77), "outcome 77"),
+    (newer("transact", parts=[pb.Part(publish=PUBLISH), pb.Part(settle=pb.Settle(outcome=77))]), "outcome 77"),
+    (newer("prepare", parts=[pb.Part(settle=pb.Settle(outcome=77))]), "outcome 77"),
+]
+"""What an edge of a newer release may ask, and what this one does not know of it."""
+
+
+@pytest.mark.parametrize(("command", "what"), NEWER, ids=lambda each: str(each)[:30].replace("\n", " "))
+def test_what_a_newer_edge_knows_is_taken_as_unknown_and_the_rest_as_it_is(command, what):
+    up = pb.Up(commands=[command])
+    put_command(Barrier(SLOT, 1, 0), up)
+    unknown, barrier = take_commands(decode_up(up.SerializeToString()), TOKEN)
+    assert isinstance(unknown, Unknown) and isinstance(barrier, Barrier)
+    assert (unknown.slot, unknown.session, unknown.seq, unknown.what) == (SLOT, at_owner(3), 256 + SLOT, what)
+
+
+def test_all_that_looks_a_number_or_name_up_is_known():
+    """A table that is asked in a command, and not of CODES, would end the link of a newer edge."""
+    source = inspect.getsource(command_codec)
+    asked = set(re.findall(r"\b([A-Z_]+)\[message\.(\w+)\]", source))
+    assert {field for _, field in asked} == set(command_codec.CODES)
 
 
 def test_garbage_is_refused_and_nothing_else_happens():

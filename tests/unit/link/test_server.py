@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from broker.core.address import AckMode, Routing
-from broker.core.commands import Disconnect, Publish, Subscribe
+from broker.core.commands import Barrier, Disconnect, Publish, Subscribe
 from broker.core.effects import Done
 from broker.core.errors import Code
 from broker.link.link_server import FLOOD
@@ -98,10 +98,31 @@ def test_garbage_in_the_middle_ends_the_stream_and_nothing_of_it_happens(world, 
     up = pb.Up(batch=1)
     up.commands.add().open.CopyFrom(pb.Open(slot=5, epoch=1))
     up.commands.add().disconnect.CopyFrom(pb.Disconnect(slot=5, session=1))
-    up.commands.add().settle.outcome = 99
+    up.commands.add()
     stranger.say(up)
     assert stranger.refusal[0] is Code.BAD_COMPONENT_MESSAGE
     assert owner.shard.commands == []
+
+
+def test_what_only_a_newer_edge_knows_is_refused_by_name_and_its_stream_goes_on(world, owner):
+    newer = Stranger(world)
+    newer.say(hello())
+    up = pb.Up(batch=1)
+    up.commands.add().open.CopyFrom(pb.Open(slot=5, epoch=1))
+    up.commands.add().manage.CopyFrom(pb.Manage(slot=5, session=1, seq=261, act="polish", address="a", queue="a"))
+    up.commands.add().barrier.CopyFrom(pb.Barrier(slot=5, session=1, seq=517))
+    newer.say(up)
+    assert newer.why is None and not any(down.HasField("refusal") for down in newer.downs)
+    (refused,) = [each.refused for down in newer.downs for each in down.effects if each.HasField("refused")]
+    assert (refused.session, refused.seq, refused.code) == (1, 261, Code.WRONG_RELEASE.number)
+    assert "act 'polish'" in refused.detail and "upgrade" in refused.detail
+    assert [type(command) for command in owner.shard.commands] == [Barrier]
+    elsewhere = pb.Up(batch=2)
+    elsewhere.commands.add().manage.CopyFrom(pb.Manage(slot=6, session=1, seq=262, act="polish"))
+    newer.downs.clear()
+    newer.say(elsewhere)
+    (effect,) = [each for down in newer.downs for each in down.effects]
+    assert effect.slot.slot == 6 and effect.slot.state == pb.SlotState.MOVED, "who leads it may know"
 
 
 @pytest.mark.parametrize("up", [pb.Up(batch=2), pb.Up(taken=5), hello()], ids=["batch", "taken", "hello"])
