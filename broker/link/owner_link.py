@@ -221,7 +221,7 @@ class OwnerLink:
         deliveries are others' since, who have them marked: what waits here to be read is from before that, and goes
         unread. The next stream begins with all that we have."""
         bound = min(self._settings.edge_grace_s, self._settings.lease_s * LEASE_SHARE)
-        if not self._answered or seconds <= bound:
+        if seconds <= bound:
             return False
         self._abort(f"nothing was read for {seconds:.3g} s: the owner has given this edge up (edge_grace_s)")
         return True
@@ -364,7 +364,9 @@ class OwnerLink:
         if end is not self._end:
             return
         now = self._clock.monotonic()
-        if self._given_up(now - self._read):
+        # Who has not answered may be slow: then only how long we stood still counts. It may have heard us before.
+        late = now - self._read if self._answered else now - self._ticked - self._settings.ping_ms / 1000
+        if self._given_up(late):
             return
         self._heard = self._read = now
         if not self._answered:

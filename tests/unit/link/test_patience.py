@@ -144,6 +144,37 @@ def test_an_edge_that_stood_still_hands_on_nothing_from_before(pair, first):
     assert pair.owner.shard.of(Subscribe)[-1].resume.held == []
 
 
+@pytest.mark.parametrize("first", ["the clock", "the socket"])
+def test_nor_one_that_stood_still_before_its_owner_had_answered(pair, first):
+    """The owner has heard it, has attached its consumers and handed out to them, before it was given up."""
+    pair.edge.port.submit([Subscribe(1, 1, 1, 1, "q", Routing.ANYCAST, AckMode.INDIVIDUAL)])
+    pair.world.pass_time(0.1)
+    dial = pair.world.dial
+
+    def unheard(address, service, end):
+        stream = dial(address, service, end)
+        pair.world.pairs[-1][1].held = []
+        return stream
+
+    pair.world.dial = unheard
+    pair.world.pairs[-1][0].abort("cut")
+    while len(pair.world.pairs) < 2:
+        pair.world.pass_time(0.05)
+    pair.world.dial = dial
+    down = pair.world.pairs[-1][1]
+    pair.owner.effects(Deliver(7 << NUMBER_BITS | 1, run_of(b"old", ids=range(5, 6)), 10))
+    pair.world.run()
+    assert down.held, "the owner has answered, and nobody reads"
+    pair.world.now += pair.settings.cluster.edge_grace_s + 1  # nobody's callbacks run
+    if first == "the clock":
+        pair.world.pass_time(0)
+    down.release()
+    pair.world.pass_time(0)
+    pair.world.pass_time(0.5)
+    assert pair.edge.of(Deliver) == []
+    assert len(pair.world.pairs) == 3, "it has opened anew"
+
+
 def test_an_edge_that_stood_still_for_a_moment_goes_on(pair):
     pair.edge.port.submit([Subscribe(1, 1, 1, 1, "q", Routing.ANYCAST, AckMode.INDIVIDUAL)])
     pair.world.pass_time(0.1)
