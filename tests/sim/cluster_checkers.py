@@ -15,7 +15,8 @@ where nothing else is named):
   Holder.doubtful   an owner may have given its edge up, or have begun without it (only in that slot, if its lease had
                     ended): what it held "counted as failed and went to others, marked", its ACK or COMMIT of it is
                     refused (1309).
-  STALE_MS          "for up to two seconds such an edge may hand on what owners had sent to it before".
+  STALE_MS          "for up to two seconds such an edge may hand on what owners had sent to it before": what was sent
+                    without a mark may come behind the same with one. It never comes without a mark twice.
   Copy.void         a receipt to such a one "cannot say whose ACK it was", nor an ACK without one whether it was
                     carried out, so whether the copy is still to come is open until another one gets it. Also what was
                     sent to a durable queue that may not have been there yet, and what a request without a number sent.
@@ -95,11 +96,12 @@ class Copy:
     void   nobody promises that it is delivered.
     unheard   who asked waits for no answer.    late: it came to another one since, who asked having been given up; when
            that one's edge comes back, what it asked for may be carried out, wherever the copy is then.
+    fresh  so often has it come without a mark, to whomever.
     asker  who asked.    holder   who has it.    settled_in, group   transactions that settle it and that sent it."""
 
     __slots__ = (
-        "asker", "deliveries", "gone", "group", "holder", "late", "message", "queue", "settled_in", "state", "unheard",
-        "void",
+        "asker", "deliveries", "fresh", "gone", "group", "holder", "late", "message", "queue", "settled_in", "state",
+        "unheard", "void",
     )  # fmt: skip
 
     def __init__(self, message: Message, queue: str, group: Group | None) -> None:
@@ -111,7 +113,7 @@ class Copy:
         self.gone = HERE
         self.asker: Holder | None = None
         self.holder: Holder | None = None
-        self.deliveries = 0
+        self.deliveries = self.fresh = 0
         self.void = self.unheard = self.late = False
 
     def __repr__(self) -> str:
@@ -173,6 +175,8 @@ class Model:
 
     def __init__(self, wall_ms: Callable[[], int]) -> None:
         self.wall_ms = wall_ms
+        self.skew_ms = SKEW_MS
+        """So early may come what is due."""
         self.messages: dict[int, Message] = {}
         self.copies: dict[tuple[int, str], Copy] = {}
         self.groups: list[Group] = []
@@ -268,11 +272,16 @@ class Model:
         copy = self._identify(holder, run.lines + run.records[at])
         if (run.blob.length if run.blob is not None else 0) != len(copy.message.large):
             raise Violation(f"{copy}: its body is {run.blob}")
-        if (early := copy.message.due - self.wall_ms()) > SKEW_MS:
+        if (early := copy.message.due - self.wall_ms()) > self.skew_ms:
             raise Violation(f"early: {copy} came to {holder} {early} ms before it is due")
         if run.attempts > self.vain.get(holder.queue, 0):
             raise Violation(f"{run.attempts} failures counted at a queue that has seen fewer: {copy}")
+        if not (run.attempts or run.flags & REDELIVERED):
+            copy.fresh += 1
         if copy.message.durable or self.calm:
+            if copy.fresh > 1 and copy.state != REFUSED:
+                # Whoever has been given up: one of those who have it read the mark.
+                raise Violation(f"came a second time without a mark: {copy} to {holder}")
             wrong = self._wrong(copy, run, holder)
             stale = holder.doubtful and self.wall_ms() - holder.given_up <= STALE_MS
             if wrong and (not stale or copy.state == REFUSED):

@@ -99,6 +99,8 @@ class Clients:
         self.receiving: dict[Receiving, None] = {}
         self._splits: dict[str, Split] = {}
         self.watching = Watching(self)
+        self.wall_ms: Callable[[], int] | None = None
+        """The clock of the edge, where it makes delays of what is due later; None: a point of time it stays."""
         self._fail = fail
         self._sessions = self._consumers = 0
         port.attach(self)
@@ -395,8 +397,14 @@ class Clients:
         request = Request(self.work.sent(address, messages), [], [])
         seq = self.ask(session, request)
         publish = Publish(self._place(address, messages[0]), session.number, seq, address, routing, run)
+        self._delay(publish)
         request.watched = [self.work.watch.sent(self.port, publish, messages)]
         self.submit(publish)
+
+    def _delay(self, publish: Publish) -> None:
+        """As an edge takes a SEND with a delay (edge/publishing.py)."""
+        if publish.run.due and self.wall_ms is not None:
+            publish.lives(0, publish.run.due - self.model.wall_ms(), 0, self.wall_ms())
 
     def publish_large(self, session: Session, address: str, routing: Routing) -> None:
         run, message = self.work.compose_large((self.name, session.number))
@@ -503,6 +511,7 @@ class Clients:
             routing = Routing.MULTICAST if address in TOPICS else Routing.ANYCAST
             run, messages = self.work.compose(address, (self.name, session.number))
             publish = Publish(self._place(address, messages[0]), session.number, 0, address, routing, run)
+            self._delay(publish)
             transaction.parts.append(publish)
             transaction.messages.append((publish, messages))
         elif luck < 0.65:

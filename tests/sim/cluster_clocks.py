@@ -9,7 +9,10 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 
+from tests.sim.cluster_checkers import SKEW_MS
+from tests.sim.cluster_clients import Clients
 from tests.sim.cluster_full import ClusterHistory, main
+from tests.sim.cluster_world import BEGIN_MS, Host
 
 HOUR_MS = 3_600_000
 SKEWS_MS = (0, -HOUR_MS, HOUR_MS, -9 * HOUR_MS, 9 * HOUR_MS, 26 * HOUR_MS)
@@ -27,10 +30,17 @@ class ClockHistory(ClusterHistory):
             host.skew_ms = self.random.choice(SKEWS_MS)
             self.world.note(f"{host}: its clock is off by {host.skew_ms} ms")
         faults = self.habits.faults if self.random.random() < 0.5 else []
+        self.model.skew_ms = 2 * SKEW_MS  # of the owner that began the delay, and of the one that ends it
         self.habits.faults = sorted([*KINDS, *faults[:2]])
         self.habits.seconds = seconds = self.random.choice((2.5, 2.5, 4.0, 8.0, 40.0, 130.0))
         if seconds > 10:  # as much work as in short ones, so that it goes on when who stood still is back
             self.habits.pace, self.habits.pause = seconds / 200, seconds / 15
+
+    def attach(self, host: Host, port: object) -> Clients:
+        """What they send later is due after a delay, of which the edge knows when it begins by its own clock."""
+        clients = super().attach(host, port)
+        clients.wall_ms = lambda: BEGIN_MS + host.skew_ms + int(self.loop.now * 1000)
+        return clients
 
     def harm_step(self) -> None:
         """The wall clock of an edge is set, to what is right or to what is wrong."""

@@ -11,16 +11,16 @@ from contextlib import ExitStack
 
 from tests.sim.cluster_full import ClusterHistory, main
 
-KINDS = ("owners", "owners", "reset", "reset")
-
 
 class CutHistory(ClusterHistory):
     """Other faults come along in a third of them."""
 
+    KINDS: tuple[str, ...] = ("owners", "owners", "reset", "reset")
+
     def build(self, stack: ExitStack) -> None:
         super().build(stack)
         faults = self.habits.faults if self.random.random() < 1 / 3 else []
-        self.habits.faults = sorted([*KINDS, *faults[:1]])
+        self.habits.faults = sorted([*self.KINDS, *faults[:1]])
 
     def harm_owners(self) -> None:
         """One owner is away from exactly the others."""
