@@ -43,6 +43,8 @@ class Reason(Enum):
     """The client does not read: max_outbox_bytes are waiting for its socket."""
     MEMORY_FULL = "memory_full"
     """Memory was full: it sent a message all the same, or held more than any other connection."""
+    DISK_FULL = "disk_full"
+    """A disk of the broker was full. What the client held counts as delivered, not as failed."""
     SELECTOR_COST = "selector_cost"
     """The selector of a subscription would cost too much for a message."""
     HEARTBEAT_FLOOD = "heartbeat_flood"

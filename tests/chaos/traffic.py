@@ -89,7 +89,7 @@ class World:
         """Writes a delivery down; its key. A dead letter is a new message, so it counts as marked."""
         key = body[:200].split(b" ", 1)[0].decode(errors="replace")
         full = f"{subscriber}:{key}" if subscriber else key
-        marked = message.headers.get("redelivered") == "true" or message.destination.endswith("DLQ")
+        marked = message.headers.get("redelivered") == "true" or "dead-letter-reason" in message.headers
         self.history.add(Kind.DELIVERED, full, who=who, redelivered=marked)
         if body != body_of(key):
             self.history.add(Kind.CORRUPT, full)

@@ -14,7 +14,7 @@ import pytest
 from broker.config.settings import EdgeSettings, Settings, WireSettings
 from broker.core.address import Outcome
 from broker.core.commands import Barrier, Disconnect, Publish, Subscribe
-from broker.core.effects import Deliver, Done
+from broker.core.effects import Deliver, Done, Refused
 from broker.core.errors import Code
 from broker.core.message import BLOB, Blob, Run
 from broker.core.reasons import Reason
@@ -237,8 +237,20 @@ async def test_the_owner_hears_whether_a_client_has_failed_or_gone_in_order(reas
     session, _ = bench.session()
     bench.subscribed(session)
     session.abort(reason)
-    calm = {Reason.CLIENT_DISCONNECT, Reason.SHUTDOWN, Reason.OWNER_STOPPED}
+    calm = {Reason.CLIENT_DISCONNECT, Reason.SHUTDOWN, Reason.OWNER_STOPPED, Reason.DISK_FULL}
     assert bench.port.last(Disconnect).calm == (reason in calm)
+
+
+@pytest.mark.parametrize(("code", "calm"), [(Code.DISK_FULL, True), (Code.ADDRESS_FULL, False)])
+async def test_a_full_disk_is_no_failure_of_who_holds_messages(code: Code, calm: bool) -> None:
+    """53 messages of a real cluster became dead letters in 10 s: who consumes them sends what it makes of them."""
+    bench = Bench()
+    session, wire = bench.session()
+    bench.subscribed(session)
+    session.receive(b"SEND\ndestination:/queue/other\nreceipt:r\n\nx\0")
+    bench.edge.on_effects([Refused(session.id, bench.port.last(Publish).seq, code, "retry later")])
+    assert b"error-code:%d" % code.number in wire.take() and wire.closed is code.reason
+    assert bench.port.last(Disconnect).calm is calm
 
 
 @pytest.mark.parametrize("receipt", [b"", b"receipt:r\n"])
