@@ -189,7 +189,9 @@ class EdgeProcess(ClusterProcess):
         try:
             await asyncio.wait_for(drained.wait(), self.settings.edge.drain_timeout_s)
         except TimeoutError:
-            self.edge.cut_off()
+            cut = asyncio.Event()
+            self.edge.cut_off(cut.set)
+            await cut.wait()
         await self._close()
 
     async def _close(self) -> None:

@@ -228,7 +228,9 @@ class Standalone:
         try:
             await asyncio.wait_for(drained.wait(), self.settings.edge.drain_timeout_s)
         except TimeoutError:
-            self.edge.cut_off()
+            cut = asyncio.Event()
+            self.edge.cut_off(cut.set)
+            await cut.wait()
         await self._close()
         if self.shard.stopped and not self.failed.done():
             self.failed.set_result(self.shard.stopped)

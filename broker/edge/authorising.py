@@ -20,6 +20,7 @@ from broker.engine.address_settings import plain_routing
 from .permissions import ADDRESS, DURABLE, OWN, Rights, full_name
 from .send_route import Route
 from .session import Session
+from .subscription import SlotSubscription
 
 
 class ReadingAsked(Protocol):
@@ -114,16 +115,16 @@ def refusal(session: Session, rights: Rights, operation: str, address: str, queu
     return RefusedError(Code.NOT_ALLOWED, f"user '{session.login}' lacks {operation} at '{name}': {fix}")
 
 
-def lost(session: Session) -> None:
-    """The session's rights have changed: a subscription it would not get any more ends its connection."""
+def keeps(session: Session, sub: SlotSubscription) -> bool:
+    """The session's rights have changed: would it get this part of a subscription now. If not, its connection ends."""
     rights = session.rights
-    if rights is None:
-        return
-    for sub in [part for whole in session.subscriptions.values() for part in whole.addresses()]:
-        if not sub.address.startswith(TEMPORARY) and sub.operation not in _allowed(rights, sub.address, sub.queues):
-            error = _reading(session, rights, sub.operation, sub.address, sub.queues)
-            session.fail(error.code, f"{error.detail}; the subscription has ended")
-            return
+    if rights is None or sub.address.startswith(TEMPORARY):
+        return True
+    if sub.operation in _allowed(rights, sub.address, sub.queues):
+        return True
+    error = _reading(session, rights, sub.operation, sub.address, sub.queues)
+    session.fail(error.code, f"{error.detail}; the subscription has ended")
+    return False
 
 
 def _topic(session: Session, address: str, routing: Routing, queue: str | None) -> bool:

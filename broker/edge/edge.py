@@ -28,18 +28,18 @@ from broker.seams.clock import Clock
 from broker.seams.memory import hand_back
 from broker.seams.steps import Steps
 
-from . import authorising
 from .acceptor import Entrances
 from .added_headers import Numbers
-from .auth import ANONYMOUS, Authenticator, FileAuthenticator
+from .auth import Authenticator, FileAuthenticator
 from .channel import Channel
 from .connection_memory import Holding
 from .counters import EdgeCounters
 from .directory import Directory, LocalClientIds, LocalNames
 from .draining import Shedding
 from .fair_reading import Rounds
-from .growing import Newcomers, follow
+from .growing import Newcomers
 from .inbound import Inbound
+from .live_changes import LiveChanges
 from .login_places import Strangers
 from .parts import Eases, Faulty, Flushes, OpenConnection
 from .permissions import Permissions, Rights
@@ -97,10 +97,10 @@ class Edge:
         self.singly = one_by_one(engine, self.match)
         """Do messages for this address go to its owner one by one; None: no address wants that."""
         self.rates = make_rates(settings.edge, clock, beats, tokens, self.entrances.paced)
-        self.numbers = Numbers(boot)
-        self.counters = EdgeCounters()
+        self.numbers, self.counters = Numbers(boot), EdgeCounters()
         self.steps = Steps(clock)
         self.reads = self.steps.kind("read")
+        self.changes = LiveChanges(self, self.steps.kind("change"))
         self.rounds = Rounds(lambda callback: beats.soon(callback), clock.monotonic)
         self.sessions: dict[int, Session] = {}
         self.consumers: dict[int, SlotSubscription] = {}
@@ -246,23 +246,13 @@ class Edge:
         if not self.sessions:
             when_empty()
 
-    def cut_off(self) -> None:
-        """The drain has taken too long."""
-        for session in list(self.sessions.values()):
-            session.abort(Reason.SHUTDOWN)
+    def cut_off(self, then: Callable[[], None]) -> None:
+        """The drain has taken too long. `then` is called when all have been aborted."""
+        self.changes.stop(then)
 
     def expel(self, users: Collection[str]) -> None:
         """Of these, whoever is gone or logged in with what is no passcode any more: their connections end."""
-        for session in list(self.sessions.values()) if users else ():
-            if (
-                session.connected
-                and session.principal in users
-                and not self.auth.holds(session.principal, session.login_mark)
-            ):
-                why = "this user has been removed, or has another passcode: connect with that"
-                if session.principal == ANONYMOUS.name:
-                    why = "there are users now: connect with login and passcode"
-                session.fail(Code.NOT_ALLOWED, why)
+        self.changes.users(users)
 
     @property
     def permissions(self) -> Permissions:
@@ -290,11 +280,7 @@ class Edge:
     def authorise(self) -> None:
         """Permissions or the groups of users have changed: it counts for what comes from now on, and a subscription
         that its user would not get any more ends."""
-        for session in list(self.sessions.values()):
-            if session.connected and not session.closed:
-                session.authorised()
-                authorising.lost(session)
-        self.flush()
+        self.changes.rights()
         self._name_unknown()
 
     def heed(self, auth: FileAuthenticator) -> None:
@@ -322,15 +308,16 @@ class Edge:
         self.match = Matcher(settings)
         self.entrances.homes.learn(settings.queues)
         self.singly = one_by_one(settings, self.match)
-        for session in list(self.sessions.values()):
-            for key, sub in list(session.subscriptions.items()):
-                follow(session, key, sub)
         self._configured += 1
-        prepare = partial(self._prepare, self._configured, _partitions_by_pattern(settings))
+        self.changes.partitions(partial(self._followed, self._configured, _partitions_by_pattern(settings)))
+
+    def _followed(self, configured: int, split: dict[str, object]) -> None:
+        """Every subscription of this edge is where messages may go from now on."""
         if self.sessions:
+            prepare = partial(self._prepare, configured, split)
             self.beats.deadline(self.clock.monotonic() + self.settings.cluster.lease_s, prepare)
         else:
-            prepare()
+            self._prepare(configured, split)
 
     def managed_by(self, manage: Manage) -> None:
         """Who carries out what messages to core.management.MANAGEMENT ask for."""

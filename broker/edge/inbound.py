@@ -53,6 +53,10 @@ class Inbound:
     def _process(self, events: list[Event]) -> None:
         session = self._session
         counters = self._edge.counters
+        if self._edge.changes.busy:
+            self._edge.changes.meets(session)
+            if session.closed or session.leaving:
+                events = []
         for position, event in enumerate(events):
             try:
                 kind = type(event)

@@ -9,7 +9,7 @@ clocks, session, what carries out frames, intake, edge.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from broker.config.settings import Settings
 from broker.core.commands import Command
@@ -108,6 +108,16 @@ class ReadingHalf(Protocol):
     def over(self) -> None: ...
 
 
+class Judging(Protocol):
+    """What has changed for those who are connected. busy: somebody has not been judged by it."""
+
+    busy: bool
+
+    def meets(self, session: Any) -> None:
+        """It is about to do something: it is judged first."""
+        ...
+
+
 class EdgeServices(ConsumerDesk, Protocol):
     """The edge, as its connections use it."""
 
@@ -156,6 +166,8 @@ class EdgeServices(ConsumerDesk, Protocol):
     def reads(self) -> StepKindStats: ...
     @property
     def rounds(self) -> Rounds: ...
+    @property
+    def changes(self) -> Judging: ...
     @property
     def holding(self) -> Holding: ...
     @property
