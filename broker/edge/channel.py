@@ -136,6 +136,11 @@ class SessionLike(Protocol):
         """Bytes of the STOMP stream, cut anywhere."""
         ...
 
+    @property
+    def whose(self) -> str:
+        """Who shares its turns and what is fair for all: its user, or its address."""
+        ...
+
     def heard(self) -> None:
         """The peer has shown that it lives, without a byte of STOMP (a WebSocket ping)."""
         ...

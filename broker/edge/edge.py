@@ -101,7 +101,7 @@ class Edge:
         self.steps = Steps(clock)
         self.reads = self.steps.kind("read")
         self.changes = LiveChanges(self, self.steps.kind("change"))
-        self.rounds = Rounds(lambda callback: beats.soon(callback), clock.monotonic)
+        self.rounds = Rounds(lambda callback: beats.soon(callback), clock.monotonic, self.reads)
         self.sessions: dict[int, Session] = {}
         self.consumers: dict[int, SlotSubscription] = {}
         self.digits: dict[int, int] = {}

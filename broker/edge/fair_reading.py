@@ -1,8 +1,13 @@
 """Fair turns of reading: what connections send much of is taken in portions, round robin, so much per turn of the loop.
 
 A flood would otherwise be read until its socket is empty, megabytes in one turn of the loop, and everybody else's frame
-waits behind that. Small reads, as those of who waits for answers, are taken at once. Larger ones are taken as long as
-this turn of the loop has time for them; what it has not waits in its connection, whose socket is not read meanwhile.
+waits behind that. Small reads, as those of who waits for answers, are taken at once, until a turn has read them for
+some milliseconds: 400 connections that write 3.9 KB each are a flood, too. Larger ones are taken as long as this turn
+of the loop has time for them; what it has not waits in its connection, whose socket is not read meanwhile.
+
+What waits is taken by turns of who it is of: a user, or an address where nobody has logged in by name. So 400
+connections of one user have the share of one, and among themselves each has its turn. His reads of some hundred bytes
+do not stand behind those of some thousand: who asks and who floods may be the same user.
 
 A session that has taken as many frames of a read as it may in one turn (inbound.breathe) waits in the same row for its
 next one: forty of those, each with its own call in every turn, made turns of 132 ms.
@@ -18,9 +23,13 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 SMALL = 4096
-"""Bytes of a read that never waits."""
+"""Bytes of a read that waits only when a turn has had many of them."""
+TINY = 512
+"""… and not behind larger ones of its user."""
 ROUND_S = 0.003
 """Reads of more than that get so much of one turn of the loop, all together."""
+SMALL_S = 0.003
+"""So long small reads may take before anybody asks in how many turns that was; and then as much again in this one."""
 PORTION_S = 0.0015
 """… and of that each connection about so much at a time: as many bytes as took so long before."""
 LEAST, FIRST, MOST = 4 * 1024, 6 * 1024, 1024 * 1024
@@ -37,6 +46,11 @@ class TakesTurns(Protocol):
         ...
 
     @property
+    def lane(self) -> str:
+        """Who shares his turns with it: those of a user or an address whose reads are about as large."""
+        ...
+
+    @property
     def waits(self) -> bool:
         """Has it more, for this turn of the loop, and may be read."""
         ...
@@ -48,24 +62,65 @@ class FairReader(Protocol):
     portion: int
 
 
+class ReadTime(Protocol):
+    """total: seconds of all reads (seams/steps.py)."""
+
+    total: float
+
+
+class NoReads:
+    """Nobody keeps count."""
+
+    total = 0.0
+
+
 class Rounds:
-    """Of one loop. schedule(callback): run it in the next turn of the loop (call_soon)."""
+    """Of one loop. schedule(callback): run it in the next turn of the loop (call_soon).
 
-    __slots__ = ("_due", "_later", "_left", "_now", "_schedule", "_serving", "_spent", "_waiting")
+    reads   what all reads have taken.    until   small ones are taken up to that, then may_go_on() is asked."""
 
-    def __init__(self, schedule: Callable[[Callable[[], None]], Any], now: Callable[[], float]) -> None:
+    __slots__ = (
+        "_counted", "_crowds", "_due", "_later", "_left", "_most", "_now", "_schedule", "_serving", "_spent",
+        "_waiting", "reads", "until",
+    )  # fmt: skip
+
+    def __init__(
+        self, schedule: Callable[[Callable[[], None]], Any], now: Callable[[], float], reads: ReadTime | None = None
+    ) -> None:
+        self.reads = reads or NoReads()
+        self.until = self._most = SMALL_S
+        self._counted = False
+        """What small reads take now is of one turn."""
+        self._crowds: set[str] = set()
+        """Lanes of small reads in which some wait."""
         self._schedule = schedule
         self._now = now
         self._spent = 0.0
         self._left = 0
         self._due = self._serving = False
-        self._waiting: OrderedDict[TakesTurns, None] = OrderedDict()
+        self._waiting: OrderedDict[str, OrderedDict[TakesTurns, None]] = OrderedDict()
+        """By lane."""
         self._later: dict[TakesTurns, None] = {}
         """Who has asked while others are being served: for the next turn."""
 
     def has_time(self) -> bool:
         """May a read be taken now; then call spent()."""
         return self._spent < ROUND_S and not self._waiting
+
+    def may_go_on(self, lane: str, size: int) -> bool:
+        """Small reads have taken SMALL_S: may one of this lane be taken. It may have been in many turns: nobody looks
+        at each of them, that would cost a lone message a call. So they get as much again, and then it was this one.
+        While some of a lane wait, others of it wait behind them, but for tiny ones."""
+        if not self._counted:
+            self._counted = True
+            self.until = self.reads.total + SMALL_S
+            self._soon()
+            return True
+        if self._crowds and (size <= TINY or lane not in self._crowds) and self.reads.total < self._most:
+            return True
+        self._crowds.add(lane)
+        self._soon()
+        return False
 
     def began(self) -> float:
         """Now somebody is read, or goes on; then call spent() or used()."""
@@ -93,8 +148,18 @@ class Rounds:
 
     def wait(self, reader: TakesTurns) -> None:
         """It has bytes that wait, and may be read."""
-        (self._later if self._serving else self._waiting)[reader] = None
+        if self._serving:
+            self._later[reader] = None
+        else:
+            self._enter(reader)
         self._soon()
+
+    def _enter(self, reader: TakesTurns) -> None:
+        lane = reader.lane
+        row = self._waiting.get(lane)
+        if row is None:
+            row = self._waiting[lane] = OrderedDict()
+        row[reader] = None
 
     def _soon(self) -> None:
         if not self._due:
@@ -109,13 +174,21 @@ class Rounds:
         self._serving = True
         try:
             while waiting and self._spent < ROUND_S:
-                reader, _ = waiting.popitem(last=False)
+                lane, row = waiting.popitem(last=False)
+                reader, _ = row.popitem(last=False)
+                if row:
+                    waiting[lane] = row
                 reader.take_portion()
                 if reader.waits:
-                    waiting[reader] = None
+                    self._enter(reader)
         finally:
             self._serving = False
-            waiting.update(self._later)
+            for reader in self._later:
+                self._enter(reader)
             self._later.clear()
+            self._crowds.intersection_update(waiting)
+            self._counted = bool(self._crowds)
+            self._most = self.reads.total + SMALL_S
+            self.until = 0.0 if self._crowds else self._most
             if waiting:
                 self._soon()

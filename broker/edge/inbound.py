@@ -224,6 +224,11 @@ class Inbound:
         if reads.took(at):
             reads.tell(f"some of {waited} bytes of {session.told} that had waited")
 
+    @property
+    def lane(self) -> str:
+        """See fair_reading.TakesTurns."""
+        return self._session.whose
+
     def _may_breathe(self) -> bool:
         return self._breathing and self._holds is not None and self._holds <= GOES_ON
 

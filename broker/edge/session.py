@@ -26,6 +26,7 @@ from broker.wire.versions import Version
 from broker.wire.writer import error_frame, escape
 
 from .acceptor import Entrance
+from .auth import ANONYMOUS
 from .blocked_sends import Crowds
 from .channel import GONE, Channel
 from .open_errors import to_be_told
@@ -34,6 +35,7 @@ from .parts import EdgeServices, ReadingHalf
 from .permissions import CREATE, Rights, not_created
 from .receipts import Answers, Then
 from .session_state import SessionLife
+from .shares import network
 from .subscription import SlotSubscription
 from .temporary import Temporaries
 from .transactions import Transactions
@@ -185,6 +187,14 @@ class Session(SessionLife):
     def told(self) -> str:
         """Whose connection this is, for people."""
         return f"{self.channel.peer} #{self.id}" + (f" (user {self.principal[:100]!r})" if self.principal else "")
+
+    @property
+    def whose(self) -> str:
+        """Who has its share of turns: its user, or its address while nobody has logged in by name."""
+        user = self.principal
+        return (
+            user if user and user != ANONYMOUS.name else "@" + network(self.channel.peer.rpartition(":")[0].strip("[]"))
+        )
 
     def heard(self) -> None:
         """The client lives, though it sent no byte of STOMP."""

@@ -19,7 +19,7 @@ from broker.core.certificates import subject
 from broker.core.reasons import Reason
 
 from .channel import EdgeLike, SessionLike, next_connection_id
-from .fair_reading import FIRST, SMALL
+from .fair_reading import FIRST, SMALL, TINY
 
 READ_BUFFER = 64 * 1024
 LARGEST_BUFFER = (1 << 31) - 1
@@ -177,14 +177,16 @@ class StreamChannel(asyncio.BaseProtocol):
         if self._rest:
             self._rest += data  # its reading is paused; decrypted before, perhaps
             return
-        if len(data) <= SMALL or self.closing:
+        shared, size = self._shared, len(data)
+        if (
+            size <= SMALL and (shared.reads.total < shared.until or shared.may_go_on(self._lane(size), size))
+        ) or self.closing:
             self._receive(data)
             return
-        shared = self._shared
-        if len(data) <= self.portion and shared.has_time():
+        if SMALL < size <= self.portion and shared.has_time():
             began = shared.began()
             self._receive(data)
-            shared.spent(self, began, len(data))
+            shared.spent(self, began, size)
             return
         self._rest = data
         if self._reading:
@@ -202,6 +204,15 @@ class StreamChannel(asyncio.BaseProtocol):
         shared.spent(self, began, len(data))
         if not self._rest and self._reading and not self._transport.is_closing():
             self._transport.resume_reading()
+
+    @property
+    def lane(self) -> str:
+        """See fair_reading.TakesTurns."""
+        return self._lane(len(self._rest))
+
+    def _lane(self, size: int) -> str:
+        whose = self._session.whose if self._session is not None else self.peer
+        return whose if size > SMALL else whose + (" small" if size > TINY else " tiny")
 
     def _all_that_waits(self) -> None:
         """The peer has ended: what it had sent before counts, unless we had ended before."""

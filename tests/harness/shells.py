@@ -46,6 +46,7 @@ class Session:
         self.received: list[bytes] = []
         self.calls: list[str] = []
         self.signs = 0
+        self.whose = "somebody"
         """Of life, without bytes."""
         self.over = asyncio.Event()
 

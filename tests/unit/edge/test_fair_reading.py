@@ -12,7 +12,7 @@ import pytest
 from broker.config.acceptor import AcceptorSettings
 from broker.core.reasons import Reason
 from broker.edge import fair_reading, tcp
-from broker.edge.fair_reading import FIRST, LEAST, ROUND_S, SMALL, Rounds
+from broker.edge.fair_reading import FIRST, LEAST, ROUND_S, SMALL, SMALL_S, Rounds
 from broker.edge.tcp import TcpChannel
 from tests.harness.shells import OFF, Edge, both_loops, closed, listening, run
 
@@ -57,10 +57,13 @@ class Transport:
 class World:
     """A loop turned by hand, whose clock moves by what bytes cost."""
 
+    user = "ada"
+
     def __init__(self, cost=1e-8):
         self.now, self.cost = 0.0, cost
         self.ready = deque()
-        self.rounds = Rounds(self.ready.append, lambda: self.now)
+        self.total = 0.0
+        self.rounds = Rounds(self.ready.append, lambda: self.now, self)
         self.log = []
         self.sessions = []
 
@@ -93,9 +96,11 @@ class World:
 class Session:
     def __init__(self, world, channel):
         self.world, self.channel, self.got, self.ends = world, channel, b"", []
+        self.whose = world.user
 
     def receive(self, data):
         self.world.now += len(data) * self.world.cost
+        self.world.total += len(data) * self.world.cost
         self.got += data
         self.world.log.append((self.channel.id, len(data)))
 
@@ -134,6 +139,70 @@ def test_many_floods_share_the_time_of_a_turn_and_small_reads_do_not_wait():
     assert longest < 3 * ROUND_S, "ten times 9 ms without turns"
     shares = [len(session.got) for session in world.sessions[:-1]]
     assert min(shares) > 0.8 * max(shares)
+
+
+@pytest.mark.parametrize("user", ["ada", "bob"])
+def test_many_small_reads_are_a_flood_too(user):
+    """400 connections that write 3.9 KB each: a neighbour waited 20 ms in the middle, 280 at worst."""
+    world = World(cost=4e-8)  # 3,900 bytes take 0.16 ms
+    many = [world.connect() for _ in range(400)]
+    world.user = user
+    polite = world.connect()
+    waited = []
+    for n in range(200):
+        began = world.now
+        for one in many:
+            if one._transport.reading:
+                one.data_received(b"x" * 3_900)
+        if polite._transport.reading:
+            asked = world.now
+            polite.data_received(b"hello")
+        world.turn()
+        if len(world.sessions[-1].got) == 5 * (len(waited) + 1):
+            waited.append(world.now - asked)
+        if n > 3:
+            assert world.now - began < ROUND_S + 2 * SMALL_S + STEP_S, "64 ms when none of them waited"
+    assert len(waited) > 190 and max(waited) < STEP_S, "he has his turn beside 400, also when they are his own"
+    shares = [len(session.got) for session in world.sessions[:-1]]
+    assert max(shares) - min(shares) <= 2 * 3_900, "and each of hers has its own"
+
+
+def test_who_is_closed_or_not_to_be_read_keeps_nobody_waiting():
+    world = World(cost=1e-6)
+    many = [world.connect() for _ in range(20)]
+    for one in many:
+        one.pause_reading()
+        one.data_received(b"x" * 1000)  # decrypted before
+    assert any(not session.got for session in world.sessions)
+    for one in many:
+        one.abort()
+    world.turn()
+    polite = world.connect()
+    polite.data_received(b"hello")
+    assert world.sessions[-1].got == b"hello"
+
+
+def test_who_is_many_has_the_share_of_one():
+    world = World(cost=5e-8)
+    of_ada = [world.connect() for _ in range(20)]
+    world.user = "bob"
+    of_bob = world.connect()
+    for n in range(300):
+        for one in (*of_ada, of_bob):
+            if one._transport.reading:
+                one.data_received(b"%03d" % n * 60_000)
+        world.turn()
+    adas, bobs = sum(len(session.got) for session in world.sessions[:-1]), len(world.sessions[-1].got)
+    assert 0.8 < bobs / adas < 1.25, "he had a twenty-first"
+
+
+def test_small_reads_of_many_turns_never_wait():
+    world = World(cost=1e-6)
+    one = world.connect()
+    for n in range(2000):
+        one.data_received(b"x" * 1000)  # a third of what a turn may
+        world.turn()
+        assert len(world.sessions[0].got) == 1000 * (n + 1) and not one._transport.changes
 
 
 def test_no_step_is_long_however_much_the_bytes_of_a_read_cost():
