@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from .address import TEMPORARY
+from .address import RECURRING, TEMPORARY
 
 HOST: Final = "$host/"
 """Beginning of everything that belongs to a host, and reserved: who names it himself is refused."""
@@ -36,6 +36,11 @@ def split(name: str) -> LocalName:
         return LocalName("", name)
     host, mark, rest = found.groups()
     return LocalName(host, mark + rest if mark == "$" else rest)
+
+
+def host_of(address: str) -> str:
+    """Whose an address is, also one where rests what is sent again and again."""
+    return split(address.removeprefix(RECURRING)).host
 
 
 class VirtualHost:

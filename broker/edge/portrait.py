@@ -102,6 +102,7 @@ def _row(session: Session) -> Answer:
         "id": session.id,
         "peer": session.channel.peer,
         "user": session.principal,
+        "host": session.host.name,
         "client_id": session.client_id,
         "version": session.version.value if session.connected else "",
         "acceptor": session.channel.transport_name,

@@ -110,7 +110,9 @@ class Matcher:
         if found is None:
             tables = [*self._exact.values(), *(table for _, table in self._patterns)]
             found = {getattr(self._default, name), *(table[name] for table in tables if name in table)}
-            found.update(*(host.values(name) for host in self._hosts.values()))
+            for host, own in self._hosts.items():
+                theirs, of = own.values(name), VirtualHost(host, self.delimiter)
+                found.update({of.kept(value) for value in theirs} if name in _LETTERS else theirs)
             self._values[name] = found
         return found
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from broker.core.address import Routing
 from broker.core.commands import UNLIMITED
+from broker.core.virtual_host import host_of
 
 from .consumer import Consumer
 from .queue import Queue
@@ -61,6 +62,7 @@ def queue_row(slot: Slot, queue: Queue) -> Row:
     return {
         "name": queue.name,
         "address": queue.address,
+        "host": host_of(queue.address),
         "slot": slot.number,
         "routing": queue.routing.name,
         "kind": kind_of(queue),

@@ -31,13 +31,13 @@ def _many(name: str) -> dict[str, Any]:
 
 
 _QUEUE = {
-    "name": TEXT, "address": TEXT, "slot": NUMBER, "routing": TEXT, "kind": TEXT, "durable": FLAG, "declared": FLAG,
-    "auto_created": FLAG, "paused": FLAG, "messages": NUMBER, "waiting": NUMBER, "delivering": NUMBER,
+    "name": TEXT, "address": TEXT, "host": TEXT, "slot": NUMBER, "routing": TEXT, "kind": TEXT, "durable": FLAG,
+    "declared": FLAG, "auto_created": FLAG, "paused": FLAG, "messages": NUMBER, "waiting": NUMBER, "delivering": NUMBER,
     "scheduled": NUMBER, "paged": NUMBER, "bytes": NUMBER, "consumers": NUMBER,
 }  # fmt: skip
 _CONNECTION = {
-    "id": NUMBER, "peer": TEXT, "user": TEXT, "client_id": TEXT, "version": TEXT, "acceptor": TEXT, "state": TEXT,
-    "subscriptions": NUMBER, "bytes_in": NUMBER, "bytes_out": NUMBER, "tls_subject": MAYBE,
+    "id": NUMBER, "peer": TEXT, "user": TEXT, "host": TEXT, "client_id": TEXT, "version": TEXT, "acceptor": TEXT,
+    "state": TEXT, "subscriptions": NUMBER, "bytes_in": NUMBER, "bytes_out": NUMBER, "tls_subject": MAYBE,
 }  # fmt: skip
 _CONSUMER = {
     "consumer": NUMBER, "session": NUMBER, "queue": TEXT, "address": TEXT, "slot": NUMBER, "ack": TEXT,

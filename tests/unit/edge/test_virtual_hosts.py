@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker.config.settings import EdgeSettings, EngineSettings, Settings
 from broker.core.address import RECURRING, TEMPORARY, Routing
 from broker.core.errors import RefusedError
-from broker.core.virtual_host import HOST, VirtualHost, split
+from broker.core.virtual_host import HOST, VirtualHost, host_of, split
 from broker.edge.auth import TableAuthenticator
 from broker.edge.edge import Edge
 from broker.edge.permissions import Permissions
@@ -176,6 +176,12 @@ def test_names_go_in_and_come_out() -> None:
     assert shop.inside(TEMPORARY + "ff") == "$temp.shop/ff"
     assert shop.kept("DLQ") == shop.kept("$host/shop.DLQ") == "$host/shop.DLQ"
     assert VirtualHost().inside("$x") == "$x"
+    assert [host_of(name) for name in ("$scheduled.$host/shop.a", "$host/shop$x", "a", "$x")] == [
+        "shop",
+        "shop",
+        "",
+        "",
+    ]
 
 
 def test_settings_of_a_host_are_its_own_and_its_letters_stay() -> None:
@@ -190,6 +196,7 @@ def test_settings_of_a_host_are_its_own_and_its_letters_stay() -> None:
     assert (bank.dead_letter_address, bank.ring_size, bank.expiry_address) == ("$host/bank.DLQ", -1, "")
     assert plain.dead_letter_address == "DLQ"
     assert match.values("ring_size") == {-1, 5}
+    assert match.values("dead_letter_address") == {"DLQ", "$host/shop.DLQ", "$host/shop.dead"}
 
 
 def test_permissions_of_a_host_are_its_own() -> None:

@@ -94,6 +94,7 @@ async def test_a_queue_says_why_nothing_is_delivered(api):
         assert consumer["unacknowledged"] == 1 and not consumer["ready"]
         (connection,) = (await api.get("/connections", q="shop"))["items"]
         assert connection["client_id"] == "shop" and connection["id"] == consumer["session"]
+        assert part["host"] == connection["host"] == "", "the default one"
         detail = await api.get(f"/connections/{connection['id']}")
         assert [one["queue"] for one in detail["consumers"]] == ["orders"]
         assert (await api.get("/consumers", session=connection["id"]))["total"] == 1
