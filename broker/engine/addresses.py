@@ -218,9 +218,7 @@ def described(queue: Queue) -> dict[str, object]:
 
 def unbind(slot: Slot, queue: Queue) -> None:
     """The queue is gone; the address goes with its last queue."""
-    queue.deleted = True
-    slot.budget.memory.queues -= queue.weight
-    queue.weight = 0
+    queue.delete(slot.budget.memory)
     del slot.queues[queue.id]
     slot.touched.pop(queue, None)
     slot.unfinished.pop(queue, None)
@@ -260,7 +258,7 @@ def delete(slot: Slot, queue: Queue, turn: Turn) -> None:
     unbind(slot, queue)
     limits.deleted(slot, queue, turn)
     # One span covers also what is paged out, whose ids are not in memory.
-    everything = [(1, max(queue.last, queue.restored))]
+    everything = [(1, max(queue.last, queue.restart.restored))]
     if queue.spilled:
         turn.appends.append(SettleRecord(slot.number, queue.id, everything, durable=False))
     if queue.durable:

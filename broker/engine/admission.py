@@ -41,7 +41,7 @@ def crowded(slot: Slot, part: Publish) -> bool:
     if part.run.due:
         return True
     room = slot.limit - part.run.nbytes
-    return any(q.paging or q.nbytes + q.gated_bytes > room for q in address.queues.values())
+    return any(q.pages.paging or q.nbytes + q.gate.nbytes > room for q in address.queues.values())
 
 
 class Admitted(NamedTuple):

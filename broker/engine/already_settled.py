@@ -65,6 +65,6 @@ def _had(other: Consumer, ids: set[int]) -> set[int]:
 def _under_way(slot: Slot, queue: Queue) -> set[int]:
     """On their way back into the queue, or with a transaction that may still be rolled back. What is being read back
     to be a dead letter is settled: by this very command, or by somebody else."""
-    back = {i for recalls in queue.recalls.values() for ids, _, reject, _ in recalls if not reject for i in ids}
+    back = {i for recalls in queue.pages.recalls.values() for ids, _, reject, _ in recalls if not reject for i in ids}
     claimed = {i for p in slot.prepared.values() for c in p.claims if c.queue == queue.id for i in c.messages}
     return back | claimed

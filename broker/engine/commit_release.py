@@ -23,11 +23,7 @@ def release(slot: Slot, number: int, turn: Turn) -> None:
             if len(held.entries) > WIDE:
                 slot.copies.arrived(len(held.entries), len(held.entries[0][1].records))
         for queue, run, paged in held.entries:
-            queue.gated -= 1
-            if paged:
-                queue.gated_pages -= 1
-            else:
-                queue.gated_bytes -= run.nbytes
+            queue.gate.release(run, paged)
             if queue.deleted or held.front:
                 continue
             if run.due and not queue.hidden:
@@ -41,7 +37,7 @@ def release(slot: Slot, number: int, turn: Turn) -> None:
             page_out.back(slot, held)
         if held.mark is not None:
             queue, mark = held.mark
-            queue.mark_durable(mark)
+            queue.watermark.durable(mark)
             touched[queue] = None
         if held.consumer is not None:
             held.consumer.room += WITHHELD

@@ -324,8 +324,8 @@ class Consumer:
         assert ledger is not None
         count = len(covered)
         if count == len(ledger):
-            taken = self.ledger if self.ack is not AckMode.INDIVIDUAL else {i: ledger[i] for i in covered}
-            assert taken is not None
+            in_order = count == 1 or self.ack is not AckMode.INDIVIDUAL
+            taken = ledger if in_order else {i: ledger[i] for i in covered}
             self.ledger = {}
             self._removed = 0
         else:

@@ -84,7 +84,7 @@ class Reshaping:
 def _renewed(slot: Slot, queue: Queue) -> None:
     slot.touched[queue] = None
     if not queue.hidden:
-        queue.settings = slot.declarations.settings(queue.address, queue.name)
+        queue.configure(slot.declarations.settings(queue.address, queue.name))
         wishes.configure(queue)
         queue.equip()
         if queue.auto_created:
@@ -97,7 +97,7 @@ def _declared(slot: Slot, queue: Queue, turn: Turn) -> None:
     queue.equip()
     table = slot.declarations.queues.get((queue.address, queue.name))
     # One of another type stays what it is: its messages were not meant for the declared one.
-    queue.declared = table is not None and _routing(table) is queue.routing
+    queue.declare(table is not None and _routing(table) is queue.routing)
     if table is not None:
         queue.in_use()
         if queue.selector != (table.get("selector") or None):
@@ -146,9 +146,9 @@ def purge(slot: Slot, queue: Queue, turn: Turn) -> Queue:
         durable=queue.durable, auto_created=queue.auto_created, subscription=queue.subscription, tied=queue.tied,
         selector=queue.selector, replay=False,
     )  # fmt: skip
-    another.declared = queue.declared
+    another.declare(queue.declared)
     if queue.paused:
-        another.paused = True
+        another.pause(True)
         another.equip()
         if another.durable:
             turn.appends.append(MetaRecord(slot.number, "queue", described(another)))
@@ -167,7 +167,7 @@ def _make(slot: Slot, address: str, name: str, table: Mapping[str, Any], turn: T
         auto_created=True, subscription=subscription, selector=table.get("selector") or None,
         replay=replay,
     )  # fmt: skip
-    queue.declared = True
+    queue.declare(True)
 
 
 def _routing(table: Mapping[str, Any]) -> Routing:

@@ -30,7 +30,7 @@ def depths(slot: Slot, match: str) -> Iterator[dict[str, Any] | None]:
 
 
 def _later(queue: Queue) -> int:
-    return queue.delayed_count + (queue.agenda.count if queue.agenda else 0)
+    return queue.delayed.count + (queue.agenda.count if queue.agenda else 0)
 
 
 def _of(address: Address) -> Iterator[dict[str, Any] | None]:
@@ -38,7 +38,7 @@ def _of(address: Address) -> Iterator[dict[str, Any] | None]:
         if queue.hidden or queue.deleted:
             yield None
             continue
-        waiting = queue.count + queue.far + queue.paged_count + sum([len(run.records) for run in queue.returned])
+        waiting = queue.count + queue.far + queue.pages.count + sum([len(run.records) for run in queue.returned])
         yield {
             "address": address.name, "queue": queue.name, "routing": queue.routing.name, "waiting": waiting,
             "delivering": queue.delivering, "scheduled": _later(queue), "consumers": len(queue.consumers),

@@ -31,7 +31,7 @@ def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
         return
     if queue.returned:
         bring_back(queue)
-    if queue.recalls:
+    if queue.pages.recalls:
         _recall(slot, queue, turn)
         return
     kind = queue.kind
@@ -49,7 +49,8 @@ def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
         if gone:
             slot.counters.acked += sum([len(run.records) for run in gone])
             slot.settle_runs(queue, gone, turn)
-        if queue.announced > queue.cleared and not queue.mark_asked:
+        mark = queue.watermark
+        if mark.announced > mark.cleared and not mark.asked:
             mark_ahead(slot, queue, turn)
     if before is not None:
         hand_outs.record(slot, queue, turn, *before)
@@ -60,7 +61,7 @@ def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
             sweep(slot, queue, turn)
         elif queue.count:
             slot.watch_expiry(queue)
-    if queue.paging and queue.fetching is None and _wanted(slot, queue, turn):
+    if queue.pages.paging and queue.pages.fetching is None and _wanted(slot, queue, turn):
         fetch(slot, queue, turn)
 
 
@@ -69,10 +70,10 @@ def _wanted(slot: Slot, queue: Queue, turn: Turn) -> bool:
     what nobody takes. What expires among it is read when its time has come."""
     if queue.consumers or (queue.kind is not None and queue_policies.reads_ahead(queue, queue.kind)):
         return True
-    if not queue.stale:
+    if not queue.pages.stale:
         return False
-    if queue.stale > turn.now:
-        slot.wake(queue, queue.stale + 1)
+    if queue.pages.stale > turn.now:
+        slot.wake(queue, queue.pages.stale + 1)
         return False
     return True
 
@@ -80,7 +81,7 @@ def _wanted(slot: Slot, queue: Queue, turn: Turn) -> bool:
 def fetch(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Asks for the next page when memory is half empty, or somebody could take what is not in it."""
     hungry = queue.choice is not None and queue.choice.hungry
-    if not len(queue.index) or (queue.nbytes * 2 > slot.limit and not hungry):
+    if not len(queue.pages.index) or (queue.nbytes * 2 > slot.limit and not hungry):
         return
     if slot.pressed and not page_out.may_fetch(slot, queue):
         return
@@ -89,15 +90,14 @@ def fetch(slot: Slot, queue: Queue, turn: Turn) -> None:
 
 def _recall(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Asks for messages of which only the number is known."""
-    if queue.fetching is None:
-        positions = list(queue.recalls)[:_RECALLED]
+    if queue.pages.fetching is None:
+        positions = list(queue.pages.recalls)[:_RECALLED]
         slot.fetch(queue, positions, turn, -len(positions))
 
 
 def sweep(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Takes all expired messages out of memory."""
     now = turn.now
-    queue.swept = now
     earliest = 0
     for level in queue.stores():
         if not level:
@@ -112,7 +112,7 @@ def sweep(slot: Slot, queue: Queue, turn: Turn) -> None:
                 level.append(run)
                 if run.expires and (not earliest or run.expires < earliest):
                     earliest = run.expires
-    queue.expiry = earliest
+    queue.swept_out(now, earliest)
     if earliest:
         slot.watch_expiry(queue)
     slot.watch_idle(queue, now)
@@ -140,7 +140,7 @@ def _to_one(slot: Slot, queue: Queue, consumer: Consumer, turn: Turn, gone: list
     if (
         queue.levels is None
         and not queue.expiry
-        and queue.announced <= queue.cleared
+        and queue.watermark.announced <= queue.watermark.cleared
         and len(queue.ready) <= PIECE
         and consumer.fits(queue.count, queue.nbytes)
         and (consumer.ledger is None or consumer.ready())
@@ -148,10 +148,7 @@ def _to_one(slot: Slot, queue: Queue, consumer: Consumer, turn: Turn, gone: list
         if consumer.ledger is None and consumer.flight is None and queue.pace is None:
             _direct(slot, queue, consumer, turn)
             return
-        runs = list(queue.ready)
-        queue.ready.clear()
-        queue.count = queue.nbytes = 0
-        for run in runs:
+        for run in queue.hand_out_all():
             deliver(slot, queue, consumer, run, turn, gone)
         return
     while consumer.ready() and (front := _front(slot, queue, turn)) is not None:
@@ -166,11 +163,9 @@ def _direct(slot: Slot, queue: Queue, consumer: Consumer, turn: Turn) -> None:
     """All that is ready, which fits, to one that consumes what it is handed: round_robin.deliver() for each run, and
     what that makes of the queue, in one step. Most queues are so most of the time."""
     overhead, counters, effects = consumer.overhead, slot.counters, turn.effects
-    runs = list(queue.ready)
-    queue.ready.clear()
     count = queue.count
     consumer.room -= queue.nbytes + count * overhead
-    queue.count = queue.nbytes = 0
+    runs = queue.hand_out_all()
     counters.delivered += count
     counters.acked += count
     flags = 0
@@ -179,8 +174,6 @@ def _direct(slot: Slot, queue: Queue, consumer: Consumer, turn: Turn) -> None:
         flags |= run.flags
         if run.attempts or run.flags & REDELIVERED:
             counters.redelivered += len(run.records)
-        if run.ids[-1] > queue.sent:
-            queue.sent = run.ids[-1]
     if flags & (DURABLE | TRANSIENT) or queue.book is not None:
         slot.settle_runs(queue, runs, turn)
 

@@ -73,10 +73,10 @@ def _rest(slot: Slot, source: str, run: Run, way: Forward, turn: Turn) -> None:
     slot.reserve(turn)
     if not run.flags & DURABLE:  # nor is its body on stable storage: a record that lasts would stop a restart
         run.flags |= TRANSIENT
-        queue.spilled = True
+        queue.spills()
     turn.appends.append(RunRecord(slot.number, source, [queue.id], run))
-    queue.last = run.ids[-1]
-    paged = bool(len(queue.index) or queue.gated_pages)  # behind what a restart has left
+    queue.numbered(run.ids[-1])
+    paged = bool(len(queue.pages.index) or queue.gate.pages)  # behind what a restart has left
     slot.hold([(queue, run, paged)], turn.number)
 
 
@@ -90,7 +90,7 @@ def arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
     while queue.count:
         run = queue.front().popleft()
         queue.left(run)
-        queue.moving += len(run.records)
+        queue.leaves_for(len(run.records))
         made = copy(run)
         made.ids, made.position, made.attempts = NO_IDS, 0, 0
         made.flags &= ~(REDELIVERED | TRANSIENT | PART)

@@ -29,7 +29,7 @@ def ring_for(slot: Slot, queue: Queue) -> Queue | None:
 def promise(slot: Slot, ring: Queue, queue: Queue) -> None:
     """If not all that was kept is in memory, the queue gets it later: its record says so. Else: give()."""
     if not complete(ring):
-        queue.owed = slot.next_id - 1
+        queue.owes(slot.next_id - 1)
         slot.latecomers.append((ring, queue, queue.owed))
 
 
@@ -44,7 +44,7 @@ def kept_of(slot: Slot, address: str) -> Queue | None:
 
 def complete(ring: Queue) -> bool:
     """Is all that it holds in memory: what is on its way to the disk is younger than whoever asks."""
-    return not len(ring.index)
+    return not len(ring.pages.index)
 
 
 def give(slot: Slot, ring: Queue, queue: Queue, bound: int, turn: Turn) -> None:
@@ -66,23 +66,23 @@ def _enter(slot: Slot, queue: Queue, run: Run, turn: Turn) -> None:
     if run.due <= turn.now:
         run.due = 0
     slot.number_run(run, turn.now)
-    queue.last = run.ids[-1]
+    queue.numbered(run.ids[-1])
     durable = bool(run.flags & DURABLE) and queue.durable
     if slot.booked:
         limits.entered([queue], run)
     if not (durable or run.due or run.flags & BLOB):
-        if queue.gated:
+        if queue.gate.entries:
             slot.hold([(queue, run, False)], turn.number)  # behind what waits for the log
         else:
             queue.enter(run)
             slot.touched[queue] = None
         return
     if durable:
-        queue.announced = run.ids[-1]
+        queue.watermark.came(run.ids[-1], dispatched=False)
     else:
         run.flags |= TRANSIENT | (WAS_DURABLE if run.flags & DURABLE else 0)
         run.flags &= ~DURABLE
-        queue.spilled = True
+        queue.spills()
     slot.reserve(turn)
     turn.appends.append(RunRecord(slot.number, queue.address, [queue.id], run))
     slot.hold([(queue, run, False)], turn.number)

@@ -24,7 +24,7 @@ from broker.core.message import Run
 
 from .filters import Found, Look
 from .queue import Queue
-from .quota import BLOCK, DROP, FAIL, Book, Stock, limited
+from .quota import BLOCK, DROP, FAIL, Stock, limited
 from .runs import pick
 from .slot import Address, Slot
 
@@ -185,7 +185,7 @@ def deleted(slot: Slot, queue: Queue, turn: Turn) -> None:
     book = queue.book
     if book is not None:
         book.leave(book.messages, book.nbytes, slot.number, turn)
-        queue.book = None
+        queue.close_book()
         if queue.address not in slot.addresses:
             book.stock.release(slot.number, turn)
 
@@ -198,7 +198,7 @@ def open_book(slot: Slot, address: Address, queue: Queue) -> None:
     if address.stock is None and limited(slot.match(address.name)):
         _stock(slot, address)
     if address.stock is not None:
-        queue.book = Book(address.stock)
+        queue.open_book(address.stock)
 
 
 def _stock(slot: Slot, address: Address) -> None:
@@ -219,7 +219,10 @@ def configure(slot: Slot) -> None:
         if limited(slot.match(address.name)):
             _stock(slot, address)
         for queue in address.queues.values():
-            queue.book = None if address.stock is None else Book(address.stock)
+            if address.stock is None:
+                queue.close_book()
+            else:
+                queue.open_book(address.stock)
     if slot.booked:
         _count(slot)
     if old:
@@ -244,7 +247,7 @@ def _count(slot: Slot) -> None:
                 queue.book.change(len(run.records), run.nbytes)
     for queue in slot.queues.values():
         if (book := queue.book) is not None:
-            book.change(queue.count + queue.paged_count, queue.nbytes + queue.paged_bytes)
+            book.change(queue.count + queue.pages.count, queue.nbytes + queue.pages.nbytes)
             if queue.kind is not None and queue.kind.last_value is not None:
                 messages, nbytes = queue.kind.last_value.settled()
                 book.change(-messages, -nbytes)
@@ -253,7 +256,7 @@ def _count(slot: Slot) -> None:
                 book.change(queue.far, queue.far * (queue.nbytes // queue.count if queue.count else 0))
             if queue.agenda is not None:
                 book.change(queue.agenda.count, queue.agenda.nbytes)
-            for run in [*queue.returned, *(run for _, _, run in queue.delayed)]:
+            for run in [*queue.returned, *(run for _, run in queue.delayed)]:
                 book.change(len(run.records), run.nbytes)
 
 

@@ -91,7 +91,7 @@ def _purge(slot: Slot, queue: Queue, _: Manage, turn: Turn) -> None:
     browsers = queue.browsers.clear() if queue.browsers else []
     another = declare.purge(slot, queue, turn)
     for consumer in consumers:
-        another.delivering += _forget(consumer)
+        another.hold(_forget(consumer))
         consumer.queue, consumer.bit = another.id, 0
         another.consumers.append(consumer)  # in the order they had
         wishes.join(another, consumer)
@@ -134,7 +134,7 @@ def _resume(slot: Slot, queue: Queue, _: Manage, turn: Turn) -> None:
 def _set_paused(slot: Slot, queue: Queue, paused: bool, turn: Turn) -> None:
     if queue.paused == paused:
         return
-    queue.paused = paused
+    queue.pause(paused)
     queue.equip()
     if queue.durable:
         turn.appends.append(MetaRecord(slot.number, "queue", described(queue)))

@@ -56,8 +56,8 @@ def _show(slot: Slot, queue: Queue, cursors: Cursors, consumer: Consumer, cursor
 
 def _read(slot: Slot, queue: Queue, cursors: Cursors, cursor: ConsumerCursor, turn: Turn) -> None:
     """Asks for what is behind memory; not if memory itself is about to be filled."""
-    index = queue.index
-    if cursors.behind(cursor) >= len(index) or queue.fetching is not None or queue.nbytes * 2 <= slot.limit:
+    index = queue.pages.index
+    if cursors.behind(cursor) >= len(index) or queue.pages.fetching is not None or queue.nbytes * 2 <= slot.limit:
         return
     slot.fetch(queue, cursors.ask(cursor, index, slot.page_of(queue)), turn)
 

@@ -25,9 +25,11 @@ from .slot import Slot
 def fetched(slot: Slot, queue_id: int, runs: list[Run], turn: Turn) -> None:
     """The journal's answer to a Fetch."""
     queue = slot.queues.get(queue_id)
-    if queue is None or queue.fetching is None:
+    if queue is None:
         return
-    asked, queue.fetching = queue.fetching, None
+    asked = queue.pages.fetched()
+    if asked is None:
+        return
     for run, following in pairwise(runs):
         if run.position == following.position:  # compaction has taken it apart
             run.flags |= PART
@@ -41,7 +43,7 @@ def fetched(slot: Slot, queue_id: int, runs: list[Run], turn: Turn) -> None:
 
 def read_on(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Asks for a page for a browser, if one has nothing to go on with."""
-    if not queue.browsers or queue.deleted or queue.fetching is not None or queue.recalls:
+    if not queue.browsers or queue.deleted or queue.pages.fetching is not None or queue.pages.recalls:
         return
     if (reader := queue.browsers.next_reader()) is not None:
         slot.fetch(queue, reader.next_positions(slot.page_of(queue)), turn)
@@ -49,7 +51,7 @@ def read_on(slot: Slot, queue: Queue, turn: Turn) -> None:
 
 def _take(slot: Slot, queue: Queue, asked: int, runs: list[Run], turn: Turn) -> None:
     if asked < 0:
-        _recalled(slot, queue, array("Q", list(queue.recalls)[:-asked]), runs, turn)
+        _recalled(slot, queue, array("Q", list(queue.pages.recalls)[:-asked]), runs, turn)
         return
     if queue.choice is not None and queue.choice.reading():
         selective_dispatch.fetched(queue, queue.choice, runs)
@@ -61,7 +63,7 @@ def _take(slot: Slot, queue: Queue, asked: int, runs: list[Run], turn: Turn) -> 
         if queue.kind is not None:
             queue.kind.fetched(runs, [part for run in runs for part, _ in _known(queue, run)])
         return  # or its browser has left
-    used_up = consumed(queue.index.first(asked), runs)
+    used_up = consumed(queue.pages.index.first(asked), runs)
     parts = [part for run in runs for part in _known(queue, run)]
     queue.unpaged(used_up, sum([len(run.records) for run, _ in parts]), sum([run.nbytes for run, _ in parts]))
     for part, due in parts:
@@ -73,8 +75,8 @@ def _take(slot: Slot, queue: Queue, asked: int, runs: list[Run], turn: Turn) -> 
             queue.enter(part)
     if queue.kind is not None:
         queue.kind.read_back()
-    if not len(queue.index) and not queue.browsers:
-        queue.settled, queue.suspects = [], []  # everything that came back at the restart has been looked at
+    if not len(queue.pages.index) and not queue.browsers:
+        queue.restart.looked_at()
     if not queue.count:
         slot.watch_idle(queue, turn.now)
 
@@ -86,8 +88,8 @@ def _recalled(slot: Slot, queue: Queue, asked: array[int], runs: list[Run], turn
         places.setdefault(run.position, {}).update({i: (run, at) for at, i in enumerate(run.ids)})
     for position in asked[: consumed(asked, runs)]:
         found = places.get(position, {})
-        for ids, delay, rejected, failed in queue.recalls.pop(position):
-            queue.moving -= len(ids)
+        for ids, delay, rejected, failed in queue.pages.recalls.pop(position):
+            queue.arrived(len(ids))
             messages: dict[int, Run] = {}
             for (run, attempts), group in groupby([i for i in ids if i in found], _same(queue, found)):
                 part = pick(run, [found[i][1] for i in group])
@@ -114,9 +116,9 @@ def _counted(run: Run, attempts: int | None) -> None:
 def _known(queue: Queue, run: Run) -> list[tuple[Run, int]]:
     """The messages of the run that are still in the queue, grouped by what the log says of them, with the time of
     their redelivery (0: now)."""
-    if (run.ids[0] > queue.restored and not queue.counts) or not run.flags & DURABLE:
+    if (run.ids[0] > queue.restart.restored and not queue.counts) or not run.flags & DURABLE:
         return [(run, 0)]
-    counts, due, settled, suspects = queue.counts, queue.due, queue.settled, queue.suspects
+    counts, due, settled, suspects = queue.counts, queue.due, queue.restart.settled, queue.restart.suspects
     if run.due:  # its id says nothing of when it may have been delivered
         suspects = [(run.ids[0], run.ids[-1])] if suspected(queue, run) else []
     keys = [

@@ -84,11 +84,16 @@ def _held(queue: Queue) -> int:
 
 def _calm(queue: Queue) -> bool:
     """Is nothing under way that a change of its index would upset."""
-    if queue.kind is not None or queue.choice is not None or queue.agenda is not None or queue.table is not None:
+    if queue.kind is not None or queue.choice is not None or queue.agenda is not None or queue.pages.table is not None:
         return False
-    if queue.hidden or queue.deleted or queue.browsers or queue.recalls or queue.settings.purge_on_no_consumers:
+    if queue.hidden or queue.deleted or queue.browsers or queue.pages.recalls or queue.settings.purge_on_no_consumers:
         return False
-    return queue.fetching is None and queue.leaving is None and not queue.returned and queue.gated == queue.gated_pages
+    return (
+        queue.pages.fetching is None
+        and queue.leaving is None
+        and not queue.returned
+        and queue.gate.entries == queue.gate.pages
+    )
 
 
 def _stored(queue: Queue, run: Run) -> bool:
@@ -110,13 +115,13 @@ def _spills(run: Run) -> bool:
 
 
 def _leave(slot: Slot, queue: Queue, gone: deque[Run], turn: Turn) -> None:
-    queue.paging = True
+    queue.pages.begin()
     slot.touched[queue] = None
     if all(_stored(queue, run) for run in gone):
         _index(queue, list(gone))
         return
     runs = [run if _stored(queue, run) else _spilled(slot, queue, run, turn) for run in gone]
-    queue.fetching = 0
+    queue.pages.on_its_way()
     slot.hold_front(queue, runs, turn)
 
 
@@ -128,7 +133,7 @@ def _spilled(slot: Slot, queue: Queue, run: Run, turn: Turn) -> Run:
         paged.flags |= WAS_DURABLE
     slot.reserve(turn)
     turn.appends.append(RunRecord(slot.number, queue.address, [queue.id], paged))
-    queue.spilled = True
+    queue.spills()
     return paged
 
 
@@ -137,7 +142,7 @@ def back(slot: Slot, held: Held) -> None:
     queue = held.entries[0][0]
     if queue.deleted:
         return
-    queue.fetching = None
+    queue.pages.arrived()
     slot.touched[queue] = None
     if queue.kind is None:
         _index(queue, [run for _, run, _ in held.entries])
@@ -148,9 +153,6 @@ def back(slot: Slot, held: Held) -> None:
 
 def _index(queue: Queue, runs: list[Run]) -> None:
     """They are before everything that the index has."""
-    queue.index.prepend([run.position for run in runs])
-    for run in runs:
-        queue.paged_count += len(run.ids)
-        queue.paged_bytes += run.nbytes
-        if run.expires and (not queue.stale or run.expires < queue.stale):
-            queue.stale = run.expires
+    earliest = min([run.expires for run in runs if run.expires], default=0)
+    count, nbytes = sum([len(run.ids) for run in runs]), sum([run.nbytes for run in runs])
+    queue.pages.prepend([run.position for run in runs], count, nbytes, earliest)

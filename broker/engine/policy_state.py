@@ -23,7 +23,6 @@ class Ordered(Protocol):
     """What of a queue is looked at when its settings change."""
 
     delivering: int
-    index: PageIndex
 
     def in_order(self) -> list[Run]:
         """All ready runs as they would be delivered."""
@@ -46,7 +45,7 @@ class QueuePolicy:
         self.since = 0
         self.begun = False
 
-    def configure(self, queue: Ordered, settings: AddressSettings) -> None:
+    def configure(self, queue: Ordered, settings: AddressSettings, index: PageIndex) -> None:
         """What is there already is looked at as if it had just come."""
         key = settings.last_value_key or ("_AMQ_LVQ_NAME" if settings.last_value else "")
         if not key:
@@ -54,7 +53,7 @@ class QueuePolicy:
         elif self.last_value is None or self.last_value.name != key:
             self.last_value = LastValue(key)
             self.last_value.fresh += queue.in_order()
-            self.last_value.blind.extend(queue.index)
+            self.last_value.blind.extend(index)
         if queue.delivering:
             return  # what consumers hold was taken by the old rule; the new one applies when the last of them has gone
         if not settings.non_destructive:

@@ -27,12 +27,12 @@ def messages(queue: Queue) -> int:
 
 def waiting(queue: Queue) -> int:
     """Could be handed out now, if somebody took it."""
-    return queue.count + queue.far + queue.paged_count + queue.gated
+    return queue.count + queue.far + queue.pages.count + queue.gate.entries
 
 
 def scheduled(queue: Queue) -> int:
     """Not due yet, delays of redelivery included."""
-    return queue.delayed_count + (queue.agenda.count if queue.agenda is not None else 0)
+    return queue.delayed.count + (queue.agenda.count if queue.agenda is not None else 0)
 
 
 QUEUE_VALUES: dict[str, Callable[[Queue], Any]] = {
@@ -43,7 +43,7 @@ QUEUE_VALUES: dict[str, Callable[[Queue], Any]] = {
     "delivering": lambda queue: queue.delivering,
     "scheduled": scheduled,
     "consumers": lambda queue: len(queue.consumers),
-    "bytes": lambda queue: queue.nbytes + queue.paged_bytes,
+    "bytes": lambda queue: queue.nbytes + queue.pages.nbytes,
 }
 """What queues can be sorted by."""
 
@@ -74,8 +74,8 @@ def queue_row(slot: Slot, queue: Queue) -> Row:
         "waiting": waiting(queue),
         "delivering": queue.delivering,
         "scheduled": scheduled(queue),
-        "paged": queue.paged_count + queue.far,
-        "bytes": queue.nbytes + queue.paged_bytes,
+        "paged": queue.pages.count + queue.far,
+        "bytes": queue.nbytes + queue.pages.nbytes,
         "consumers": len(queue.consumers),
     }
 

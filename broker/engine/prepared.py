@@ -81,7 +81,7 @@ def arrived(slot: Slot, hidden: Queue, turn: Turn) -> None:
 
 
 def _complete(hidden: Queue) -> bool:
-    return not hidden.gated and not len(hidden.index)
+    return not hidden.gate.entries and not len(hidden.pages.index)
 
 
 def _check(slot: Slot, parts: list[Publish | Settle]) -> None:
@@ -115,7 +115,8 @@ def _park(slot: Slot, prepared: Prepared, parts: list[Publish], turn: Turn) -> N
         slot.number_run(run, turn.now)
         slot.reserve(turn)
         turn.appends.append(RunRecord(slot.number, HIDDEN, [hidden.id], run))
-        first, hidden.last = run.ids[0], run.ids[-1]
+        first = run.ids[0]
+        hidden.numbered(run.ids[-1])
         prepared.publishes.append(
             Parked(
                 first,
@@ -136,8 +137,8 @@ def _claim(slot: Slot, prepared: Prepared, part: Settle) -> None:
     consumer = slot.consumers[part.consumer]
     taken = consumer.take(part.ids, held=True) if part.ids else {}
     queue = slot.queues[consumer.queue]
-    queue.delivering -= len(taken)
-    queue.moving += len(taken)
+    queue.hold_no_more(len(taken))
+    queue.leaves_for(len(taken))
     lasting = [i for i, run in taken.items() if run.flags & DURABLE] if queue.durable and not queue.stays() else []
     spans = spans_of(lasting) if lasting else []
     prepared.claims.append(Claim(queue.id, spans, int(part.outcome), part.delay, taken))
@@ -155,7 +156,7 @@ def _carry_out(slot: Slot, prepared: Prepared, hidden: Queue | None, turn: Turn)
     for claim in prepared.claims:
         queue = slot.queues.get(claim.queue)
         if queue is not None:
-            queue.moving -= len(claim.messages)
+            queue.arrived(len(claim.messages))
             _settle_claimed(slot, queue, claim, bool(prepared.commit), group)
             slot.touched[queue] = None
             slot.watch_idle(queue, turn.now)

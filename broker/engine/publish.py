@@ -214,8 +214,8 @@ def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: T
     slot.number_run(run, turn.now)
     if slot.strangers:
         wishes.note(queues, command.session, run)
-    if run.flags & DURABLE and any(queue.durable for queue in queues):
-        _accept_durable(slot, command, run, queues, turn, done)
+    if run.flags & DURABLE and (kept := [queue for queue in queues if queue.durable]):
+        _accept_durable(slot, command, run, queues, kept, turn, done)
         return True
     touched, size, limit = slot.touched, run.nbytes, slot.limit
     last = run.ids[-1]
@@ -223,11 +223,11 @@ def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: T
         slot.copies.entered(len(queues), len(run.records))
     crowded: list[Queue] | None = None
     for queue in queues:
-        queue.last = last
-        if queue.gated or queue.paging or queue.nbytes + size > limit or command.atomic:
+        if queue.gate.entries or queue.pages.paging or queue.nbytes + size > limit or command.atomic:
+            queue.numbered(last)
             crowded = [queue] if crowded is None else [*crowded, queue]
         else:
-            queue.enter(run)
+            queue.receive(run)
             touched[queue] = None
     if crowded is None:
         return False
@@ -252,7 +252,7 @@ def _accept_due(slot: Slot, command: Publish, run: Run, queues: list[Queue], tur
         slot.reserve(turn)
         entries += [(queue, paged, False) for queue, paged, _ in _spill(slot, command, part, others, turn)]
     for queue, part, _ in entries:
-        queue.last = part.ids[-1]
+        queue.numbered(part.ids[-1])
     slot.hold(entries, turn.number, done)
 
 
@@ -264,36 +264,40 @@ def _accept_blob(slot: Slot, command: Publish, run: Run, queues: list[Queue], tu
     if durable:
         slot.number_run(run, turn.now)
         wishes.note(durable, command.session, run)
-        _accept_durable(slot, command, run, durable, turn, None if others else done)
+        _accept_durable(slot, command, run, durable, durable, turn, None if others else done)
     if others:
         part = copy(run)
         slot.number_run(part, turn.now)
         wishes.note(others, command.session, part)
         entries = [(queue, _crowded(slot, queue, part, turn)) for queue in others]
         for queue in others:
-            queue.last = part.ids[-1]
+            queue.numbered(part.ids[-1])
         slot.reserve(turn)
         transient = _spill(slot, command, part, others, turn)[0][1]
         slot.hold([(queue, transient, paged) for queue, paged in entries], turn.number, done)
 
 
-def _accept_durable(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Turn, done: Done | None) -> None:
-    kept = [queue for queue in queues if queue.durable]
-    dispatched = any(queue.takes() for queue in kept)
+def _accept_durable(
+    slot: Slot, command: Publish, run: Run, queues: list[Queue], kept: list[Queue], turn: Turn, done: Done | None
+) -> None:
+    """kept: those of the queues that are durable."""
+    dispatched = False
+    for queue in kept:
+        if queue.takes():
+            dispatched = True
+            break
     last = run.ids[-1]
     entries: list[tuple[Queue, Run, bool]] = []
     spill: list[Queue] = []
     for queue in queues:
         paged = _crowded(slot, queue, run, turn)
-        queue.last = last
+        queue.numbered(last)
         if not queue.durable:
             if paged:
                 spill.append(queue)
                 continue
-        elif dispatched and queue.announced <= queue.cleared:
-            queue.cleared = last
-        elif last > queue.cleared:
-            queue.announced = last
+        else:
+            queue.watermark.came(last, dispatched)
         entries.append((queue, run, paged))
     slot.reserve(turn)
     turn.appends.append(RunRecord(slot.number, command.address, [q.id for q in kept], run, dispatched, command.dedup))
@@ -309,7 +313,7 @@ def _accept_crowded(slot: Slot, command: Publish, run: Run, queues: list[Queue],
     for queue in queues:
         if _crowded(slot, queue, run, turn):
             spill.append(queue)
-        elif queue.gated or command.atomic:
+        elif queue.gate.entries or command.atomic:
             behind.append((queue, run, False))
         else:
             queue.enter(run)
@@ -326,16 +330,16 @@ def _accept_crowded(slot: Slot, command: Publish, run: Run, queues: list[Queue],
 
 def _crowded(slot: Slot, queue: Queue, run: Run, turn: Turn) -> bool:
     """Has the run to be paged? Hands out what the queue has first, if somebody takes it."""
-    if queue.paging:
+    if queue.pages.paging:
         return True
-    if queue.nbytes + queue.gated_bytes + run.nbytes <= slot.limit:
+    if queue.nbytes + queue.gate.nbytes + run.nbytes <= slot.limit:
         return False
     hungry = queue.consumers or queue.kind is not None
     if queue.count and queue.leaving is None and hungry and turn.may(slot.number):
         dispatch(slot, queue, turn)
-    if queue.nbytes + queue.gated_bytes + run.nbytes <= slot.limit or not (queue.count or queue.gated):
+    if queue.nbytes + queue.gate.nbytes + run.nbytes <= slot.limit or not (queue.count or queue.gate.entries):
         return False
-    queue.paging = True
+    queue.pages.begin()
     return True
 
 
@@ -347,7 +351,7 @@ def _spill(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Tu
         paged.flags |= WAS_DURABLE
     turn.appends.append(RunRecord(slot.number, command.address, [q.id for q in queues], paged))
     for queue in queues:
-        queue.spilled = True
+        queue.spills()
     return [(queue, paged, True) for queue in queues]
 
 

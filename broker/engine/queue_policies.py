@@ -34,7 +34,7 @@ def reads_ahead(queue: Queue, kind: QueuePolicy) -> bool:
     cursors count on memory being filled first, and a ring that is too long loses its oldest messages."""
     if kind.last_value is not None or kind.cursors is not None:
         return True
-    return 0 <= queue.settings.ring_size < queue.count + queue.paged_count + queue.far
+    return 0 <= queue.settings.ring_size < queue.count + queue.pages.count + queue.far
 
 
 def tend(slot: Slot, queue: Queue, kind: QueuePolicy, turn: Turn) -> bool:
@@ -60,7 +60,7 @@ def trim(slot: Slot, queue: Queue, kind: QueuePolicy, turn: Turn) -> None:
     if kind.last_value is not None:
         kind.last_value.settle_down()
         _discard(slot, queue, kind.last_value, turn)
-    ring, rests = queue.settings.ring_size, queue.count + queue.paged_count + queue.far
+    ring, rests = queue.settings.ring_size, queue.count + queue.pages.count + queue.far
     if 0 <= ring < rests:
         _shorten(slot, queue, rests - ring, turn)
 
@@ -75,7 +75,7 @@ def _enough(slot: Slot, queue: Queue, kind: QueuePolicy, turn: Turn) -> bool:
 
 def _look(slot: Slot, queue: Queue, last_value: LastValue, turn: Turn) -> None:
     """Reads what is not known, if memory has no room for it; else it comes by itself."""
-    if queue.fetching is None and queue.nbytes * 2 > slot.limit:
+    if queue.pages.fetching is None and queue.nbytes * 2 > slot.limit:
         slot.fetch(queue, last_value.ask(slot.page_of(queue)), turn)
 
 
@@ -96,7 +96,7 @@ def _discard(slot: Slot, queue: Queue, last_value: LastValue, turn: Turn) -> Non
     if paged:
         slot.settle_ids(queue, paged, turn, Left.REPLACED)
     slot.counters.replaced += sum([len(run.ids) for run in runs]) + len(paged)
-    if not queue.paging:
+    if not queue.pages.paging:
         last_value.none_paged()
     if last_value.crowded(queue.count):
         last_value.forget({i for store in queue.stores() for run in store for i in run.ids})

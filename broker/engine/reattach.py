@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from heapq import heapify
 
 from broker.core.commands import Resume
 from broker.core.effects import Turn
@@ -28,7 +27,7 @@ def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, earlier:
     earlier attachment to this leader held (None: there was none, or it has ended)."""
     if queue.kind is not None and queue.kind.cursors is not None:
         queue.kind.cursors.attach(consumer, known.held, known.taken)
-        queue.delivering += len(consumer.ledger or ())
+        queue.hold(len(consumer.ledger or ()))
         return
     # A ghost holds nothing: its message is looked for again, and may be in the queue by now.
     before = {i: run for i, run in (earlier or {}).items() if not is_ghost(run)}
@@ -51,7 +50,7 @@ def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, earlier:
             consumer.carry(ledger)
         else:
             consumer.adopt(ledger, any(i not in mine for i in ledger))
-        queue.delivering += len(ledger)
+        queue.hold(len(ledger))
 
 
 def _held(queue: Queue, consumer: Consumer, known: Resume, mine: Ledger, earlier: Ledger | None) -> Ledger:
@@ -92,14 +91,14 @@ def withdraw(queue: Queue, spans: list[Span]) -> Ledger:
     found: Ledger = {}
     if not spans:
         return found
-    queue.returned = _rest(queue.returned, spans, found)
+    queue.came_back(_rest(queue.take_returned(), spans, found))
     for level in queue.stores():
         _from_level(queue, level, spans, found)
     if queue.choice is not None:
         found.update(queue.withdraw_far(queue.choice, spans))
-    if queue.delayed:
+    if queue.delayed.runs:
         _from_delayed(queue, spans, found)
-    if queue.table is not None:
+    if queue.pages.table is not None:
         for span in spans:
             _from_pages(queue, span, found)
     return found
@@ -113,8 +112,7 @@ def _from_level(queue: Queue, level: deque[Run], spans: list[Span], found: Ledge
         for part in _rest([run], spans, found):
             passed.append(part)
             if part is not run:
-                queue.count += len(part.records)
-                queue.nbytes += part.nbytes
+                queue.stays_in_part(part)
         if not passed or passed[-1] is not run:
             queue.left(run)
     level.extendleft(reversed(passed))
@@ -122,25 +120,21 @@ def _from_level(queue: Queue, level: deque[Run], spans: list[Span], found: Ledge
 
 def _from_delayed(queue: Queue, spans: list[Span], found: Ledger) -> None:
     size = len(found)
-    delayed = [(due, part.ids[0], part) for due, _, run in queue.delayed for part in _rest([run], spans, found)]
+    left = [(due, part) for due, run in queue.delayed for part in _rest([run], spans, found)]
     if len(found) != size:
-        queue.delayed = delayed
-        heapify(queue.delayed)
-        queue.delayed_bytes = sum([run.nbytes for _, _, run in delayed])
-        queue.delayed_count = sum([len(run.records) for _, _, run in delayed])
+        queue.delayed.keep(left)
 
 
 def _from_pages(queue: Queue, span: Span, found: Ledger) -> None:
-    table = queue.table
+    table = queue.pages.table
     assert table is not None
-    mean = queue.paged_bytes // max(queue.paged_count, 1)
+    mean = queue.pages.nbytes // max(queue.pages.count, 1)
     for place, part in list(table.find(*span)):
-        for first, last in without(part, queue.settled):
-            stub = Stub(range(first, last + 1), queue.index.at(place), mean * (last - first + 1))
+        for first, last in without(part, queue.restart.settled):
+            stub = Stub(range(first, last + 1), queue.pages.index.at(place), mean * (last - first + 1))
             found.update(dict.fromkeys(stub.ids, stub))
-            add_span(queue.settled, (first, last))
-            queue.paged_count = max(queue.paged_count - len(stub.ids), 0)
-            queue.paged_bytes = max(queue.paged_bytes - stub.nbytes, 0)
+            queue.restart.withdrawn((first, last))
+            queue.pages.withdrawn(len(stub.ids), stub.nbytes)
 
 
 def _rest(runs: Iterable[Run], spans: list[Span], found: Ledger) -> list[Run]:

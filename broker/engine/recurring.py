@@ -43,7 +43,7 @@ def arrived(slot: Slot, queue: Queue, away: OnTheirWay, turn: Turn) -> None:
         queue.left(run)
         for at in range(len(run.ids)):
             _send(slot, queue, away, pick(run, [at]), turn)
-    if len(queue.index) and queue.fetching is None and queue.moving < PIECE:
+    if len(queue.pages.index) and queue.pages.fetching is None and queue.moving < PIECE:
         slot.fetch_front(queue, PIECE, turn)
     slot.watch_idle(queue, turn.now)
 
@@ -99,9 +99,9 @@ def shown(queue: Queue) -> tuple[list[Run], PageIndex]:
     """What a browser sees that is in memory, and where the rest lies in the log: what is not due, and what is on its
     way, too, where that is all there is to see."""
     if queue.recurring is None:
-        return queue.in_order(), queue.index.snapshot()
+        return queue.in_order(), queue.pages.index.snapshot()
     waits = PageIndex()
-    for position in (*queue.index, *queue.agenda_of().positions()):
+    for position in (*queue.pages.index, *queue.agenda_of().positions()):
         waits.append(position)
     return [*queue.in_order(), *queue.recurring.flying.values()], waits
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from heapq import heappop, heappush
 from typing import Any
 from zlib import crc32
 
@@ -63,7 +62,7 @@ def give_back(
                 for run in group:
                     postpone(slot, queue, run, due)
             else:
-                queue.returned += group
+                queue.came_back(group)
 
 
 def leave(slot: Slot, queue: Queue, messages: dict[int, Run], turn: Turn, failed: bool) -> None:
@@ -83,7 +82,7 @@ def come_back(slot: Slot, queue: Queue, turn: Turn, whole: bool = False) -> bool
         if not leaving.came(turn) and not whole:
             return False  # dead letters have a turn look at their queue again
         piece = leaving.take()
-        queue.delivering -= len(piece)
+        queue.hold_no_more(len(piece))
         give_back(slot, queue, piece, None, turn, leaving.failed)
         bring_back(queue)
         if not leaving.left:
@@ -109,24 +108,13 @@ def nack(slot: Slot, queue: Queue, messages: dict[int, Run], delay: int, turn: T
 
 def postpone(slot: Slot, queue: Queue, run: Run, due: int) -> None:
     """Ready again at `due`."""
-    heappush(queue.delayed, (due, run.ids[0], run))
-    queue.delayed_bytes += run.nbytes
-    queue.delayed_count += len(run.records)
+    queue.delayed.postpone(run, due)
     slot.wake(queue, due)
-
-
-def no_longer_delayed(queue: Queue) -> Run:
-    """Takes out what is ready again first."""
-    run = heappop(queue.delayed)[2]
-    queue.delayed_bytes -= run.nbytes
-    queue.delayed_count -= len(run.records)
-    return run
 
 
 def bring_back(queue: Queue) -> None:
     """What came back in this turn, all at once: one by one, a thousand NACKs would sort the head a thousand times."""
-    returned, queue.returned = queue.returned, []
-    to_head(queue, returned)
+    to_head(queue, queue.take_returned())
 
 
 def to_head(queue: Queue, runs: list[Run]) -> None:
@@ -312,7 +300,7 @@ def _leave(
         turn.appends.append(SettleRecord(slot.number, queue.id, spans_of(run.ids), durable=False))
     if queue.book is not None:
         queue.book.leave_runs([run], slot.number, turn)
-    queue.moving += len(run.records)
+    queue.leaves_for(len(run.records))
     routing = Routing.UNSET if to is None else Routing.MULTICAST
     turn.moves.append(Move(slot.number, queue.id, run.ids, address, _relabelled(queue, run, header), to, routing, why))
 
@@ -322,7 +310,7 @@ def moved(slot: Slot, move: Move, turn: Turn) -> None:
     queue = slot.queues.get(move.queue)
     if queue is None:
         return
-    queue.moving -= len(move.ids)
+    queue.arrived(len(move.ids))
     # What comes again and again is in the log whatever becomes of each that comes of it.
     if queue.durable and (move.run.flags & DURABLE or queue.recurring is not None):
         spans = spans_of(move.ids)

@@ -64,7 +64,7 @@ def arrived(slot: Slot, ring: Queue, turn: Turn) -> None:
 
 def _cut(slot: Slot, ring: Queue, turn: Turn) -> None:
     """Forgets the oldest."""
-    excess = ring.count + ring.paged_count - slot.match(ring.address).retroactive_messages
+    excess = ring.count + ring.pages.count - slot.match(ring.address).retroactive_messages
     gone: list[Run] = []
     while ring.count and (excess > 0 or ring.nbytes > slot.limit // 2):
         level = min([level for level in ring.levels or (ring.ready,) if level], key=_first)
@@ -87,7 +87,7 @@ def _redeem(slot: Slot, ring: Queue, queue: Queue, bound: int, turn: Turn) -> No
     """Given, and owed no more, or neither."""
     first = len(turn.appends)
     give(slot, ring, queue, bound, turn)
-    queue.owed = 0
+    queue.owes(0)
     if queue.durable:
         turn.appends.append(MetaRecord(slot.number, "queue", addresses.described(queue)))
         turn.appends[first:] = grouped(slot.number, turn.appends[first:])

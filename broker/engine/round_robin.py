@@ -26,8 +26,9 @@ class RoundRobin(Protocol):
 
 def may_go(slot: Slot, queue: Queue, run: Run, turn: Turn) -> bool:
     """May the run be delivered now? If not, the mark that allows it is on its way."""
-    if queue.announced > queue.cleared and run.flags & DURABLE and run.ids[-1] > queue.cleared:
-        if not queue.mark_asked:
+    watermark = queue.watermark
+    if watermark.announced > watermark.cleared and run.flags & DURABLE and run.ids[-1] > watermark.cleared:
+        if not watermark.asked:
             ask_mark(slot, queue, max(run.ids[-1], run.ids[0] + slot.mark_messages - 1), run.ids[-1], turn)
         return False
     return True
@@ -36,44 +37,37 @@ def may_go(slot: Slot, queue: Queue, run: Run, turn: Turn) -> bool:
 def ask_mark(slot: Slot, queue: Queue, mark: int, least: int, turn: Turn) -> None:
     """Announces delivery up to `mark`, but not further than what was published so far."""
     mark = max(min(mark, queue.last), least)
-    queue.mark_asked = mark
+    queue.watermark.ask(mark)
     turn.appends.append(MetaRecord(slot.number, "mark", {"queue": queue.id, "id": mark}))
     slot.pending.append(Held(turn.number, mark=(queue, mark)))
 
 
 def mark_ahead(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Asks for the next mark when half of the last one is used, so that draining does not wait for it."""
-    if queue.sent + slot.mark_messages // 2 > queue.cleared:
+    if queue.sent + slot.mark_messages // 2 > queue.watermark.cleared:
         # A message that needs no mark may have been sent far beyond it: ids leap at every restart.
-        reached = max(queue.cleared, queue.sent)
-        ask_mark(slot, queue, reached + slot.mark_messages, queue.cleared + 1, turn)
+        reached = max(queue.watermark.cleared, queue.sent)
+        ask_mark(slot, queue, reached + slot.mark_messages, queue.watermark.cleared + 1, turn)
 
 
 def deliver(slot: Slot, queue: Queue, consumer: Consumer, run: Run, turn: Turn, gone: list[Run]) -> None:
     """All of the run; what is consumed at once (AckMode.AUTO) is added to `gone`."""
     if consumer.haunted:
-        queue.delivering -= consumer.bury(run.ids)
+        queue.hold_no_more(consumer.bury(run.ids))
     turn.effects.append(Deliver(consumer.id, run, consumer.charge(run)))
     count = len(run.records)
     counters = slot.counters
     counters.delivered += count
     if run.attempts or run.flags & REDELIVERED:
         counters.redelivered += count
+    held = consumer.flight is not None or consumer.ledger is not None
     if consumer.flight is not None:
         consumer.launch(run)
-        queue.delivering += count
-        queue.handed += count
-        queue.out += run.nbytes
-    elif consumer.ledger is None:
+    elif not held:
         gone.append(run)
         if queue.pace is not None:
             queue.pace.took(consumer, count)
-    else:
-        queue.delivering += count
-        queue.handed += count
-        queue.out += run.nbytes
-    if run.ids[-1] > queue.sent:
-        queue.sent = run.ids[-1]
+    queue.hand_out(count, run.nbytes, run.ids[-1], held)
 
 
 def deliver_part(slot: Slot, queue: Queue, consumer: Consumer, run: Run, turn: Turn, gone: list[Run]) -> Run | None:

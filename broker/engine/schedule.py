@@ -58,7 +58,7 @@ def _let_out(slot: Slot, queue: Queue, agenda: Agenda) -> None:
     if taken:
         for position, count, nbytes in taken:
             queue.page_at(position, count, nbytes, agenda.expires)
-        queue.paging = True
+        queue.pages.begin()
         slot.touched[queue] = None
     if agenda and not agenda.asked:
         slot.wake(queue, agenda.first())

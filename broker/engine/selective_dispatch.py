@@ -64,7 +64,7 @@ def dispatch(slot: Slot, queue: Queue, choice: Choice, turn: Turn, gone: list[Ru
     if choice.hungry and queue.nbytes * 2 > slot.limit:
         put_away(slot, queue, choice)
     if choice.idle(queue):
-        queue.choice = None
+        queue.choose_no_more()
 
 
 def put_away(slot: Slot, queue: Queue, choice: Choice) -> None:
@@ -77,7 +77,7 @@ def put_away(slot: Slot, queue: Queue, choice: Choice) -> None:
             run = near.pop()
             queue.left(run)
             lane.far.add(run.ids, run.position)
-            queue.far += len(run.ids)
+            queue.put_far(len(run.ids))
 
 
 def fetched(queue: Queue, choice: Choice, runs: list[Run]) -> None:
@@ -104,14 +104,14 @@ def fetched(queue: Queue, choice: Choice, runs: list[Run]) -> None:
             lane.add(part)
             queue.added(part, known=True)
     for position in asked[:used]:
-        queue.far -= len(wanted.pop(position, ()))
+        queue.come_near(len(wanted.pop(position, ())))
     for position, ids in wanted.items():
         lane.far.add(sorted(ids), position)
 
 
 def _learn(slot: Slot, queue: Queue, choice: Choice, turn: Turn) -> None:
     """Asks for what consumers held when they came back: until their groups are known nobody gets anything."""
-    if queue.fetching is None:
+    if queue.pages.fetching is None:
         choice.asked = array("Q", list(choice.strange)[:_BACK])
         choice.learning = True
         slot.fetch(queue, choice.asked, turn)
@@ -283,7 +283,7 @@ class _Dealer:
     def _read_back(self, lane: MatchBucket) -> None:
         """Asks for the first messages of the lane, one lane at a time."""
         queue, choice = self._queue, self._choice
-        if queue.fetching is not None or choice.transit is not None:
+        if queue.pages.fetching is not None or choice.transit is not None:
             return
         transit = choice.transit = MatchBucket(lane.key)
         positions: dict[int, None] = {}

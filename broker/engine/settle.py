@@ -47,13 +47,13 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
         taken = consumer.take(command.ids, command in slot.approved) if command.ids else {}
     queue = slot.queues[consumer.queue]
     count = len(taken)
-    queue.delivering -= count
+    queue.hold_no_more(count)
     if queue.pace is not None:
         queue.pace.took(consumer, count)
     counters = slot.counters
     if outcome is Outcome.ACK:
         counters.acked += count
-        if not queue.stays():
+        if queue.kind is None or not queue.stays():
             slot.settle_ids(queue, taken, turn)
     elif outcome is Outcome.NACK:
         nack(slot, queue, taken, command.delay, turn)
@@ -103,8 +103,8 @@ def confirm(slot: Slot, consumer: Consumer, count: int, turn: Turn) -> None:
         return
     queue = slot.queues[consumer.queue]
     settled = sum([len(run.records) for run in runs])
-    queue.delivering -= settled
-    slot.weigh(queue)
+    queue.hold_no_more(settled)
+    queue.weigh(slot.budget.memory)
     if queue.pace is not None:
         queue.pace.took(consumer, settled)
     if queue.choice is not None and queue.choice.paused:
@@ -126,7 +126,7 @@ def detach(slot: Slot, consumer: Consumer) -> Ledger:
     elif queue.browsers:
         queue.browsers.remove(consumer.id)
     messages = consumer.drain()
-    queue.delivering -= len(messages)
+    queue.hold_no_more(len(messages))
     return messages
 
 

@@ -13,7 +13,7 @@ from typing import Final
 from broker.config.settings import EngineSettings
 from broker.core.address import Routing
 from broker.core.effects import Done, Effect, Fetch, Turn
-from broker.core.memory import COUNT, HELD, MESSAGE, NEVER, RUN, Memory
+from broker.core.memory import NEVER, RUN, Memory
 from broker.core.message import DURABLE, TRANSIENT, Run
 from broker.core.records import GroupRecord, Left, LogRecord, MetaRecord, RunRecord, SettleRecord
 
@@ -252,26 +252,6 @@ class Slot:
         self.limit = min(self.most[0], room)
         self.page_bytes = min(self.most[1], max(room // 2, 1))
 
-    def weigh(self, queue: Queue) -> None:
-        """What the queue holds has changed: the account of the process follows."""
-        if queue.deleted:
-            return
-        delivering = queue.delivering
-        if queue.handed != delivering:
-            # Which messages have been settled is not looked up: as large as the mean.
-            if queue.handed > delivering:
-                queue.out = queue.out * delivering // queue.handed
-            queue.handed = delivering
-        plain = queue.levels is None and queue.choice is None
-        runs = (len(queue.ready) if plain else queue.count) + queue.gated + len(queue.delayed)
-        weight = (
-            queue.nbytes + queue.gated_bytes + queue.out + queue.delayed_bytes
-            + RUN * runs + MESSAGE * queue.count + HELD * delivering + COUNT * len(queue.counts) + 8 * queue.index.size
-        )  # fmt: skip
-        if weight != queue.weight:
-            self.budget.memory.queues += weight - queue.weight
-            queue.weight = weight
-
     def serves_again(self) -> OrderedDict[Queue, None]:
         """A turn begins: those that wait, to take from the front. Who has had a piece of the turn waits anew."""
         waited, self.unfinished = self.unfinished, OrderedDict()
@@ -319,11 +299,7 @@ class Slot:
     def hold(self, entries: Sequence[tuple[Queue, Run, bool]], number: int, done: Done | None = None) -> None:
         """Runs that enter their queues (paged: the index) when turn `number` is durable; then `done` is told."""
         for queue, run, paged in entries:
-            queue.gated += 1
-            if paged:
-                queue.gated_pages += 1
-            else:
-                queue.gated_bytes += run.nbytes
+            queue.gate.wait(run, paged)
         if entries:
             self.entered -= len(entries[0][1].records)
             if len(entries) > WIDE:
@@ -332,8 +308,7 @@ class Slot:
 
     def hold_front(self, queue: Queue, runs: Sequence[Run], turn: Turn) -> None:
         """Runs that were in the queue enter the front of its index when what this turn writes is durable."""
-        queue.gated += len(runs)
-        queue.gated_pages += len(runs)
+        queue.gate.wait_for_pages(len(runs))
         self.pending.append(Held(turn.number, entries=[(queue, run, True) for run in runs], front=True))
 
     def hold_due(self, queue: Queue, turn: Turn) -> None:
@@ -344,24 +319,24 @@ class Slot:
 
     def page_of(self, queue: Queue) -> int:
         """So many positions are a page, by the mean of what is paged out."""
-        mean = queue.paged_bytes // (len(queue.index) or 1) + 1
+        mean = queue.pages.nbytes // (len(queue.pages.index) or 1) + 1
         if self.pressed:
             mean += RUN  # many small ones are more than their bytes
         return max(self.page_bytes // mean, 1)
 
     def fetch(self, queue: Queue, positions: Sequence[int], turn: Turn, fetching: int = 0) -> None:
         """Asks the journal for these. fetching: whom for (see Queue); no other fetch of the queue may be under way."""
-        queue.fetching = fetching
+        queue.pages.fetch(fetching)
         turn.fetches.append(Fetch(self.number, queue.id, positions))
 
     def fetch_front(self, queue: Queue, count: int, turn: Turn) -> None:
         """Asks for the front of the page index, at most so many positions: they are to enter memory."""
-        positions = queue.index.first(count)
+        positions = queue.pages.index.first(count)
         self.fetch(queue, positions, turn, len(positions))
 
     def fetch_hidden(self, queue: Queue, turn: Turn) -> None:
         """Nobody dispatches a hidden queue: what of it is paged out comes back as soon as it can."""
-        if len(queue.index) and queue.fetching is None:
+        if len(queue.pages.index) and queue.pages.fetching is None:
             self.fetch_front(queue, _HIDDEN_PAGE, turn)
 
     # ── what leaves for good ───────────────────────────────────────────────────────────────────────

@@ -38,10 +38,10 @@ from .addresses import bind, described, select, unbind
 from .agenda import moment
 from .queue import Queue
 from .reattach import withdraw
+from .restart_state import extend
 from .runs import Span, inside, spans_of
 from .slot import Slot
 from .tx_parts import Prepared
-from .unloaded import Restored
 
 _QUEUES = 300
 """Queues in one step at the end of a restart."""
@@ -89,27 +89,24 @@ class Restore:
                 live = len([i for i in run.ids if not inside(gone, i)])
                 if not live:
                     continue
-                _extend(queue.settled, gone)
+                queue.restart.gone(gone)
             if schedule.rests(queue, run):
                 queue.agenda_of().add(run)
-                queue.last = max(queue.last, run.ids[-1])
+                queue.restored(run.ids[-1])
                 continue
-            queue.paging = True
+            table = queue.pages.restore()
             if queue.agenda is not None:
                 times = self.times.setdefault(number, array("Q"))
                 if run.due:
                     self.late.setdefault(number, array("Q")).append(len(times))
                 times.append(moment(run) if run.due else run.time)
-            if run.flags & GROUPED:
-                queue.grouped = True
             queue.page_at(run.position, live, run.nbytes * live // count, run.expires)
-            queue.table = queue.table or Restored()
-            queue.table.add(run.ids)
-            queue.last = queue.restored = max(queue.last, run.ids[-1])
+            table.add(run.ids)
+            queue.restart.came_back(queue.restored(run.ids[-1]), bool(run.flags & GROUPED))
             if record.dispatched:
-                _extend(self.dispatched.setdefault(number, []), spans_of(run.ids))
+                extend(self.dispatched.setdefault(number, []), spans_of(run.ids))
             if queue.counts:
-                _extend(self.counted.setdefault(number, []), spans_of(run.ids))
+                extend(self.counted.setdefault(number, []), spans_of(run.ids))
 
     def stretch(self, number: int, rows: list[Row]) -> None:
         """Plain runs of one queue, not scheduled and not dispatched at once, of which every message lives: as run()."""
@@ -117,19 +114,16 @@ class Restore:
         if queue is None:
             return
         positions, firsts, counts, sizes, expiries, times, flags = zip(*rows, strict=True)
-        queue.paging = True
+        table = queue.pages.restore()
         if queue.agenda is not None:
             self.times.setdefault(number, array("Q")).extend(times)
-        if not queue.grouped and any([f & GROUPED for f in flags]):
-            queue.grouped = True
         queue.pages_at(positions, sum(counts), sum(sizes), min(filter(None, expiries), default=0))
-        queue.table = queue.table or Restored()
-        queue.table.extend(firsts, counts)
-        last = firsts[-1] + counts[-1] - 1
-        queue.last = queue.restored = max(queue.last, last)
+        table.extend(firsts, counts)
+        grouped = queue.restart.grouped or any([f & GROUPED for f in flags])
+        queue.restart.came_back(queue.restored(firsts[-1] + counts[-1] - 1), grouped)
         if queue.counts:
             spans = self.counted.setdefault(number, [])
-            _extend(spans, [(first, first + count - 1) for first, count in zip(firsts, counts, strict=True)])
+            extend(spans, [(first, first + count - 1) for first, count in zip(firsts, counts, strict=True)])
 
     def end(self, clean: bool, turn: Turn) -> Iterator[None]:
         """Recovery is complete; `clean`: what was not settled was not delivered either. In steps."""
@@ -154,7 +148,7 @@ class Restore:
             for claim in prepared.claims:
                 if (source := slot.queues.get(claim.queue)) is not None:
                     claim.find(withdraw(source, claim.spans))
-                    source.moving += len(claim.messages)
+                    source.leaves_for(len(claim.messages))
         slot.producers.begin(turn.now)
         retroactive.restored(slot)
         change = declare.Reshaping(slot, anew=False)
@@ -169,30 +163,20 @@ class Restore:
             self.slot.forget_counts(queue, spans)
 
     def _queue(self, queue: Queue, clean: bool, turn: Turn) -> None:
-        slot, mark = self.slot, queue.marked
-        if queue.id in self.late and queue.table is not None:
+        slot, restart = self.slot, queue.restart
+        if queue.id in self.late and queue.pages.table is not None:
             order = schedule.in_order(self.times[queue.id], self.late[queue.id])
             queue.arrange(order)
-            queue.table.arrange(order)
         schedule.restored(slot, queue, clean, turn)
-        queue.announced = queue.restored
-        if clean:
-            queue.marked = 0
-            if mark:
-                turn.appends.append(MetaRecord(slot.number, "mark", {"queue": queue.id, "id": 0}))
-        else:
-            queue.cleared = mark
-            if mark > queue.suspect_to:
-                queue.suspect_to = mark
-                turn.appends.append(MetaRecord(slot.number, "suspect", {"queue": queue.id, "id": mark}))
-        suspects: list[Span] = [(1, queue.suspect_to)] if queue.suspect_to else []
-        for span in self.dispatched.get(queue.id, ()):
-            if span[0] < slot.crashed_at:
-                _extend(suspects, [span])
-        queue.suspects = suspects
+        mark = queue.watermark.restart(restart.restored, clean)
+        if clean and mark:
+            turn.appends.append(MetaRecord(slot.number, "mark", {"queue": queue.id, "id": 0}))
+        elif not clean and restart.suspect_up_to(mark):
+            turn.appends.append(MetaRecord(slot.number, "suspect", {"queue": queue.id, "id": mark}))
+        restart.suspect(span for span in self.dispatched.get(queue.id, ()) if span[0] < slot.crashed_at)
         if queue.counts:
             live = self.counted.get(queue.id, [])
-            for i in [i for i in queue.counts if not inside(live, i) or inside(queue.settled, i)]:
+            for i in [i for i in queue.counts if not inside(live, i) or inside(queue.restart.settled, i)]:
                 del queue.counts[i]
                 queue.due.pop(i, None)
             if queue.counts:
@@ -219,8 +203,8 @@ class Restore:
             bind(slot, queue)
         elif queue.selector != data.get("selector"):
             select(slot, queue, data.get("selector"), known=True)
-        queue.owed = data.get("owed", 0)
-        queue.paused = data.get("paused", False)
+        queue.owes(data.get("owed", 0))
+        queue.pause(data.get("paused", False))
 
     def _queue_gone(self, data: dict[str, Any]) -> None:
         slot = self.slot
@@ -232,7 +216,7 @@ class Restore:
     def _mark(self, data: dict[str, Any]) -> None:
         queue = self.slot.queues.get(data["queue"])
         if queue is not None:
-            queue.marked = data["id"]
+            queue.watermark.replay(data["id"])
 
     def _count(self, data: dict[str, Any]) -> None:
         queue = self.slot.queues.get(data["queue"])
@@ -256,7 +240,7 @@ class Restore:
     def _suspect(self, data: dict[str, Any]) -> None:
         queue = self.slot.queues.get(data["queue"])
         if queue is not None:
-            queue.suspect_to = data["id"]
+            queue.restart.replay(data["id"])
 
     def _crashed(self, data: dict[str, Any]) -> None:
         self.slot.crashed_at = data["id"]
@@ -332,11 +316,11 @@ def small_state(slot: Slot) -> Iterator[list[MetaRecord]]:
         queue = slot.queues.get(id)
         if queue is not None and queue.durable:
             records.append(MetaRecord(number, "queue", described(queue)))
-            mark = max(queue.mark_asked, queue.marked)
+            mark = max(queue.watermark.asked, queue.watermark.marked)
             if mark:
                 records.append(MetaRecord(number, "mark", {"queue": queue.id, "id": mark}))
-            if queue.suspect_to:
-                records.append(MetaRecord(number, "suspect", {"queue": queue.id, "id": queue.suspect_to}))
+            if queue.restart.suspect_to:
+                records.append(MetaRecord(number, "suspect", {"queue": queue.id, "id": queue.restart.suspect_to}))
             records += schedule.snapshot(number, queue)
             if queue.counts:
                 yield records
@@ -377,13 +361,3 @@ def _counts(number: int, queue: Queue, some: Sequence[int]) -> list[MetaRecord]:
         MetaRecord(number, "count", {"queue": queue.id, "attempts": attempts, "spans": spans_of(ids), "due": due})
         for (attempts, due), ids in groups.items()
     ]
-
-
-def _extend(spans: list[Span], more: list[Span]) -> None:
-    """Appends ascending spans, joining what touches or overlaps."""
-    for first, last in more:
-        if spans and first <= spans[-1][1] + 1:
-            if last > spans[-1][1]:
-                spans[-1] = (spans[-1][0], last)
-        else:
-            spans.append((first, last))

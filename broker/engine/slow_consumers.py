@@ -87,7 +87,7 @@ def _waits(queue: Queue, consumer: Consumer) -> bool:
 
 def _filled(queue: Queue) -> bool:
     """May there be something to hand out."""
-    return bool(queue.count or queue.far or len(queue.index))
+    return bool(queue.count or queue.far or len(queue.pages.index))
 
 
 def _slow(slot: Slot, queue: Queue, consumer: Consumer, taken: int, turn: Turn) -> None:

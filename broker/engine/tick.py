@@ -8,7 +8,6 @@ from __future__ import annotations
 from operator import attrgetter
 
 from broker.core.effects import Turn
-from broker.core.message import Run
 
 from . import addresses, limits, redelivery, schedule, slow_consumers
 from .dispatch import sweep
@@ -26,14 +25,11 @@ def tick(slot: Slot, turn: Turn) -> None:
     for queue in sorted(timed, key=attrgetter("id")):
         if queue.deleted:
             continue
-        ready: list[Run] = []
-        while queue.delayed and queue.delayed[0][0] <= now:
-            ready.append(redelivery.no_longer_delayed(queue))
-        if ready:
+        if queue.delayed.runs and (ready := queue.delayed.ready(now)):
             redelivery.to_head(queue, ready)
             slot.touched[queue] = None
-        if queue.delayed:
-            slot.wake(queue, queue.delayed[0][0])
+        if queue.delayed.runs:
+            slot.wake(queue, queue.delayed.first())
         if queue.kind is not None:
             slot.touched[queue] = None
         if queue.pace is not None:
@@ -47,7 +43,7 @@ def tick(slot: Slot, turn: Turn) -> None:
                 sweep(slot, queue, turn)
             else:
                 slot.watch_expiry(queue)
-        if queue.stale:
+        if queue.pages.stale:
             slot.touched[queue] = None  # dispatch() looks whether its time has come
         if queue.idle_since:
             _idle(slot, queue, turn)

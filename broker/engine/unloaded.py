@@ -74,6 +74,11 @@ class Restored:
         for place, at in enumerate(order):
             self._places[at] = place
 
+    def has_read(self, positions: int) -> bool:
+        """So many more have left the index. Were they the last."""
+        self.read += positions
+        return self.read >= len(self._firsts)
+
     def find(self, first: int, last: int) -> Iterator[tuple[int, Span]]:
         """What is not read back yet of first … last: (place in the index as it is now, span) …"""
         places = self._places

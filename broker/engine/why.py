@@ -42,12 +42,12 @@ def _of_itself(slot: Slot, queue: Queue, now: int) -> list[str]:
         told.append(f"It waits until {needed} consumers are there (consumers_before_dispatch); {here} are.")
     if queue.leaving is not None:
         told.append("What a consumer held that has ended is on its way back; it goes on by itself.")
-    if queue.recalls:
+    if queue.pages.recalls:
         told.append("Messages that were out before are read back from the disk first; it goes on by itself.")
-    if queue.announced > queue.cleared and queue.mark_asked:
+    if queue.watermark.announced > queue.watermark.cleared and queue.watermark.asked:
         told.append("It waits for the disk (or for followers) before more may go out; it goes on by itself.")
-    if queue.gated and not queue.count and not queue.paged_count:
-        told.append(f"{queue.gated} entries wait for the disk (or for followers) before they count.")
+    if queue.gate.entries and not queue.count and not queue.pages.count:
+        told.append(f"{queue.gate.entries} entries wait for the disk (or for followers) before they count.")
     return told
 
 

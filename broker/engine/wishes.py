@@ -77,7 +77,7 @@ def join(queue: Queue, consumer: Consumer) -> None:
 
 def reclaim(queue: Queue, consumer: Consumer, ledger: dict[int, Run]) -> None:
     """A consumer has come back with what its client holds: the groups of that are still its own."""
-    if not queue.settings.group_buckets or (queue.choice is None and not queue.grouped):
+    if not queue.settings.group_buckets or (queue.choice is None and not queue.restart.grouped):
         return
     choice = queue.choice or queue.choose()
     known: dict[int, Run] = {}

@@ -162,7 +162,7 @@ class Views:
                 sums["delivering"] += queue.delivering
                 sums["scheduled"] += portrait.scheduled(queue)
                 sums["paused"] += queue.paused
-                sums["bytes"] += queue.nbytes + queue.paged_bytes
+                sums["bytes"] += queue.nbytes + queue.pages.nbytes
             yield
         sums["messages"] = sums["waiting"] + sums["delivering"] + sums["scheduled"]
         journal = self._shard.journal

@@ -18,7 +18,7 @@ def stats(engine: Engine) -> list[dict[str, Any]]:
             "name": queue.name,
             "address": queue.address,
             "routing": queue.routing.name,
-            "bytes": queue.nbytes + queue.paged_bytes,
+            "bytes": queue.nbytes + queue.pages.nbytes,
             "consumers": len(queue.consumers),
             **dict(zip(STATES, queue.tally(), strict=True)),
         }

@@ -202,12 +202,12 @@ class History(World):
             for queue in engine._slot.queues.values():
                 if queue.delivering != held.get(queue.name, 0):
                     raise Violation(f"{queue.name}: {queue.delivering} delivering, {held.get(queue.name, 0)} held")
-                if queue.gated or queue.gated_bytes or queue.gated_pages or queue.moving:
+                if queue.gate.entries or queue.gate.nbytes or queue.gate.pages or queue.moving:
                     raise Violation(f"{queue.name}: something waits at rest")
                 if queue.nbytes > self.limit + 2 * self.biggest + self.returned:
                     raise Violation(f"{queue.name}: {queue.nbytes} bytes in memory, limit {self.limit}")
-                delayed = sum(len(run.records) for _, _, run in queue.delayed)
-                total += queue.count + queue.delivering + queue.paged_count + delayed
+                delayed = sum(len(run.records) for _, run in queue.delayed)
+                total += queue.count + queue.delivering + queue.pages.count + delayed
         self._check_total(total)
 
     def _check_total(self, total: int) -> None:

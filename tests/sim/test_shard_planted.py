@@ -60,7 +60,7 @@ def test_delivery_does_not_wait_for_the_mark(monkeypatch):
     original = dispatch._front
 
     def hasty(slot, queue, turn):
-        queue.cleared = queue.last
+        queue.watermark.cleared = queue.last
         return original(slot, queue, turn)
 
     monkeypatch.setattr(dispatch, "_front", hasty)
@@ -74,9 +74,7 @@ def test_held_run_lost_at_release(monkeypatch):
         if len(slot.pending) > 2 and slot.pending[1].entries:
             held = slot.pending[1]
             for queue, run, paged in held.entries:
-                queue.gated -= 1
-                queue.gated_pages -= paged
-                queue.gated_bytes -= 0 if paged else run.nbytes
+                queue.gate.release(run, paged)
             held.entries = ()
         original(slot, number, turn)
 
@@ -115,7 +113,7 @@ def test_settle_without_a_record(monkeypatch):
 
 def test_paging_reorders(monkeypatch):
     def hasty(slot, queue, run, turn):
-        if queue.nbytes + queue.gated_bytes + run.nbytes <= slot.limit:
+        if queue.nbytes + queue.gate.nbytes + run.nbytes <= slot.limit:
             return False
         return original(slot, queue, run, turn)
 

@@ -100,15 +100,15 @@ def test_to_look_at_a_million_messages_on_the_disk_copies_nothing():
     world = World()
     world.publish("q", b"0")
     queue = world.engine._slot.queues[1]
-    queue.index.extend(range(1, 1_000_001))
+    queue.pages.index.extend(range(1, 1_000_001))
     tracemalloc.start()
     world.engine.handle(Subscribe(7, 1, 0, 1, "q", ANYCAST, AUTO, browse=True), world.turn())
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 100_000
     (browser,) = queue.browsers
-    queue.index.drop(5000)
-    queue.index.append(77)
+    queue.pages.index.drop(5000)
+    queue.pages.index.append(77)
     assert browser.places.size == 1_000_000 and list(browser.next_positions(3)) == [1, 2, 3]
 
 

@@ -24,10 +24,10 @@ def test_a_backlog_beyond_memory_is_positions_only_and_drains_in_order(durable):
     world = World(**SMALL)
     fill(world, 200, durable)
     queue = world.engine._slot.queues[1]
-    assert queue.nbytes <= 60 and len(queue.index) == 180 and world.queue()["paged"] == 180
+    assert queue.nbytes <= 60 and len(queue.pages.index) == 180 and world.queue()["paged"] == 180
     world.subscribe(1)
     assert got(world.effects) == bodies(200)
-    assert not queue.paging and world.queue()["paged"] == 0
+    assert not queue.pages.paging and world.queue()["paged"] == 0
     assert got(world.publish("q", b"live")) == [b"live"]
 
 
@@ -246,10 +246,10 @@ def test_after_a_restart_nothing_is_read_for_subscriptions_that_are_away():
     world.publish("news", b"later", routing=MULTICAST, durable=True)
     assert world.reads == 0
     queues = world.engine.queues()
-    assert sum(queue.nbytes for queue in queues) == 0 and all(len(queue.index) == 11 for queue in queues)
+    assert sum(queue.nbytes for queue in queues) == 0 and all(len(queue.pages.index) == 11 for queue in queues)
     world.subscribe(1, "news", routing=MULTICAST, queue="me.1", durable=True)
     assert got(world.effects) == [*bodies(10), b"later"]
-    assert {queue.name for queue in queues if not len(queue.index)} == {"me.1"}
+    assert {queue.name for queue in queues if not len(queue.pages.index)} == {"me.1"}
 
 
 def test_what_expires_while_nobody_consumes_is_read_when_its_time_has_come_and_leaves():
@@ -264,7 +264,7 @@ def test_what_expires_while_nobody_consumes_is_read_when_its_time_has_come_and_l
     assert world.reads == 0
     world.tick(5000)
     world.tick(5000)
-    assert [queue.count + queue.paged_count for queue in world.engine.queues()] == [1, 1]
+    assert [queue.count + queue.pages.count for queue in world.engine.queues()] == [1, 1]
     world.subscribe(1, "news", routing=MULTICAST, queue="me.1", durable=True)
     assert got(world.effects) == [b"stays"]
 

@@ -40,7 +40,7 @@ def recount(world: World) -> int:
         runs = [run for store in queue.stores() for run in store]
         waiting = [run for held in world.engine._slot.pending for q, run, paged in held.entries if q is queue]
         resting = [run for h in world.engine._slot.pending for q, run, paged in h.entries if q is queue and not paged]
-        delayed = [run for _, _, run in queue.delayed]
+        delayed = [run for _, run in queue.delayed]
         total += sum(run.nbytes for run in [*runs, *resting, *delayed])
         total += RUN * (len(runs) + len(waiting) + len(delayed)) + MESSAGE * sum(len(run.ids) for run in runs)
         for consumer in queue.consumers:
@@ -48,7 +48,7 @@ def recount(world: World) -> int:
             total += sum(run.size_of(run.ids.index(i)) + HELD for i, run in held.items())
             for run in consumer.flight or ():
                 total += run.nbytes + HELD * len(run.ids)
-        total += 8 * len(queue.index) + 100 * len(queue.counts)
+        total += 8 * len(queue.pages.index) + 100 * len(queue.counts)
     return total
 
 
@@ -79,14 +79,14 @@ def test_a_queue_within_its_own_limit_goes_to_disk_and_comes_back_in_order(durab
     queue = world.engine._slot.queues[1]
     before = world.engine._slot.budget.memory.queues
     assert squeeze(world) == 100
-    assert not queue.count and len(queue.index) == 100 and queue.fetching is None
+    assert not queue.count and len(queue.pages.index) == 100 and queue.pages.fetching is None
     assert world.engine._slot.budget.memory.queues < before / 20
     for body in bodies(20, 100):
         world.publish("q", body, durable=durable)  # behind them, whatever room there is by now
     ease(world)
     world.subscribe(1)
     assert got(world.effects) == bodies(120)
-    assert not queue.paging
+    assert not queue.pages.paging
 
 
 def test_what_was_paged_before_stays_behind_what_is_put_away():
@@ -94,7 +94,7 @@ def test_what_was_paged_before_stays_behind_what_is_put_away():
     for body in bodies(60):
         world.publish("q", body)
     queue = world.engine._slot.queues[1]
-    assert queue.count == 20 and len(queue.index) == 40
+    assert queue.count == 20 and len(queue.pages.index) == 40
     assert squeeze(world, most=7) == 7 and squeeze(world) == 13
     ease(world)
     world.subscribe(1)
@@ -107,7 +107,7 @@ def test_nothing_is_out_of_order_while_it_is_written():
         world.publish("q", body)
     squeeze(world, room=5 * (RUN + MESSAGE + 3))
     queue = world.engine._slot.queues[1]
-    assert 0 < queue.count < 10 and queue.gated_pages == 10 - queue.count and not len(queue.index)
+    assert 0 < queue.count < 10 and queue.gate.pages == 10 - queue.count and not len(queue.pages.index)
     world.publish("q", b"new")
     world.subscribe(1)
     assert not world.fetches
@@ -148,7 +148,7 @@ def test_the_rest_of_a_run_is_not_put_away_for_the_whole():
     assert got(world.effects) == bodies(3)
     assert squeeze(world) == 1
     queue = world.engine._slot.queues[1]
-    assert queue.count == 7 and len(queue.index) == 1
+    assert queue.count == 7 and len(queue.pages.index) == 1
     ease(world)
     world.subscribe(2)
     assert got(world.effects, 2) == bodies(17, 3)

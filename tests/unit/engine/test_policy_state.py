@@ -31,7 +31,7 @@ class Ready:
 
 def policy(queue, **settings):
     made = QueuePolicy()
-    made.configure(queue, AddressSettings(**settings))
+    made.configure(queue, AddressSettings(**settings), queue.index)
     return made
 
 
@@ -51,7 +51,7 @@ def test_what_is_paged_unseen_is_read_for_its_keys_and_what_is_seen_is_not():
 def test_messages_that_stay_begin_when_nobody_holds_any_by_the_old_rule():
     made = policy(Ready(delivering=1), non_destructive=True)
     assert made.cursors is None
-    made.configure(Ready(), AddressSettings(non_destructive=True))
+    made.configure(Ready(), AddressSettings(non_destructive=True), Ready().index)
     assert made.cursors is not None
 
 

@@ -532,7 +532,7 @@ def test_what_a_client_has_rejected_itself_is_not_somebody_elses_when_it_is_aske
     world.auto_commit = False
     world.attach(1, spans(i), ack=INDIVIDUAL, room=0)
     assert refused(world.settle(1, i[0], i[1], outcome=Outcome.REJECT, seq=4)) == []
-    assert world.engine.queues()[0].recalls
+    assert world.engine.queues()[0].pages.recalls
     if ended:
         world.disconnect(1)
     world.attach(1, spans(i[:2] if ended else i), ack=INDIVIDUAL, room=0)

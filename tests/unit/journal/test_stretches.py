@@ -128,12 +128,13 @@ def restored(disk, together):
 
 def look(restore, queue):
     """All that a restart knows of a queue."""
-    table = queue.table
+    table = queue.pages.table
     return (
-        queue.name, list(queue.index), queue.paged_count, queue.paged_bytes, queue.paging, queue.stale, queue.grouped,
-        queue.last, queue.restored, table and (list(table._firsts), list(table._lengths), table._sparse),
+        queue.name, list(queue.pages.index), queue.pages.count, queue.pages.nbytes, queue.pages.paging,
+        queue.pages.stale, queue.restart.grouped, queue.last, queue.restart.restored,
+        table and (list(table._firsts), list(table._lengths), table._sparse),
         restore.counted.get(queue.id), restore.dispatched.get(queue.id), restore.times.get(queue.id),
-        restore.late.get(queue.id), queue.settled, queue.agenda and queue.agenda.count,
+        restore.late.get(queue.id), queue.restart.settled, queue.agenda and queue.agenda.count,
     )  # fmt: skip
 
 

@@ -105,7 +105,7 @@ def test_queues_below_their_own_limit_go_to_disk_near_the_bound_and_the_largest_
     assert desk.memory.queues < desk.memory.near and desk.pressure.put_away
     left = {q.name: q.weight for e in desk.engines.values() for q in e.queues()}
     assert left["large"] < 200 * KIB and min(left[f"q{n}"] for n in range(10)) > 40 * KIB
-    assert sum(q.count + q.paged_count for e in desk.engines.values() for q in e.queues()) == 200
+    assert sum(q.count + q.pages.count for e in desk.engines.values() for q in e.queues()) == 200
 
 
 def test_nothing_happens_below_the_bound() -> None:
