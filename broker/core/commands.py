@@ -64,18 +64,35 @@ class Publish:
     def lives(self, ttl: int, delay: int, due: int, now: int) -> None:
         """Its times, of which lengths are the owner's to add to its clock. due: a moment, which counts before `delay`.
         now: by ours, for owners that do not know lengths and for what a transaction has waited."""
-        self.run.due = due
+        self.run.due_at(due)
         if ttl:
             self.ttl = ttl
-            self.run.expires = now + ttl
+            self.run.expires_at(now + ttl)
         if delay and not due:
             self.delay = delay
-            self.run.due = now + delay
+            self.run.due_at(now + delay)
 
     def aged(self, now: int) -> None:
         """What it has waited is part of its times. now: by the clock that gave it them."""
         self.ttl = self.ttl and max(self.run.expires - now, 1)
         self.delay = self.delay and max(self.run.due - now, 1)
+
+    def numbered(self, seq: int, dedup: tuple[int, int]) -> None:
+        """Its answer goes to `seq`; under `dedup` it counts once."""
+        self.seq = seq
+        self.dedup = dedup
+
+    def brings(self, run: Run) -> None:
+        """Only these of its messages, or the same ones as something else has made them."""
+        self.run = run
+
+    def lasts(self, ttl: int, delay: int) -> None:
+        """Its times as they came from an edge."""
+        self.ttl, self.delay = ttl, delay
+
+    def route(self, routing: Routing) -> None:
+        """Its address is of another type than it says."""
+        self.routing = routing
 
     def within(self) -> Publish:
         """As a part of something that has been decided: see `atomic`."""
@@ -86,13 +103,15 @@ class Publish:
         """The owner takes it: its times become those of the owner's clock. ahead: see Turn; call it once then."""
         run = self.run
         if self.ttl:
-            run.expires, self.ttl = now + self.ttl, 0
-        elif run.expires:
-            run.expires += ahead
+            run.expires_at(now + self.ttl)
+            self.ttl = 0
+        elif run.expires and ahead:
+            run.expires_at(run.expires + ahead)
         if self.delay:
-            run.due, self.delay = now + self.delay, 0
-        elif run.due:
-            run.due += ahead
+            run.due_at(now + self.delay)
+            self.delay = 0
+        elif run.due and ahead:
+            run.due_at(run.due + ahead)
 
 
 class Resume:
@@ -197,6 +216,38 @@ class Subscribe:
         self.confirm = self.bodies = False
         self.resume: Resume | None = None
 
+    def in_slot(self, slot: int) -> Subscribe:
+        """The same in another slot: the consumer of that number in its block."""
+        part = copy.copy(self)
+        part.slot = slot
+        part.consumer += slot
+        return part
+
+    def model(self, first: int) -> Subscribe:
+        """The same in no slot yet, asked by nobody. first: number of its block of consumers."""
+        model = copy.copy(self)
+        model.slot, model.seq, model.consumer, model.resume = 0, 0, first, None
+        return model
+
+    def resumes(self, known: Resume) -> None:
+        """It attaches a consumer again, of which the edge knows this."""
+        self.resume = known
+
+    def attach_again(self, seq: int, create: bool, room: int) -> Subscribe:
+        """The same to the owner of now.    create   what it was once allowed to have may have gone with a leader."""
+        again = copy.copy(self)
+        again.seq, again.create, again.room = seq, create, room
+        return again
+
+    def wait(self) -> None:
+        """Nothing may come to it before it is granted something."""
+        self.room = 0
+
+    def asked_as(self, seq: int) -> Subscribe:
+        """Its answer goes to that number."""
+        self.seq = seq
+        return self
+
     def settle_by(self, confirm: bool, bodies: bool) -> None:
         """How deliveries are settled in AckMode.AUTO: see `confirm` and `bodies`."""
         self.confirm, self.bodies = confirm, bodies
@@ -249,10 +300,7 @@ class SubscribeAll:
     def parts(self) -> Iterator[Subscribe]:
         """The same, one by one."""
         for slot in range(SLOTS):
-            part = copy.copy(self.model)
-            part.slot = slot
-            part.consumer += slot
-            yield part
+            yield self.model.in_slot(slot)
 
 
 class UnsubscribeAll:
@@ -333,6 +381,11 @@ class Barrier:
         self.session = session
         self.seq = seq
 
+    def asked_as(self, seq: int) -> Barrier:
+        """Its answer goes to that number."""
+        self.seq = seq
+        return self
+
 
 class Grant:
     """`nbytes` of earlier deliveries have left for the socket: that much room is free again."""
@@ -386,11 +439,15 @@ class Transact:
         parts: list[Publish | Settle],
         dedup: tuple[int, int] | None = None,
     ) -> None:
-        self.dedup = dedup
+        self.dedup: tuple[int, int] | None = dedup
         self.slot = slot
         self.session = session
         self.seq = seq
         self.parts = parts
+
+    def counts_as(self, dedup: tuple[int, int]) -> None:
+        """Under that number it counts once."""
+        self.dedup = dedup
 
 
 class Prepare:

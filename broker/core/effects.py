@@ -31,6 +31,14 @@ class Deliver:
         self.run = run
         self.cost = cost
 
+    def shows(self, run: Run) -> None:
+        """Only these of its messages."""
+        self.run = run
+
+    def costs(self, cost: int) -> None:
+        """The edge owes that much less, or more."""
+        self.cost = cost
+
 
 class Done:
     """Request `seq` of `session` has been carried out, and is durable where that was asked for."""
@@ -128,6 +136,10 @@ class Move:
         self.create = create
         self.then = then
 
+    def by_type(self) -> None:
+        """Its address is of another type than it says."""
+        self.routing = Routing.UNSET
+
 
 class Fetch:
     """The engine wants these journal positions read back (a page of a queue larger than its memory)."""
@@ -183,6 +195,18 @@ class Turn:
     def works(self) -> None:
         """A queue or a consumer has begun or ended."""
         self.work += 1
+
+    def merge(self, group: Turn, appends: Sequence[LogRecord]) -> None:
+        """What a part() has collected is of this one; `appends`: its records, as a log group."""
+        self.appends += appends
+        self.effects += group.effects
+        self.fetches += group.fetches
+        self.moves += group.moves
+
+    def take_moves(self) -> list[Move]:
+        """Takes out what is to be moved so far."""
+        moves, self.moves = self.moves, []
+        return moves
 
     def part(self) -> Turn:
         """An empty one for what becomes a log group of this one."""

@@ -125,6 +125,100 @@ class Run:
         self.nbytes += nbytes
         self.flags |= flags
 
+    # ── what happens to it ─────────────────────────────────────────────────────────────────────────
+
+    def placed(self, position: int) -> None:
+        """The journal has it there."""
+        self.position = position
+
+    def share(self, lines: bytes, records: list[bytes]) -> None:
+        """The same bytes are in memory already: it has those."""
+        self.lines, self.records = lines, records
+
+    def taken(self, now: int) -> None:
+        """The broker takes it at that time."""
+        self.time = now
+
+    def due_at(self, due: int) -> None:
+        """Not to be delivered before; 0: at once."""
+        self.due = due
+
+    def expires_at(self, expires: int) -> None:
+        """Not to be delivered from then on; 0: for ever."""
+        self.expires = expires
+
+    def in_front(self, lines: bytes) -> None:
+        """Header lines come before those of every message: first of repeated names wins. The journal has it without."""
+        self.lines = lines + self.lines
+        self.nbytes += len(lines) * len(self.records)
+        self.position = 0
+        self.parts = None
+        if b"\\" in lines:
+            self.flags |= ESCAPED
+
+    def came_again(self, attempts: int | None = None) -> None:
+        """Was out before, or may have been.    attempts   so often in vain; None: what is known of that stays."""
+        self.flags |= REDELIVERED
+        if attempts is not None:
+            self.attempts = attempts
+
+    def came_back(self, failed: bool) -> None:
+        """A consumer had it.    failed   and could not deal with it."""
+        self.flags |= REDELIVERED
+        self.attempts += failed
+
+    def in_part(self) -> None:
+        """The record at its position has more messages."""
+        self.flags |= PART
+
+    def spilled(self) -> None:
+        """It goes to the journal only because memory is short, or for a queue that does not last."""
+        was = WAS_DURABLE if self.flags & DURABLE else 0
+        self.flags = self.flags & ~DURABLE | TRANSIENT | was
+
+    def lasts(self) -> None:
+        """Whatever it was sent as, it survives a restart."""
+        self.flags = self.flags & ~TRANSIENT | DURABLE
+
+    def look_for_twins(self) -> None:
+        """Some message has a duplicate id."""
+        self.flags |= UNIQUE
+
+    def without(self, flags: int) -> None:
+        """These were of the place it came from."""
+        self.flags &= ~flags
+
+    def anew(self, flags: int = 0) -> None:
+        """To be published as if nobody had had it: without number, place and what is known of its deliveries, nor these
+        flags."""
+        self.ids = NO_IDS
+        self.position = self.attempts = 0
+        self.flags &= ~(REDELIVERED | flags)
+
+    def pick(self, at: Sequence[int]) -> Run:
+        """The messages at these ascending places as a run of their own; without ids if they have none yet."""
+        ids, records = self.ids, self.records
+        chosen = [records[i] for i in at]
+        blob = self.blob.length + 1 if self.blob and chosen else 0
+        return Run(
+            [ids[i] for i in at] if ids else NO_IDS,
+            self.lines,
+            chosen,
+            sum(map(len, chosen)) + len(chosen) * len(self.lines) + blob,
+            self.flags | PART if self.position and len(chosen) < len(records) else self.flags,
+            self.priority,
+            self.expires,
+            self.time,
+            self.attempts,
+            self.position,
+            self.blob,
+            self.due,
+        )
+
+    def stored_in(self, blob: Blob) -> None:
+        """Its body lies in that file now."""
+        self.blob = blob
+
     def cut(self, index: slice) -> Run:
         """The messages at `index` as a run of their own. Bytes are shared, never copied."""
         records = self.records[index]

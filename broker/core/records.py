@@ -40,6 +40,12 @@ class RunRecord:
         self.dispatched = dispatched
         self.dedup = dedup
 
+    def shares(self, address: str, queues: Sequence[int]) -> None:
+        """It has the same texts and numbers as others, once; whom it came from is known elsewhere."""
+        self.address = address
+        self.queues = queues
+        self.dedup = None
+
 
 Row = tuple[int, int, int, int, int, int, int]
 """Of a run that is read back: position, first id, count, nbytes, expires, time, flags."""

@@ -14,11 +14,9 @@ from broker.core.records import Left, MetaRecord, SettleRecord
 
 from . import dead_letter_queues, kept_messages, limits
 from .address_rules import Rules
-from .filters import Filters
 from .queue import Queue
 from .routing import check_budget, default_routing, has_type, mismatch, resolve
 from .slot import Address, Slot, grouped
-from .wildcard_queues import Patterns
 
 
 def anycast_queue(slot: Slot, name: str, turn: Turn) -> Queue:
@@ -121,7 +119,7 @@ def create(
     queue.select(selector)
     if not hidden:
         queue.equip()
-    slot.next_queue += 1
+    slot.number_queue()
     bind(slot, queue)
     rules = slot.addresses[address].rules if replay and not hidden else None
     ring = kept_messages.ring_for(slot, queue) if rules is not None and rules.retroactive else None
@@ -142,28 +140,26 @@ def bind(slot: Slot, queue: Queue) -> None:
     if queue.hidden:
         slot.hidden[queue.address, queue.name, queue.routing] = queue
         return
-    slot.budget.used += 1
+    slot.budget.queue_made()
     address = slot.addresses.get(queue.address)
     if address is None:
         address = slot.addresses[queue.address] = Address(queue.address)
-        address.rules = slot.rulebook(queue.address)
+        address.obey(slot.rulebook(queue.address))
     address.queues[queue.name] = queue
     (address.anycast if queue.routing is Routing.ANYCAST else address.multicast).append(queue)
-    slot.filtered += queue.filter is not None
+    slot.filter_came(queue)
     if queue.routing is Routing.MULTICAST:
         if address.filters is not None:
             address.filters.add(queue)
         elif queue.filter is not None:
-            address.filters = Filters(address.name, address.multicast)
+            address.filter()
     limits.open_book(slot, address, queue)
     if queue.selective() and address.rules is None:
-        address.rules = Rules(slot.match(queue.address))
+        address.obey(Rules(slot.match(queue.address)))
     if queue.subscription:
         slot.subscriptions[queue.name] = queue
     if queue.routing is Routing.MULTICAST and slot.match.is_pattern(queue.address):
-        if slot.patterns is None:
-            slot.patterns = Patterns(slot.match.delimiter)
-        slot.patterns.bind(queue)
+        slot.wildcard().bind(queue)
 
 
 def select(slot: Slot, queue: Queue, selector: str | None, known: bool = False) -> None:
@@ -176,15 +172,15 @@ def select(slot: Slot, queue: Queue, selector: str | None, known: bool = False) 
         patterns.unbind(queue)
     if filters is not None:
         filters.remove(queue)
-    slot.filtered -= queue.filter is not None
+    slot.filter_goes(queue)
     try:
         queue.select(selector, known)
     finally:
-        slot.filtered += queue.filter is not None
+        slot.filter_came(queue)
         if filters is not None:
             filters.add(queue)
         elif queue.filter is not None and queue.routing is Routing.MULTICAST:
-            address.filters = Filters(address.name, address.multicast)
+            address.filter()
         if patterns is not None:
             patterns.bind(queue)
     find_rules(slot, address)
@@ -199,9 +195,9 @@ def change_selector(slot: Slot, queue: Queue, selector: str | None, turn: Turn) 
 
 def find_rules(slot: Slot, address: Address) -> None:
     """Settings, or filters of queues, have changed."""
-    address.rules = slot.rulebook(address.name)
+    address.obey(slot.rulebook(address.name))
     if address.rules is None and (address.filters or any(queue.selective() for queue in address.queues.values())):
-        address.rules = Rules(slot.match(address.name))
+        address.obey(Rules(slot.match(address.name)))
 
 
 def described(queue: Queue) -> dict[str, object]:
@@ -226,11 +222,11 @@ def unbind(slot: Slot, queue: Queue) -> None:
     if queue.hidden:
         del slot.hidden[queue.address, queue.name, queue.routing]
         return
-    slot.budget.used -= 1
+    slot.budget.queue_gone()
     address = slot.addresses[queue.address]
     del address.queues[queue.name]
     (address.anycast if queue.routing is Routing.ANYCAST else address.multicast).remove(queue)
-    slot.filtered -= queue.filter is not None
+    slot.filter_goes(queue)
     if address.filters is not None and queue.routing is Routing.MULTICAST:
         address.filters.remove(queue)
     if not address.queues and not address.declared:
@@ -241,7 +237,7 @@ def unbind(slot: Slot, queue: Queue) -> None:
         del slot.subscriptions[queue.name]
     if slot.patterns is not None and queue.routing is Routing.MULTICAST and slot.match.is_pattern(queue.address):
         slot.patterns.unbind(queue)
-        slot.patterns = slot.patterns or None
+        slot.wildcard_gone()
 
 
 def delete(slot: Slot, queue: Queue, turn: Turn) -> None:

@@ -61,7 +61,7 @@ def admit(slot: Slot, command: Publish, turn: Turn) -> Admitted:
     if it was dropped, known already, or goes elsewhere. `command.run` may be another one afterwards. Raises
     RefusedError; nothing has been changed then."""
     if command.run.due <= turn.now:
-        command.run.due = 0
+        command.run.due_at(0)
     address = slot.addresses.get(command.address)
     rules = slot.rulebook(command.address)
     unique = command.run.flags & UNIQUE

@@ -18,7 +18,6 @@ from .consumer import Consumer
 from .queue import Queue
 from .routing import check_budget, resolve
 from .slot import Slot
-from .wildcard_queues import Patterns
 
 
 def enrol(slot: Slot, queue: Queue, consumer: Consumer, turn: Turn) -> None:
@@ -61,9 +60,7 @@ def fall_asleep(slot: Slot, command: Subscribe) -> None:
         slot.patterns.forget(command.consumer, command.session)
     if slot.wildcards.sleep(slot.number, command, slot.match.delimiter):
         return
-    if slot.patterns is None:
-        slot.patterns = Patterns(slot.match.delimiter)
-    slot.patterns.sleep(command)
+    slot.wildcard().sleep(command)
 
 
 def forget(slot: Slot, consumer: int, session: int) -> bool:

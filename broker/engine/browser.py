@@ -69,7 +69,12 @@ class Browser:
         self.feed.clear()
         self._unasked.clear()
         self.places = PageIndex()
-        self.consumer.queue = queue
+        self.consumer.move(queue)
+
+    def take_overran(self) -> str:
+        """Over what its selector was given up, if it was; said once."""
+        overran, self.overran = self.overran, ""
+        return overran
 
     def can_go_on(self) -> bool:
         """It has something to ask, to show or to say, and nothing has to happen before."""

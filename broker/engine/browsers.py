@@ -71,7 +71,7 @@ class Browsers:
         number = next(iter(self._going))
         browser = self._going.pop(number)
         spent = browser.step(turn, PIECE_NS)
-        overran, browser.overran = browser.overran, ""
+        overran = browser.take_overran()
         self._sort(number, browser)
         return spent, browser.consumer, overran
 

@@ -40,7 +40,7 @@ def release(slot: Slot, number: int, turn: Turn) -> None:
             queue.watermark.durable(mark)
             touched[queue] = None
         if held.consumer is not None:
-            held.consumer.room += WITHHELD
+            held.consumer.grant(WITHHELD)
             if (begun := slot.queues.get(held.consumer.queue)) is not None:
                 touched[begun] = None
                 if begun.browsers:

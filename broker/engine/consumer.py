@@ -14,8 +14,10 @@ from itertools import accumulate, pairwise
 from broker.core.address import AckMode
 from broker.core.commands import UNLIMITED, Subscribe
 from broker.core.errors import Code, RefusedError
-from broker.core.message import BLOB, Run
+from broker.core.message import BLOB, NO_IDS, Run
 from broker.selector import Predicate
+
+from .unloaded import ghost
 
 Ledger = dict[int, Run]
 """Message id → a run that holds it, in the order of delivery."""
@@ -64,6 +66,46 @@ class Consumer:
         self.wish: tuple[Predicate | None, int] | None = None
         self.bit = 0
         self.no_local = command.no_local and not command.browse
+
+    def wants(self, wish: tuple[Predicate | None, int] | None) -> None:
+        """What it may get; None: everything."""
+        self.wish = wish
+
+    def browses(self) -> None:
+        """It looks on, and holds nothing."""
+        self.ledger = None
+
+    def asks(self, bit: int) -> None:
+        """Its wish is this one of those that are asked (eligibility.py); 0: it wants all."""
+        self.bit = bit
+
+    def move(self, queue: int) -> None:
+        """Another queue has taken the place of its own."""
+        self.queue = queue
+
+    def grant(self, nbytes: int) -> None:
+        """So much has left for the socket."""
+        self.room += nbytes
+
+    def withhold(self, nbytes: int) -> None:
+        """So much less may be under way to it, until it is granted again."""
+        self.room -= nbytes
+
+    def forget_held(self) -> int:
+        """What it holds is gone; returns how many messages it may still name.
+
+        Credit in bytes comes back now: a ghost has none to give."""
+        gone: list[Ledger] = [self.ledger or {}, *self.held.values()]
+        self.owes_nothing()
+        for group in gone:
+            if group:  # one ghost for all of them: 50,000 would be 50 ms
+                group.update(dict.fromkeys(group, ghost((min(group), max(group)), own=True)))
+        self.haunted = any(gone)
+        if self.flight is not None:
+            # The edge confirms deliveries by their number.
+            self.flight = deque([Run(NO_IDS, b"", [], 0) for _ in self.flight])
+        self.carry({})
+        return sum(map(len, gone))
 
     def ready(self) -> bool:
         """May it get a message now."""

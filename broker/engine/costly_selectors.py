@@ -19,15 +19,14 @@ from .slot import Slot
 
 def note(slot: Slot, consumers: Iterable[Consumer], why: str) -> None:
     """The selector of these was given up on; why: over what."""
-    slot.counters.selector_overruns += 1
+    slot.counters.overruns()
     for consumer in consumers:
         slot.overran[consumer.id] = why
 
 
 def end(slot: Slot, turn: Turn) -> None:
     """Ends those that were noted."""
-    overran, slot.overran = slot.overran, {}
-    for number, why in overran.items():
+    for number, why in slot.take_overran().items():
         consumer = slot.consumers.get(number)
         if consumer is None:
             continue

@@ -113,7 +113,7 @@ def _address(slot: Slot, name: str, anew: bool) -> None:
             return
         address = slot.addresses[name] = Address(name)
         anew = True
-    address.declared = wanted
+    address.declare(wanted)
     if not (wanted or address.queues):
         del slot.addresses[name]
     elif anew:

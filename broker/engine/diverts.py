@@ -38,7 +38,7 @@ def divert(slot: Slot, command: Publish, turn: Turn) -> Onward:
         if settings.exclusive:
             taken.update(_wanted(slot, settings, command, onward, turn))
     if taken:
-        command.run = pick(command.run, [at for at in range(len(command.run.records)) if at not in taken])
+        command.brings(pick(command.run, [at for at in range(len(command.run.records)) if at not in taken]))
         if not command.run.records:
             return onward
     for _, settings in rules.diverts:
@@ -65,7 +65,7 @@ def _wanted(slot: Slot, settings: DivertSettings, command: Publish, onward: Onwa
         predicate = _filter(settings.selector)
         wanted = predicate.select(run, command.address)
         if predicate.meter is not None and (why := predicate.meter.overran()):
-            slot.counters.selector_overruns += 1
+            slot.counters.overruns()
             turn.notices.append(f"a divert of {command.address} did not take {why}: its selector would cost too much")
     if wanted:
         part = run if len(wanted) == len(run.records) else pick(run, wanted)

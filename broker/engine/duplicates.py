@@ -50,11 +50,11 @@ def fresh(slot: Slot, command: Publish) -> bool:
         elif digest not in known and digest not in new:
             new.add(digest)
             kept.append(at)
-    slot.counters.duplicates += len(run.records) - len(kept)
+    slot.counters.repeats(len(run.records) - len(kept))
     if len(kept) < len(run.records):
         if not kept:
             return False
-        command.run = pick(run, kept)
+        command.brings(pick(run, kept))
     return True
 
 

@@ -52,6 +52,10 @@ class Audience:
         self.consumers = consumers
         self.start = 0
 
+    def served(self, place: int) -> None:
+        """The one at that place got something: the next one is the first to be asked."""
+        self.start = (place + 1) % len(self.consumers)
+
 
 class Choice:
     """lanes      what was looked at and waits.    newest   the highest id that was ever among it.
@@ -96,6 +100,56 @@ class Choice:
         self._used = 0
         """Bits of `_bits`."""
 
+    # ── handing out ────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self, held: int, buckets: int) -> bool:
+        """May something be handed out: not while consumers have something of groups that are dealt anew.
+
+        held: messages that consumers have.    buckets: of groups, by the settings; 0: they are ignored."""
+        if self.paused and held:
+            return False
+        self.paused = False
+        if buckets and self.groups is None:
+            self.groups = Groups(buckets)
+        return True
+
+    def served(self, hungry: bool) -> None:
+        """Everything that can go out has. hungry: somebody could have taken more."""
+        self.hungry = hungry
+
+    def waiting(self) -> list[MatchBucket]:
+        """Lanes with messages, with the one that is being read back."""
+        lanes = [lane for lane in self.lanes.values() if lane]
+        if len(lanes) < len(self.lanes):
+            self.lanes = {lane.key: lane for lane in lanes}  # somebody else has emptied the others
+        if self.transit is not None and len(self.transit.far):
+            lanes.append(self.transit)
+        return lanes
+
+    def learn(self, most: int) -> array[int]:
+        """Asks what consumers held when they came back: where it lies, at most so many."""
+        self.asked = array("Q", list(self.strange)[:most])
+        self.learning = True
+        return self.asked
+
+    def learned(self) -> None:
+        """That has come."""
+        self.learning = False
+
+    def read_back(self, lane: MatchBucket, most: int) -> array[int]:
+        """Asks for the first messages of the lane: where they lie, at most so many."""
+        self.transit = MatchBucket(lane.key)
+        positions: dict[int, None] = {}
+        for i, position in lane.far.take(most):
+            self.transit.far.add((i,), position)
+            positions[position] = None
+        self.asked = array("Q", positions)
+        return self.asked
+
+    def was_read_back(self) -> None:
+        """They have come."""
+        self.transit = None
+
     # ── consumers ──────────────────────────────────────────────────────────────────────────────────
 
     def join(self, queue: Selected, consumer: Consumer) -> None:
@@ -106,7 +160,7 @@ class Choice:
             if not known:
                 self._bits[wish] = bit = ~self._used & (self._used + 1)
                 self._used |= bit
-            consumer.bit = self._bits[wish]
+            consumer.asks(self._bits[wish])
             if not known or wish in self._retired:
                 self._retired.pop(wish, None)
                 self._ask(wish)
@@ -198,12 +252,7 @@ class Choice:
 
     def _forget_bit(self, bit: int) -> None:
         self._used &= ~bit
-
-        def strip(lane: MatchBucket) -> None:
-            lane.known &= ~bit
-            lane.bits &= ~bit
-
-        self._relabel(strip)
+        self._relabel(lambda lane: lane.forget(bit))
 
     def _relabel(self, change: Callable[[MatchBucket], None]) -> None:
         """Something is known otherwise of all lanes; equal ones become one."""
@@ -246,8 +295,10 @@ class Choice:
 
     def overran(self, queue: Selected) -> list[tuple[list[Consumer], str]]:
         """Whose selectors would have cost too much since the last time that this was asked, and over what."""
-        overran, self._sieve.overran = self._sieve.overran, []
-        return [([consumer for consumer in queue.consumers if consumer.bit & bit], why) for bit, why in overran]
+        return [
+            ([consumer for consumer in queue.consumers if consumer.bit & bit], why)
+            for bit, why in self._sieve.take_overran()
+        ]
 
     def look(self, run: Run, most: int = 0) -> tuple[dict[int, list[int]] | int, int, int]:
         """(bits → indices of the messages they match, an int: all messages match these; of so many messages, from the

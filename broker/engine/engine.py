@@ -205,7 +205,7 @@ class Engine:
         slot = self._slot
         consumer = slot.consumers.get(command.consumer)
         if consumer is not None:
-            consumer.room += command.nbytes
+            consumer.grant(command.nbytes)
             queue = slot.queues.get(consumer.queue)
             if queue is not None and (queue.count or queue.far or queue.browsers):
                 slot.touched[queue] = None
@@ -224,10 +224,10 @@ class Engine:
         if command.resume is None and not command.browse:
             attach.check_consumers(slot, queue, turn)
         consumer = Consumer(command, queue.id)
-        consumer.wish = wishes.wish_of(command, queue)
+        consumer.wants(wishes.wish_of(command, queue))
         if command.browse:
             attach.register(slot, consumer)
-            consumer.ledger = None
+            consumer.browses()
             if queue.returned:
                 redelivery.bring_back(queue)
             queue.browse(Browser(consumer, queue.address, *recurring.shown(queue), *wishes.far_of(queue)))
@@ -244,7 +244,7 @@ class Engine:
             # No message before the answer: the consumer begins when its queue is durable, whatever is granted before.
             # One that comes back may still owe room: that must not be forgotten meanwhile either.
             slot.pending.append(Held(turn.number, consumer=consumer))
-            consumer.room -= WITHHELD
+            consumer.withhold(WITHHELD)
             slot.barrier(Done(command.session, command.seq), turn)
         elif command.seq:
             turn.effects.append(Done(command.session, command.seq))

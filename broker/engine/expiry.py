@@ -16,13 +16,13 @@ def apply(settings: AddressSettings, run: Run, now: int) -> None:
     """Sets `run.expires` (epoch ms, 0 = never)."""
     expires, least, most = run.expires, settings.min_expiry_delay_ms, settings.max_expiry_delay_ms
     if settings.no_expiry:
-        run.expires = 0
+        run.expires_at(0)
     elif settings.expiry_delay_ms >= 0:
-        run.expires = expires or now + settings.expiry_delay_ms
+        run.expires_at(expires or now + settings.expiry_delay_ms)
     elif most >= 0 and (not expires or expires > now + most):
-        run.expires = now + most
+        run.expires_at(now + most)
     elif least >= 0 and (not expires or expires < now + least):
-        run.expires = now + least
+        run.expires_at(now + least)
 
 
 def ended(run: Run) -> bool:

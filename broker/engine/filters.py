@@ -101,7 +101,7 @@ class Look:
     def go_on(self, filters: Filters, most: int) -> bool:
         """Looks at more of it: about `most` nanoseconds, one selector at the least; 0: at all. True: all is found."""
         index = filters.index
-        index.work = 0
+        index.begin_work()
         if shared(self.run) and not index.each:
             self._alike(filters, most)
         else:

@@ -16,7 +16,7 @@ from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.core.effects import Move, Turn
 from broker.core.ids import slot_of
-from broker.core.message import BLOB, DURABLE, NO_IDS, PART, REDELIVERED, TRANSIENT, UNIQUE, Run
+from broker.core.message import BLOB, DURABLE, PART, TRANSIENT, UNIQUE, Run
 from broker.core.records import Left, RunRecord
 from broker.selector.heads import escaped
 
@@ -51,12 +51,9 @@ def send_on(slot: Slot, command: Publish, run: Run, way: Forward, turn: Turn) ->
     """Messages of `command` (all, or some of them as `run`) go `way`. Part of its log group. If that is in this slot,
     returns what is to be published there."""
     made = prefixed(run, _ORIGIN + escaped(command.address) + b"\n")
-    made.ids, made.attempts = NO_IDS, 0
-    made.flags &= ~(UNIQUE | REDELIVERED)
+    made.anew(UNIQUE)
     if slot_of(way.address) == slot.number:
-        onward = Publish(slot.number, 0, 0, way.address, way.routing, made, way.queue)
-        onward.atomic = True
-        return onward
+        return Publish(slot.number, 0, 0, way.address, way.routing, made, way.queue).within()
     if made.flags & (DURABLE | BLOB):  # a body that is carried needs a record that keeps it
         _rest(slot, command.address, made, way, turn)
     else:
@@ -72,7 +69,7 @@ def _rest(slot: Slot, source: str, run: Run, way: Forward, turn: Turn) -> None:
     slot.number_run(run, turn.now)
     slot.reserve(turn)
     if not run.flags & DURABLE:  # nor is its body on stable storage: a record that lasts would stop a restart
-        run.flags |= TRANSIENT
+        run.spilled()
         queue.spills()
     turn.appends.append(RunRecord(slot.number, source, [queue.id], run))
     queue.numbered(run.ids[-1])
@@ -92,8 +89,7 @@ def arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
         queue.left(run)
         queue.leaves_for(len(run.records))
         made = copy(run)
-        made.ids, made.position, made.attempts = NO_IDS, 0, 0
-        made.flags &= ~(REDELIVERED | TRANSIENT | PART)
+        made.anew(TRANSIENT | PART)
         to = queue.name.partition(".")[2] or None
         turn.moves.append(Move(slot.number, queue.id, run.ids, queue.address, made, to, queue.routing, Left.MOVED))
     slot.fetch_hidden(queue, turn)

@@ -11,6 +11,4 @@ from broker.core.message import Run
 def stamp(run: Run, now: int) -> None:
     """Adds the line to all messages of a fresh run. `now`: epoch ms."""
     line = b"ingress-timestamp:%d\n" % now
-    run.lines = line + run.lines
-    run.nbytes += len(line) * len(run.records)
-    run.parts = None
+    run.in_front(line)

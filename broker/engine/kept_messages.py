@@ -9,7 +9,7 @@ from typing import Final
 
 from broker.core.address import Routing
 from broker.core.effects import Turn
-from broker.core.message import BLOB, DURABLE, PART, REDELIVERED, TRANSIENT, WAS_DURABLE, Run
+from broker.core.message import BLOB, DURABLE, PART, TRANSIENT, Run
 from broker.core.records import RunRecord
 
 from . import limits
@@ -61,10 +61,9 @@ def _id(run: Run) -> int:
 
 
 def _enter(slot: Slot, queue: Queue, run: Run, turn: Turn) -> None:
-    run.attempts = run.position = 0
-    run.flags &= ~(REDELIVERED | TRANSIENT | PART)
+    run.anew(TRANSIENT | PART)
     if run.due <= turn.now:
-        run.due = 0
+        run.due_at(0)
     slot.number_run(run, turn.now)
     queue.numbered(run.ids[-1])
     durable = bool(run.flags & DURABLE) and queue.durable
@@ -80,8 +79,7 @@ def _enter(slot: Slot, queue: Queue, run: Run, turn: Turn) -> None:
     if durable:
         queue.watermark.came(run.ids[-1], dispatched=False)
     else:
-        run.flags |= TRANSIENT | (WAS_DURABLE if run.flags & DURABLE else 0)
-        run.flags &= ~DURABLE
+        run.spilled()
         queue.spills()
     slot.reserve(turn)
     turn.appends.append(RunRecord(slot.number, queue.address, [queue.id], run))

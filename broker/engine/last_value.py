@@ -77,8 +77,7 @@ class LastValue:
 
     def paged(self, run: Run) -> None:
         """The run goes to the page index."""
-        stub = Stub(range(run.ids[0], run.ids[-1] + 1), run.position, run.nbytes)
-        stub.flags = run.flags
+        stub = Stub(range(run.ids[0], run.ids[-1] + 1), run.position, run.nbytes, run.flags)
         for key, i in self._keys([run]):
             self._replace(key, i)
             self._paged[i] = stub
@@ -93,6 +92,20 @@ class LastValue:
         """The next positions to be read for their keys, at most so many. They come to looked()."""
         self.asked = array("Q", islice(self.blind, count))
         return self.asked
+
+    def rest(self, runs: Iterable[Run], positions: Iterable[int]) -> None:
+        """What was in the queue before it looked at keys: in memory, and in the page index."""
+        self.fresh += runs
+        self.blind.extend(positions)
+
+    def arranged(self, positions: Iterable[int]) -> None:
+        """The page index has another order."""
+        self.blind = deque(positions)
+
+    def take_dead(self) -> set[int]:
+        """Takes out what was replaced."""
+        dead, self.dead = self.dead, set()
+        return dead
 
     def looked(self, runs: list[Run], used: Iterable[Run]) -> None:
         """The journal's answer to look(), and what of it is in the queue."""

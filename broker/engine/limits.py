@@ -110,9 +110,9 @@ def _fits(slot: Slot, stock: Stock, address: Address | None, command: Publish) -
             messages += ways
             nbytes += ways * run.size_of(at)
             fitting.append(at)
-    slot.counters.dropped_full += count - len(fitting)
+    slot.counters.drops_full(count - len(fitting))
     if len(fitting) < count:
-        command.run = pick(run, fitting)
+        command.brings(pick(run, fitting))
     return bool(fitting)
 
 
@@ -202,20 +202,21 @@ def open_book(slot: Slot, address: Address, queue: Queue) -> None:
 
 
 def _stock(slot: Slot, address: Address) -> None:
-    address.stock = Stock(address.name)
-    address.stock.bound(slot.match(address.name))
-    slot.booked = True
+    stock = Stock(address.name)
+    stock.bound(slot.match(address.name))
+    address.count(stock)
+    slot.booked_by(True)
 
 
 def configure(slot: Slot) -> None:
     """Settings have changed, or everything was restored: all books are made anew. Who waits where there is room now is
     told by the next tick (relieve)."""
-    slot.booked = False
+    slot.booked_by(False)
     old = slot.loose
     for address in slot.addresses.values():
         if address.stock is not None and address.stock.waiting:
             old.append(address.stock)
-        address.stock = None
+        address.count(None)
         if limited(slot.match(address.name)):
             _stock(slot, address)
         for queue in address.queues.values():
@@ -226,7 +227,7 @@ def configure(slot: Slot) -> None:
     if slot.booked:
         _count(slot)
     if old:
-        slot.due = 1
+        slot.tick_soon()
 
 
 def _count(slot: Slot) -> None:
@@ -262,6 +263,5 @@ def _count(slot: Slot) -> None:
 
 def relieve(slot: Slot, turn: Turn) -> None:
     """Who waits by settings that are no more may go on: the next SEND finds out whether there is room."""
-    loose, slot.loose = slot.loose, []
-    for stock in loose:
+    for stock in slot.take_loose():
         stock.release(slot.number, turn)

@@ -6,24 +6,20 @@ know who may ask (the admin API does) nor how many queues an operator means.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
 from broker.core.address import Routing
 from broker.core.commands import Act, Manage
 from broker.core.effects import Turn
 from broker.core.errors import Code, RefusedError
-from broker.core.message import NO_IDS, Run
 from broker.core.records import MetaRecord
 
 from . import declare, recurring, slow_consumers, wishes
 from .addresses import create, delete, described
-from .consumer import Consumer, Ledger
 from .portrait import held
 from .queue import Queue
 from .routing import check_budget
 from .slot import Slot, progress
-from .unloaded import ghost
 
 MOST_CONSUMERS = 1000
 MOST_HELD = 50_000
@@ -91,8 +87,9 @@ def _purge(slot: Slot, queue: Queue, _: Manage, turn: Turn) -> None:
     browsers = queue.browsers.clear() if queue.browsers else []
     another = declare.purge(slot, queue, turn)
     for consumer in consumers:
-        another.hold(_forget(consumer))
-        consumer.queue, consumer.bit = another.id, 0
+        another.hold(consumer.forget_held())
+        consumer.move(another.id)
+        consumer.asks(0)
         another.consumers.append(consumer)  # in the order they had
         wishes.join(another, consumer)
     for browser in browsers:
@@ -103,22 +100,6 @@ def _purge(slot: Slot, queue: Queue, _: Manage, turn: Turn) -> None:
         if another.settings.slow_consumer_threshold >= 0:
             slow_consumers.watch(slot, another, turn.now)
     slot.touched[another] = None
-
-
-def _forget(consumer: Consumer) -> int:
-    """What it holds is gone; returns how many messages it may still name. Credit in bytes comes back now, as a ghost
-    has none to give."""
-    gone: list[Ledger] = [consumer.ledger or {}, *consumer.held.values()]
-    consumer.owes_nothing()
-    for group in gone:
-        if group:  # one ghost for all of them: 50,000 would be 50 ms
-            group.update(dict.fromkeys(group, ghost((min(group), max(group)), own=True)))
-    consumer.haunted = any(gone)
-    if consumer.flight is not None:
-        # The edge confirms deliveries by their number.
-        consumer.flight = deque([Run(NO_IDS, b"", [], 0) for _ in consumer.flight])
-    consumer.carry({})
-    return sum(map(len, gone))
 
 
 def _pause(slot: Slot, queue: Queue, _: Manage, turn: Turn) -> None:

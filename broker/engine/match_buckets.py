@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable
 
-from broker.core.message import REDELIVERED, Run
+from broker.core.message import Run
 
 from .runs import Span, inside, regroup
 
@@ -106,6 +106,11 @@ class MatchBucket:
     def __bool__(self) -> bool:
         return bool(self.near) or len(self.far) > 0
 
+    def forget(self, bit: int) -> None:
+        """Nobody asks for that any more."""
+        self.known &= ~bit
+        self.bits &= ~bit
+
     def first(self) -> int:
         """Id of the first message; there must be one."""
         if not self.near:
@@ -143,5 +148,5 @@ def dress(run: Run, lane: MatchBucket) -> Run:
     """A run that was read back, as it was when it was put away."""
     run.attempts = lane.attempts
     if lane.again:
-        run.flags |= REDELIVERED
+        run.came_again()
     return run

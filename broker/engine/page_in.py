@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import groupby, pairwise
 
 from broker.core.effects import Turn
-from broker.core.message import DURABLE, PART, REDELIVERED, Run
+from broker.core.message import DURABLE, Run
 
 from . import selective_dispatch
 from .browser import consumed
@@ -32,8 +32,8 @@ def fetched(slot: Slot, queue_id: int, runs: list[Run], turn: Turn) -> None:
         return
     for run, following in pairwise(runs):
         if run.position == following.position:  # compaction has taken it apart
-            run.flags |= PART
-            following.flags |= PART
+            run.in_part()
+            following.in_part()
     slot.touched[queue] = None
     browsed = queue.browsers is not None and queue.browsers.reading is not None
     _take(slot, queue, asked, runs, turn)
@@ -109,8 +109,7 @@ def _same(queue: Queue, found: dict[int, tuple[Run, int]]) -> Callable[[int], tu
 def _counted(run: Run, attempts: int | None) -> None:
     """attempts: by the log; None: it says nothing of these. 0: they were out before, and nobody failed."""
     if attempts is not None:
-        run.attempts = attempts
-        run.flags |= REDELIVERED
+        run.came_again(attempts)
 
 
 def _known(queue: Queue, run: Run) -> list[tuple[Run, int]]:
@@ -138,6 +137,6 @@ def _known(queue: Queue, run: Run) -> list[tuple[Run, int]]:
         part = pick(run, indices)
         _counted(part, attempts)
         if suspect:
-            part.flags |= REDELIVERED
+            part.came_again()
         result.append((part, later))
     return result

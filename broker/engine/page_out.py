@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from broker.core.effects import Turn
 from broker.core.memory import HELD, MESSAGE, RUN
-from broker.core.message import DURABLE, PART, REDELIVERED, TRANSIENT, WAS_DURABLE, Run
+from broker.core.message import DURABLE, PART, REDELIVERED, TRANSIENT, Run
 from broker.core.records import RunRecord
 
 from .queue import Queue
@@ -127,10 +127,8 @@ def _leave(slot: Slot, queue: Queue, gone: deque[Run], turn: Turn) -> None:
 
 def _spilled(slot: Slot, queue: Queue, run: Run, turn: Turn) -> Run:
     paged = copy(run)
-    paged.position = 0
-    paged.flags = run.flags & ~DURABLE | TRANSIENT
-    if run.flags & DURABLE:
-        paged.flags |= WAS_DURABLE
+    paged.placed(0)
+    paged.spilled()
     slot.reserve(turn)
     turn.appends.append(RunRecord(slot.number, queue.address, [queue.id], paged))
     queue.spills()

@@ -8,7 +8,6 @@ Rule: state and what follows from it; takes nothing out of the queue.
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Protocol
 
 from broker.config.addressing import AddressSettings
@@ -52,8 +51,7 @@ class QueuePolicy:
             self.last_value = None
         elif self.last_value is None or self.last_value.name != key:
             self.last_value = LastValue(key)
-            self.last_value.fresh += queue.in_order()
-            self.last_value.blind.extend(index)
+            self.last_value.rest(queue.in_order(), index)
         if queue.delivering:
             return  # what consumers hold was taken by the old rule; the new one applies when the last of them has gone
         if not settings.non_destructive:
@@ -89,7 +87,7 @@ class QueuePolicy:
     def arranged(self, index: PageIndex) -> None:
         """The page index has another order, and nobody has looked at it yet."""
         if self.last_value is not None:
-            self.last_value.blind = deque(index)
+            self.last_value.arranged(index)
 
     def unpaged(self, index: PageIndex, positions: int) -> None:
         """So many are about to leave the page index."""

@@ -11,7 +11,7 @@ from broker.core.address import Outcome, Routing
 from broker.core.commands import Decide, Prepare, Publish, Settle
 from broker.core.effects import Done, Turn
 from broker.core.errors import RefusedError
-from broker.core.message import DURABLE, NO_IDS, REDELIVERED, TRANSIENT, UNIQUE, Run
+from broker.core.message import DURABLE, UNIQUE, Run
 from broker.core.records import MetaRecord, RunRecord
 
 from . import admission
@@ -53,7 +53,7 @@ def prepare(slot: Slot, command: Prepare, turn: Turn) -> None:
             if isinstance(part, Settle):
                 _claim(slot, prepared, part)
         group.appends.append(MetaRecord(slot.number, "prepared", prepared.data()))
-        turn.appends += grouped(slot.number, group.appends)
+        turn.appends.extend(grouped(slot.number, group.appends))
     _answer(slot, command, turn)
 
 
@@ -111,7 +111,7 @@ def _park(slot: Slot, prepared: Prepared, parts: list[Publish], turn: Turn) -> N
     for part in parts:
         run = part.run
         durable = bool(run.flags & DURABLE)
-        run.flags = run.flags & ~TRANSIENT | DURABLE
+        run.lasts()
         slot.number_run(run, turn.now)
         slot.reserve(turn)
         turn.appends.append(RunRecord(slot.number, HIDDEN, [hidden.id], run))
@@ -161,10 +161,7 @@ def _carry_out(slot: Slot, prepared: Prepared, hidden: Queue | None, turn: Turn)
             slot.touched[queue] = None
             slot.watch_idle(queue, turn.now)
     group.appends.append(MetaRecord(slot.number, "unprepared", {"tx": prepared.tx}))
-    turn.appends += grouped(slot.number, group.appends)
-    turn.effects += group.effects
-    turn.fetches += group.fetches
-    turn.moves += group.moves
+    turn.merge(group, grouped(slot.number, group.appends))
     for command in prepared.waiting:
         _answer(slot, command, turn)
 
@@ -182,15 +179,11 @@ def _publish_parked(slot: Slot, prepared: Prepared, hidden: Queue, turn: Turn) -
         while part is None or part.last < parked.ids[0]:
             part = next(parts)
         run = copy(parked)
-        run.ids = NO_IDS
-        run.position = 0
-        run.flags &= ~(REDELIVERED | (0 if part.durable else DURABLE))
-        run.flags |= UNIQUE if part.unique else 0
-        command = Publish(
-            slot.number, 0, 0, part.address, Routing(part.routing), run, part.queue, part.create
-        )  # fmt: skip
-        command.atomic = True
-        commands.append(command)
+        run.anew(0 if part.durable else DURABLE)
+        if part.unique:
+            run.look_for_twins()
+        command = Publish(slot.number, 0, 0, part.address, Routing(part.routing), run, part.queue, part.create)
+        commands.append(command.within())
     if any([repeated(slot, command) for command in commands]):
         return
     for command in commands:
@@ -198,7 +191,7 @@ def _publish_parked(slot: Slot, prepared: Prepared, hidden: Queue, turn: Turn) -
             publish(slot, command, turn, checked=True)
         except RefusedError:
             # Meanwhile a subscription took the very name of the address: nobody can get it any more.
-            slot.counters.dropped_unrouted += len(command.run.records)
+            slot.counters.drops_unrouted(len(command.run.records))
 
 
 def _settle_claimed(slot: Slot, queue: Queue, claim: Claim, commit: bool, turn: Turn) -> None:
@@ -213,7 +206,7 @@ def _settle_claimed(slot: Slot, queue: Queue, claim: Claim, commit: bool, turn: 
     elif claim.outcome == Outcome.NACK:
         nack(slot, queue, messages, claim.delay, turn)
     else:
-        counters.nacked += count
+        counters.nacks(count)
         reject(slot, queue, messages, turn)
 
 

@@ -10,7 +10,7 @@ from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.core.effects import Done, Turn
 from broker.core.errors import RefusedError
-from broker.core.message import BLOB, DURABLE, PART, TRANSIENT, UNIQUE, WAS_DURABLE, Run
+from broker.core.message import BLOB, DURABLE, PART, TRANSIENT, UNIQUE, Run
 from broker.core.records import GroupRecord, LogRecord, MetaRecord, RunRecord
 
 from . import admission, dead_letter_queues, diverts, limits, retroactive, wishes
@@ -54,7 +54,7 @@ def _publish_careful(slot: Slot, command: Publish, turn: Turn, checked: bool) ->
     """By way of admission; told when everything it appended is durable."""
     if not checked:
         check_publish(slot, command)
-    command.run.time = turn.now  # selectors may ask for it before it is numbered
+    command.run.taken(turn.now)  # selectors may ask for it before it is numbered
     before, count, first = progress(turn), len(command.run.records), len(turn.appends)
     left, onward = admission.admit(slot, command, turn)
     for part, way in onward:
@@ -92,7 +92,7 @@ def _nameless(records: list[LogRecord]) -> bool:
 def _publish_sifted(slot: Slot, command: Publish, queues: list[list[Queue]], turn: Turn) -> None:
     """A wildcard subscription has a filter."""
     before = progress(turn)
-    command.run.time = turn.now
+    command.run.taken(turn.now)
     slot.counters.accepted += len(command.run.records)
     share(slot, command, queues, turn, None, careful=True)
     slot.answer(command.session, command.seq, turn, before)
@@ -169,7 +169,7 @@ def share(
 def _unrouted(slot: Slot, command: Publish, turn: Turn) -> None:
     way = diverts.unrouted(slot, command)
     if way is None:
-        slot.counters.dropped_unrouted += len(command.run.records)
+        slot.counters.drops_unrouted(len(command.run.records))
     else:
         _send_on(slot, command, command.run, way, turn)
 
@@ -181,7 +181,7 @@ def _send_on(slot: Slot, command: Publish, run: Run, way: Forward, turn: Turn) -
         try:
             publish(slot, onward, turn)
         except RefusedError:
-            slot.counters.dropped_unrouted += len(onward.run.records)
+            slot.counters.drops_unrouted(len(onward.run.records))
 
 
 def _turns(address: Address, run: Run, anycast: list[list[Queue]]) -> list[tuple[Run, list[Queue]]]:
@@ -191,7 +191,7 @@ def _turns(address: Address, run: Run, anycast: list[list[Queue]]) -> list[tuple
         part = run.cut(slice((n - start) % ways, None, ways))
         if part.records:
             parts.append((part, group))
-    address.start = start + len(run.records)
+    address.turn_on(start + len(run.records))
     return parts
 
 
@@ -204,7 +204,7 @@ def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: T
     if slot.booked:
         limits.entered(queues, run)
     if run.flags & (TRANSIENT | PART):
-        run.flags &= ~(TRANSIENT | PART)
+        run.without(TRANSIENT | PART)
     if run.due:
         _accept_due(slot, command, run, queues, turn, done)
         return True
@@ -300,7 +300,8 @@ def _accept_durable(
             queue.watermark.came(last, dispatched)
         entries.append((queue, run, paged))
     slot.reserve(turn)
-    turn.appends.append(RunRecord(slot.number, command.address, [q.id for q in kept], run, dispatched, command.dedup))
+    ids = [kept[0].id] if len(kept) == 1 else [queue.id for queue in kept]
+    turn.appends.append(RunRecord(slot.number, command.address, ids, run, dispatched, command.dedup))
     if spill:
         entries += _spill(slot, command, run, spill, turn)
     slot.hold(entries, turn.number, done)
@@ -346,9 +347,7 @@ def _crowded(slot: Slot, queue: Queue, run: Run, turn: Turn) -> bool:
 def _spill(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: Turn) -> list[tuple[Queue, Run, bool]]:
     """A transient record for queues that have no durable one to read back."""
     paged = copy(run)
-    paged.flags = run.flags & ~DURABLE | TRANSIENT
-    if run.flags & DURABLE:
-        paged.flags |= WAS_DURABLE
+    paged.spilled()
     turn.appends.append(RunRecord(slot.number, command.address, [q.id for q in queues], paged))
     for queue in queues:
         queue.spills()

@@ -81,7 +81,7 @@ def _look(slot: Slot, queue: Queue, last_value: LastValue, turn: Turn) -> None:
 
 def _discard(slot: Slot, queue: Queue, last_value: LastValue, turn: Turn) -> None:
     """Takes out what newer messages have replaced. What is not in memory is found replaced when it comes back."""
-    dead, last_value.dead = last_value.dead, set()
+    dead = last_value.take_dead()
     if not dead:
         return
     gone: list[Run] = []
@@ -95,7 +95,7 @@ def _discard(slot: Slot, queue: Queue, last_value: LastValue, turn: Turn) -> Non
         slot.settle_runs(queue, [run], turn, Left.REPLACED)
     if paged:
         slot.settle_ids(queue, paged, turn, Left.REPLACED)
-    slot.counters.replaced += sum([len(run.ids) for run in runs]) + len(paged)
+    slot.counters.replaces(sum([len(run.ids) for run in runs]) + len(paged))
     if not queue.pages.paging:
         last_value.none_paged()
     if last_value.crowded(queue.count):
@@ -147,7 +147,7 @@ def _shorten(slot: Slot, queue: Queue, count: int, turn: Turn) -> None:
             run = run.cut(slice(count))
         count -= len(run.ids)
         slot.settle_runs(queue, [run], turn, Left.REPLACED)
-        slot.counters.replaced += len(run.ids)
+        slot.counters.replaces(len(run.ids))
 
 
 def _stayed(queue: Queue, rest: Run) -> None:

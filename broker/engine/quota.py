@@ -88,7 +88,7 @@ class Stock:
 
     def release(self, slot: int, turn: Turn) -> None:
         """Who waits goes on."""
-        turn.effects += [Crowd(session, slot, self.address, False) for session in self.wake()]
+        turn.effects.extend([Crowd(session, slot, self.address, False) for session in self.wake()])
 
     def error(self, asked: int = 0) -> RefusedError:
         """What a producer is told who may not wait. asked: messages of the same transaction that would still fit."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from broker.core.address import Routing
 from broker.core.commands import Publish, Transact
 from broker.core.effects import Turn
-from broker.core.message import BLOB, REDELIVERED, UNIQUE
+from broker.core.message import BLOB, UNIQUE
 
 from . import expiry
 from .attach import awaken
@@ -56,7 +56,7 @@ def _again(slot: Slot, command: Publish, turn: Turn) -> None:
     if not queues:
         return
     run, rules = copy(command.run), slot.rulebook(command.address)
-    run.flags |= REDELIVERED
+    run.came_again()
     if rules is not None and rules.aging:
         expiry.apply(rules.settings, run, turn.now)
     if rules is not None and rules.stamped:

@@ -52,8 +52,7 @@ def arrived(slot: Slot, ring: Queue, turn: Turn) -> None:
     if not complete(ring):
         return
     if slot.latecomers:
-        waiting, slot.latecomers = slot.latecomers, []
-        for owner, queue, bound in waiting:
+        for owner, queue, bound in slot.take_latecomers():
             if owner is not ring:
                 slot.latecomers.append((owner, queue, bound))
             elif not queue.deleted:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 
-from broker.core.message import ESCAPED, NO_IDS, PART, Run
+from broker.core.message import Run
 
 Span = tuple[int, int]
 """(first id, last id), inclusive."""
@@ -17,15 +17,7 @@ Span = tuple[int, int]
 
 def pick(run: Run, indices: Sequence[int]) -> Run:
     """The messages at ascending `indices` as a run of their own; without ids if they have none yet."""
-    ids, records, lines = run.ids, run.records, run.lines
-    chosen = [records[i] for i in indices]
-    blob = run.blob.length + 1 if run.blob and chosen else 0
-    nbytes = sum(map(len, chosen)) + len(chosen) * len(lines) + blob
-    flags = run.flags | PART if run.position and len(chosen) < len(records) else run.flags
-    return Run(
-        [ids[i] for i in indices] if ids else NO_IDS, lines, chosen, nbytes, flags, run.priority, run.expires,
-        run.time, run.attempts, run.position, run.blob, run.due,
-    )  # fmt: skip
+    return run.pick(indices)
 
 
 def copy(run: Run) -> Run:
@@ -39,11 +31,7 @@ def copy(run: Run) -> Run:
 def prefixed(run: Run, front: bytes) -> Run:
     """The same messages with header lines in front: first of repeated names wins. The journal has them without."""
     made = copy(run)
-    made.lines = front + run.lines
-    made.nbytes += len(front) * len(run.records)
-    made.position = 0
-    if b"\\" in front:
-        made.flags |= ESCAPED
+    made.in_front(front)
     return made
 
 

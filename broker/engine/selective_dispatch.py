@@ -9,7 +9,6 @@ Must not know sessions, nor how lanes and selectors work inside.
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable
@@ -46,19 +45,15 @@ Ways = list[tuple[int, int]]
 
 def dispatch(slot: Slot, queue: Queue, choice: Choice, turn: Turn, gone: list[Run]) -> None:
     """Hands out what can go out; what is consumed at once (AckMode.AUTO) is added to `gone`."""
-    choice.hungry = False
+    choice.served(hungry=False)
     if choice.strange:
         _learn(slot, queue, choice, turn)
         return
-    if choice.paused:
-        if queue.delivering:
-            return
-        choice.paused = False
-    if queue.settings.group_buckets and choice.groups is None:
-        choice.groups = Groups(queue.settings.group_buckets)
+    if not choice.begin(queue.delivering, queue.settings.group_buckets):
+        return
     dealer = _Dealer(slot, queue, choice, turn, gone)
     if dealer.ready() and dealer.catch_up() and dealer.from_lanes() and dealer.from_queue():
-        choice.hungry = bool(dealer.ready())
+        choice.served(hungry=bool(dealer.ready()))
     for consumers, why in choice.overran(queue):
         costly_selectors.note(slot, consumers, why)
     if choice.hungry and queue.nbytes * 2 > slot.limit:
@@ -84,13 +79,13 @@ def fetched(queue: Queue, choice: Choice, runs: list[Run]) -> None:
     """The journal's answer to what was asked of it for a lane."""
     transit, asked = choice.transit, choice.asked
     if transit is None:
-        choice.learning = False
+        choice.learned()
         for run in runs:
             choice.own(queue, run, choice.strange.get(run.position, {}))
         for position in asked[: consumed(asked, runs)]:
             choice.strange.pop(position, None)
         return
-    choice.transit = None
+    choice.was_read_back()
     lane = choice.lane_of(transit.key)
     wanted: dict[int, set[int]] = {}
     for i, position in transit.far.all():
@@ -112,9 +107,7 @@ def fetched(queue: Queue, choice: Choice, runs: list[Run]) -> None:
 def _learn(slot: Slot, queue: Queue, choice: Choice, turn: Turn) -> None:
     """Asks for what consumers held when they came back: until their groups are known nobody gets anything."""
     if queue.pages.fetching is None:
-        choice.asked = array("Q", list(choice.strange)[:_BACK])
-        choice.learning = True
-        slot.fetch(queue, choice.asked, turn)
+        slot.fetch(queue, choice.learn(_BACK), turn)
 
 
 def _rank(lane: MatchBucket) -> tuple[int, int]:
@@ -235,13 +228,7 @@ class _Dealer:
         return True
 
     def _waiting(self) -> list[MatchBucket]:
-        choice = self._choice
-        lanes = [lane for lane in choice.lanes.values() if lane]
-        if len(lanes) < len(choice.lanes):
-            choice.lanes = {lane.key: lane for lane in lanes}  # somebody else has emptied the others
-        if choice.transit is not None and len(choice.transit.far):
-            lanes.append(choice.transit)
-        return lanes
+        return self._choice.waiting()
 
     def _deal_lane(self, lane: MatchBucket, limit: int) -> bool:
         """Its messages before `limit` (0: all), to those who may have them; everything is known of them."""
@@ -285,13 +272,7 @@ class _Dealer:
         queue, choice = self._queue, self._choice
         if queue.pages.fetching is not None or choice.transit is not None:
             return
-        transit = choice.transit = MatchBucket(lane.key)
-        positions: dict[int, None] = {}
-        for i, position in lane.far.take(_BACK):
-            transit.far.add((i,), position)
-            positions[position] = None
-        choice.asked = array("Q", positions)
-        self._slot.fetch(queue, choice.asked, self._turn)
+        self._slot.fetch(queue, choice.read_back(lane, _BACK), self._turn)
 
     # ── what is new ────────────────────────────────────────────────────────────────────────────────
 
@@ -478,7 +459,7 @@ class _Credit:
         if best is None:
             self._none.add(audience)
             return None
-        audience.start = (place + 1) % ways
+        audience.served(place)
         left = self._left[best]
         left[0] -= 1
         left[1] -= size + best.overhead

@@ -41,6 +41,11 @@ class Sieve:
             del self._bits[selector]
             self.index.remove(selector)
 
+    def take_overran(self) -> list[tuple[int, str]]:
+        """Takes out what would have cost too much since this was asked last."""
+        overran, self.overran = self.overran, []
+        return overran
+
     def bits(self, run: Run, index: int) -> int:
         """Of message `index`."""
         found, bits = 0, self._bits
@@ -55,7 +60,7 @@ class Sieve:
     def sift(self, run: Run, most: int = 0) -> tuple[dict[int, list[int]] | int, int]:
         """(bits → indices of the messages they match, in the order of their first one, an int: all match these; so many
         messages were looked at). most: for about so many nanoseconds, one message at the least; 0: all of them."""
-        self.index.work = 0
+        self.index.begin_work()
         if not self.asked:
             return 0, len(run.records)
         if self.alike(run):

@@ -62,7 +62,7 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
     elif outcome is Outcome.UNREADABLE:
         unreadable(slot, queue, taken, turn)
     else:
-        counters.nacked += count
+        counters.nacks(count)
         reject(slot, queue, taken, turn)
     slot.touched[queue] = None
     if command.seq and consumer.haunted and any([is_ghost(run) for run in taken.values()]):

@@ -75,6 +75,18 @@ class Budget:
         self.room = NEVER
         self.graves: list[list[Run]] = []
 
+    def queue_made(self) -> None:
+        """There is one more."""
+        self.used += 1
+
+    def queue_gone(self) -> None:
+        """There is one less."""
+        self.used -= 1
+
+    def give(self, room: int) -> None:
+        """So many bytes a queue may keep in memory from now on; Slot.make_room() follows."""
+        self.room = room
+
     def bury(self, runs: list[Run]) -> None:
         """Nobody needs these any more: forget() them, bit by bit."""
         if len(runs) > _GRAVE:
@@ -109,6 +121,26 @@ class Address:
         self.rules: Rules | None = None
         self.stock: Stock | None = None
         """What it holds, where that has a limit."""
+
+    def obey(self, rules: Rules | None) -> None:
+        """What it does with messages from now on."""
+        self.rules = rules
+
+    def filter(self) -> None:
+        """Some queue of it has a filter: from now on it is looked who takes what."""
+        self.filters = Filters(self.name, self.multicast)
+
+    def declare(self, declared: bool) -> None:
+        """It stands in the settings, or does so no more."""
+        self.declared = declared
+
+    def count(self, stock: Stock | None) -> None:
+        """What it holds is counted anew, from nothing on; None: not at all."""
+        self.stock = stock
+
+    def turn_on(self, start: int) -> None:
+        """The next message goes to the queue after that."""
+        self.start = start
 
 
 WITHHELD: Final = 1 << 63
@@ -153,6 +185,45 @@ class Counters:
         self.expired = self.dead_lettered = self.dropped_unrouted = self.duplicates = self.redelivered = 0
         self.replaced = self.selector_overruns = 0
         self.dropped_full = self.slow_consumers = 0
+
+    # What every message passes (accepted, delivered, redelivered, acked) is added to where it happens: a call each
+    # would be a sixtieth of all it takes.
+
+    def nacks(self, count: int) -> None:
+        """A consumer could not deal with so many, or would not."""
+        self.nacked += count
+
+    def drops_unrouted(self, count: int) -> None:
+        """No queue wanted so many."""
+        self.dropped_unrouted += count
+
+    def drops_full(self, count: int) -> None:
+        """So many found their address full."""
+        self.dropped_full += count
+
+    def repeats(self, count: int) -> None:
+        """The duplicate ids of so many were known."""
+        self.duplicates += count
+
+    def replaces(self, count: int) -> None:
+        """Newer messages have taken the place of so many."""
+        self.replaced += count
+
+    def dead_letters(self, count: int) -> None:
+        """So many could not be delivered."""
+        self.dead_lettered += count
+
+    def expires(self, count: int) -> None:
+        """The time of so many was over."""
+        self.expired += count
+
+    def overruns(self) -> None:
+        """A selector was given up on."""
+        self.selector_overruns += 1
+
+    def is_slow(self) -> None:
+        """A consumer takes fewer than it is to."""
+        self.slow_consumers += 1
 
 
 class Slot:
@@ -251,6 +322,77 @@ class Slot:
         self.pressed = room < self.most[0]
         self.limit = min(self.most[0], room)
         self.page_bytes = min(self.most[1], max(room // 2, 1))
+
+    # ── what it has ────────────────────────────────────────────────────────────────────────────────
+
+    def number_queue(self) -> int:
+        """The number of a new queue; it is never used again."""
+        number = self.next_queue
+        self.next_queue += 1
+        return number
+
+    def filter_came(self, queue: Queue) -> None:
+        """A queue has come, or has another selector."""
+        self.filtered += queue.filter is not None
+
+    def filter_goes(self, queue: Queue) -> None:
+        """It is about to go, or to get another selector."""
+        self.filtered -= queue.filter is not None
+
+    def wildcard(self) -> Patterns:
+        """The patterns of this slot; there will be one now."""
+        if self.patterns is None:
+            self.patterns = Patterns(self.match.delimiter)
+        return self.patterns
+
+    def wildcard_gone(self) -> None:
+        """A pattern has gone; it may have been the last."""
+        self.patterns = self.patterns or None
+
+    def booked_by(self, some: bool) -> None:
+        """Does some address have a limit."""
+        self.booked = some
+
+    def take_loose(self) -> list[Stock]:
+        """Takes out the producers that wait for limits which are no more."""
+        loose, self.loose = self.loose, []
+        return loose
+
+    def take_latecomers(self) -> list[tuple[Queue, Queue, int]]:
+        """Takes out the queues that wait for kept messages."""
+        latecomers, self.latecomers = self.latecomers, []
+        return latecomers
+
+    def take_overran(self) -> dict[int, str]:
+        """Takes out the consumers whose selectors were given up."""
+        overran, self.overran = self.overran, {}
+        return overran
+
+    # ── after a restart ────────────────────────────────────────────────────────────────────────────
+
+    def replay_ids(self, reserved: int) -> None:
+        """The log says that ids below this one may have been given."""
+        self.reserved = max(self.reserved, reserved)
+
+    def replay_queues(self, following: int) -> None:
+        """The log says that queues below this number were there."""
+        self.next_queue = max(self.next_queue, following)
+
+    def replay_crash(self, first: int) -> None:
+        """The log says which id came first after the last unclean start."""
+        self.crashed_at = first
+
+    def restart(self, clean: bool) -> bool:
+        """The log has been read: numbering goes on behind all that was announced. True: it was an unclean start, and
+        what was dispatched before is suspect."""
+        self.next_id = max(self.next_id, self.reserved)
+        self.first_id = self.next_id
+        if clean or not self.reserved:
+            return False
+        self.crashed_at = self.next_id
+        return True
+
+    # ── a turn ─────────────────────────────────────────────────────────────────────────────────────
 
     def serves_again(self) -> OrderedDict[Queue, None]:
         """A turn begins: those that wait, to take from the front. Who has had a piece of the turn waits anew."""
@@ -392,6 +534,16 @@ class Slot:
         self.timed.add(queue)
         if not self.due or at < self.due:
             self.due = at
+
+    def tick_soon(self) -> None:
+        """A tick is wanted at once."""
+        self.due = 1
+
+    def ticks(self) -> set[Queue]:
+        """It is time: takes out the queues that want a tick."""
+        self.due = 0
+        timed, self.timed = self.timed, set()
+        return timed
 
     def watch_expiry(self, queue: Queue) -> None:
         """Something in the queue expires."""

@@ -128,10 +128,7 @@ class Restore:
     def end(self, clean: bool, turn: Turn) -> Iterator[None]:
         """Recovery is complete; `clean`: what was not settled was not delivered either. In steps."""
         slot = self.slot
-        slot.next_id = max(slot.next_id, slot.reserved)
-        slot.first_id = slot.next_id
-        if not clean and slot.reserved:
-            slot.crashed_at = slot.next_id
+        if slot.restart(clean):
             turn.appends.append(MetaRecord(slot.number, "crashed", {"id": slot.crashed_at}))
         for at, queue in enumerate(slot.queues.values(), 1):
             if not at % _QUEUES:
@@ -183,15 +180,15 @@ class Restore:
                 slot.inherited[queue.id] = dict(queue.counts)
 
     def _ids(self, data: dict[str, Any]) -> None:
-        self.slot.reserved = max(self.slot.reserved, data["next"])
+        self.slot.replay_ids(data["next"])
 
     def _queues(self, data: dict[str, Any]) -> None:
-        self.slot.next_queue = max(self.slot.next_queue, data["next"])
+        self.slot.replay_queues(data["next"])
 
     def _queue_made(self, data: dict[str, Any]) -> None:
         slot = self.slot
         number = data["id"]
-        slot.next_queue = max(slot.next_queue, number + 1)
+        slot.replay_queues(number + 1)
         queue = slot.queues.get(number)
         if queue is None:
             address, name = data["address"], data["name"]
@@ -208,7 +205,7 @@ class Restore:
 
     def _queue_gone(self, data: dict[str, Any]) -> None:
         slot = self.slot
-        slot.next_queue = max(slot.next_queue, data["id"] + 1)
+        slot.replay_queues(data["id"] + 1)
         queue = slot.queues.get(data["id"])
         if queue is not None:
             unbind(slot, queue)
@@ -243,7 +240,7 @@ class Restore:
             queue.restart.replay(data["id"])
 
     def _crashed(self, data: dict[str, Any]) -> None:
-        self.slot.crashed_at = data["id"]
+        self.slot.replay_crash(data["id"])
 
     def _producers(self, data: dict[str, Any]) -> None:
         self.slot.producers.restore(data)

@@ -18,10 +18,9 @@ from .slot import SWEEP_MS, Slot
 def tick(slot: Slot, turn: Turn) -> None:
     """Delayed redelivery, expiry, auto-delete. Touched queues are dispatched by the flush that follows."""
     now = turn.now
-    slot.due = 0
+    timed = slot.ticks()
     if slot.loose:
         limits.relieve(slot, turn)
-    timed, slot.timed = slot.timed, set()
     for queue in sorted(timed, key=attrgetter("id")):
         if queue.deleted:
             continue

@@ -28,8 +28,9 @@ class Stub(Run):
 
     __slots__ = ("firm", "own")
 
-    def __init__(self, ids: range, position: int = 0, nbytes: int = 0) -> None:
-        super().__init__(ids, b"", [], nbytes, DURABLE if position else 0, position=position)
+    def __init__(self, ids: range, position: int = 0, nbytes: int = 0, flags: int | None = None) -> None:
+        known = (DURABLE if position else 0) if flags is None else flags
+        super().__init__(ids, b"", [], nbytes, known, position=position)
         self.own = self.firm = False
 
     def size_of(self, index: int) -> int:

@@ -17,7 +17,6 @@ Must not know queues.
 
 from __future__ import annotations
 
-import copy
 from collections import deque
 from collections.abc import Iterator
 from operator import attrgetter
@@ -103,8 +102,7 @@ class Wildcards:
             self._drop_if_over(entry)
             return False
         if entry is None:
-            model = copy.copy(command)
-            model.slot, model.seq, model.consumer, model.resume = 0, 0, first, None
+            model = command.model(first)
             self._add(model, bit, delimiter, wide=False)
         else:
             entry.asleep |= bit
@@ -144,9 +142,7 @@ class Wildcards:
         entry.asleep &= ~bit
         entry.awake |= bit
         entry.session.awake |= bit
-        command = copy.copy(entry.model)
-        command.slot = slot
-        command.consumer += slot
+        command = entry.model.in_slot(slot)
         self._drop_if_over(entry)
         return command
 

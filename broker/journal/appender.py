@@ -50,7 +50,7 @@ class Batch:
         self, parts: list[BatchPart], freed: list[int], removals: list[str], items: list[Item], ends: Sequence[int]
     ) -> None:
         self.parts = parts
-        self.nbytes = sum(p.end - p.offset for p in parts)
+        self.nbytes = sum([p.end - p.offset for p in parts])
         self.freed = freed
         self.removals = removals
         self.items = items
@@ -105,6 +105,32 @@ class Appender:
         if id >> 32 == self._blob_base >> 32:
             self.next_blob = max(self.next_blob, id + 1)
 
+    def blobs_from(self, number: int) -> None:
+        """Ids below that may have been given out."""
+        self.next_blob = max(self.next_blob, number)
+
+    def number_blob(self) -> int:
+        """The id of a new body; it is never used again."""
+        number = self.next_blob
+        self.next_blob = number + 1
+        return number
+
+    def resume_at(self, batch: int) -> None:
+        """That was the number of the last batch in the log."""
+        self.number = batch
+
+    def snapshot_at(self, segment: int, batch: int) -> None:
+        """The last complete snapshot begins in that segment, and is complete with that batch."""
+        self.snapshot_segment, self.snapshot_batch = segment, batch
+
+    def frees(self, segments: list[int]) -> None:
+        """With the next batch these segments go."""
+        self.freed += segments
+
+    def landed(self, nbytes: int) -> None:
+        """So much of what was appended is on the disk."""
+        self.inflight -= nbytes
+
     @property
     def segment(self) -> int:
         """Number of the current segment; 0 = none yet."""
@@ -138,7 +164,7 @@ class Appender:
         position = self._place_numbered(slot, lsn, crc, body)
         self.book_run(record, len(body))
         if not copy:
-            record.run.position = position
+            record.run.placed(position)
         return position
 
     def _settle(self, record: SettleRecord) -> None:
@@ -174,7 +200,7 @@ class Appender:
         crc, body = f.small(record, self._epochs[slot], lsn, self.checksum)
         self._place_numbered(slot, lsn, crc, body)
         if type(record) is SettleRecord:
-            self.book.settle_bytes += len(body)  # type: ignore[union-attr]
+            self.book.settles(len(body))  # type: ignore[union-attr]
 
     def _group(self, group: GroupRecord) -> None:
         """One envelope, one checksum: recovery takes all of it or nothing. Inside lie ordinary records.
@@ -226,8 +252,8 @@ class Appender:
             for of, lsn in envelope.lsns.items():
                 self._next[of] = lsn
         for record, offset in envelope.places:
-            record.run.position = position + offset
-        self.book.settle_bytes += envelope.settle_bytes  # type: ignore[union-attr]
+            record.run.placed(position + offset)
+        self.book.settles(envelope.settle_bytes)  # type: ignore[union-attr]
 
     def _book_group(self, group: GroupRecord) -> None:
         for record in group.records:
@@ -353,8 +379,7 @@ class Appender:
         head += [self._epoch(slot) for slot in self.logs.known()]
         length = f.SEGMENT_BYTES + f.BATCH.size + size + sum(len(c) + len(b) for c, b in head)
         size = self.segment_bytes if length <= self.segment_bytes else -(-length // _ALIGN) * _ALIGN
-        self.book = self.books.open_segment(number, size)
-        self.book.begins = array("Q", self._next)
+        self.book = self.books.open_segment(number, size, array("Q", self._next))
         self.offset = f.SEGMENT_BYTES
         part = self._begin()
         for crc, body in head:

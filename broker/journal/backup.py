@@ -156,7 +156,7 @@ class _Backup:
         self._pace = pace
         self._spare = spare
         self._store = _Held(files, folder)
-        self._store.disk_id = read_identity(files, folder)
+        self._store.identify(read_identity(files, folder))
         self._lock: File | None = None
         self._written: dict[str, int] = {}
         self._lost: list[str] = []

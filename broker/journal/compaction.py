@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from broker.core.errors import CorruptJournal
@@ -234,12 +234,12 @@ class Compactor:
         for book in books:
             if book.live:
                 raise CorruptJournal(f"{segment_name(book.number)}: messages are missing in it; {f.ADVICE}")
-            book.freed = True
+            book.free()
             if (follower := self._books.after(book.number)) is not None:
                 self._appender.logs.freed(book.number, book.begins, follower.begins)
         yield from self._wait(self._appender.list_segments())
         numbers = [b.number for b in books]
-        self._appender.freed += numbers
+        self._appender.frees(numbers)
         while not self.removed.issuperset(numbers):
             yield False
         for number in numbers:
@@ -262,8 +262,18 @@ class Compactor:
                 self.rest(self._books.take_idle_blobs())
         while self._resting and (not self.kept_from or self._resting[0][0] < self.kept_from):
             _, ids = self._resting.popleft()
-            self._appender.removals += [self._blobs.doom(i) for i in ids if not self._blobs.has(i)]
+            self._appender.removals.extend([self._blobs.doom(i) for i in ids if not self._blobs.has(i)])
             yield True
+
+    def landed(self, batch: int | None, freed: Iterable[int]) -> None:
+        """That batch is durable, and these segments are gone."""
+        if batch is not None:
+            self.committed = batch
+        self.removed.update(freed)
+
+    def keep_from(self, segment: int) -> None:
+        """What is in this segment and behind it stays for those who read the history; 0: nothing."""
+        self.kept_from = segment
 
     def rest(self, ids: list[int]) -> None:
         """Nobody refers to these large bodies any more: they go with the log that names them."""

@@ -81,6 +81,10 @@ class History:
         self._places: dict[tuple[int, int], tuple[Place, int]] = {}
         """(slot, offset) → where it is, and the slot's floor by then."""
 
+    def reach(self, ends: Sequence[int]) -> None:
+        """So far is the log durable: slot → lsn of what comes next."""
+        self.ends = ends
+
     def earliest(self, slot: int) -> int:
         return self._logs.since[slot] or 1
 
@@ -194,7 +198,7 @@ class History:
                 if any(offset < follower.begins[slot] for slot, offset in marks.items()):
                     first = book.number
                     break
-        self._compactor.kept_from = first
+        self._compactor.keep_from(first)
         return sum(
             book.size - book.live_bytes()
             for book in self._books.segments.values()

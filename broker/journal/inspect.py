@@ -84,7 +84,7 @@ def _held(files: Files, folder: str) -> Iterator[tuple[Store, list[int]]]:
         raise JournalError(f"{folder}: no journal here (there is no `identity` file){more}")
     store.take_lock()
     try:
-        store.disk_id = read_identity(files, folder)
+        store.identify(read_identity(files, folder))
         yield store, numbers
     finally:
         store.close()

@@ -114,10 +114,10 @@ class Journal:
         if scan.last is not None:
             self._appender.resume(scan.last, scan.end)
             if self._store.algorithms[scan.last.number] != f.PREFERRED:
-                scan.last.size = scan.end  # full: the next segment has the checksum of this machine
+                scan.last.full_at(scan.end)  # full: the next segment has the checksum of this machine
         if idle:
             self._compactor.rest(idle)
-        self._store.next_batch = self._appender.number + 1
+        self._store.expect(self._appender.number + 1)
         # The log must not look cleanly closed any more before anybody acts on it.
         self._appender.list_segments()
         for slot in sorted(self._logs.seeding):
@@ -217,11 +217,9 @@ class Journal:
 
     def committed(self, batch: Batch) -> None:
         """write(batch) has returned. Loop thread."""
-        self._appender.inflight -= batch.nbytes
-        self.history.ends = batch.ends
-        if batch.parts:
-            self._compactor.committed = batch.parts[-1].number
-        self._compactor.removed.update(batch.freed)
+        self._appender.landed(batch.nbytes)
+        self.history.reach(batch.ends)
+        self._compactor.landed(batch.parts[-1].number if batch.parts else None, batch.freed)
 
     # ── space ──────────────────────────────────────────────────────────────────────────────────────
 
@@ -289,7 +287,7 @@ class Journal:
 
     def mind_backups(self) -> None:
         """From now on the folder may be copied while it is in use (backup.py)."""
-        self._store.keeper = BlobGuard(self._store.files, self._store.folder)
+        self._store.keep_bodies(BlobGuard(self._store.files, self._store.folder))
 
     # ── replication ────────────────────────────────────────────────────────────────────────────────
 
@@ -368,9 +366,7 @@ class Journal:
         return self._reader.read(positions, budget)
 
     def _allocate_blob(self) -> int:
-        number = self._appender.next_blob
-        self._appender.next_blob = number + 1
-        return number
+        return self._appender.number_blob()
 
     def close(self, clean: bool) -> None:
         """`clean`: writes what was appended and says that nothing was left undone."""

@@ -49,7 +49,7 @@ class SegmentBook:
         "total",
     )
 
-    def __init__(self, number: int, size: int) -> None:
+    def __init__(self, number: int, size: int, begins: Sequence[int] = ()) -> None:
         self.number = number
         self.size = size
         self.live = 0
@@ -60,7 +60,27 @@ class SegmentBook:
         self.freed = False
         self.pins = 0
         self.spans: dict[int, list[int]] = {}
-        self.begins: Sequence[int] = ()
+        self.begins = begins
+
+    def settles(self, nbytes: int) -> None:
+        """A SETTLE record of so many bytes was written into it."""
+        self.settle_bytes += nbytes
+
+    def full_at(self, size: int) -> None:
+        """Nothing comes behind that place, whatever room there was to be."""
+        self.size = size
+
+    def free(self) -> None:
+        """A SEGMENTS record without it has been appended."""
+        self.freed = True
+
+    def pin(self) -> None:
+        """Somebody copies from it: it has to stay."""
+        self.pins += 1
+
+    def unpin(self) -> None:
+        """He has done so."""
+        self.pins -= 1
 
     def live_bytes(self) -> int:
         """Estimate: run bytes × share of references alive."""
@@ -116,9 +136,17 @@ class Books:
         if not last.ranges:
             self.leaving.popleft()
 
-    def open_segment(self, number: int, size: int) -> SegmentBook:
-        book = self.segments[number] = SegmentBook(number, size)
+    def open_segment(self, number: int, size: int, begins: Sequence[int] = ()) -> SegmentBook:
+        book = self.segments[number] = SegmentBook(number, size, begins)
         return book
+
+    def pin_blobs(self) -> None:
+        """Somebody copies bodies: they have to stay."""
+        self.blob_pins += 1
+
+    def unpin_blobs(self) -> None:
+        """He has done so."""
+        self.blob_pins -= 1
 
     def after(self, number: int) -> SegmentBook | None:
         """The segment that was begun after this one."""

@@ -45,7 +45,7 @@ class Living:
         """The run at `at` (not transient), if this place of it holds a live message."""
         record = f.read_run(data, at, flags, slot, bodies)
         run = record.run
-        run.position = position
+        run.placed(position)
         ids = run.ids
         first, last, segment = ids[0], ids[-1], position >> 32
         settled: Settled = {}

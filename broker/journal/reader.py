@@ -47,7 +47,7 @@ class Shared:
             known = self._known.get(place)
             if known is not None:
                 self._known.move_to_end(place)
-                run.lines, run.records, _ = known
+                run.share(known[0], known[1])
                 return run
             cost = run.nbytes + _OBJECT * len(run.records)
             self._known[place] = (run.lines, run.records, cost)
@@ -151,7 +151,7 @@ class Reader:
                 break
             places = again  # it was moved, and its segment freed, between looking up and reading
         for run in parts:
-            run.position = position
+            run.placed(position)
         return parts
 
     def _run(self, chunk: Chunk, place: int) -> Run | None:

@@ -218,8 +218,7 @@ class RecoveryScan:
             used = f.used_bytes(data)
             if self.torn is not None and used > f.SEGMENT_BYTES:
                 raise self._corrupt(self.torn[0], self.torn[1])
-            book = self._books.open_segment(number, len(data))
-            book.begins = array("Q", self._logs.next)
+            book = self._books.open_segment(number, len(data), array("Q", self._logs.next))
             end, bad = self._segment(book, data)
             if used > end:
                 self._judge_tail(number, data, end, bad, used)
@@ -235,7 +234,7 @@ class RecoveryScan:
         if self.last is not None:
             self.last.end = 0
         self.recovered.clean = self._last_kind == f.CLEAN and self.torn is None
-        self._appender.number = self._number
+        self._appender.resume_at(self._number)
         for slot, lsn in enumerate(self._logs.next):
             if lsn:  # a repair may have dropped the EPOCH record
                 self._logs.become(slot, self._logs.lineage.get(slot) or [(FIRST_EPOCH, 1)], lsn - 1)
@@ -407,12 +406,12 @@ class RecoveryScan:
         if kind == f.SETTLE:
             settle = f.read_settle(data, at, length, slot, flags)
             self._books.settle(slot, settle.queue, settle.spans)
-            book.settle_bytes += length
+            book.settles(length)
         elif kind == f.META:
             self._take_meta(book, data, at, length, flags, slot)
         elif kind == f.SEGMENTS:
             (blob, _), *self._listing = f.read_pairs(data, at, length)
-            self._appender.next_blob = max(self._appender.next_blob, blob)
+            self._appender.blobs_from(blob)
         elif kind == f.VOID:
             self._voids = True
 
@@ -449,8 +448,7 @@ class RecoveryScan:
         elif flags & f.SNAPSHOT_END:
             if self._pending is not None:
                 self.recovered.metas, self._pending = self._pending, None
-                self._appender.snapshot_segment = self._pending_from
-                self._appender.snapshot_batch = self._number
+                self._appender.snapshot_at(self._pending_from, self._number)
         else:
             meta = f.read_meta(data, at, length, slot)
             if meta.kind == DELIVERED:

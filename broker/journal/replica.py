@@ -87,9 +87,9 @@ class Replica:
         assert book is not None  # something has just been placed in it
         for member, offset, size in item.members:
             if type(member) is RunRecord:
-                member.run.position = position + offset
+                member.run.placed(position + offset)
                 appender.book_run(member, size)
             elif type(member) is SettleRecord:
                 appender.books.settle(member.slot, member.queue, member.spans)
-                book.settle_bytes += size
+                book.settles(size)
         return [member for member, _, _ in item.members]

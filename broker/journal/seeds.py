@@ -55,8 +55,8 @@ class SlotReader:
         self._pinned = [books.segments[number] for number in self._numbers]
         with store.lock:
             for book in self._pinned:
-                book.pins += 1
-            books.blob_pins += 1
+                book.pin()
+            books.pin_blobs()
 
     @property
     def segments(self) -> Sequence[int]:
@@ -74,8 +74,8 @@ class SlotReader:
                 return
             self._closed = True
             for book in self._pinned:
-                book.pins -= 1
-            self._books.blob_pins -= 1
+                book.unpin()
+            self._books.unpin_blobs()
 
     def _found(self, checked: bool, bodies: bool = False) -> Iterator[tuple[RunRecord, Settled]]:
         """In log order. Raises CorruptJournal | JournalDead, JournalError when it is too early."""

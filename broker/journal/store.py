@@ -110,6 +110,18 @@ class Store:
         self.check_space()
         return numbers
 
+    def identify(self, disk_id: bytes) -> None:
+        """The folder is another disk's, of this name."""
+        self.disk_id = disk_id
+
+    def expect(self, batch: int) -> None:
+        """The log ends before the batch of that number."""
+        self.next_batch = batch
+
+    def keep_bodies(self, keeper: BlobGuard) -> None:
+        """From now on the folder may be copied while it is in use."""
+        self.keeper = keeper
+
     def take_lock(self) -> None:
         try:
             self._lock_file = self.files.lock(self.path("lock"))
@@ -292,21 +304,18 @@ class Store:
     @property
     def wants_prepare(self) -> bool:
         # Whoever is refused writes nothing that would look at the space again: prepare() does.
-        return (self._short_of_spares() or self.no_space or self.low_space) and not self.dead
-
-    def _short_of_spares(self) -> bool:
-        return self.missing_spares() > 0
+        return (self.missing_spares() > 0 or self.no_space or self.low_space) and not self.dead
 
     def missing_spares(self) -> int:
         """Prepared segments that have still to be made."""
         with self.lock:
-            return SPARES - sum(size == self.settings.segment_bytes for _, size in self._spares)
+            return SPARES - sum([size == self.settings.segment_bytes for _, size in self._spares])
 
     def prepare(self) -> None:
         """Zero-fills spare segments ahead. No space is not an error here: it is remembered in `no_space`."""
         size = self.settings.segment_bytes
         try:
-            while self._short_of_spares():
+            while self.missing_spares() > 0:
                 with self.guard("ask for free space", full=False):
                     if self.files.free_bytes(self.folder) < size:
                         self.no_space = True  # asked first: this is called again and again while the disk is full

@@ -82,7 +82,7 @@ class Wreck:
         except BaseException:
             store.close()
             raise
-        store.disk_id = self.disk_id
+        store.identify(self.disk_id)
         self._seed = f.seed_of(self.disk_id)
 
     def close(self) -> None:

@@ -27,8 +27,7 @@ class Together:
         seq = self._begin(command.session, command.seq) if command.seq else 0
         if isinstance(command, SubscribeAll):
             for part in command.parts():
-                part.seq = seq
-                yield part
+                yield part.asked_as(seq)
         elif isinstance(command, UnsubscribeAll):
             for slot in range(SLOTS):
                 yield Unsubscribe(slot, command.session, seq, command.consumer + slot, command.address)

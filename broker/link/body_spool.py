@@ -73,17 +73,21 @@ class Kept:
     size      bytes of it so far.    pending   of these on their way to the file.
     lost      it is not kept (any more)."""
 
-    __slots__ = ("_file", "_flushed", "_keeper", "_tail", "lost", "on_drain", "pending", "size")
+    __slots__ = ("_file", "_flushed", "_keeper", "_on_drain", "_tail", "lost", "pending", "size")
 
     def __init__(self, keeper: BodySpool, on_drain: Callable[[], None]) -> None:
         self.size = self.pending = 0
         self.lost = False
         self._keeper = keeper
-        self.on_drain = on_drain
+        self._on_drain = on_drain
         self._flushed = 0
         """What lies before it is in the file, or on its way; what lies behind it in `_tail`."""
         self._tail: list[bytes] = []
         self._file: _Spill | None = None
+
+    def drain_unheard(self) -> None:
+        """Nobody waits for what is written any more."""
+        self._on_drain = _nothing
 
     def __del__(self) -> None:
         """A message that was never sent on its way is not answered either."""
@@ -144,7 +148,7 @@ class Kept:
         self.pending -= nbytes
         if error is not None:
             self._give_up(f"it cannot be written: {error}")
-        self.on_drain()
+        self._on_drain()
 
     def _read(self, wanted: int, done: Callable[[bytes | None], None], data: Any, error: BaseException | None) -> None:
         if self.lost or error is not None or len(data) != wanted:
@@ -181,3 +185,7 @@ class _Spill:
 
 def _ignore(_: Any, __: BaseException | None) -> None:
     """It has no name: nothing can be left of it."""
+
+
+def _nothing() -> None:
+    """For whom nobody listens."""

@@ -182,8 +182,7 @@ class ClusterPort:
             if blob is not None and isinstance(blob, KeptBlob):
                 entry.carries(blob.body)
             seq = entry.number << SLOT_BITS | lane.slot
-            command.seq = seq  # type: ignore[union-attr]
-            command.dedup = (self._token, entry.number)  # type: ignore[union-attr]
+            command.numbered(seq, (self._token, entry.number))  # type: ignore[union-attr]
             return self._send(lane, command, nbytes)
         if kind is Grant:
             self._grant(lane, command)  # type: ignore[arg-type]
@@ -272,7 +271,7 @@ class ClusterPort:
                 consumer = self._consumers.get(part.consumer)
                 if consumer is not None:
                     consumer.set_aside(entry, part.ids)
-        command.dedup = lane.turn(entry) if others else (0, entry.number)
+        command.counts_as(lane.turn(entry) if others else (0, entry.number))
         return bool(others) and self._parking.begin(command.session, lane, entry, others)
 
     def _refuse_at_once(self, lane: SlotChannel, command: Command) -> bool:
@@ -319,7 +318,7 @@ class ClusterPort:
                 self._skip(lane, consumer, effect, fresh)
             if fresh is None:
                 return
-            effect.run = fresh
+            effect.shows(fresh)
         consumer.delivered(effect.run, effect.cost)
         if consumer.confirms and not consumer.command.browse:
             self._mark(lane)
@@ -329,7 +328,7 @@ class ClusterPort:
         """What a browser has seen before the owner changed takes no room."""
         cost = 0 if fresh is None else fresh.nbytes + len(fresh) * consumer.command.overhead
         lane.send(Grant(lane.slot, consumer.number, effect.cost - cost), 24)
-        effect.cost = cost
+        effect.costs(cost)
 
     def _answered(self, link: OwnerLink, seq: int, refused: Refused | None, out: list[Effect]) -> None:
         lane = self._routes.current(link, seq & SLOT_MASK)

@@ -113,29 +113,24 @@ def check_slot(slot: int) -> int:
 
 def put_run(run: Run, out: pb.Run) -> None:
     """Fills `out`, which is empty. `position` stays at home; `nbytes` is counted again by who reads it."""
-    out.records.extend(run.records)
-    if run.lines:
-        out.lines = run.lines
-    if run.flags:
-        out.flags = run.flags & ~PART
-    out.priority = run.priority
-    if run.expires:
-        out.expires = run.expires
-    if run.time:
-        out.time = run.time
-    if run.attempts:
-        out.attempts = run.attempts
-    if run.due:
-        out.due = run.due
     ids = run.ids
-    if type(ids) is range and ids.step == 1:  # consumers that take turns get every second, third … id
-        if ids:
-            out.first = ids[0]
-    elif ids:
+    in_a_row = type(ids) is range and ids.step == 1  # consumers that take turns get every second, third … id
+    out.MergeFrom(
+        pb.Run(
+            lines=run.lines,
+            flags=run.flags & ~PART,
+            priority=run.priority,
+            expires=run.expires,
+            time=run.time,
+            attempts=run.attempts,
+            due=run.due,
+            first=ids[0] if in_a_row and ids else 0,
+            blob=None if run.blob is None else pb.Blob(id=run.blob.id, length=run.blob.length),
+        )
+    )
+    out.records.extend(run.records)
+    if not in_a_row:
         out.ids.extend(ids)
-    if run.blob is not None:
-        out.blob.id = run.blob.id
-        out.blob.length = run.blob.length
 
 
 def take_run(message: pb.Run) -> Run:

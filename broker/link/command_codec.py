@@ -73,87 +73,82 @@ def _put_publish(command: Publish, out: pb.Command) -> None:
 
 
 def _fill_publish(command: Publish, out: pb.Publish) -> None:
-    out.slot = command.slot
-    out.session = command.session & NUMBER_MASK
-    out.seq = command.seq
-    out.address = command.address
-    out.routing = command.routing
+    out.MergeFrom(
+        pb.Publish(
+            slot=command.slot,
+            session=command.session & NUMBER_MASK,
+            seq=command.seq,
+            address=command.address,
+            routing=command.routing,
+            queue=command.queue,
+            create=command.create,
+            dedup=command.dedup is not None,
+            ttl=command.ttl,
+            delay=command.delay,
+        )
+    )
     put_run(command.run, out.run)
-    if command.queue is not None:
-        out.queue = command.queue
-    out.create = command.create
-    out.dedup = command.dedup is not None
-    if command.ttl or command.delay:
-        out.ttl, out.delay = command.ttl, command.delay
 
 
-def _fill_settle(command: Settle, out: pb.Settle) -> None:
-    out.slot = command.slot
-    out.session = command.session & NUMBER_MASK
-    out.seq = command.seq
-    out.consumer = command.consumer & NUMBER_MASK
-    out.ids.extend(command.ids)
-    out.outcome = command.outcome
-    out.delay = command.delay
+def _settle_message(command: Settle) -> pb.Settle:
+    return pb.Settle(
+        slot=command.slot,
+        session=command.session & NUMBER_MASK,
+        seq=command.seq,
+        consumer=command.consumer & NUMBER_MASK,
+        ids=command.ids,
+        outcome=command.outcome,
+        delay=command.delay,
+    )
 
 
 def _put_settle(command: Settle, out: pb.Command) -> None:
-    _fill_settle(command, out.settle)
+    out.settle.CopyFrom(_settle_message(command))
 
 
 def _put_grant(command: Grant, out: pb.Command) -> None:
-    grant = out.grant
-    grant.slot = command.slot
-    grant.consumer = command.consumer
-    grant.nbytes = command.nbytes
+    out.grant.CopyFrom(pb.Grant(slot=command.slot, consumer=command.consumer, nbytes=command.nbytes))
+
+
+def _named(command: object, *names: str) -> dict[str, Any]:
+    """What the message has under the same names."""
+    return {name: getattr(command, name) for name in names}
+
+
+_SUBSCRIBE = (
+    "slot", "session", "seq", "consumer", "address", "routing", "ack", "durable", "credit_messages", "credit_bytes",
+    "room", "overhead", "browse", "priority", "create", "confirm", "bodies", "no_local", "queue", "selector",
+)  # fmt: skip
 
 
 def _put_subscribe(command: Subscribe, out: pb.Command) -> None:
-    subscribe = out.subscribe
-    for name in (
-        "slot", "session", "seq", "consumer", "address", "routing", "ack", "durable", "credit_messages",
-        "credit_bytes", "room", "overhead", "browse", "priority", "create", "confirm", "bodies", "no_local",
-    ):  # fmt: skip
-        setattr(subscribe, name, getattr(command, name))
-    if command.queue is not None:
-        subscribe.queue = command.queue
-    if command.selector is not None:
-        subscribe.selector = command.selector
-    if command.resume is not None:
-        resume = subscribe.resume
+    out.subscribe.CopyFrom(pb.Subscribe(**_named(command, *_SUBSCRIBE)))
+    known = command.resume
+    if known is not None:
+        resume = out.subscribe.resume
         resume.SetInParent()
-        known = command.resume
         for spans, target in ((known.held, resume.held), (known.taken, resume.taken), (known.firm, resume.firm)):
             for first, last in spans:
                 target.add(first=first, last=last)
-        resume.tried.extend(command.resume.tries.keys())
-        resume.attempts.extend(command.resume.tries.values())
+        resume.tried.extend(known.tries.keys())
+        resume.attempts.extend(known.tries.values())
 
 
 def _put_unsubscribe(command: Unsubscribe, out: pb.Command) -> None:
-    unsubscribe = out.unsubscribe
-    for name in ("slot", "session", "seq", "consumer", "address"):
-        setattr(unsubscribe, name, getattr(command, name))
-    if command.delete_queue is not None:
-        unsubscribe.delete_queue = command.delete_queue
+    names = ("slot", "session", "seq", "consumer", "address", "delete_queue")
+    out.unsubscribe.CopyFrom(pb.Unsubscribe(**_named(command, *names)))
 
 
 def _put_hold(command: Hold, out: pb.Command) -> None:
-    hold = out.hold
-    for name in ("slot", "session", "seq", "consumer"):
-        setattr(hold, name, getattr(command, name))
-    hold.ids.extend(command.ids)
+    out.hold.CopyFrom(pb.Hold(**_named(command, "slot", "session", "seq", "consumer", "ids")))
 
 
 def _put_barrier(command: Barrier, out: pb.Command) -> None:
-    for name in ("slot", "session", "seq"):
-        setattr(out.barrier, name, getattr(command, name))
+    out.barrier.CopyFrom(pb.Barrier(**_named(command, "slot", "session", "seq")))
 
 
 def _put_disconnect(command: Disconnect, out: pb.Command) -> None:
-    out.disconnect.slot = command.slot
-    out.disconnect.session = command.session
-    out.disconnect.calm = command.calm
+    out.disconnect.CopyFrom(pb.Disconnect(slot=command.slot, session=command.session, calm=command.calm))
 
 
 def _put_parts(parts: Sequence[Publish | Settle], out: Any) -> None:
@@ -162,46 +157,37 @@ def _put_parts(parts: Sequence[Publish | Settle], out: Any) -> None:
         if isinstance(part, Publish):
             _fill_publish(part, target.publish)
         else:
-            _fill_settle(part, target.settle)
+            target.settle.CopyFrom(_settle_message(part))
 
 
 def _put_transact(command: Transact, out: pb.Command) -> None:
     """Of its `dedup` the sequence's number travels; the owner knows the edge's token."""
-    for name in ("slot", "session", "seq"):
-        setattr(out.transact, name, getattr(command, name))
-    if command.dedup is not None:
-        out.transact.turn, out.transact.number = command.dedup
+    turn, number = command.dedup or (0, 0)
+    out.transact.CopyFrom(pb.Transact(**_named(command, "slot", "session", "seq"), turn=turn, number=number))
     _put_parts(command.parts, out.transact.parts)
 
 
 def _put_prepare(command: Prepare, out: pb.Command) -> None:
-    for name in ("slot", "session", "seq", "tx", "coordinator", "epoch"):
-        setattr(out.prepare, name, getattr(command, name))
+    names = ("slot", "session", "seq", "tx", "coordinator", "epoch")
+    out.prepare.CopyFrom(pb.Prepare(**_named(command, *names)))
     _put_parts(command.parts, out.prepare.parts)
 
 
 def _put_decide(command: Decide, out: pb.Command) -> None:
-    for name in ("slot", "session", "seq", "tx", "commit"):
-        setattr(out.decide, name, getattr(command, name))
+    out.decide.CopyFrom(pb.Decide(**_named(command, "slot", "session", "seq", "tx", "commit")))
 
 
 def _put_inquire(command: Inquire, out: pb.Command) -> None:
-    for name in ("slot", "session", "seq", "tx"):
-        setattr(out.inquire, name, getattr(command, name))
+    out.inquire.CopyFrom(pb.Inquire(**_named(command, "slot", "session", "seq", "tx")))
 
 
 def _put_manage(command: Manage, out: pb.Command) -> None:
-    for name in ("slot", "session", "seq", "address", "queue", "routing", "force"):
-        setattr(out.manage, name, getattr(command, name))
-    out.manage.act = command.act.value
-    if command.selector is not None:
-        out.manage.selector = command.selector
+    names = ("slot", "session", "seq", "address", "queue", "routing", "force", "selector")
+    out.manage.CopyFrom(pb.Manage(**_named(command, *names), act=command.act.value))
 
 
 def _put_open(command: Open, out: pb.Command) -> None:
-    out.open.slot = command.slot
-    out.open.epoch = command.epoch
-    out.open.told = command.told
+    out.open.CopyFrom(pb.Open(slot=command.slot, epoch=command.epoch, told=command.told))
 
 
 PUT: dict[type, Callable[[Any, pb.Command], None]] = {
@@ -273,7 +259,7 @@ def _publish(message: pb.Publish, token: int) -> Publish:
         message.create,
         (token, seq >> SLOT_BITS) if message.dedup else None,
     )
-    publish.ttl, publish.delay = message.ttl, message.delay
+    publish.lasts(message.ttl, message.delay)
     return publish
 
 
@@ -324,7 +310,7 @@ def _subscribe(message: pb.Subscribe, token: int) -> Subscribe:
         if len(message.resume.tried) != len(message.resume.attempts):
             raise malformed("ids and attempts of a Resume differ in number")
         tries = dict(zip(message.resume.tried, message.resume.attempts, strict=True))
-        command.resume = Resume(held, taken, tries, firm)
+        command.resumes(Resume(held, taken, tries, firm))
     return command
 
 

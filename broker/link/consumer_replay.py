@@ -8,7 +8,6 @@ until all of that has come, and what was delivered else since an owner last said
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 
 from broker.core.address import AckMode, Outcome
@@ -217,11 +216,7 @@ class Mirrored:
             return run
         if not fresh:
             return None
-        cut = run.cut(slice(0, 0))
-        cut.ids = [run.ids[n] for n in fresh]
-        cut.records = [run.records[n] for n in fresh]
-        cut.nbytes = sum(run.size_of(n) for n in fresh)
-        return cut
+        return run.pick(fresh)
 
     def _came_back(self, ids: Iterable[int]) -> None:
         """A message that a Settle gives back was delivered again: that Settle has happened, as a whole, and on a replay
@@ -321,14 +316,9 @@ class Mirrored:
 
     def again(self, seq: int) -> Subscribe:
         """The command that attaches it to the slot's owner of now."""
-        command = copy.copy(self.command)
-        command.seq = seq
-        # What it was once allowed to have may have gone with a leader.
-        command.create = command.create or self.subscribed
-        if command.room < UNLIMITED:
-            command.room -= self.outstanding
-        if self.closing:
-            command.room = 0
+        asked = self.command
+        room = asked.room if asked.room >= UNLIMITED else asked.room - self.outstanding
+        command = asked.attach_again(seq, asked.create or self.subscribed, 0 if self.closing else room)
         held: list[Span] = []
         firm: list[Span] = []
         for entry, covered in self.aside.items():
@@ -339,7 +329,7 @@ class Mirrored:
         if not self.leaving:  # else its end gives them back, and may have done so already
             add_ids(held, self.ids)
         self._prune()
-        command.resume = Resume(held, [] if command.browse else self.old + self.spans, self.tries, firm)
+        command.resumes(Resume(held, [] if command.browse else self.old + self.spans, self.tries, firm))
         return command
 
 

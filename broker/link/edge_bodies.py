@@ -158,8 +158,9 @@ class BodyUp:
 
     # ── the link ───────────────────────────────────────────────────────────────────────────────────
 
-    def start(self, hub: BodyHub) -> None:
-        """The slot has an owner: begin."""
+    def start(self, hub: BodyHub, opening: int) -> None:
+        """The slot has an owner: begin. opening: which of its openings that is."""
+        self.opening = opening
         if not self._closed and not self._failed:
             hub.begin(self)
 
@@ -185,7 +186,7 @@ class BodyUp:
         self._stored = True
         self._on_drain = _nothing  # who sends it has nothing to do with what becomes of it: no ring of objects
         if self._kept is not None:
-            self._kept.on_drain = _nothing
+            self._kept.drain_unheard()
         done, self._done = self._done, None
         if done is not None:
             done(blob if self._kept is None or self._kept.lost else KeptBlob(blob, self), "")

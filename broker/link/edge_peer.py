@@ -20,7 +20,19 @@ from broker.seams.stream import Stream
 
 from .attach_barrier import Anteroom, Waiting
 from .attachments import Attached, Attachments
-from .codec import CONGESTED, MOVED, NUMBER_BITS, NUMBER_MASK, OPENED, RELIEVED, Open, SlotState, Unknown, malformed
+from .codec import (
+    CONGESTED,
+    DOWN_PING,
+    MOVED,
+    NUMBER_BITS,
+    NUMBER_MASK,
+    OPENED,
+    RELIEVED,
+    Open,
+    SlotState,
+    Unknown,
+    malformed,
+)
 from .command_codec import take_commands
 from .effect_codec import DownBuilder
 from .owner_bodies import FindBody, Found, NewBody, OpenBody, OwnerBodies
@@ -310,6 +322,19 @@ class EdgePeer:
         """Tells the edge whether it may go on sending."""
         self._pressure = CONGESTED if congested else RELIEVED
         self._user.flush_soon(self)
+
+    def has_news(self) -> bool:
+        """It will have something to send, by a flush() to come. False: one is on its way already."""
+        if self.dirty:
+            return False
+        self.dirty = True
+        return True
+
+    def ping_if_quiet(self) -> None:
+        """Some time has passed: nothing was sent in it, so a heart-beat is."""
+        if self.quiet:
+            self.send_bytes(DOWN_PING)
+        self.quiet = True
 
     def flush(self) -> None:
         """Sends what has gathered, if anything has."""

@@ -61,30 +61,7 @@ class DownBuilder:
     def other(self, effect: Refused | ConsumerClosed | BrowseEnd | Crowd | SlotState) -> None:
         self._close()
         self.count += 1
-        out = self.down.effects.add()
-        if isinstance(effect, Refused):
-            refused = out.refused
-            refused.session = effect.session & NUMBER_MASK
-            refused.seq = effect.seq
-            refused.code = effect.code.number
-            refused.detail = effect.detail
-        elif isinstance(effect, ConsumerClosed):
-            out.closed.consumer = effect.consumer & NUMBER_MASK
-            out.closed.reason = effect.reason.value
-            out.closed.detail = effect.detail
-        elif isinstance(effect, BrowseEnd):
-            out.browse_end = effect.consumer & NUMBER_MASK
-        elif isinstance(effect, Crowd):
-            session = effect.session & NUMBER_MASK
-            out.crowd.MergeFrom(
-                pb.Crowd(
-                    session=session, slot=effect.slot, address=effect.address, full=effect.full, passing=effect.passing
-                )
-            )
-        else:
-            out.slot.slot = effect.slot
-            out.slot.epoch = effect.epoch
-            out.slot.state = effect.state
+        self.down.effects.append(_message(effect))
 
     def finish(self) -> pb.Down:
         """The message; nothing can be added to it any more."""
@@ -108,6 +85,27 @@ class DownBuilder:
         self._open = ""
         self._keys = []
         self._numbers = []
+
+
+def _message(effect: Refused | ConsumerClosed | BrowseEnd | Crowd | SlotState) -> pb.Effect:
+    if isinstance(effect, Refused):
+        session, code = effect.session & NUMBER_MASK, effect.code.number
+        return pb.Effect(refused=pb.Refused(session=session, seq=effect.seq, code=code, detail=effect.detail))
+    if isinstance(effect, ConsumerClosed):
+        consumer, reason = effect.consumer & NUMBER_MASK, effect.reason.value
+        return pb.Effect(closed=pb.ConsumerClosed(consumer=consumer, reason=reason, detail=effect.detail))
+    if isinstance(effect, BrowseEnd):
+        return pb.Effect(browse_end=effect.consumer & NUMBER_MASK)
+    if isinstance(effect, Crowd):
+        session = effect.session & NUMBER_MASK
+        return pb.Effect(
+            crowd=pb.Crowd(
+                session=session, slot=effect.slot, address=effect.address, full=effect.full, passing=effect.passing
+            )
+        )
+    return pb.Effect(
+        slot=pb.SlotState(slot=effect.slot, epoch=effect.epoch, state=pb.SlotState.State.Name(effect.state))
+    )
 
 
 def take_effects(down: pb.Down) -> list[LinkEffect]:

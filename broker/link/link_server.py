@@ -25,7 +25,7 @@ from broker.seams.clock import Clock
 from broker.seams.stream import Ended, Stream
 
 from .attach_barrier import Anteroom
-from .codec import DOWN_PING, PROTOCOL, SERVING, UP_PING, SlotState, decode_up, malformed
+from .codec import PROTOCOL, SERVING, UP_PING, SlotState, decode_up, malformed
 from .command_codec import MAX_MESSAGE_BYTES
 from .edge_peer import EdgePeer, Resting, edge_of
 from .owner_bodies import FindBody, NewBody, OpenBody
@@ -385,8 +385,7 @@ class LinkServer:
 
     def flush_soon(self, peer: EdgePeer) -> None:
         """Behind the shard's turn, which has been asked for already: one message tells what it brought."""
-        if not peer.dirty:
-            peer.dirty = True
+        if peer.has_news():
             self._schedule(peer.flush)
 
     def _tick_soon(self) -> None:
@@ -416,9 +415,7 @@ class LinkServer:
                 self._lost(peer, f"nothing heard for {borne * 1000:.0f} ms (dead_after_ms)")
                 stream.abort("nothing heard from the edge")
                 continue
-            if peer.quiet:
-                peer.send_bytes(DOWN_PING)
-            peer.quiet = True
+            peer.ping_if_quiet()
         if self._strangers or any(peer.stream is not None for peer in self._peers.values()):
             self._tick_soon()
 

@@ -199,8 +199,7 @@ class SlotChannel:
         """Those that wait."""
         assert self.link is not None
         for body in self.take_waiting():
-            body.opening = self.openings
-            body.start(self.link.bodies)
+            body.start(self.link.bodies, self.openings)
 
     def take_waiting(self) -> list[BodyUp]:
         """Large bodies that wait for it, and do so no more."""
@@ -214,8 +213,7 @@ class SlotChannel:
                 consumer.mark()
         barrier = Barrier(self.slot, 0, 0)
         self.marked = self.keep(barrier, 0, 0)
-        barrier.seq = self.seq(self.marked)
-        return barrier
+        return barrier.asked_as(self.seq(self.marked))
 
     def unmark(self, settled: bool) -> None:
         """The Barrier is answered. settled: as it should be."""
@@ -281,7 +279,7 @@ class SlotChannel:
         the client had not seen when it sent it."""
         if consumer.aside and command.room > 0:
             grants.append((Grant(self.slot, consumer.number, command.room), 24))
-            command.room = 0
+            command.wait()
 
     # ── consumers ──────────────────────────────────────────────────────────────────────────────────
 

@@ -109,5 +109,5 @@ class Uploads:
         if blob is None:
             self._refuse(lane, entry, Refused(0, 0, why.code if isinstance(why, Away) else Code.DISK_FULL, why))
             return
-        command.run.blob = Blob(blob.id, blob.length)
+        command.run.stored_in(Blob(blob.id, blob.length))
         link.add(lane.slot, command, entry.nbytes)

@@ -148,7 +148,7 @@ class CatchUp:
             items = self.journal.tail(track.slot, track.sent, STEP_ITEMS)
             if items is None:
                 track.cannot_go_on()
-                lead.seed_rate = min(2 * lead.seed_rate, 1024)
+                lead.hurry_seeds()
                 self.changed(lead)
                 break
             if not items:
@@ -165,7 +165,7 @@ class CatchUp:
                 return
             missing = [body for body in bodies_of(data) if body[0] not in track.bodies]
             if missing:
-                track.moving = True
+                track.carries(True)
                 self.body(peer, lead, track, *missing[0], partial(self._moved, peer, lead, track))
                 return
             track.bodies.clear()
@@ -178,7 +178,7 @@ class CatchUp:
         return peer.room and peer.late < LATE_ITEMS << hurry
 
     def _moved(self, peer: Peer, lead: Lead, track: Track) -> None:
-        track.moving = False
+        track.carries(False)
         self.pump(peer, lead, track)
 
     def on_room(self, peer: Peer) -> None:
@@ -304,7 +304,7 @@ class _Seed:
         elif error is not None:
             log.error("slot %d: its copy for %s cannot be read: %s", self._track.slot, self._track.member, error)
             self._track.cannot_go_on()
-            self._lead.retry_at = self._user.clock.monotonic() + RETRY_S
+            self._lead.retry(self._user.clock.monotonic() + RETRY_S)
             self._user.done(self)
         elif items is None:
             self._finish()
@@ -373,7 +373,7 @@ class _Body:
         """Somebody has taken the message since: the item that says so is in the log already, and before the follower
         has that too, it must not be in sync."""
         for lead, track in self._tracks:
-            track.floor = max(track.floor, lead.last)
+            track.not_before(lead.last)
 
     def _open(self) -> None:
         """What cannot be opened is there all the same: a follower that got an empty one instead would lead with it. An

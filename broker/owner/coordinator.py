@@ -137,7 +137,7 @@ class Coordinator:
                 if isinstance(part, Publish):
                     if repeated:
                         continue
-                    part.atomic = True
+                    part.within()
                 led.handle(part, group)
             if key is not None:
                 led.remember(key, group)
@@ -182,7 +182,7 @@ class Coordinator:
                 carry.drop()  # nobody will publish it
             else:
                 run = move.run.cut(slice(None))
-                run.blob = there
+                run.stored_in(there)
                 self._move(engine, move, slot, run, RETRY_S)
 
         carry = Carry(self._open_body(move.slot, blob), partial(self._new_body, slot), carried)
@@ -202,7 +202,7 @@ class Coordinator:
                 self._later(patience, partial(self._carry, engine, move, slot, min(2 * patience, LAST_RETRY_S)))
                 return
             if why.code is Code.ROUTING_MISMATCH and move.to is not None and move.routing is not Routing.UNSET:
-                move.routing = Routing.UNSET  # somebody has made that queue, of another type
+                move.by_type()  # somebody has made that queue, of another type
                 self._move(engine, move, slot, run, patience)
                 return
             log.warning("message dropped: %s does not take it (%s)", move.address, why.detail or why.code.text)

@@ -107,6 +107,33 @@ class Track:
         self.moving = False
         self.told = UNKNOWN
 
+    def ask(self, now: float) -> None:
+        """It is asked what it has."""
+        self.asked = now
+
+    def carries(self, body: bool) -> None:
+        """Is a large body on its way to it: what comes next waits for that."""
+        self.moving = body
+
+    def not_before(self, lsn: int) -> None:
+        """It must not be in sync before it has that item."""
+        self.floor = max(self.floor, lsn)
+
+    def sent_to(self, lsn: int) -> None:
+        """It has been sent everything up to there."""
+        self.sent = lsn
+
+    def acks(self, lsn: int) -> None:
+        """Everything up to there is on its disk."""
+        self.acked = lsn
+
+    def tell(self, lsn: int) -> bool:
+        """Is it to be told that everything up to there counts: if its log goes on from ours, and once."""
+        if self.told == lsn or not self.fit():
+            return False
+        self.told = lsn
+        return True
+
     def fit(self) -> bool:
         """Does its log go on from where ours is or was."""
         return self.state is Progress.TAIL or self.state is Progress.LIVE
@@ -223,6 +250,28 @@ class Lead:
         """Grows when a seed took so long that the log behind it was gone."""
         self.needed: frozenset[str] = frozenset()
         self._renew()
+
+    # ── proposals ──────────────────────────────────────────────────────────────────────────────────
+
+    def proposes(self) -> None:
+        """A proposal is on its way."""
+        self.busy = True
+
+    def answered(self) -> None:
+        """It is not any more."""
+        self.busy = False
+
+    def retry(self, at: float) -> None:
+        """The next proposal not before; 0: at once."""
+        self.retry_at = at
+
+    def promised(self, until: float) -> None:
+        """Everybody needed has promised not to lead before."""
+        self.until = until
+
+    def hurry_seeds(self) -> None:
+        """A copy took so long that the log behind it was gone: the next one goes faster."""
+        self.seed_rate = min(2 * self.seed_rate, 1024)
 
     # ── what counts ────────────────────────────────────────────────────────────────────────────────
 

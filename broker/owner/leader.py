@@ -200,7 +200,7 @@ class Leaders:
         before = lead.record.isr
         known = set(lead.tracks)
         lead.take(record)
-        lead.retry_at = 0.0
+        lead.retry(0.0)
         self.shrinks += len(set(before) - set(record.isr))
         self.grows += len(set(record.isr) - set(before))
         if before != record.isr:
@@ -313,7 +313,7 @@ class Leaders:
         now = self._clock.monotonic()
         if now < lead.until:
             return True
-        lead.until = min((self._promised(lead, member) for member in lead.needed), default=float("inf"))
+        lead.promised(min((self._promised(lead, member) for member in lead.needed), default=float("inf")))
         if now < lead.until:
             return True
         self._stalled = True
@@ -383,7 +383,7 @@ class Leaders:
     def on_acked(self, peer: Peer, tracks: list[tuple[Track, int]]) -> None:
         told = False
         for track, lsn in tracks:
-            track.acked = lsn
+            track.acks(lsn)
             lead = self._leads.get(track.slot)
             if lead is None:
                 continue
@@ -428,7 +428,7 @@ class Leaders:
                 track.member, self._addresses.get(track.member, ""), self._identity, self, self._dialer, self._clock,
                 self._later, self._settings.dead_after_ms, self._settings.promise_ms,
             )  # fmt: skip
-        track.asked = self._clock.monotonic() - self._slept
+        track.ask(self._clock.monotonic() - self._slept)
         peer.lead(track.slot, lead.record.epoch)
         peer.dial()
 
@@ -470,28 +470,28 @@ class Leaders:
         return bool(peer.lost) or silent or peer.stuck(now) or track.member in self._leaving
 
     def _proposed(self, lead: Lead, before: SlotRecord, record: SlotRecord | None) -> None:
-        lead.busy = False
+        lead.answered()
         if record is not None:
             self.update(record)
             self._home.on_record(record.slot, record)
         elif lead.record is before:
             # Nobody knows whether it was written: until a newer record comes both are waited for.
-            lead.retry_at = self._clock.monotonic() + RETRY_S
+            lead.retry(self._clock.monotonic() + RETRY_S)
         # What came meanwhile, somebody else's change too or the news of this one, found a proposal on its way.
         self._consider(lead)
 
     def _give_way(self, lead: Lead, owner: str) -> None:
         """A member in sync has more than we have, and we have written nothing: it leads, then nothing is lost."""
-        lead.busy = True
+        lead.proposes()
         record = lead.record
         log.info("slot %d: %s has more of it than we have: it shall lead", record.slot, owner)
 
         def done(new: SlotRecord | None) -> None:
-            lead.busy = False
+            lead.answered()
             if new is not None:
                 self._home.on_record(new.slot, new)
             elif lead.state is not LeaderState.DEPOSED:
-                lead.retry_at = self._clock.monotonic() + RETRY_S
+                lead.retry(self._clock.monotonic() + RETRY_S)
 
         self._home.change(record, replace(record, leader=owner, epoch=record.epoch + 1, target=""), done)
 
@@ -529,8 +529,7 @@ class Leaders:
             lsn = min(lead.reached, self._journal.written(slot))
             for member in lead.record.isr:
                 track = lead.tracks.get(member)
-                if track is not None and track.told != lsn and track.fit():
-                    track.told = lsn
+                if track is not None and track.tell(lsn):
                     self._peers[member].tell(slot, lsn)
 
     def metrics(self) -> Iterable[Metric]:

@@ -136,7 +136,7 @@ class Pressure:
 
     def _relieve(self, turn: Turn) -> None:
         now, self._relief = self._relief[:RELIEVED], self._relief[RELIEVED:]
-        turn.effects += [Crowd(session, slot, address, False) for session, slot, address in now]
+        turn.effects.extend([Crowd(session, slot, address, False) for session, slot, address in now])
 
     # ── putting away ───────────────────────────────────────────────────────────────────────────────
 
@@ -186,7 +186,7 @@ class Pressure:
 
     def _give(self, room: int) -> None:
         self._eased = self._now()
-        self._budget.room = room
+        self._budget.give(room)
         for engine in self._engines.values():
             engine.make_room()
 

@@ -346,7 +346,7 @@ class Peer:
         if late:
             self._gathered_late += 1
             self.late += 1
-        track.sent = lsn
+        track.sent_to(lsn)
 
     def drop(self, track: Track) -> None:
         """Its follower is asked anew what it has: what waits here for the older answer must not come behind that."""

@@ -296,7 +296,7 @@ class Node:
             return
         role = self._roles[slot] = SlotRole.is_named(role, record.epoch)
         wait = self._followers.promised_until(slot) - self._clock.monotonic()
-        role.shadow = self._shadow(slot)
+        role.starts_from(self._shadow(slot))
         if wait > 0:
             self._later(wait, partial(self._take_over, slot, role))
         else:
@@ -333,7 +333,7 @@ class Node:
             self._roles[slot] = SlotRole.follows(record.epoch)
             self._followers.follow(shadow, record.epoch)
         elif role.state is RoleState.FOLLOWING:
-            role.epoch = record.epoch
+            role.follows_on(record.epoch)
         elif role.epoch < record.epoch:
             self._step_down(slot, role, record.epoch)
 
@@ -365,8 +365,8 @@ class Node:
     def _shadow(self, slot: int) -> Shadow:
         """What we have of the slot; an empty one if nothing."""
         role = self._roles.get(slot)
-        if role is not None and role.shadow is not None:
-            shadow, role.shadow = role.shadow, None
+        shadow = role.take_shadow() if role is not None else None
+        if shadow is not None:
             return shadow
         return self._followers.unfollow(slot) or self._recovered.pop(slot, None) or Shadow(self._shard.new_engine(slot))
 
@@ -400,7 +400,7 @@ class Node:
         if not shadow.rouse(self._journal, (role.epoch - 1) << EPOCH_SHIFT, ROUSE_RUNS):
             self._later(0, partial(self._activate, slot, role))
             return
-        role.shadow = None
+        role.take_shadow()
         role.leads()
         self._shard.adopt(shadow.engine, lambda turn: self._crossings.resume(shadow.promote(turn)))
         self._gather(slot, role)
@@ -440,7 +440,7 @@ class Node:
         role = self._roles.get(slot)
         if role is None or role.state is not RoleState.LEADING:
             return
-        role.gathered = True
+        role.gathers()
         self._serving.let_in(slot)
         self._shard.unpause(slot)
 
@@ -521,7 +521,7 @@ class Node:
         metas = engine.hand_over() if role.shadow is None else role.shadow.snapshot()
         producers = engine.producers()
         engine.discard()
-        stepping.kept = LastState(metas)
+        stepping.keeps(LastState(metas))
         if self._leaving:
             return  # what is on the disk is read at the next start
         shadow = Shadow(self._shard.new_engine(slot))

@@ -139,6 +139,27 @@ class SlotRole:
         """It has stepped down, and follows."""
         return SlotRole(SLOT.to(self.state, RoleState.FOLLOWING), epoch)
 
+    def starts_from(self, shadow: Shadow) -> None:
+        """What there is of it while it is about to be led here."""
+        self.shadow = shadow
+
+    def take_shadow(self) -> Shadow | None:
+        """Takes that out: its engine lives, or it follows."""
+        shadow, self.shadow = self.shadow, None
+        return shadow
+
+    def follows_on(self, epoch: int) -> None:
+        """A replica still, under a newer record."""
+        self.epoch = epoch
+
+    def gathers(self) -> None:
+        """Edges have come back to it, or were waited for."""
+        self.gathered = True
+
+    def keeps(self, state: LastState) -> None:
+        """Its small state, for the head of a new segment while it steps down."""
+        self.kept = state
+
     def waits_longer(self) -> float:
         """A transfer was not answered: so long until the next one is tried."""
         patience = self.patience

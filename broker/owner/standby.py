@@ -125,10 +125,8 @@ class Shadow:
         """What the engine knows by now and what many runs have alike is not kept once per run."""
         if record.dedup is not None:
             self._engine.restore_dedup(*record.dedup)
-            record.dedup = None
-        record.address = self._names.setdefault(record.address, record.address)
-        queues = tuple(record.queues)
-        record.queues = self._queues.setdefault(queues, queues)
+        address, queues = record.address, tuple(record.queues)
+        record.shares(self._names.setdefault(address, address), self._queues.setdefault(queues, queues))
         self._runs.append((record, settled or _NOTHING))
 
     def _prune(self, journal: Liveness) -> None:

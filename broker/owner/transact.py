@@ -118,7 +118,7 @@ def transacting(shard: Engines, command: Transact, turn: Turn, touched: Touched)
         if type(part) is Publish:
             if repeated:
                 continue
-            part.atomic = True
+            part.within()
         engine = shard.engine(part.slot)
         engine.handle(part, group)
         touched[engine] = None
@@ -133,9 +133,8 @@ def carry_moves(shard: Engines, turn: Turn, touched: Touched) -> None:
     """All that the turn moves, and what comes of that. Handed out is together: once for each message would have those
     thousands who wait for copies in the same slot looked at as often."""
     while turn.moves:
-        moves, turn.moves = turn.moves, []
         reached: Touched = {}
-        for item in moves:
+        for item in turn.take_moves():
             _move(shard, item, turn, reached)
         for engine in reached:
             shard.flush(engine, turn)
@@ -164,9 +163,9 @@ def _taken(target: Engine, publish: Publish, item: Move) -> bool:
         target.check(publish, {})
     except RefusedError as refused:
         if refused.code is Code.ADDRESS_FULL:
-            publish.atomic = True  # limits are for producers: here nobody waits, and nobody could be told
+            publish.within()  # limits are for producers: here nobody waits, and nobody could be told
         elif refused.code is Code.ROUTING_MISMATCH and item.to is not None:
-            publish.routing = Routing.UNSET  # somebody has made that queue, of another type
+            publish.route(Routing.UNSET)  # somebody has made that queue, of another type
         else:
             log.warning("message dropped: %s does not take it (%s)", item.address, refused)
             return False
@@ -175,11 +174,7 @@ def _taken(target: Engine, publish: Publish, item: Move) -> bool:
 
 def merge(group: Turn, turn: Turn) -> None:
     """What the group appended becomes one log record of the turn."""
-    if group.appends:
-        turn.appends += grouped(group.appends[0].slot, group.appends)
-    turn.effects += group.effects
-    turn.fetches += group.fetches
-    turn.moves += group.moves
+    turn.merge(group, grouped(group.appends[0].slot, group.appends) if group.appends else ())
 
 
 def _units(part: Publish | Settle) -> int:

@@ -66,6 +66,10 @@ class Index:
         self.each -= predicate.each
         self.metered.pop(predicate, None)
 
+    def begin_work(self) -> None:
+        """What is looked at from now on is counted, from nothing on."""
+        self.work = 0
+
     def worked(self, nanoseconds: int) -> None:
         """Looking has taken so much more."""
         self.work += nanoseconds
