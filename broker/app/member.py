@@ -26,6 +26,7 @@ from broker.metadata.port import Metadata
 from broker.rpc.dialer import GrpcDialer
 from broker.seams.clock import SystemClock
 from broker.seams.entropy import token
+from broker.seams.steps import Steps
 
 from .bounds import fitted, memory_of
 
@@ -52,7 +53,10 @@ class ClusterProcess:
         self.clock = SystemClock()
         self.keys = Keys(settings.etcd.prefix)
         self.metadata: Metadata = EtcdMetadata(settings.etcd)
-        self.dialer = GrpcDialer(settings.cluster, self.loop)
+        self.steps = Steps(self.clock)
+        self.messages = self.steps.kind("message")
+        """What comes from other components: commands, effects, replicas' records."""
+        self.dialer = GrpcDialer(settings.cluster, self.loop, steps=self.messages)
         self.table = SlotTable(self.metadata, self.keys)
         self.membership: Membership
         self.config: ConfigWatch
@@ -86,6 +90,7 @@ class ClusterProcess:
     def metrics(self) -> Iterable[Metric]:
         yield Metric("stomp_etcd_rewound", "gauge", "1 when etcd has lost data that it had told this process: restart "
                      "no owner, restore a snapshot.", [({}, int(bool(self.metadata.rewound)))])  # fmt: skip
+        yield from self.steps.metrics()
 
     async def leave(self) -> None:
         """The opposite. What was never begun does not mind."""

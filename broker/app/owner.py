@@ -143,7 +143,7 @@ class OwnerProcess(ClusterProcess):
         # From the registration on every receipt may wait for this process: what stops its loop comes before.
         collect_rarely()
         try:
-            self.rpc = GrpcServer(settings.cluster, self)
+            self.rpc = GrpcServer(settings.cluster, self, self.messages)
             port = await self.rpc.start()
             reads = await self._start_reads()
             self._every("maintain", MAINTAIN_S, self._maintain)

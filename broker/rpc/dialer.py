@@ -13,6 +13,7 @@ import grpc.aio
 
 from broker.config.settings import ClusterSettings
 from broker.core.patience import longest_answer
+from broker.seams.steps import StepKindStats
 from broker.seams.stream import Ended, EndKind, StreamEnd
 
 from .credentials import Credentials
@@ -24,7 +25,11 @@ class GrpcDialer:
     """`seams.stream.Dialer`."""
 
     def __init__(
-        self, settings: ClusterSettings, loop: asyncio.AbstractEventLoop, dial_timeout_s: float | None = None
+        self,
+        settings: ClusterSettings,
+        loop: asyncio.AbstractEventLoop,
+        dial_timeout_s: float | None = None,
+        steps: StepKindStats | None = None,
     ) -> None:
         """`dial_timeout_s`: from dial() to the answer of the peer's event loop (a frozen process still lets the kernel
         take connections). None: as long as anybody's patience with a new stream may grow; who has less ends the stream
@@ -33,13 +38,14 @@ class GrpcDialer:
         self._loop = loop
         self._options = [*CLIENT, *keepalive(settings)]
         self._dial_timeout_s = dial_timeout_s or longest_answer(settings.dead_after_ms / 1000)
+        self._steps = steps
         self._streams: dict[GrpcStream, asyncio.Task[None]] = {}
 
     def dial(self, address: str, service: str, end: StreamEnd) -> GrpcStream:
         """See seams.stream. Must be called in the loop's thread."""
         channel = self._channel(address)
         call = channel.stream_stream(SERVICE + service.capitalize())()
-        stream = GrpcStream(self._loop, address)
+        stream = GrpcStream(self._loop, address, self._steps)
         stream.start(end, call.write, call.cancel)
         task = self._loop.create_task(self._run(stream, channel, call))
         self._streams[stream] = task

@@ -16,6 +16,7 @@ import grpc.aio
 
 from broker.config.settings import ClusterSettings
 from broker.core.errors import ConfigError
+from broker.seams.steps import StepKindStats
 from broker.seams.stream import EDGE_SERVICE, REPLICA_SERVICE, Acceptor, Ended, EndKind
 
 from .credentials import FILES, Credentials, is_loopback
@@ -31,10 +32,11 @@ MAX_REMEMBERED_HOSTS = 256
 class GrpcServer:
     """One listening port."""
 
-    def __init__(self, settings: ClusterSettings, acceptor: Acceptor) -> None:
+    def __init__(self, settings: ClusterSettings, acceptor: Acceptor, steps: StepKindStats | None = None) -> None:
         """Raises ConfigError for TLS files that are no good, or a host that needs them."""
         self._settings = settings
         self._acceptor = acceptor
+        self._steps = steps
         self._credentials = Credentials(settings)
         self._server: Any = None  # must stay referenced: gRPC silently stops listening when it is collected
         self._streams: set[GrpcStream] = set()
@@ -77,7 +79,7 @@ class GrpcServer:
         loop = asyncio.get_running_loop()
         task = asyncio.current_task()
         assert task is not None
-        stream = GrpcStream(loop, _peer(context))
+        stream = GrpcStream(loop, _peer(context), self._steps)
         self._streams.add(stream)
         why, greeted = Ended("lost", EndKind.LOST), False
         try:

@@ -21,6 +21,7 @@ import grpc
 import grpc.aio
 from grpc.aio import EOF
 
+from broker.seams.steps import StepKindStats
 from broker.seams.stream import Ended, EndKind, StreamEnd
 
 log = logging.getLogger("stampede.rpc")
@@ -42,12 +43,14 @@ class GrpcStream:
     """What both ends have in common. The owner of the call runs `read_all` in its own task and calls `finish` last."""
 
     __slots__ = (
-        "_begun", "_cancel", "_end", "_farewell", "_loop", "_over", "_pending", "_queue", "_timer", "_wake", "_why",
-        "_write", "_writer", "peer",
+        "_begun", "_cancel", "_end", "_farewell", "_loop", "_over", "_pending", "_queue", "_steps", "_timer", "_wake",
+        "_why", "_write", "_writer", "peer",
     )  # fmt: skip
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, peer: str) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, peer: str, steps: StepKindStats | None = None) -> None:
+        """steps: what measures how long a message from the peer takes us; None: nobody does."""
         self.peer = peer
+        self._steps = steps
         self._loop = loop
         self._end: StreamEnd | None = None
         self._queue: deque[bytes] = deque()
@@ -118,7 +121,13 @@ class GrpcStream:
                     return _heard(message[len(FAREWELL) :])
                 message = message[1:]
             try:
+                if (steps := self._steps) is None:
+                    deliver(message)
+                    continue
+                began = steps.begin()
                 deliver(message)
+                if steps.took(began):
+                    steps.tell(f"{len(message)} bytes from {self.peer}")
             except Exception:
                 log.exception("a message from %s broke its handler; the stream is given up", self.peer)
                 return Ended("internal error")

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from contextlib import asynccontextmanager, closing
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,7 +20,8 @@ from broker.core.errors import ConfigError
 from broker.rpc import streams
 from broker.rpc.dialer import GrpcDialer
 from broker.rpc.server import GrpcServer
-from broker.rpc.streams import GrpcStream
+from broker.rpc.streams import EOF, GrpcStream
+from broker.seams.steps import Steps
 from broker.seams.stream import Ended, EndKind
 from tests.harness.broker import ROOT, free_ports
 from tests.harness.shells import both_loops, run
@@ -439,6 +441,28 @@ asyncio.run(main())
         self.process.kill()
         self.process.wait()
         self.process.stdout.close()
+
+
+async def test_a_message_that_takes_long_is_named(caplog):
+    """In a cluster all that owners and edges tell each other comes this way."""
+    now = [0.0]
+    steps = Steps(SimpleNamespace(monotonic=lambda: now[0]), cpu=lambda: 0.0)
+    stream = GrpcStream(asyncio.get_running_loop(), "10.0.0.7:7000", steps.kind("message"))
+
+    def handle(message):
+        now[0] += 0.08
+
+    stream.start(SimpleNamespace(on_message=handle, on_closed=lambda why: None), None, bool)
+    messages = iter([b"one", EOF])
+
+    async def read():
+        return next(messages)
+
+    await stream.read_all(read)
+    assert "a message took 80 ms" in caplog.text and "3 bytes from 10.0.0.7:7000" in caplog.text
+    _, longest, slow = steps.metrics()
+    assert longest.samples == [({"step": "message"}, 0.08)] and slow.samples == [({"step": "message"}, 1.0)]
+    stream.finish("over")
 
 
 async def test_a_message_is_on_its_way_before_the_loop_goes_on():
