@@ -20,7 +20,7 @@ from broker.edge.directory import Directory, LocalNames
 from broker.edge.edge import Edge
 from broker.edge.users import User, add_user, save_users
 
-from .test_entrances import Socket, Time
+from .test_acceptor import Socket, Time
 from .test_session import Port
 
 

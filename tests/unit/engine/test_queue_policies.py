@@ -14,7 +14,7 @@ from broker.core.message import TRANSIENT
 from broker.core.records import GroupRecord, MetaRecord, RunRecord, SettleRecord
 from broker.engine import non_destructive, queue_policies
 
-from .test_declared import configure
+from .test_declarations import configure
 from .world import ANYCAST, AUTO, CLIENT, INDIVIDUAL, MULTICAST, World, again, got, ids, run_of
 
 KEY = "_AMQ_LVQ_NAME"

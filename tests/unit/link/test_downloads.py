@@ -12,7 +12,7 @@ from broker.core.message import BLOB, DURABLE, Blob
 from broker.link.edge_bodies import CHUNK, MOVED, NOT_HELD
 from broker.link.owner_port import Away
 from broker.rpc.v1 import link_pb2 as pb
-from tests.unit.link.test_bodies_again import Place as Senders
+from tests.unit.link.test_body_spool import Place as Senders
 from tests.unit.link.test_edge_bodies import BODY, SLOT
 from tests.unit.link.world import run_of
 

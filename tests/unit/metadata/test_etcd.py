@@ -21,7 +21,7 @@ from broker.metadata.port import MetadataRefused, MetadataUnavailable, Put
 from tests.abuse.certificates import authority, issued
 from tests.harness.secrets import self_signed
 from tests.harness.servers import Server, local_etcd
-from tests.unit.metadata.test_contract import take
+from tests.unit.metadata.test_port import take
 
 SETTINGS = EtcdSettings(timeout_s=2.0)
 
