@@ -13,7 +13,7 @@ SIM_LOG := $(VENV)/simulations.log
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster cluster-down pipeline-demo pipeline-extra pipeline-jars pipeline-torture test test-quick test-python test-simulated test-served check fmt bench abuse chaos torture retry oracles docs crds proto constraints e2e clean
+.PHONY: help run cluster cluster-down pipeline-demo pipeline-extra pipeline-jars pipeline-torture test test-quick test-python test-simulated test-served check fmt bench abuse chaos torture mutation retry oracles docs crds proto constraints e2e clean
 
 help:
 	@echo "make run     start a broker on 127.0.0.1:61613 (STOMP) and :61614 (WebSocket); ARGS='--port 7000' adds flags"
@@ -34,6 +34,7 @@ help:
 	@echo "make retry   a million dead letters retried while the broker is killed: lost, doubled, how many a second"
 	@echo "make oracles scripts of frames against a real RabbitMQ and ActiveMQ and against our dialects (docs/migrating.md)"
 	@echo "make torture longer runs of the simulations and of kill -9 (docs/reliability.md)"
+	@echo "make mutation  changes of logic that the unit tests of their room must notice; ARGS='owner.isr --each 60 --minutes 5'"
 	@echo "make e2e     install, use, scale and uninstall the chart on the Kubernetes of E2E_KUBECONFIG"
 	@echo "make clean   remove caches and the virtual environment; data folders are kept"
 
@@ -144,13 +145,17 @@ oracles: $(VENV)/.installed-dev
 STORIES = $(patsubst %,tests/sim/test_cluster_%.py,cuts frozen wild squeezed clocks)
 # Other histories in each run: the one it prints first is where they begin. Not exported: a broker knows all STAMPEDE_….
 torture: SEED := $(or $(STAMPEDE_SEED),$(shell od -An -N4 -tu4 /dev/urandom | tr -d ' '))
-torture: $(VENV)/.installed-dev
+torture: $(VENV)/.installed-mutation
 	@echo "make torture STAMPEDE_SEED=$(SEED) repeats this run"
 	STAMPEDE_SEED=$(SEED) STAMPEDE_CLUSTER_SEEDS=3000 $(BIN)/python -m pytest -n 2 --timeout 1200 tests/sim/test_cluster_crashes.py
 	STAMPEDE_SEED=$(SEED) STAMPEDE_CLUSTER_SEEDS=400 $(BIN)/python -m pytest -n 2 --timeout 1200 $(STORIES)
 	STAMPEDE_SEED=$(SEED) STAMPEDE_SIM_SEEDS=11000 $(BIN)/python -m pytest --timeout 1200 tests/sim/test_shard_crashes.py
 	TEST_SLOW=1 $(BIN)/python -m pytest tests/cluster
 	KILLS=60 $(BIN)/python -m pytest --timeout 1200 tests/kill
+	PYTHONHASHSEED=0 $(BIN)/python -m tests.mutation --seed $(SEED) --minutes 30
+
+mutation: $(VENV)/.installed-mutation
+	PYTHONHASHSEED=0 $(BIN)/python -m tests.mutation $(ARGS)
 
 # Installs the chart on a real Kubernetes (E2E_KUBECONFIG; see tests/e2e/test_install.py for images).
 e2e: $(VENV)/.installed-dev
@@ -172,6 +177,10 @@ $(VENV)/.installed-dev: pyproject.toml $(VENV)/.made
 $(VENV)/.installed-pipeline: pyproject.toml $(VENV)/.made
 	$(PIP) -e '.[dev,pipeline,pipeline-dev]'
 	@touch $@
+
+$(VENV)/.installed-mutation: pyproject.toml $(VENV)/.made
+	$(PIP) -e '.[dev,mutation]'
+	@touch $@ $(VENV)/.installed $(VENV)/.installed-dev
 
 $(VENV)/.installed-spark: pyproject.toml $(VENV)/.made
 	$(PIP) -e '.[pipeline]'

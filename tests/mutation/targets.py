@@ -1,0 +1,23 @@
+"""Which modules are mutated, and by which unit tests of their room that must be noticed.
+
+Rule: only unit tests of the module's own room count, and together they take a few seconds: a fault that nothing but a
+thousand cluster histories would find costs an afternoon to understand.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+TARGETS: Final[dict[str, tuple[str, ...]]] = {
+    "owner.isr": ("owner/test_isr.py",),
+    "owner.release_gate": ("owner/test_release_gate.py",),
+    "engine.settle": ("engine/test_settle.py", "engine/test_hand_outs.py"),
+    "engine.limits": ("engine/test_limits.py",),
+    "engine.selective_dispatch": ("engine/test_eligibility.py", "engine/test_filters.py"),
+    "journal.recovery": ("journal/test_journal.py", "journal/test_format.py"),
+    "wire.block": ("wire/test_rules.py", "wire/test_escapes.py", "wire/test_limits.py"),
+    "wire.connection": ("wire/test_rules.py", "wire/test_limits.py"),
+    "link.slot_channel": ("link/test_slot_channel.py",),
+    "link.consumer_replay": ("link/test_consumer_replay.py", "link/test_replay.py"),
+}
+"""Module → its tests, below tests/unit."""
