@@ -11,10 +11,11 @@ import logging
 import ssl
 
 from broker.config.settings import AdminSettings
-from broker.core.certificates import first_certificate, not_after
+from broker.core.certificates import first_certificate, no_password, not_after
 from broker.core.errors import ConfigError
 from broker.core.metrics import Metric
-from broker.seams.files import fingerprint, read_whole
+from broker.seams.files import read_whole
+from broker.seams.following import Followed
 
 _log = logging.getLogger("stampede.admin")
 
@@ -28,38 +29,29 @@ class AdminCertificate:
     def __init__(self, settings: AdminSettings) -> None:
         """Raises ConfigError when the files do not make a working context."""
         self._cert, self._key = settings.tls_cert_file, settings.tls_key_file
-        self._seen = self._look()
         try:
-            self.not_after = self._try()
             self.context = _context(self._cert, self._key)
+            self._files = Followed([self._cert, self._key], self._load, self._told)
         except (OSError, ValueError) as error:
             raise ConfigError(
                 f"Cannot use the TLS files of the admin port: {error}; check admin.tls_cert_file and "
                 "admin.tls_key_file."
             ) from error
-        self._timer: asyncio.TimerHandle | None = None
-
-    def follow(self, loop: asyncio.AbstractEventLoop) -> None:
-        """From now on, until close()."""
-        self._timer = loop.call_later(LOOK_S, self._again, loop)
-
-    def close(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
 
     def check(self) -> None:
         """Looks at the files once, and takes them if they changed and are good."""
-        now = self._look()
-        if now == self._seen:
-            return
-        self._seen = now
-        try:
-            self.not_after = self._try()
-            self.context.load_cert_chain(self._cert, self._key, password=_no_password)
-        except (OSError, ValueError) as error:
-            _log.error("the new TLS certificate of the admin port is not usable, the old one stays in use: %s", error)
-        else:
-            _log.info("TLS certificate of the admin port reloaded from %s", self._cert)
+        self._files.look()
+
+    def close(self) -> None:
+        self._files.close()
+
+    def follow(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From now on, until close()."""
+        self._files.follow(loop, LOOK_S)
+
+    @property
+    def not_after(self) -> int:
+        return self._files.value
 
     def metrics(self) -> list[Metric]:
         return [
@@ -69,26 +61,23 @@ class AdminCertificate:
             )
         ]  # fmt: skip
 
-    def _again(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.check()
-        self.follow(loop)
-
-    def _look(self) -> tuple[object, object]:
-        return fingerprint(self._cert), fingerprint(self._key)
-
-    def _try(self) -> int:
-        """Do certificate and key fit; in a context of their own, so that the one in use stays whole."""
+    def _load(self) -> int:
+        """Do certificate and key fit: tried in a context of their own first, so that the one in use stays whole."""
         _context(self._cert, self._key)
-        return not_after(first_certificate(read_whole(self._cert).decode("ascii", "replace")))
+        ends = not_after(first_certificate(read_whole(self._cert).decode("ascii", "replace")))
+        self.context.load_cert_chain(self._cert, self._key, password=no_password)
+        return ends
+
+    def _told(self, error: OSError | ValueError | None) -> None:
+        if error is not None:
+            _log.error("the new TLS certificate of the admin port is not usable, the old one stays in use: %s", error)
+        else:
+            _log.info("TLS certificate of the admin port reloaded from %s", self._cert)
 
 
 def _context(cert: str, key: str) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
-    context.load_cert_chain(cert, key, password=_no_password)
+    context.load_cert_chain(cert, key, password=no_password)
     return context
-
-
-def _no_password() -> str:
-    raise ssl.SSLError("the private key is encrypted; store it without a password")

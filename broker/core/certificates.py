@@ -34,6 +34,11 @@ def _escape(value: str) -> str:
     return text[:-1] + "\\ " if text.endswith(" ") and len(value) > 1 else text
 
 
+def no_password() -> str:
+    """For `load_cert_chain`: without one that fails, OpenSSL asks on the terminal."""
+    raise ssl.SSLError("the private key is encrypted; store it without a password")
+
+
 def first_certificate(pem: str) -> bytes:
     """DER of the first certificate of a PEM file (the server's own). Raises ValueError."""
     begin, end = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"

@@ -14,9 +14,10 @@ import ssl
 from collections.abc import Callable
 
 from broker.config.acceptor import AcceptorSettings
-from broker.core.certificates import first_certificate, not_after
+from broker.core.certificates import first_certificate, no_password, not_after
 from broker.core.errors import ConfigError
-from broker.seams.files import fingerprint, read_whole
+from broker.seams.files import read_whole
+from broker.seams.following import Followed
 
 log = logging.getLogger("stampede.edge")
 
@@ -33,8 +34,7 @@ def server_context(acceptor: AcceptorSettings) -> ssl.SSLContext:
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     if acceptor.tls_ciphers:
         context.set_ciphers(acceptor.tls_ciphers.replace(",", ":"))
-    # A password callback that fails: OpenSSL would ask on the terminal else.
-    context.load_cert_chain(acceptor.tls_cert_file, acceptor.tls_key_file, password=_no_password)
+    context.load_cert_chain(acceptor.tls_cert_file, acceptor.tls_key_file, password=no_password)
     if acceptor.tls_client_ca_file:
         context.load_verify_locations(acceptor.tls_client_ca_file)
         # A CA alone means that certificates are needed.
@@ -45,10 +45,6 @@ def server_context(acceptor: AcceptorSettings) -> ssl.SSLContext:
     if acceptor.tls_sni_host:
         context.sni_callback = _only(acceptor.tls_sni_host.lower())
     return context
-
-
-def _no_password() -> str:
-    raise ssl.SSLError("the private key is encrypted; store it without a password")
 
 
 def _only(wanted: str) -> Callable[[ssl.SSLObject, str | None, ssl.SSLContext], int | None]:
@@ -72,42 +68,36 @@ class CertificateWatcher:
         """`where`: the table its settings stand in, for errors. Raises ConfigError when the files do not make a working
         context."""
         self._acceptor = acceptor
-        self._loop = loop
-        self._reload_s = reload_s
         self._where = where
-        self._seen = self._look()
+        paths = [path for name in FILES if (path := getattr(acceptor, name))]
         try:
-            self.context, self.not_after = self._load()
+            self._files = Followed(paths, self._load, self._told)
         except (OSError, ValueError) as error:
             about = "CIPHER" in str(error).upper()
             names = [f"{where}.{name}" for name in (("tls_ciphers",) if about else FILES) if getattr(acceptor, name)]
             raise ConfigError(f"Cannot use the TLS files: {error}; check {', '.join(names)}.") from error
-        self._timer = loop.call_later(reload_s, self._again)
+        self._files.follow(loop, reload_s)
 
     def check(self) -> None:
         """Looks at the files once, and takes them if they changed and are good."""
-        now = self._look()
-        if now == self._seen:
-            return
-        # Remembered before loading: should the files change meanwhile, the next look sees it.
-        self._seen = now
-        try:
-            self.context, self.not_after = self._load()
-        except (OSError, ValueError) as error:
+        self._files.look()
+
+    def close(self) -> None:
+        self._files.close()
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        return self._files.value[0]
+
+    @property
+    def not_after(self) -> int:
+        return self._files.value[1]
+
+    def _told(self, error: OSError | ValueError | None) -> None:
+        if error is not None:
             log.error("the new TLS certificate of %s is not usable, the old one stays in use: %s", self._where, error)
         else:
             log.info("TLS certificate reloaded from %s", self._acceptor.tls_cert_file)
-
-    def close(self) -> None:
-        self._timer.cancel()
-
-    def _again(self) -> None:
-        self.check()
-        self._timer = self._loop.call_later(self._reload_s, self._again)
-
-    def _look(self) -> list[tuple[int, int, int] | None]:
-        paths = [getattr(self._acceptor, name) for name in FILES]
-        return [fingerprint(path) for path in paths if path]
 
     def _load(self) -> tuple[ssl.SSLContext, int]:
         pem = read_whole(self._acceptor.tls_cert_file).decode("ascii", "replace")

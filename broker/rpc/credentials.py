@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import logging
 import ssl
-from typing import Any
 
 import grpc
 
 from broker.config.settings import ClusterSettings
+from broker.core.certificates import no_password
 from broker.core.errors import ConfigError
-from broker.seams.files import fingerprint, read_whole
+from broker.seams.files import read_whole
+from broker.seams.following import Followed
 
 log = logging.getLogger("stampede.rpc")
 
@@ -36,11 +37,10 @@ class Credentials:
         if any(self._paths) and not all(self._paths):
             missing = ", ".join(name for name, path in zip(FILES, self._paths, strict=True) if not path)
             raise ConfigError(f"Mutual TLS between components needs all of {', '.join(FILES)}; set {missing} too.")
-        self._seen: list[Any] = []
-        self._ca = self._cert = self._key = b""
+        self._files: Followed[tuple[bytes, bytes, bytes]] | None = None
         if self:
             try:
-                self._load()
+                self._files = Followed(self._paths, self._load, _told)
             except (OSError, ValueError) as error:
                 raise ConfigError(
                     f"Cannot use the TLS files of components: {error}; check {', '.join(FILES)}."
@@ -51,43 +51,40 @@ class Credentials:
 
     def channel(self) -> grpc.ChannelCredentials:
         """For one dial."""
-        self._refresh()
-        return grpc.ssl_channel_credentials(self._ca, self._key, self._cert)
+        ca, cert, key = self._newest()
+        return grpc.ssl_channel_credentials(ca, key, cert)
 
     def server(self) -> grpc.ServerCredentials:
         """For a listening port; every handshake looks for newer files. Clients must show a certificate."""
-        return grpc.dynamic_ssl_server_credentials(self._configuration(), self._renewed, True)
-
-    def _configuration(self) -> grpc.ServerCertificateConfiguration:
-        return grpc.ssl_server_certificate_configuration([(self._key, self._cert)], self._ca)
+        return grpc.dynamic_ssl_server_credentials(_configuration(*self._newest()), self._renewed, True)
 
     def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
         """Called by gRPC in a thread of its own, once per handshake; None: nothing new."""
-        before = self._ca, self._cert, self._key
-        self._refresh()
-        return None if before == (self._ca, self._cert, self._key) else self._configuration()
+        assert self._files is not None
+        before = self._files.value
+        now = self._newest()
+        return None if before == now else _configuration(*now)
 
-    def _refresh(self) -> None:
-        if [fingerprint(path) for path in self._paths] == self._seen:
-            return
-        try:
-            self._load()
-        except (OSError, ValueError) as error:
-            log.error("the new TLS files of components are not usable, the old ones stay in use: %s", error)
-        else:
-            log.info("TLS files of components reloaded")
+    def _newest(self) -> tuple[bytes, bytes, bytes]:
+        assert self._files is not None, "asked only where files are set"
+        self._files.look()
+        return self._files.value
 
-    def _load(self) -> None:
-        """Raises OSError (ssl.SSLError is one) or ValueError, and then keeps what it had."""
-        # Remembered before reading: should the files change meanwhile, the next look sees it.
-        self._seen = [fingerprint(path) for path in self._paths]
+    def _load(self) -> tuple[bytes, bytes, bytes]:
         ca, cert, key = self._paths
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         # gRPC finds a bad pair only at the first handshake, and says so nowhere.
-        context.load_cert_chain(cert, key, password=_no_password)
+        context.load_cert_chain(cert, key, password=no_password)
         context.load_verify_locations(ca)
-        self._ca, self._cert, self._key = read_whole(ca), read_whole(cert), read_whole(key)
+        return read_whole(ca), read_whole(cert), read_whole(key)
 
 
-def _no_password() -> str:
-    raise ssl.SSLError("the private key is encrypted; store it without a password")
+def _configuration(ca: bytes, cert: bytes, key: bytes) -> grpc.ServerCertificateConfiguration:
+    return grpc.ssl_server_certificate_configuration([(key, cert)], ca)
+
+
+def _told(error: OSError | ValueError | None) -> None:
+    if error is not None:
+        log.error("the new TLS files of components are not usable, the old ones stay in use: %s", error)
+    else:
+        log.info("TLS files of components reloaded")

@@ -265,7 +265,7 @@ def live(tmp_path: Path, pairs: dict[str, Pair]) -> Pair:
 class Loop:
     """Takes the watcher's timer and lets the test look."""
 
-    def call_later(self, delay: float, callback: object) -> Loop:
+    def call_later(self, delay: float, callback: object, *args: object) -> Loop:
         return self
 
     def cancel(self) -> None:
