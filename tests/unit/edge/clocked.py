@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .test_session import Wire
+from .bench import Wire
 
 
 class Time:

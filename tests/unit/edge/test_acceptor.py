@@ -18,8 +18,8 @@ from broker.edge.auth import TableAuthenticator
 from broker.edge.edge import OVERFLOW, Edge
 from broker.edge.session import Session
 
+from .bench import Port
 from .clocked import Socket, Time
-from .test_session import Port
 
 
 class House:

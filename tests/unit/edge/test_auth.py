@@ -20,8 +20,8 @@ from broker.edge.directory import Directory, LocalNames
 from broker.edge.edge import Edge
 from broker.edge.users import User, add_user, save_users
 
+from .bench import Port
 from .test_acceptor import Socket, Time
-from .test_session import Port
 
 
 class Clock:

@@ -15,7 +15,7 @@ from broker.core.reasons import Reason
 from broker.edge.session import Session
 from broker.wire.events import Head
 
-from .test_session import Bench, Wire
+from .bench import Bench, Wire
 
 ALL = dict.fromkeys(OPERATIONS, "*")
 

@@ -14,7 +14,7 @@ from broker.edge import blocked_sends
 from broker.edge.session import Session
 from tests.harness.waiting import eventually
 
-from .test_session import Bench
+from .bench import Bench
 
 
 class Full(Bench):

@@ -14,7 +14,7 @@ from broker.edge.connection_memory import Holding
 from broker.edge.session import Session
 from tests.harness.waiting import eventually
 
-from .test_session import Bench, Wire
+from .bench import Bench, Wire
 
 KIB = 1024
 

@@ -24,8 +24,8 @@ from broker.edge.directory import Done as Told
 from broker.edge.edge import Edge
 from tests.harness import build
 
+from .bench import Port, Wire
 from .clocked import Time
-from .test_session import Port, Wire
 
 HELD = 6
 """Messages each of the first three subscriptions holds before the program begins."""

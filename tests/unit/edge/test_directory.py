@@ -13,7 +13,7 @@ from broker.core.reasons import Reason
 from broker.edge.directory import AskedNames, Directory, LocalClientIds, LocalNames, in_use
 from broker.metadata.port import MetadataUnavailable
 
-from .test_session import Bench, Wire
+from .bench import Bench, Wire
 
 CONNECT = b"CONNECT\naccept-version:1.2\nhost:h\nclient-id:me\n\n\0"
 SUBSCRIBE = b"SUBSCRIBE\nid:%b\ndestination:/topic/%b\ndurable-subscription-name:d\nreceipt:r\n\n\0"

@@ -9,7 +9,7 @@ from typing import Any
 from broker.edge import framelog
 from broker.wire.connection import Connection, Role
 
-from .test_session import Bench
+from .bench import Bench
 
 
 async def test_a_passcode_is_not_logged_under_any_name(caplog):

@@ -13,7 +13,7 @@ from broker.core.effects import Done
 from broker.core.ids import slots_of
 from tests.harness.waiting import eventually
 
-from .test_session import Bench
+from .bench import Bench
 from .test_split_subscription import ack, commands, deliver, subscribe
 
 

@@ -15,7 +15,7 @@ from broker.edge.auth import ANONYMOUS, Principal, TableAuthenticator
 from broker.edge.users import User
 from broker.seams.clock import SystemClock
 
-from .test_session import Bench
+from .bench import Bench
 
 
 def users(**passcodes):

@@ -11,8 +11,8 @@ from broker.core.commands import Grant, Publish, Subscribe
 from broker.core.errors import Code
 from broker.edge.rate_limits import Rates
 
+from .bench import Bench
 from .clocked import Socket, Time
-from .test_session import Bench
 
 SEND = b"SEND\ndestination:/queue/a\n\nx\0"
 

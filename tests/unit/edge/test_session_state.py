@@ -17,7 +17,7 @@ from broker.edge.session_state import SESSION, SessionLife, SessionState
 from broker.seams.clock import SystemClock
 from broker.wire.versions import Version
 
-from .test_session import Bench, Wire
+from .bench import Bench, Wire
 
 NEW, CHECKING, CLAIMING = SessionState.NEW, SessionState.CHECKING, SessionState.CLAIMING
 OPEN, LEAVING, CLOSED = SessionState.OPEN, SessionState.LEAVING, SessionState.CLOSED

@@ -14,7 +14,7 @@ from broker.core.message import Blob, Run
 from broker.core.reasons import Reason
 from broker.edge.partitioner import group_of
 
-from .test_session import Bench
+from .bench import Bench
 
 THREE = EngineSettings(addresses={"q": {"partitions": 3}})
 

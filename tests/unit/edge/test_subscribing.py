@@ -16,7 +16,7 @@ from broker.core.errors import Code
 from broker.core.message import REDELIVERED, Run
 from broker.wire.versions import Version
 
-from .test_session import Bench
+from .bench import Bench
 
 
 def subscribe(bench: Bench, headers: str, destination: str = "/queue/a") -> tuple[Subscribe | None, bytes]:

@@ -11,7 +11,7 @@ from broker.core.errors import Code, RefusedError
 from broker.core.message import DURABLE, NO_IDS, TEXT, Run
 from broker.edge.transactions import JOINED_BYTES, JOINED_IDS, OpenTransaction, Transactions
 
-from .test_session import Bench
+from .bench import Bench
 
 
 def part() -> Settle:

@@ -8,7 +8,7 @@ from broker.core.errors import Code
 from broker.core.message import Run
 from broker.core.reasons import Reason
 
-from .test_session import Bench
+from .bench import Bench
 
 
 def commands(bench: Bench, kind: type) -> list:
