@@ -22,7 +22,7 @@ WITHOUT = {
     "broker/config": 14,
     "broker/core": 15,
     "broker/edge": 28,
-    "broker/engine": 41,
+    "broker/engine": 40,
     "broker/journal": 20,
     "broker/link": 12,
     "broker/metadata": 2,

@@ -11,7 +11,7 @@ from typing import Final
 TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "owner.isr": ("owner/test_isr.py",),
     "owner.release_gate": ("owner/test_release_gate.py",),
-    "engine.settle": ("engine/test_settle.py", "engine/test_hand_outs.py"),
+    "engine.settle": ("engine/test_settle.py", "engine/test_hand_outs.py", "engine/test_already_settled.py"),
     "engine.limits": ("engine/test_limits.py",),
     "engine.selective_dispatch": ("engine/test_eligibility.py", "engine/test_filters.py"),
     "journal.recovery": ("journal/test_journal.py", "journal/test_format.py"),

@@ -10,7 +10,7 @@ from broker.core.commands import Act, Manage
 from broker.core.errors import Code
 from broker.core.message import Blob
 
-from .test_reattach import fail_over, settled
+from .leaders import fail_over, settled
 from .world import World, again, got, ids, refused
 
 

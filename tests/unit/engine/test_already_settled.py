@@ -1,0 +1,255 @@
+"""Acknowledgements of what a consumer held before: once, and only of what is nobody else's by now."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.core.address import Outcome
+from broker.core.commands import Hold, Resume, Settle, Subscribe
+from broker.core.errors import Code, RefusedError
+
+from .leaders import fail_over, loaded, settled, spans
+from .world import ANYCAST, CLIENT, INDIVIDUAL, again, done, got, refused
+
+
+def test_a_ghost_gives_way_when_its_message_is_handed_out_to_the_consumer_again():
+    """The cluster's history 403: an edge was given up, another one got its messages and gave them back."""
+    world, i = loaded(2)
+    world.disconnect(1)
+    world.attach(2, ack=INDIVIDUAL)
+    world.attach(1, spans(i), ack=INDIVIDUAL, credit_messages=3)
+    assert world.queue()["delivering"] == 4, "two of them are ghosts"
+    world.disconnect(2)
+    world.settle_down()
+    assert world.queue()["delivering"] == 2, "its credit came back with the first one"
+    world.settle(1, i[0])
+    world.settle(1, i[1])
+    assert world.queue()["delivering"] == 0
+
+
+@pytest.mark.parametrize("first", [1, 2])
+def test_what_was_given_to_another_edge_is_that_ones_whoever_comes_back_first(first):
+    """The cluster's history 809: an edge that had been given up was first at the next leader; the ACK of whom the
+    message had been given to was then answered, and did nothing."""
+    world, i = loaded(1)
+    world.disconnect(1)
+    world.attach(2, ack=INDIVIDUAL)
+    fail_over(world, snapshot=first == 1)
+    again = []
+    for consumer in (first, 3 - first):
+        again.append(Subscribe(7, consumer, 0, consumer, "q", ANYCAST, INDIVIDUAL))
+        again[-1].resume = Resume(spans(i), [], {i[0]: 1} if consumer == 2 else {})
+    world.do(*again)  # a new leader hands out nothing before all edges have come
+    world.appended.clear()
+    assert refused(world.settle(1, i[0])) == [Code.NO_SUCH_DELIVERY] and settled(world) == []
+    assert refused(world.settle(2, i[0])) == [] and settled(world) == [(i[0], i[0])]
+
+
+def test_a_ghost_that_a_transaction_holds_does_not_swallow_the_message_at_the_consumers_end():
+    """The cluster's history 55: the message was in no queue any more until the next restart."""
+    world, i = loaded(1)
+    world.disconnect(1)
+    world.attach(2, ack=INDIVIDUAL)
+    world.attach(1, spans(i), ack=INDIVIDUAL)
+    world.do(Hold(7, 1, 0, 1, i))
+    world.disconnect(2)
+    world.settle_down()
+    assert world.queue()["delivering"] == 1
+    world.disconnect(1)
+    assert world.queue()["delivering"] == 0 and world.queue()["ready"] == 1
+
+
+@pytest.mark.parametrize("ack", [CLIENT, INDIVIDUAL])
+def test_giving_back_what_is_not_held_any_more_does_nothing(ack):
+    world, i = loaded(3, ack=ack)
+    world.do(Hold(7, 1, 0, 1, [i[0]]))
+    world.effects.clear()
+    assert refused(world.do(Settle(7, 1, 0, 1, [i[0], 999], Outcome.RETURN))) == []
+    world.settle_down()
+    assert [body for body, *_ in again(world.effects)] == [b"000"]
+    assert refused(world.do(Settle(7, 1, 0, 1, [999], Outcome.RETURN))) == []
+    assert world.queue()["delivering"] == 3
+
+
+@pytest.mark.parametrize("ack", [CLIENT, INDIVIDUAL])
+def test_a_repeated_acknowledgement_is_answered_when_its_first_try_counts(ack):
+    """Its leader was cut off from its followers only; the edge's stream was reset meanwhile, in the same epoch."""
+    world, i = loaded(2, ack=ack)
+    world.auto_commit = False
+    assert done(world.settle(1, i[0], seq=4)) == []
+    world.attach(1, [(i[0], i[1])], ack=ack)
+    assert done(world.settle(1, i[0], seq=5)) == [], "the next leader may not have the first try"
+    assert done(world.commit()) == [4, 5]
+
+
+def test_who_opens_a_slot_twice_holds_ghosts_still():
+    """The message of one comes to it for real: it gives way, with its credit."""
+    world, i = loaded(2)
+    world.disconnect(1)
+    world.attach(2, ack=INDIVIDUAL)
+    for _ in range(2):
+        world.attach(1, spans(i), ack=INDIVIDUAL, credit_messages=3)
+    assert world.queue()["delivering"] == 4, "two of them are ghosts"
+    world.disconnect(2)
+    world.settle_down()
+    assert world.queue()["delivering"] == 2
+
+
+def test_a_ghost_whose_message_has_come_back_to_the_queue_is_the_clients_own_at_the_next_opening():
+    world, i = loaded(1)
+    world.disconnect(1)
+    world.attach(2, ack=INDIVIDUAL)
+    world.attach(1, spans(i), ack=INDIVIDUAL, room=0)
+    world.disconnect(2)
+    assert (world.queue()["ready"], world.queue()["delivering"]) == (1, 1)
+    world.attach(1, spans(i), ack=INDIVIDUAL)
+    assert (world.queue()["ready"], world.queue()["delivering"]) == (0, 1)
+    world.appended.clear()
+    world.settle(1, i[0])
+    assert settled(world) == [(i[0], i[0])]
+
+
+def given_up(count=1):
+    """Consumer 1 was given up while it held messages; 2 has got them, then 1 comes back."""
+    world, i = loaded(count)
+    world.disconnect(1)
+    world.attach(2, ack=INDIVIDUAL)
+    world.attach(1, spans(i), ack=INDIVIDUAL, room=0)
+    world.appended.clear()
+    world.effects.clear()
+    return world, i
+
+
+def test_what_another_consumer_has_by_now_is_not_acknowledged_and_nothing_with_it():
+    world, i = given_up(2)
+    world.settle(2, i[0], outcome=Outcome.NACK)  # to 2 again
+    effects = world.settle(1, i[1], seq=4)
+    assert done(effects) == [] and refused(effects) == [Code.NO_SUCH_DELIVERY]
+    assert settled(world) == []
+
+
+def test_what_another_consumer_has_given_back_is_settled_by_who_had_it_first():
+    world, i = given_up()
+    world.disconnect(2)
+    assert world.queue()["ready"] == 1
+    assert done(world.settle(1, i[0], seq=4)) == [4] and settled(world) == [(i[0], i[0])]
+    assert (world.queue()["ready"], world.queue()["delivering"]) == (0, 0)
+
+
+def test_what_another_consumer_has_acknowledged_may_be_acknowledged_again():
+    world, i = given_up()
+    world.settle(2, i[0])
+    assert done(world.settle(1, i[0], seq=4)) == [4] and world.queue()["delivering"] == 0
+
+
+@pytest.mark.parametrize("theirs", ["held", "acknowledged", "given back"])
+def test_a_transaction_holds_only_if_what_it_acknowledges_is_its_clients_own(theirs):
+    world, i = given_up()
+    world.do(Hold(7, 1, 0, 1, i))
+    if theirs == "acknowledged":
+        world.settle(2, i[0])
+    elif theirs == "given back":
+        world.disconnect(2)
+    world.appended.clear()
+    part, turn = Settle(7, 1, 0, 1, i), world.turn()
+    if theirs == "given back":
+        world.engine.check(part, {})
+        world.engine.handle(part, turn)
+        world.finish(turn)
+        assert settled(world) == [(i[0], i[0])]
+    else:
+        with pytest.raises(RefusedError):
+            world.engine.check(part, {})
+
+
+@pytest.mark.parametrize("durable", [False, True])
+def test_a_transaction_may_name_what_died_with_an_earlier_leader_but_nothing_durable(durable):
+    world, i = loaded(1)
+    world.disconnect(1)
+    world.attach(2, ack=INDIVIDUAL)
+    world.settle(2, i[0])
+    fail_over(world)
+    world.attach(1, spans(i), ack=INDIVIDUAL, firm=spans(i) if durable else [])
+    world.do(Hold(7, 1, 0, 1, i))
+    for _ in range(2):
+        if durable:
+            with pytest.raises(RefusedError):
+                world.engine.check(Settle(7, 1, 0, 1, i), {})
+        else:
+            world.engine.check(Settle(7, 1, 0, 1, i), {})
+        world.attach(1, spans(i), ack=INDIVIDUAL, firm=spans(i) if durable else [])  # the stream broke
+        world.do(Hold(7, 1, 0, 1, i))
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_what_a_client_has_rejected_itself_is_not_somebody_elses_when_it_is_asked_again(ended):
+    """Its bytes are still being read back, to be a dead letter, when the stream of its edge breaks."""
+    world, i = loaded(3)
+    fail_over(world)
+    world.auto_commit = False
+    world.attach(1, spans(i), ack=INDIVIDUAL, room=0)
+    assert refused(world.settle(1, i[0], i[1], outcome=Outcome.REJECT, seq=4)) == []
+    assert world.engine.queues()[0].pages.recalls
+    if ended:
+        world.disconnect(1)
+    world.attach(1, spans(i[:2] if ended else i), ack=INDIVIDUAL, room=0)
+    world.effects.clear()
+    assert refused(world.settle(1, i[0], i[1], outcome=Outcome.REJECT, seq=4)) == []
+
+
+def test_what_a_stranger_has_by_now_stays_a_strangers_when_its_edge_opens_its_slots_again():
+    world, i = given_up()
+    world.attach(1, spans(i), ack=INDIVIDUAL, room=0)
+    assert refused(world.settle(1, i[0], seq=4)) == [Code.NO_SUCH_DELIVERY]
+
+
+def counted_against(credit_messages=1):
+    """Consumer 1 was given up by a leader that is gone; that one has counted it, so the next one leaves the message in
+    the queue, for whoever was given it since. Nobody was."""
+    world, i = loaded(1)
+    world.disconnect(1)
+    fail_over(world)
+    world.attach(1, spans(i), ack=INDIVIDUAL, credit_messages=credit_messages)
+    world.effects.clear()
+    world.appended.clear()
+    return world, i
+
+
+def commit(world, *ids):
+    part, turn = Settle(7, 1, 0, 1, list(ids)), world.turn()
+    world.engine.check(part, {})
+    world.engine.handle(part, turn)
+    return world.finish(turn)
+
+
+def test_what_a_transaction_acknowledges_is_taken_for_real_before_the_credit_of_it_comes_back():
+    """`make chaos --seed 879736062`: the Hold let the very message out again, to the same consumer; its ghost gave way,
+    and the COMMIT was receipted and settled nothing."""
+    world, i = counted_against()
+    assert got(world.effects) == []
+    world.do(Hold(7, 1, 0, 1, i))
+    assert got(world.effects) == []
+    commit(world, *i)
+    assert settled(world) == [(i[0], i[0])]
+    assert (world.queue()["ready"], world.queue()["delivering"]) == (0, 0)
+
+
+def test_a_transaction_whose_message_has_come_to_its_client_again_is_refused():
+    """Another consumer had it when the transaction acknowledged it, and has failed since."""
+    world, i = loaded(1)
+    world.disconnect(1)
+    world.attach(2, ack=INDIVIDUAL)
+    world.attach(1, spans(i), ack=INDIVIDUAL)
+    world.do(Hold(7, 1, 0, 1, i))
+    world.disconnect(2)
+    world.settle_down()
+    assert world.queue()["delivering"] == 1
+    world.appended.clear()
+    for _ in range(2):
+        with pytest.raises(RefusedError) as refusal:
+            commit(world, *i)
+        assert refusal.value.code is Code.NO_SUCH_DELIVERY and settled(world) == []
+    assert refused(world.settle(1, i[0], outcome=Outcome.RETURN)) == []  # the transaction is given up
+    world.settle_down()
+    assert world.queue()["delivering"] == 1
+    assert refused(world.settle(1, i[0])) == [] and settled(world) == [(i[0], i[0])]
