@@ -23,7 +23,7 @@ WITHOUT = {
     "broker/core": 15,
     "broker/edge": 28,
     "broker/engine": 40,
-    "broker/journal": 20,
+    "broker/journal": 19,
     "broker/link": 12,
     "broker/metadata": 2,
     "broker/owner": 18,
