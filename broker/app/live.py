@@ -79,7 +79,6 @@ class LiveSettings:
                 f'{table}."{entry[:200]}"', why, told(RESET, table, entry),
             )  # fmt: skip
         self._applied = tables_of(self.settings)
-        self._turn = asyncio.Lock()
         self._whole = Whole()
 
     def use(self, apply: Callable[[Settings], Awaitable[None]], people: LiveUsers) -> None:
@@ -121,27 +120,25 @@ class LiveSettings:
         return await self._whole.run(self._change(LIVE[name], entry, values, by))
 
     async def _change(self, table: str, entry: str, values: Mapping[str, Any], by: str) -> dict[str, Any]:
-        async with self._turn:
-            own = {**self._changes.of(table, entry), **values}
-            own = {each: value for each, value in own.items() if value is not None}
-            said = tables_of(self._file)[table].get(entry)
-            typed = checked(table, entry, {**(said or {}), **own}, self._file, "changed live")
-            # Who takes back all that was changed wants no entry that says nothing: a permission would be for nobody.
-            empty = not own and (said is not None or None in values.values())
-            kept = None if empty else {each: typed[each] for each in own}
-            changes = self._changes.with_entry(table, entry, kept, by, SystemClock().wall_ms())
-            return await self._one(table, entry, said if empty else typed, changes)
+        own = {**self._changes.of(table, entry), **values}
+        own = {each: value for each, value in own.items() if value is not None}
+        said = tables_of(self._file)[table].get(entry)
+        typed = checked(table, entry, {**(said or {}), **own}, self._file, "changed live")
+        # Who takes back all that was changed wants no entry that says nothing: a permission would be for nobody.
+        empty = not own and (said is not None or None in values.values())
+        kept = None if empty else {each: typed[each] for each in own}
+        changes = self._changes.with_entry(table, entry, kept, by, SystemClock().wall_ms())
+        return await self._one(table, entry, said if empty else typed, changes)
 
     async def forget(self, name: str, entry: str) -> dict[str, Any]:
         """What was changed of an entry is not any more; the entry before. Raises ConfigError, KeyError: nothing was."""
         return await self._whole.run(self._forget(LIVE[name], entry))
 
     async def _forget(self, table: str, entry: str) -> dict[str, Any]:
-        async with self._turn:
-            if entry not in self._changes.tables.get(table, {}):
-                raise KeyError(entry)
-            said = tables_of(self._file)[table].get(entry)
-            return await self._one(table, entry, said, self._changes.with_entry(table, entry, None))
+        if entry not in self._changes.tables.get(table, {}):
+            raise KeyError(entry)
+        said = tables_of(self._file)[table].get(entry)
+        return await self._one(table, entry, said, self._changes.with_entry(table, entry, None))
 
     async def _one(self, table: str, entry: str, values: dict[str, Any] | None, changes: Changes) -> dict[str, Any]:
         """One entry is like that (None: is gone), because of these changes; the entry before."""
@@ -163,12 +160,11 @@ class LiveSettings:
         return await self._whole.run(self._reload(self._source))
 
     async def _reload(self, source: SettingsSource) -> dict[str, Any]:
-        async with self._turn:
-            before = tables_of(self.settings)
-            read = await asyncio.to_thread(self._read, source)
-            await self._take(self._changes, read.file, read.after, read.aside)
-            self.restart, self._origins = read.restart, read.origins
-            changed = await asyncio.to_thread(differing, before, tables_of(self.settings))
+        before = tables_of(self.settings)
+        read = await asyncio.to_thread(self._read, source)
+        await self._take(self._changes, read.file, read.after, read.aside)
+        self.restart, self._origins = read.restart, read.origins
+        changed = await asyncio.to_thread(differing, before, tables_of(self.settings))
         log.info("settings were read again: %d entries are others now", len(changed))
         for one in self.restart:
             log.warning("%s has changed, which needs a restart: until then it stays as it was", one["name"])

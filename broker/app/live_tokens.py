@@ -43,7 +43,6 @@ class LiveTokens:
         self._path = os.path.join(data, FILE)
         self._tokens: Mapping[str, KeptToken] = self._read()
         self._names = _by_hash(self._tokens)
-        self._turn = asyncio.Lock()
         self._whole = Whole()
 
     def _read(self) -> dict[str, KeptToken]:
@@ -76,25 +75,23 @@ class LiveTokens:
         return await self._whole.run(self._create(name, groups, by))
 
     async def _create(self, name: str, groups: Sequence[str], by: str) -> str:
-        async with self._turn:
-            if name in self._tokens:
-                raise ConfigError(taken(name))
-            if len(self._tokens) >= MOST:
-                raise ConfigError(f"There are {MOST} tokens, which is the most; revoke some.")
-            secret = fresh()
-            one = KeptToken(hashed(secret), refuse_groups(groups), by, SystemClock().wall_ms())
-            await self._keep({**self._tokens, name: one})
-            return secret
+        if name in self._tokens:
+            raise ConfigError(taken(name))
+        if len(self._tokens) >= MOST:
+            raise ConfigError(f"There are {MOST} tokens, which is the most; revoke some.")
+        secret = fresh()
+        one = KeptToken(hashed(secret), refuse_groups(groups), by, SystemClock().wall_ms())
+        await self._keep({**self._tokens, name: one})
+        return secret
 
     async def revoke(self, name: str) -> None:
         """Raises ConfigError, KeyError: there is none."""
         await self._whole.run(self._revoke(name))
 
     async def _revoke(self, name: str) -> None:
-        async with self._turn:
-            rest = dict(self._tokens)
-            del rest[name]
-            await self._keep(rest)
+        rest = dict(self._tokens)
+        del rest[name]
+        await self._keep(rest)
 
     async def _keep(self, tokens: dict[str, KeptToken]) -> None:
         data = msgspec.json.format(msgspec.json.encode(_Kept(tokens)), indent=1) + b"\n"

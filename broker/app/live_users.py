@@ -25,7 +25,6 @@ class LiveUsers:
         self._path = path
         self._heed = heed
         self._administrators = administrators
-        self._turn = asyncio.Lock()
         self._whole = Whole()
 
     async def all(self) -> Mapping[str, Sequence[str]]:
@@ -47,33 +46,29 @@ class LiveUsers:
         self, name: str, passcode: str | None, groups: Sequence[str] | None
     ) -> tuple[Sequence[str] | None, Sequence[str]]:
         refuse_weak(passcode, groups)
-        async with self._turn:
-            users = await self.all()
-            before = users.get(name)
-            if passcode is not None or before is not None:
-                now = (before or ()) if groups is None else checked_groups(groups)
-                somebody_left(self._administrators, {**users, name: now})
-            if passcode is not None:
-                await asyncio.to_thread(add_user, self._path, name, passcode, groups or ())
-            if groups is not None and (passcode is None or not groups):
-                await asyncio.to_thread(set_groups, self._path, name, groups)
-            self._heed()
-            return before, (await self.all())[name]
+        users = await self.all()
+        before = users.get(name)
+        if passcode is not None or before is not None:
+            now = (before or ()) if groups is None else checked_groups(groups)
+            somebody_left(self._administrators, {**users, name: now})
+        if passcode is not None:
+            await asyncio.to_thread(add_user, self._path, name, passcode, groups or ())
+        if groups is not None and (passcode is None or not groups):
+            await asyncio.to_thread(set_groups, self._path, name, groups)
+        self._heed()
+        return before, (await self.all())[name]
 
     async def remove(self, name: str) -> None:
         """Raises ConfigError."""
         await self._whole.run(self._remove(name))
 
     async def _remove(self, name: str) -> None:
-        async with self._turn:
-            users = await self.all()
-            if list(users) == [name]:
-                raise ConfigError(
-                    f"{name} is the last user, and without any nobody could log in; add another one first."
-                )
-            somebody_left(self._administrators, {user: groups for user, groups in users.items() if user != name})
-            await asyncio.to_thread(remove_user, self._path, name)
-            self._heed()
+        users = await self.all()
+        if list(users) == [name]:
+            raise ConfigError(f"{name} is the last user, and without any nobody could log in; add another one first.")
+        somebody_left(self._administrators, {user: groups for user, groups in users.items() if user != name})
+        await asyncio.to_thread(remove_user, self._path, name)
+        self._heed()
 
 
 def refuse_weak(passcode: str | None, groups: Sequence[str] | None) -> None:

@@ -1,4 +1,4 @@
-"""Work that goes on to its end when whoever asked for it does not wait any more.
+"""Changes, one at a time, each of which goes on to its end when whoever asked for it does not wait any more.
 
 Rule: what is cancelled is the waiting, never the work; a failure that nobody hears of any more is logged.
 """
@@ -18,15 +18,16 @@ T = TypeVar("T")
 class Whole:
     """Carries out changes: a thread that writes a file cannot be called back, so nobody else has his turn before."""
 
-    __slots__ = ("_tasks",)
+    __slots__ = ("_tasks", "_turn")
 
     def __init__(self) -> None:
+        self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[Any]] = set()
         """A loop alone does not keep them."""
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """What it returns or raises."""
-        task = asyncio.get_running_loop().create_task(work)
+        """What it returns or raises. It begins when those before it have ended."""
+        task = asyncio.get_running_loop().create_task(self._in_turn(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         try:
@@ -34,6 +35,13 @@ class Whole:
         except asyncio.CancelledError:
             task.add_done_callback(_tell)
             raise
+
+    async def _in_turn(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            async with self._turn:
+                return await work
+        finally:
+            work.close()  # of one that never began, because the loop ends
 
 
 def _tell(task: asyncio.Task[Any]) -> None:
