@@ -113,6 +113,9 @@ class Recovered:
             slot: sorted((s for s in found if s[1] >> 32 in books), reverse=True) for slot, found in self.strays.items()
         }
         skip = {position for found in strays.values() for _, position in found}
+        # Segments are in order, and so are the runs in them, but for those that compaction has copied behind younger
+        # ones. These are few, and known since the scan: each is read out of turn, before the first younger run of its
+        # slot, and passed over where it stands. So the order of ids is that of the queue (I7) without sorting.
         for at, book in enumerate(list(books.values())):
             self.read = at / len(books)
             if not book.live:
@@ -136,6 +139,7 @@ class Recovered:
                             if gathered.count >= _GATHER:
                                 yield from gathered.all()
                             continue
+                        # What is alone comes behind what was gathered of its slot before it.
                         yield from gathered.of(slot)
                     if waiting:
                         first = f.QUEUE.unpack_from(data, at)[0]
@@ -216,6 +220,7 @@ class RecoveryScan:
                 self._watch(at / len(numbers))
             data = self._store.load(number)
             used = f.used_bytes(data)
+            # A segment is begun only when the one before was synced to its end: so what looked torn was not.
             if self.torn is not None and used > f.SEGMENT_BYTES:
                 raise self._corrupt(self.torn[0], self.torn[1])
             book = self._books.open_segment(number, len(data), array("Q", self._logs.next))
@@ -262,6 +267,8 @@ class RecoveryScan:
         offset = f.SEGMENT_BYTES
         while (batch := f.parse_batch(data, offset, book.number, seed)) is not None:
             number, length, count = batch
+            # Batches count on without a gap, but across segments that have been freed in between. Never back: that
+            # would be a segment of an earlier use of its number.
             if number != self._number + 1 and (follows or number <= self._number):
                 raise CorruptJournal(
                     f"{segment_name(book.number)}: batch {number} at offset {offset} where {self._number + 1} "
@@ -309,6 +316,7 @@ class RecoveryScan:
                     if flags & f.DEDUP:
                         self._producer(slot, *f.PAIR.unpack_from(data, at))
                         at += 16
+                    # Else it is a copy that compaction made, behind younger ones: _take_run() notes where it stands.
                     if low > tops.get(slot, 0):
                         tops[slot] = low + more - 1
                         where = (slot, one(data, at)[0])
@@ -324,6 +332,7 @@ class RecoveryScan:
                         start += length
                         continue
             if joined:
+                # What comes now may settle or void what was joined: booked later, that would come back (I6).
                 for where, known in joined.items():
                     self._book(book, where, known)
                 joined.clear()

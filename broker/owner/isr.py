@@ -290,13 +290,17 @@ class Lead:
 
     def advance(self) -> int:
         """Takes off what counts by now; -1: nothing does, else its bytes."""
+        # The record's isr, not `needed`: members that were only proposed may never be written, and do not make enough.
         if not self.pending or self.state is LeaderState.DEPOSED or len(self.record.isr) < self.min_in_sync:
             return -1
+        # I3: the slowest of all who could be elected decides. Who is needed and has no track has said nothing, hence
+        # has nothing; where nobody else is needed, what we have counts.
         reached = min((self._acked(member) for member in self.needed), default=self.last)
         taken, pending = -1, self.pending
         while pending and pending[0][1] <= reached:
             _, self.reached, nbytes = pending.popleft()
             taken = max(taken, 0) + nbytes
+        # The first entry of `pending` is what we began with (I4): once that counts, all of them follow our lineage.
         if taken >= 0 and self.state is LeaderState.BEGUN:
             self.state = LEADER.to(self.state, LeaderState.WHOLE)
         return taken
@@ -326,6 +330,8 @@ class Lead:
     def propose(self, isr: tuple[str, ...]) -> None:
         """From now on, until a newer record is known, its members are needed too."""
         self.busy = True
+        # Needed from here on, not from when it is written: the answer may be lost after the store has taken it, and
+        # an election would pick from it.
         if isr not in self.unsure:
             self.unsure.append(isr)
         self._renew()
@@ -351,7 +357,7 @@ class Lead:
         needed = set(self.record.isr).union(*self.unsure)
         needed.discard(self.me)
         self.needed = frozenset(needed)
-        self.until = 0.0
+        self.until = 0.0  # promises were counted of other members (I8): they are asked for anew
         self.renew_live()
 
     def at_rest(self) -> bool:
@@ -368,6 +374,8 @@ class Lead:
         joining = [m for m, track in self.tracks.items() if m not in isr and m not in lost and self._may_join(track)]
         unfit = {m for m in isr if m in self.tracks and self.tracks[m].state is Progress.UNFIT}
         result = tuple(m for m in isr if m not in unfit and m not in lost) + tuple(joining)
+        # Fewer would be no use, since nothing counts then, and a danger: whoever is left out need not have what the
+        # rest agrees on, and could not be elected should the rest be lost (I11). So the lost stay, and it waits.
         if len(result) < self.min_in_sync:
             result = isr + tuple(joining)
             coming = [m for m in self.tracks if m not in isr and m not in lost]
@@ -377,4 +385,6 @@ class Lead:
         return None if result == isr and not self.unsure else result
 
     def _may_join(self, track: Track) -> bool:
+        # I3: as a member it may be elected, so it must have all that was told of (`reached`). What it acknowledged is
+        # believed from `floor` on only: below, it may speak of a log that it has lost or been made to forget since.
         return track.fit() and track.acked >= max(self.reached, track.floor)

@@ -203,9 +203,12 @@ class Connection:
         out, burst = intake.out, self.burst
         while intake.pos < end:
             if len(out) + intake.cost >= burst:
+                # The rest stays in the buffer for a later turn: one read of small frames is thousands of them.
                 self.more = True
                 return
             first = data[intake.pos]
+            # Line ends behind a NUL say nothing (C01) but that somebody is there (C33). They are counted, so that who
+            # sends nothing else can be slowed down, and passed together: a read of them alone is 256 Ki steps else.
             if first == LF:
                 if data.startswith(MANY_LINES, intake.pos):
                     self.eols += intake.lines()
@@ -227,11 +230,13 @@ class Connection:
                     self.eols += eols
                     continue
             elif phase is LOGIN:
+                # What stands behind a CONNECT is not looked at before the answer: it may be a refusal (C21), and the
+                # version that it has to be read in is not agreed on (C24).
                 return
             elif phase is CLOSING:
                 raise ProtocolViolation(Code.AFTER_DISCONNECT, "nothing may follow DISCONNECT; close the connection")
             if first == CR and intake.pos + 1 == end:
-                return
+                return  # its LF may be the first octet of the next read
             if not self._frame(intake):
                 return
 
@@ -242,6 +247,7 @@ class Connection:
             self._other_protocol(intake)
         stop = intake.blank(pos)
         if stop < 0:
+            # Asked of what is not complete as well: without an end in sight it would be kept for ever (C18).
             check_limits(intake.data[pos:], self._settings, self._limit)
             # The last two octets may be the beginning of an empty line.
             self._searched = max(intake.end - pos - 2, 0)
@@ -357,6 +363,7 @@ class Connection:
         `large` octets came without a NUL."""
         data, pos = intake.data, intake.pos
         if length >= 0:
+            # C14: so many octets, whatever they are. The size is refused before they are waited for.
             end = stop + length
             self._check_size(end - pos, receipt)
             if end >= intake.end:
@@ -367,6 +374,8 @@ class Connection:
                     Code.MISSING_NUL, f"no NUL behind the {length} bytes that content-length promises", receipt
                 )
             return end
+        # Without a content-length the first NUL ends the body (C14). It is looked for in as much as a message in one
+        # piece may have; beyond that the body goes on as a stream whose end is not known yet.
         end = data.find(b"\0", stop, stop + large)
         if end >= 0:
             self._check_size(end - pos, receipt)
@@ -375,6 +384,7 @@ class Connection:
         self._check_size(have - pos, receipt)
         if have == stop + large:
             return TOO_LONG_TO_WAIT
+        # One octet over the limit is enough to refuse it; a NUL may end it at any time before.
         self._need = min(stop + large - pos, self._limit + 1)
         self._nul_wakes = True
         return INCOMPLETE

@@ -30,7 +30,7 @@ WITHOUT = {
     "broker/rpc": 3,
     "broker/seams": 6,
     "broker/selector": 10,
-    "broker/wire": 9,
+    "broker/wire": 8,
     "operator/broker_operator": 23,
     "pipeline/broker_pipeline": 21,
 }

@@ -15,7 +15,7 @@ TARGETS: Final[dict[str, tuple[str, ...]]] = {
     "engine.limits": ("engine/test_limits.py",),
     "engine.selective_dispatch": ("engine/test_eligibility.py", "engine/test_filters.py"),
     "journal.recovery": ("journal/test_recovery.py", "journal/test_journal.py", "journal/test_stretches.py"),
-    "wire.block": ("wire/test_rules.py", "wire/test_escapes.py", "wire/test_limits.py"),
+    "wire.block": ("wire/test_block.py", "wire/test_rules.py", "wire/test_escapes.py", "wire/test_limits.py"),
     "wire.connection": ("wire/test_rules.py", "wire/test_limits.py"),
     "link.slot_channel": ("link/test_slot_channel.py",),
     "link.consumer_replay": ("link/test_consumer_replay.py", "link/test_replay.py"),

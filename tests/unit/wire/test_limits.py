@@ -238,3 +238,11 @@ def test_search_for_empty_lines_is_linear(kind):
     for _ in range(2000):
         at = intake.blank(at)
     assert CountingBytes.looked <= 3 * len(data)
+
+
+def test_what_stands_before_a_frame_in_the_same_read_does_not_count_for_its_size():
+    """Of a body without a content-length that is not complete, either."""
+    earlier = HEAD + b"\n" + b"x" * 900 + b"\0"
+    connection = small()
+    events = feed(connection, [earlier * 6 + HEAD + b"\n" + b"y" * 900, b"\0"])
+    assert [event[0] for event in events].count("SEND") == 7
