@@ -13,10 +13,10 @@ from broker.core.reasons import Reason
 from broker.edge import live_changes
 from broker.edge.live_changes import END, FEW, PIECE
 
+from .bench import Bench
 from .test_authorising import ALL, bench_of, without
 from .test_growing import World as Growing
 from .test_growing import grown
-from .test_session import Bench
 
 MANY = 3 * PIECE
 SUBSCRIBE, SEND = b"SUBSCRIBE\nid:%d\ndestination:/queue/%b\n\n\0", b"SEND\ndestination:/queue/q\n\nx\0"

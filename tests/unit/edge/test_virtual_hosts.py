@@ -17,8 +17,8 @@ from broker.edge.edge import Edge
 from broker.edge.permissions import Permissions
 from broker.engine.address_settings import Matcher
 
+from .bench import Port
 from .clocked import Socket, Time
-from .test_session import Port
 
 DIALECTS = ("artemis", "rabbitmq", "activemq")
 HOSTS = {"shop": {"names": "shop.example.com, /shop"}, "bank": {"max_connections": 1}}
