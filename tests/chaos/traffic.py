@@ -26,6 +26,7 @@ import time
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import broker.client
 from broker.client import Client, ClientError, Message, Subscription
@@ -40,6 +41,7 @@ QUEUES = (
     "chaos.in", "chaos.out", "DLQ",
 )  # fmt: skip
 SUBSCRIBERS = {"s1": "/topic/chaos.news.x", "s2": "/topic/chaos.news.*"}
+DRAIN_TRIES = 5
 PAUSE_S = 0.01
 """Between two messages of a producer: about 600/s altogether, which two cores carry beside a cluster."""
 
@@ -281,23 +283,38 @@ async def _subscribed(sub: Subscription) -> AsyncIterator[None]:
 async def drain(world: World) -> None:
     """Over new connections, whatever is still there; nothing that was settled may be."""
     for queue in QUEUES:
-        async with (
-            world.client("drain") as (client, me),
-            client.subscribe(f"/queue/{queue}", "client-individual", prefetch=100) as sub,
-        ):
+        await _again(partial(_drain, world, "drain", f"/queue/{queue}"))
+    for name in SUBSCRIBERS:
+        headers = {"durable-subscription-name": "mine"}
+        await _again(partial(_drain, world, name, SUBSCRIBERS[name], name, client_id=name, headers=headers))
+
+
+async def _again(session: Callable[[], Awaitable[None]]) -> None:
+    """A machine that does other things as well may not answer in time. Raises ClientError when it never does."""
+    for left in reversed(range(DRAIN_TRIES)):
+        try:
+            return await session()
+        except (ClientError, OSError, TimeoutError):
+            if not left:
+                raise
+            await asyncio.sleep(1)
+
+
+async def _drain(
+    world: World,
+    name: str,
+    destination: str,
+    subscriber: str = "",
+    client_id: str = "",
+    headers: dict[str, str] | None = None,
+) -> None:
+    async with world.client(name, **({"client_id": client_id} if client_id else {})) as (client, me):
+        sub = client.subscribe(destination, "client-individual", prefetch=100, headers=headers or {})
+        async with _subscribed(sub):
             while (message := await sub.get(2.0)) is not None:
-                key = world.came(message, await message.read(), me)
+                key = world.came(message, await message.read(), me, subscriber)
                 await message.ack(receipt=True)
                 world.history.add(Kind.SETTLED, key)
-    for name in SUBSCRIBERS:
-        async with world.client(name, client_id=name) as (client, me):
-            headers = {"durable-subscription-name": "mine"}
-            sub = client.subscribe(SUBSCRIBERS[name], "client-individual", headers=headers)
-            async with _subscribed(sub):
-                while (message := await sub.get(2.0)) is not None:
-                    key = world.came(message, await message.read(), me, name)
-                    await message.ack(receipt=True)
-                    world.history.add(Kind.SETTLED, key)
 
 
 def producers(world: World) -> list[Callable[[], Awaitable[None]]]:
