@@ -58,7 +58,7 @@ def _enter_host(session: Session, host: str | None) -> None:
     hosts = session.entrance.hosts
     if hosts and host is not None and host not in hosts:
         raise unknown_host(host)
-    entrance = session.edge.entrances.to_host(session.entrance, host)
+    entrance = session.edge.entrances.to_host(session.entrance, host, session.channel.tls_name)
     if entrance.members.full:
         raise RefusedError(
             Code.CONNECTION_LIMIT,

@@ -20,6 +20,7 @@ from broker.core.reasons import Reason
 
 from .channel import EdgeLike, SessionLike, next_connection_id
 from .fair_reading import FIRST, SMALL, TINY
+from .tls import asked_host
 
 READ_BUFFER = 64 * 1024
 LARGEST_BUFFER = (1 << 31) - 1
@@ -58,8 +59,8 @@ class StreamChannel(asyncio.BaseProtocol):
 
     __slots__ = (
         "__weakref__", "_acceptor", "_edge", "_linger", "_loop", "_peer_done", "_reading", "_receive", "_rest",
-        "_rounds", "_session", "_shared", "_transport", "closing", "id", "peer", "portion", "reason", "tls_subject",
-        "transport_name",
+        "_rounds", "_session", "_shared", "_transport", "closing", "id", "peer", "portion", "reason", "tls_name",
+        "tls_subject", "transport_name",
     )  # fmt: skip
 
     framed = False
@@ -71,6 +72,7 @@ class StreamChannel(asyncio.BaseProtocol):
         self.transport_name = transport_name
         self.peer = ""
         self.tls_subject: str | None = None
+        self.tls_name = ""
         self.reason: Reason | None = None
         self.closing = False
         self._acceptor = acceptor
@@ -94,6 +96,7 @@ class StreamChannel(asyncio.BaseProtocol):
         self._transport = transport
         self.peer = self.peer or peer_name(transport.get_extra_info("peername"))
         self.tls_subject = subject(transport.get_extra_info("peercert"))
+        self.tls_name = asked_host(transport.get_extra_info("ssl_object"))
         acceptor = self._acceptor
         self._transport.set_write_buffer_limits(acceptor.write_buffer_high_bytes, acceptor.write_buffer_low_bytes)
         session = self._session = self._edge.open(self)

@@ -42,17 +42,35 @@ def server_context(acceptor: AcceptorSettings) -> ssl.SSLContext:
     if acceptor.tls_crl_file:
         context.load_verify_locations(acceptor.tls_crl_file)
         context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
-    if acceptor.tls_sni_host:
-        context.sni_callback = _only(acceptor.tls_sni_host.lower())
+    context.sslobject_class = NamedConnection
+    context.sni_callback = _only(acceptor.tls_sni_host.lower())
     return context
 
 
+class NamedConnection(ssl.SSLObject):
+    """One that knows for which host its client has asked."""
+
+    asked = ""
+
+    def asks(self, name: str) -> None:
+        """Its client wants this host."""
+        self.asked = name
+
+
+def asked_host(connection: object) -> str:
+    """For which host the client of a connection has asked in its handshake; empty: for none."""
+    return connection.asked if isinstance(connection, NamedConnection) else ""
+
+
 def _only(wanted: str) -> Callable[[ssl.SSLObject, str | None, ssl.SSLContext], int | None]:
-    """Lets in clients that ask for this host; `*.x.org`: for any host of x.org, one word in front of it."""
+    """Lets in clients that ask for this host; `*.x.org`: for any host of x.org, one word in front of it; empty: for
+    any host."""
 
     def callback(connection: ssl.SSLObject, name: str | None, context: ssl.SSLContext) -> int | None:
         asked = (name or "").lower()
-        if asked == wanted or (wanted.startswith("*.") and asked.partition(".")[2] == wanted[2:]):
+        if isinstance(connection, NamedConnection):
+            connection.asks(asked)
+        if not wanted or asked == wanted or (wanted.startswith("*.") and asked.partition(".")[2] == wanted[2:]):
             return None
         return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
 

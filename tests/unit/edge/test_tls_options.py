@@ -136,7 +136,7 @@ def test_who_may_come_in(
     [
         ("localhost", "localhost", True), ("LocalHost", "LOCALHOST", True), ("localhost", "other", False),
         ("localhost", None, False), ("*.x.org", "a.x.org", True), ("*.x.org", "x.org", False),
-        ("*.x.org", "a.b.x.org", False),
+        ("*.x.org", "a.b.x.org", False), ("", "Shop.x.org", True), ("", None, True),
     ],
 )  # fmt: skip
 def test_only_clients_that_ask_for_the_host(
@@ -146,8 +146,9 @@ def test_only_clients_that_ask_for_the_host(
         context = authority.client()
         context.check_hostname = False
         settings = Settings(edge=OFF, acceptors={"named": authority.acceptor(tls_sni_host=wanted)})
-        async with listening(Edge(), settings) as listeners:
+        async with listening(edge := Edge(), settings) as listeners:
             assert await spoken(listeners.ports["named"], context, asked or "") is served
+        assert {session.channel.tls_name for session in edge.opened} == ({(asked or "").lower()} if served else set())
 
     run(kind, main())
 

@@ -152,6 +152,12 @@ def test_the_port_decides_then_the_header_then_the_policy() -> None:
     found = [where(house, "artemis", host) for host in ("shop", "SHOP", "/shop", "shop.example.com", "other", "")]
     assert found == ["shop"] * 4 + ["", ""]
     assert where(house, "till", "bank") == where(house, "till") == "shop"
+    for asked, host in (("shop.example.com", "shop"), ("other", "")):
+        socket = Socket("artemis")
+        socket.tls_name = asked
+        session: Any = house.edge.open(socket)  # type: ignore[arg-type]
+        session.receive(b"CONNECT\naccept-version:1.2\nhost:10.0.0.1\n\n\0")
+        assert session.host.name == host
     strict = House(unknown_hosts="refuse")
     assert where(strict, "artemis", "") == "" and where(strict, "artemis", "shop") == "shop"
     _, socket = strict.session("rabbitmq", "other")
