@@ -64,6 +64,8 @@ class EdgeProcess(ClusterProcess):
         self.auth: FileAuthenticator | TableAuthenticator | None = None
         self.edge: Edge | None = None
         self._ready = False
+        self._serving = False
+        """`listeners` and `admin` are there, and may be open."""
         self._addresses: dict[str, str] = {}
         self._balancing: asyncio.Task[None] | None = None
         self._reporting: asyncio.Task[None] | None = None
@@ -111,6 +113,7 @@ class EdgeProcess(ClusterProcess):
             self.admin.api = self._api(self.edge, self.auth)
             self._newcomers = NewPartitions(Spread(self.port), self.admin.api.desk, self.names.address_of)
             self.edge.grow_with(self._newcomers)
+            self._serving = True
             await self.listeners.start()
         except BaseException:
             await self._close()
@@ -202,7 +205,7 @@ class EdgeProcess(ClusterProcess):
         self.beats.stop()
         if self._newcomers is not None:
             self._newcomers.stop()
-        if hasattr(self, "listeners"):
+        if self._serving:
             await self.listeners.close()
             await self.admin.stop()
         self.port.close()

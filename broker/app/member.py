@@ -59,6 +59,8 @@ class ClusterProcess:
         self.dialer = GrpcDialer(settings.cluster, self.loop, steps=self.messages)
         self.table = SlotTable(self.metadata, self.keys)
         self.membership: Membership
+        self.joined = False
+        """`membership`, `config` and what follows them are there."""
         self.config: ConfigWatch
         self._applied: AppliedNote
 
@@ -76,6 +78,7 @@ class ClusterProcess:
             on_engine_settings=self.on_engine_settings, on_users=self.on_users, on_applied=self._applied.note,
             permissions=settings.edge.permissions, on_permissions=self.on_permissions,
         )  # fmt: skip
+        self.joined = True
         await self.config.start()
         # Who has another disk than before follows nothing until it has struck itself out: else it is counted on, and
         # then struck out with what it has been given since.
@@ -94,7 +97,7 @@ class ClusterProcess:
 
     async def leave(self) -> None:
         """The opposite. What was never begun does not mind."""
-        if hasattr(self, "membership"):
+        if self.joined:
             await self._applied.stop()
             await self.membership.withdraw()
             await self.config.stop()

@@ -11,6 +11,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from enum import IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -88,6 +89,20 @@ class _Listener:
         self._failed(why)
 
 
+class Begun(IntEnum):
+    """How far the start has come: what an end has to take back. Each includes those before it."""
+
+    NOTHING = 0
+    LISTENING = 1
+    """`rpc` is there: components may connect."""
+    SUSPECTING = 2
+    """`suspicions`, hence `membership`, too."""
+    CONTROLLING = 3
+    """`controller`, too."""
+    SERVING = 4
+    """`admin`, too."""
+
+
 class OwnerProcess(ClusterProcess):
     """One owner in this process and loop."""
 
@@ -103,6 +118,7 @@ class OwnerProcess(ClusterProcess):
         self._edges: dict[str, str] = {}
         self._ready = False
         self._closing = False
+        self._begun = Begun.NOTHING
         self._noting: asyncio.Task[None] | None = None
         self.reads: OwnerReads | None = None
 
@@ -144,6 +160,7 @@ class OwnerProcess(ClusterProcess):
         collect_rarely()
         try:
             self.rpc = GrpcServer(settings.cluster, self, self.messages)
+            self._begun = Begun.LISTENING
             port = await self.rpc.start()
             reads = await self._start_reads()
             self._every("maintain", MAINTAIN_S, self._maintain)
@@ -156,27 +173,34 @@ class OwnerProcess(ClusterProcess):
             self.membership.listen(self._on_members)
             self._on_members()
             self.suspicions = Suspicions(self.metadata, self.keys, self.membership, self.clock)
+            self._begun = Begun.SUSPECTING
             await self.suspicions.start()
             self._every("suspect", REPEAT_S, self._suspect)
             self.controller = Controller(
                 self.metadata, self.keys, settings.cluster, self.membership, self.table, self.clock
             )
+            self._begun = Begun.CONTROLLING
             await self.controller.start()
         except BaseException:
             await self._close()
             raise
+        self._make_admin(early)
+        self._ready = True
+
+    def _make_admin(self, early: EarlyServer) -> None:
+        """What is told and asked at the admin port, which `early` has kept until now."""
         led: list[MetricSource] = [self.shard, self.server, self.port, self.leaders, self.followers, self.controller]
         self.admin = AdminServer(
-            settings.admin, [*led, self.config, self, self.memory], self._readiness,
+            self.settings.admin, [*led, self.config, self, self.memory], self._readiness,
             self.shard.depths,
             [self.shard.survey],
             self._check,
             self.standing.told,
         )  # fmt: skip
+        self._begun = Begun.SERVING
         if self.reads is not None:
             self.admin.add(self.reads.service)
         self.admin.early = early
-        self._ready = True
 
     async def _start_reads(self) -> int:
         """The port of the read API; -1: it is off."""
@@ -294,7 +318,7 @@ class OwnerProcess(ClusterProcess):
 
     def _others_stay(self) -> bool:
         """Is there an owner that slots could be handed over to. When all end at once none of them need wait."""
-        if not hasattr(self, "membership"):
+        if not self.joined:
             return False  # it had not joined yet
         return any(not owner.leaving for id, owner in self.membership.owners.items() if id != self.id)
 
@@ -306,9 +330,9 @@ class OwnerProcess(ClusterProcess):
         self._alarm.stop()
         for timer in self._timers.values():
             timer.cancel()
-        if hasattr(self, "controller"):
+        if self._begun >= Begun.CONTROLLING:
             await self.controller.stop()
-        if hasattr(self, "suspicions"):
+        if self._begun >= Begun.SUSPECTING:
             await self.suspicions.stop()
         self.server.close()
         self.leaders.stop()
@@ -324,10 +348,10 @@ class OwnerProcess(ClusterProcess):
         if self.reads is not None:
             await self.reads.stop()
         await self.leave()
-        if hasattr(self, "rpc"):
+        if self._begun >= Begun.LISTENING:
             await self.rpc.stop()
         await self._early.stop()
-        if hasattr(self, "admin"):
+        if self._begun >= Begun.SERVING:
             await self.admin.stop()
         for thread in self._threads:
             await asyncio.to_thread(thread.stop)
@@ -365,7 +389,7 @@ class OwnerProcess(ClusterProcess):
 
     def _on_slot(self, slot: int, record: SlotRecord | None) -> None:
         self._guarded(partial(self.node.on_record, slot, record))
-        if record is None or not hasattr(self, "membership"):
+        if record is None or not self.joined:
             return
         leader = self.membership.owners.get(record.leader)
         if leader is not None:
@@ -389,7 +413,7 @@ class OwnerProcess(ClusterProcess):
 
     def _lost(self, owner: str, why: str) -> None:
         """A stream to (or from) a peer broke or is silent; why "": it talks again."""
-        if not hasattr(self, "suspicions"):
+        if self._begun < Begun.SUSPECTING:
             return
         member = self.membership.owners.get(owner)
         if not why:
@@ -409,7 +433,7 @@ class OwnerProcess(ClusterProcess):
     def _on_stopped(self, why: str) -> None:
         """The shard has failed. Before others lead what it led, the slot that is to blame has a note of it."""
         slot = self.shard.culprit
-        if slot == NOBODY or not hasattr(self, "membership"):
+        if slot == NOBODY or not self.joined:
             self.fail(why)
             return
         led = slot in self.shard.engines
