@@ -37,8 +37,8 @@ _ADVICE: Final = (
 
 
 _WORKER: Final = re.compile(
-    r"Python worker (exited unexpectedly|failed to connect back)|PythonWorkerFactory\.stopWorker"
-    r"|(Broken pipe|Connection reset|ClosedChannelException)[\s\S]*api\.python\."
+    r"Python worker (exited unexpectedly|failed to connect back)|PythonWorkerFactory\."
+    r"|(Broken pipe|Connection re(set|fused)|ClosedChannelException|EOFException)[\s\S]*\.(api|execution)\.python\."
 )
 """What Spark says of a Python process that the system has ended: in a task, in a plan, and of those that were idle,
 of whom it throws one away with each try."""
@@ -50,7 +50,8 @@ LOST_WORKER: Final = (
 
 def lost_worker(text: str) -> bool:
     """Spark's Python processes are not there any more; a new session has others."""
-    return "PipelineError: " not in text and _WORKER.search(text) is not None
+    told = ("PipelineError: ", "Error from python worker:", "Cannot run program")  # it is known why
+    return not any(each in text for each in told) and _WORKER.search(text) is not None
 
 
 def advised(text: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from broker_pipeline import archive, cli
-from broker_pipeline.advice import cause
+from broker_pipeline.advice import cause, lost_worker
 from broker_pipeline.cli import main
 from broker_pipeline.errors import PipelineError
 from click.testing import CliRunner
@@ -58,6 +58,11 @@ IDLE = (
     "\tat java.base/java.io.DataOutputStream.flush(DataOutputStream.java:128)\n"
     "\tat org.apache.spark.api.python.PythonWorkerFactory.stopWorker(PythonWorkerFactory.scala:523)"
 )
+BORN = (
+    "An error occurred while calling o205.load.\n: org.apache.spark.SparkException: EOFException occurred while "
+    "reading the port number from pyspark.daemon's stdout.\n"
+    "\tat org.apache.spark.api.python.PythonWorkerFactory.startDaemon(PythonWorkerFactory.scala:382)"
+)
 BUSY = (
     "An error occurred while calling o155.parquet.\n: org.apache.spark.SparkException: Job aborted\n"
     "Caused by: org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)\n"
@@ -65,11 +70,12 @@ BUSY = (
 )
 
 
-@pytest.mark.parametrize("said_by_spark", [IDLE, BUSY])
+@pytest.mark.parametrize("said_by_spark", [IDLE, BORN, BUSY])
 def test_where_the_system_ends_python_workers_an_archive_goes_on_in_another_session(
     monkeypatch: pytest.MonkeyPatch, said_by_spark: str
 ) -> None:
     assert "memory is short" in cause(said_by_spark) and "run it again" in cause(said_by_spark)
+    assert not lost_worker(f"Error from python worker:\n  No module named x\n{said_by_spark}")
     assert "archive" in cause("PipelineError: this archive is of another broker\n" + said_by_spark)
     runs: list[Any] = [RuntimeError(said_by_spark), RuntimeError(said_by_spark), 5, RuntimeError(said_by_spark), 7, 0]
     sessions: list[Session] = []
