@@ -223,7 +223,7 @@ class Subscribe:
         part.consumer += slot
         return part
 
-    def model(self, first: int) -> Subscribe:
+    def as_model(self, first: int) -> Subscribe:
         """The same in no slot yet, asked by nobody. first: number of its block of consumers."""
         model = copy.copy(self)
         model.slot, model.seq, model.consumer, model.resume = 0, 0, first, None

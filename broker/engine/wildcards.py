@@ -102,7 +102,7 @@ class Wildcards:
             self._drop_if_over(entry)
             return False
         if entry is None:
-            model = command.model(first)
+            model = command.as_model(first)
             self._add(model, bit, delimiter, wide=False)
         else:
             entry.asleep |= bit

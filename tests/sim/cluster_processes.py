@@ -89,10 +89,10 @@ def seams(world: World, stack: ExitStack) -> None:
     replaced: dict[str, Callable[..., Any]] = {
         "broker.app.member.SystemClock": lambda: here().clock(),
         "broker.app.member.EtcdMetadata": lambda settings: here().metadata(settings.timeout_s),
-        "broker.app.member.GrpcDialer": lambda settings, loop: Dialer(world.network, HERE.get()),
+        "broker.app.member.GrpcDialer": lambda settings, loop, **_: Dialer(world.network, HERE.get()),
         "broker.app.owner.OsFiles": lambda: here().disk,
         "broker.app.owner.IoThread": lambda loop, name: here().io(),
-        "broker.app.owner.GrpcServer": lambda settings, acceptor: Server(here(), acceptor),
+        "broker.app.owner.GrpcServer": lambda settings, acceptor, *_: Server(here(), acceptor),
         "broker.app.owner.AdminServer": lambda *_: Admin(),
         "broker.app.owner.collect_rarely": lambda: None,  # one collector for all: what it froze would never be freed
     }

@@ -81,7 +81,8 @@ async def test_what_destroys_needs_the_name(api):
 async def test_dead_letters_go_back(api):
     labels = ("_AMQ_ORIG_ADDRESS:orders", "_AMQ_ORIG_QUEUE:orders", "dead-letter-reason:rejected")
     await send(api, "DLQ", "a", "b", headers=labels)
-    assert (await done(api, "dlq")).splitlines()[1].split() == ["orders", "orders", "rejected", "2"]
+    assert (await done(api, "dlq", "DLQ")).splitlines()[1].split() == ["orders", "orders", "rejected", "2"]
+    assert (await done(api, "dlq")).splitlines()[1].split() == ["DLQ::DLQ", "orders", "orders", "rejected", "2"]
     assert (await done(api, "queue", "retry", "DLQ")).startswith("2 messages")
     assert [row["body"] for row in json.loads(await done(api, "messages", "orders", "-o", "json"))] == ["a", "b"]
     await send(api, "lost", "c")
