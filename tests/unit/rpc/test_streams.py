@@ -115,8 +115,7 @@ async def whole_and_in_order():
         client, server = await joined(dialer, doors, address, "replica")
         assert doors.services == ["replica"]
         many = odd + [b"%d" % n for n in range(2000)]
-        while client.stream.pending:  # its first word has arrived, which is told here a little later
-            await asyncio.sleep(0)
+        await eventually(lambda: not client.stream.pending)  # its first word has arrived, which is told here later
         for message in many:
             client.stream.send(message)
             server.stream.send(message)
