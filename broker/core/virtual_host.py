@@ -38,9 +38,21 @@ def split(name: str) -> LocalName:
     return LocalName(host, mark + rest if mark == "$" else rest)
 
 
+def whose(address: str) -> LocalName:
+    """The same also of a temporary one, and of one where rests what is sent again and again: whoever may see and manage
+    addresses of a host may these of it, and nobody else."""
+    if address.startswith(RECURRING):
+        host, local = split(address.removeprefix(RECURRING))
+        return LocalName(host, RECURRING + local)
+    if address.startswith(TEMPORARY):
+        host, mark, bits = address.removeprefix(TEMPORARY).partition("/")
+        return LocalName(host, TEMPORARY + bits) if mark and NAME.fullmatch(host) else LocalName("", address)
+    return split(address)
+
+
 def host_of(address: str) -> str:
-    """Whose an address is, also one where rests what is sent again and again."""
-    return split(address.removeprefix(RECURRING)).host
+    """Whose an address is."""
+    return whose(address).host
 
 
 class VirtualHost:
@@ -57,9 +69,13 @@ class VirtualHost:
         """A name of the host as the broker has it."""
         if not self.name:
             return name
-        if name.startswith(TEMPORARY):
-            return f"{TEMPORARY}{self.name}/{name[len(TEMPORARY) :]}"
         return (self._root if name.startswith("$") else self._front) + name
+
+    def address(self, name: str) -> str:
+        """The same for an address, which may be a temporary one."""
+        if self.name and name.startswith(TEMPORARY):
+            return f"{TEMPORARY}{self.name}/{name[len(TEMPORARY) :]}"
+        return self.inside(name)
 
     def kept(self, name: str) -> str:
         """The same for a name that may be one of the host's in full, or none."""

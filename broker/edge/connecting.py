@@ -54,17 +54,11 @@ def connect(session: Session, frame: Frame) -> None:
 
 
 def _enter_host(session: Session, host: str | None) -> None:
-    """Raises RefusedError(UNKNOWN_HOST | CONNECTION_LIMIT). Who names none gets the one of the port."""
+    """Raises RefusedError(UNKNOWN_HOST). Who names none gets the one of the port."""
     hosts = session.entrance.hosts
     if hosts and host is not None and host not in hosts:
         raise unknown_host(host)
-    entrance = session.edge.entrances.to_host(session.entrance, host, session.channel.tls_name)
-    if entrance.members.full:
-        raise RefusedError(
-            Code.CONNECTION_LIMIT,
-            f"{entrance.members.most} are open in '{entrance.dialect.host.name}' (its max_connections)",
-        )
-    session.enters(entrance)
+    session.enters(session.edge.entrances.to_host(session.entrance, host, session.channel.tls_name))
 
 
 async def _login(session: Session, frame: Frame, version: Version, login: str | None, passcode: str | None) -> None:
@@ -121,6 +115,11 @@ def _accept(session: Session, frame: Frame, version: Version, principal: Princip
     if not edge.auth.holds(principal.name, principal.mark):
         # Users were replaced while it was asked whose the client-id is.
         raise RefusedError(Code.LOGIN_FAILED, refusal(headers.get("login")))
+    # Here, so that logins that were checked side by side do not all come in, and strangers learn nothing of it.
+    if (members := session.entrance.members).full:
+        raise RefusedError(
+            Code.CONNECTION_LIMIT, f"{members.most} are open in '{session.host.name}' (its max_connections)"
+        )
     session.logged_in(principal.name, principal.mark, version)
     if frame.command == IMPLIED:
         session.watch.connected(heartbeat.negotiate(None, session.acceptor, edge.settings.edge.heartbeat_min_ms))

@@ -206,7 +206,7 @@ class Dialect:
         if not self.host.name:
             return target
         return target._replace(
-            address=self.host.inside(address),
+            address=self.host.address(address),
             queue=None if queue is None else self.host.inside(queue),
             more=tuple([self._placed(other) for other in target.more]),
         )

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from broker.config.permissions import EVERYBODY, FQQN, OPERATIONS, groups_of
-from broker.core.virtual_host import split
+from broker.core.virtual_host import split, whose
 from broker.engine.address_settings import covers, is_pattern, matches, overlap, specificity
 
 REMEMBERED = 4096
@@ -102,7 +102,7 @@ class Permissions:
         """By virtual host."""
         theirs: dict[str, dict[str, str]] = {"": {}}
         for name in table:
-            host, local = split(name)
+            host, local = whose(name)
             address, _, queue = local.partition(FQQN)
             theirs.setdefault(host, {})[full_name(address, split(queue).local if queue else None)] = name
         for host, names in theirs.items():
@@ -165,7 +165,7 @@ class Permissions:
     def _deciding(self, address: str, name: str) -> tuple[list[_Entry], bool]:
         """The entries that have a say there, and whether they speak of all of it. Several only for a pattern: before
         the entry that stands for all of its addresses those which decide about some of them."""
-        host, local = split(address)
+        host, local = whose(address)
         matches = self._hosts.get(host)
         if matches is None:
             return [], False

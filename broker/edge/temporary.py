@@ -83,7 +83,7 @@ class Temporaries:
     __slots__ = ("_entries", "_front", "_last", "_most", "_names", "_public")
 
     def __init__(self, public: Mapping[str, str], most: int, host: VirtualHost = DEFAULT) -> None:
-        self._front = host.inside(TEMPORARY)
+        self._front = host.address(TEMPORARY)
         self._public = public
         self._most = most
         self._entries: dict[str, _Entry] = {}

@@ -6,14 +6,14 @@ in AMQP's topics); a setting that the more specific table does not have is taken
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from broker.config.addressing import AddressSettings
 from broker.config.settings import EngineSettings
 from broker.core.address import RECURRING, TEMPORARY, Routing
-from broker.core.virtual_host import HOST, VirtualHost, split
+from broker.core.virtual_host import HOST, VirtualHost, split, whose
 
 _TEMPORARY = AddressSettings(routing_types="MULTICAST")
 _RECURRING = AddressSettings(
@@ -174,9 +174,20 @@ def matches(pattern: list[str], words: list[str]) -> bool:
     return len(pattern) == len(words) and all(p == w or (p == "*" and w) for p, w in zip(pattern, words, strict=True))
 
 
-def of_one_host(pattern: list[str], words: list[str]) -> bool:
-    """Are both of the same virtual host; both split into words."""
-    return split(pattern[0] + "$").host == split(words[0] + "$").host
+def first_said(entries: Iterable[tuple[str, bool]], delimiter: str) -> Callable[[str], bool]:
+    """What is said of an address by the first of these patterns that stands for it, and is of the same virtual host;
+    False: none is."""
+    hosts: dict[str, list[tuple[list[str], bool]]] = {}
+    for pattern, said in entries:
+        host, local = whose(pattern)
+        hosts.setdefault(host, []).append((local.split(delimiter), said))
+
+    def of(address: str) -> bool:
+        host, local = whose(address)
+        words = local.split(delimiter)
+        return next((said for pattern, said in hosts.get(host, ()) if matches(pattern, words)), False)
+
+    return of
 
 
 def covers(pattern: list[str], other: list[str]) -> bool:

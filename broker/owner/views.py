@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.core.pages import PIECE, ROWS, Ask, Page, PageKey, choose
 from broker.engine import portrait
-from broker.engine.address_settings import matches, of_one_host
+from broker.engine.address_settings import first_said
 from broker.engine.consumer import Consumer
 from broker.engine.queue import Queue
 from broker.engine.slot import Address, Slot
@@ -190,14 +190,7 @@ def _allowed(question: Question) -> Callable[[str], bool] | None:
     may = question.get("may")
     if may is None:
         return None
-    delimiter = question.get("delimiter", ".")
-    entries = [(pattern.split(delimiter), bool(allowed)) for pattern, allowed in may]
-
-    def allowed(name: str) -> bool:
-        words = name.split(delimiter)
-        return next((may for pattern, may in entries if of_one_host(pattern, words) and matches(pattern, words)), False)
-
-    return allowed
+    return first_said([(pattern, bool(allowed)) for pattern, allowed in may], question.get("delimiter", "."))
 
 
 def _queue_filter(question: Question) -> Callable[[tuple[Slot, Queue]], bool] | None:

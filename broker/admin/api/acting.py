@@ -16,6 +16,7 @@ from broker.admin.desk import Desk
 from broker.core.address import RECURRING, TEMPORARY, Routing
 from broker.core.commands import Act, Command, Manage, Publish
 from broker.core.ids import slot_of
+from broker.core.virtual_host import host_of
 from broker.selector import compile
 from broker.wire.rules import RESERVED
 
@@ -159,8 +160,12 @@ class Acting:
             {name: value for name, value in (("origin", address), ("reason", reason)) if value is not None}
         )
 
+        host = host_of(call.path["queue"])
+
         def back(origin: letters.DeadLetterOrigin) -> MoveTarget | None:
             wanted = (address is None or origin.address == address) and (reason is None or origin.reason == reason)
+            if host_of(origin.address) != host:  # a client has written that
+                return None
             if not origin.address or not wanted or not self._reading.allowed(call.who, origin.address):
                 return None
             return MoveTarget(origin.address, origin.queue or None)

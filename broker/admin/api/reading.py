@@ -10,7 +10,7 @@ from heapq import merge
 from operator import itemgetter
 from typing import Any
 
-from broker.engine.address_settings import matches, of_one_host
+from broker.engine.address_settings import first_said
 from broker.owner.views import SORTS
 
 from .access import Who
@@ -167,13 +167,7 @@ class Reading:
 
     def allowed(self, who: Who, address: str) -> bool:
         """May he manage it."""
-        if who.may is None:
-            return True
-        words = address.split(self._delimiter)
-        patterns = ((pattern.split(self._delimiter), may) for pattern, may in who.may)
-        return next(
-            (may for pattern, may in patterns if of_one_host(pattern, words) and matches(pattern, words)), False
-        )
+        return who.may is None or first_said(who.may, self._delimiter)(address)
 
     async def _list(self, kind: str, who: Who, values: dict[str, Any]) -> dict[str, Any]:
         asked = self._for(who, question(kind, values))

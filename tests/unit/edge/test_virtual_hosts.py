@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -10,12 +11,12 @@ from hypothesis import strategies as st
 
 from broker.config.settings import EdgeSettings, EngineSettings, Settings
 from broker.core.address import RECURRING, TEMPORARY, Routing
-from broker.core.errors import RefusedError
+from broker.core.errors import Code, RefusedError
 from broker.core.virtual_host import HOST, VirtualHost, host_of, split
-from broker.edge.auth import TableAuthenticator
+from broker.edge.auth import Principal, TableAuthenticator
 from broker.edge.edge import Edge
 from broker.edge.permissions import Permissions
-from broker.engine.address_settings import Matcher
+from broker.engine.address_settings import Matcher, first_said
 
 from .bench import Port
 from .clocked import Socket, Time
@@ -174,12 +175,69 @@ def test_a_host_that_is_full_refuses_and_has_room_when_one_has_gone() -> None:
     assert where(house, "rabbitmq", "bank") == "bank"
 
 
+class Slow:
+    """Logins that are checked until they may be."""
+
+    def __init__(self) -> None:
+        self.may = asyncio.Event()
+        self.right = True
+
+    def try_now(self, *_: Any) -> None:
+        return None
+
+    async def authenticate(self, login: str | None, *_: Any) -> Principal:
+        await self.may.wait()
+        if not self.right:
+            raise RefusedError(Code.LOGIN_FAILED, "no")
+        return Principal(login or "")
+
+    def holds(self, *_: Any) -> bool:
+        return True
+
+    def groups(self, _: str) -> tuple[str, ...]:
+        return ()
+
+
+@pytest.mark.parametrize("right", [True, False])
+async def test_logins_side_by_side_are_not_more_than_a_host_takes_and_strangers_hear_nothing_of_it(right: bool) -> None:
+    house = House()
+    house.edge.auth = slow = Slow()  # type: ignore[assignment]
+    more = "login:ada\npasscode:x\n"
+    came = [house.session("artemis", "bank", more) for _ in range(3)]
+    slow.may.set()
+    await asyncio.sleep(0.01)
+    assert [session.connected for session, _ in came] == [True, False, False]
+    assert all(b"1 are open in 'bank'" in socket.sent for _, socket in came[1:])
+    slow.right = right
+    _, stranger = house.session("artemis", "bank", more)
+    await asyncio.sleep(0.01)
+    assert (b"1 are open" in stranger.sent) is right and b"ERROR" in stranger.sent
+
+
+def test_what_rests_or_waits_for_an_answer_is_of_its_host() -> None:
+    """Who may manage and read `#` of the default host saw, and could purge, what hosts send again and again."""
+    theirs = ("$scheduled.$host/shop.orders", "$temp.shop/ff", "$host/shop.orders", "$host/shop$exchange/x")
+    table = Permissions({"#": {"manage": "ops", "read": "ops"}, "$host/shop.#": {"manage": "clerks"}})
+    ops, clerks = table.rights(("ops",)), table.rights(("clerks",))
+    assert ops is not None and clerks is not None
+    sees = first_said(table.table("manage", ("ops",)), ".")
+    see = first_said(table.table("manage", ("clerks",)), ".")
+    for name in theirs:
+        assert ops.at(name) == frozenset() and not sees(name)
+        assert clerks.at(name) == {"manage"} and see(name)
+    for name in ("orders", "$scheduled.orders", "$temp.ff", "$exchange/x"):
+        assert ops.at(name) == {"manage", "read"} and sees(name)
+        assert clerks.at(name) == frozenset() and not see(name)
+
+
 def test_names_go_in_and_come_out() -> None:
     shop = VirtualHost("shop")
     for name in ("a", "a.b", "$exchange/x.y", "#", ".x", "a::b"):
         assert split(shop.inside(name)) == ("shop", name)
         assert shop.told(f"'{shop.inside(name)}' is full") == f"'{name}' is full"
-    assert shop.inside(TEMPORARY + "ff") == "$temp.shop/ff"
+    assert shop.address(TEMPORARY + "ff") == "$temp.shop/ff"
+    # A client-id, user or queue with such a name is the host's own: `$temp.shop/ff` may be one of the default host.
+    assert shop.inside(TEMPORARY + "ff") == "$host/shop$temp.ff"
     assert shop.kept("DLQ") == shop.kept("$host/shop.DLQ") == "$host/shop.DLQ"
     assert VirtualHost().inside("$x") == "$x"
     assert [host_of(name) for name in ("$scheduled.$host/shop.a", "$host/shop$x", "a", "$x")] == [

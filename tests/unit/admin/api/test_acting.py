@@ -6,6 +6,7 @@ import asyncio
 import json
 import logging
 import re
+from urllib.parse import quote
 
 import pytest
 
@@ -190,6 +191,20 @@ async def test_what_its_address_does_not_take_stays_a_dead_letter(tmp_path):
         assert told["done"] == 1
         assert [entry["count"] for entry in told["left"]] == [2] and "full" in told["left"][0]["why"]
         assert await depth(api, "DLQ") == 2
+
+
+async def test_what_a_client_wrote_of_its_origin_leads_no_letter_into_another_host(tmp_path):
+    """A client of a virtual host may send to its DLQ; who retried that sent it to the address of the default host."""
+    async with running(tmp_path) as api:
+        for queue, origin, back in (
+            ("$host/shop.DLQ", "orders", 0),
+            ("DLQ", "$host/shop.orders", 0),
+            ("$host/shop.DLQ", "$host/shop.orders", 1),
+        ):
+            name, said = quote(queue, ""), [f"_AMQ_ORIG_ADDRESS:{origin}"]
+            await api.call("POST", f"/addresses/{name}/messages", 201, headers=said, body="x", queue=queue)
+            told = await api.call("POST", f"/queues/{name}/retry")
+            assert told["done"] == back, (queue, origin)
 
 
 async def test_large_messages_are_moved_with_their_bodies(tmp_path):
