@@ -12,6 +12,7 @@ from typing import Any
 from broker.config.changes import shrunk
 from broker.config.settings import EngineSettings
 from broker.core.errors import ConfigError
+from broker.core.virtual_host import split
 from broker.engine.address_settings import is_pattern, matches, specificity
 from broker.engine.trie import Trie
 
@@ -51,7 +52,9 @@ class Partitions:
     def _matching(self, name: str) -> list[str]:
         words = name.split(self._delimiter)
         if name.startswith("$"):  # a trie gives it to nobody but who names it
-            return [each for each in self._named() if matches(each.split(self._delimiter), words)]
+            host = split(name).host
+            named = [each for each in self._named() if split(each).host == host]
+            return [each for each in named if matches(each.split(self._delimiter), words)]
         if self._patterns is None:
             self._patterns = Trie()
             for each in self._named():

@@ -178,10 +178,11 @@ def test_partitions_are_found_as_the_engine_finds_them():
     words = ["a", "b", "*", "#", "$x"]
     for _ in range(300):
         names = {".".join(random.choices(words, k=random.randint(1, 3))) for _ in range(6)}
+        names |= {f"$host/s.{name}" for name in random.sample(sorted(names), 2)}
         table = {name: {"partitions": random.randint(1, 5)} for name in names if "#" not in name.split(".")[:-1]}
         engine = EngineSettings(addresses=table)
         found, match = Partitions(engine), Matcher(engine)
-        for name in [*table, "a.b", "b", "$x.a", "a.b.a"]:
+        for name in [*table, "a.b", "b", "$x.a", "a.b.a", "$host/s.a.b", "$host/t.a"]:
             if name in match._exact or not match.is_pattern(name):
                 assert found.of(name) == match(name).partitions, (name, table)
 
