@@ -56,7 +56,9 @@ class ClusterUsers:
             kept = {key: value for key, value in (stored or {}).items() if key != "previous" or hashed is None}
             if hashed is None and "hash" not in kept:
                 raise ConfigError(f"There is no user {name!r} any more; give a passcode to add one.")
-            return {**kept, **({"hash": hashed} if hashed is not None else {}), "groups": list(wanted)}
+            # Groups that were not asked about are those of now: another edge may just have taken one away.
+            now = list(wanted) if groups is not None else kept.get("groups", [])
+            return {**kept, **({"hash": hashed} if hashed is not None else {}), "groups": now}
 
         await self._writer.edit(self._writer.keys.user(name), changed)
         return before, wanted

@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from broker.core.errors import ConfigError
+from broker.core.virtual_host import HOST
 from broker.edge.users import add_user, checked_groups, load_users, remove_user, set_groups
 from broker.seams.passcodes import SHORT, weakness
 
@@ -85,7 +86,8 @@ def somebody_left(administrators: frozenset[str], after: Mapping[str, Sequence[s
         raise ConfigError(
             "admin.administrators is empty, so no user may use the API: set it to a group, or use `stampede user`."
         )
-    if not any(administrators.intersection(groups) for groups in after.values()):
+    # Users of virtual hosts do not log in at the API.
+    if not any(administrators.intersection(groups) for name, groups in after.items() if not name.startswith(HOST)):
         raise ConfigError(
             "No user would be in a group of admin.administrators "
             f"({', '.join(sorted(administrators))}), and nobody could use the API any more: first add a user who is in "

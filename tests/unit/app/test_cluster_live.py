@@ -241,6 +241,32 @@ async def test_a_new_passcode_ends_those_from_before():
         assert "previous" not in stored and stored["groups"] == ["admins", "ops"]
 
 
+async def test_groups_that_nobody_asked_about_are_those_of_now(monkeypatch: pytest.MonkeyPatch):
+    """An edge that had not heard of it yet gave back a group that another one had just taken away."""
+    async with running() as edge:
+        await edge.users.set("ada", PASSCODE, ["admins"])
+        await edge.users.set("bob", PASSCODE, ["admins"])
+        await edge.users.set("bob", None, ["guests"])
+
+        async def before() -> dict[str, tuple[str, ...]]:
+            return {"ada": ("admins",), "bob": ("admins",)}
+
+        monkeypatch.setattr(edge.users, "all", before)
+        await edge.users.set("bob", PASSCODE + "!", None)
+        assert edge.stored(KEYS.user("bob"))["groups"] == ["guests"]
+
+
+async def test_a_user_of_a_virtual_host_is_no_administrator_who_is_left():
+    """They do not log in at the API: nobody could have used it any more."""
+    async with running() as edge:
+        await edge.users.set("ada", PASSCODE, ["admins"])
+        await edge.users.set("$host/shop.ada", PASSCODE, ["admins"])
+        with pytest.raises(ConfigError, match="nobody could use the API"):
+            await edge.users.remove("ada")
+        with pytest.raises(ConfigError, match="nobody could use the API"):
+            await edge.users.set("ada", None, ["ops"])
+
+
 async def test_users_of_a_file_are_shown_and_not_changed(tmp_path):
     path = str(tmp_path / "users.toml")
     save_users(path, {})
