@@ -183,7 +183,7 @@ class Coordinator:
             else:
                 run = move.run.cut(slice(None))
                 run.stored_in(there)
-                self._move(engine, move, slot, run, RETRY_S)
+                self._move(engine, move, slot, run, patience)
 
         carry = Carry(self._open_body(move.slot, blob), partial(self._new_body, slot), carried)
 

@@ -337,6 +337,23 @@ def test_what_nobody_takes_is_tried_ever_more_rarely_and_told(world, code, caplo
     assert "decided" in world.kinds()
 
 
+def test_a_large_one_that_nobody_takes_is_tried_ever_more_rarely_too(world, caplog):
+    """Its body was read and carried again each second, for ever, without a word."""
+    world.body_there = Blob(33, 100)
+    dead_letter(world, Blob(1, 100))
+    waits = []
+    while len(waits) < 7:
+        if not [command for command in world.sent if isinstance(command, Prepare)]:
+            world.wait()
+            continue
+        world.answer(Prepare, code=Code.ADDRESS_FULL)
+        waits += [seconds for seconds, _ in world.later]
+        world.wait()
+    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, LAST_RETRY_S, LAST_RETRY_S]
+    told = [record.message.partition(":")[0] for record in caplog.records if record.levelname == "WARNING"]
+    assert told == ["messages for DLQ wait, and are tried again"]
+
+
 @pytest.mark.parametrize("policy", ["FAIL", "BLOCK"])
 def test_a_full_address_takes_a_dead_letter_from_another_slot_and_refuses_a_client(world, policy):
     dead_letter(world)
