@@ -164,8 +164,8 @@ class Acting:
 
         def back(origin: letters.DeadLetterOrigin) -> MoveTarget | None:
             wanted = (address is None or origin.address == address) and (reason is None or origin.reason == reason)
-            if host_of(origin.address) != host:  # a client has written that
-                return None
+            if host_of(origin.address) != host or origin.address.startswith((RECURRING, TEMPORARY)):
+                return None  # a client has written that
             if not origin.address or not wanted or not self._reading.allowed(call.who, origin.address):
                 return None
             return MoveTarget(origin.address, origin.queue or None)

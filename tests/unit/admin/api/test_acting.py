@@ -200,6 +200,8 @@ async def test_what_a_client_wrote_of_its_origin_leads_no_letter_into_another_ho
             ("$host/shop.DLQ", "orders", 0),
             ("DLQ", "$host/shop.orders", 0),
             ("$host/shop.DLQ", "$host/shop.orders", 1),
+            ("DLQ", "$scheduled.orders", 0),  # where it would be dropped when its time came
+            ("DLQ", "$temp.00", 0),
         ):
             name, said = quote(queue, ""), [f"_AMQ_ORIG_ADDRESS:{origin}"]
             await api.call("POST", f"/addresses/{name}/messages", 201, headers=said, body="x", queue=queue)
