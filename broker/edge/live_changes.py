@@ -5,7 +5,8 @@
 
 Rule: what counts from now on is swapped before a round begins, so nobody gets by it: who sends something before the
 round has come to it is judged first (meets). A round goes over those who were there when it began; who comes later is
-judged as it logs in. The same change once more begins its round anew. Must not know what frames mean.
+judged as it logs in. The same change once more has all looked at once more when its round is over: a round always comes
+to its end, however often something is changed. Must not know what frames mean.
 """
 
 from __future__ import annotations
@@ -51,17 +52,22 @@ class Changing(Protocol):
 
 
 class _Round:
-    """One change. left: sessions it has not come to."""
+    """One change. left: sessions it has not come to. again: there was another one of its kind since it began."""
 
-    __slots__ = ("at", "left", "look", "then", "under_way")
+    __slots__ = ("again", "at", "left", "look", "then", "under_way")
 
     def __init__(self, sessions: Iterable[Session], look: _Look, then: Callable[[], None] | None) -> None:
         self.left = deque(sessions)
         self.look = look
         self.then = then
+        self.again = False
         self.at: Session | None = None
         self.under_way: Iterator[int] = iter(())
         """What is left of the session it is at."""
+
+    def once_more(self, then: Callable[[], None] | None) -> None:
+        """Another change of its kind: who has been looked at is so again, behind all others."""
+        self.again, self.then = True, then
 
     def go_on(self, units: int) -> int:
         """So many units at most. Returns how many are left; 0: there may be more to do."""
@@ -155,8 +161,10 @@ class LiveChanges:
     # ── rounds ─────────────────────────────────────────────────────────────────────────────────────
 
     def _begin(self, change: str, look: _Look, then: Callable[[], None] | None = None) -> None:
-        self._rounds.pop(change, None)
-        self._rounds[change] = _Round(self._edge.sessions.values(), look, then)
+        if (under_way := self._rounds.get(change)) is not None:
+            under_way.once_more(then)
+        else:
+            self._rounds[change] = _Round(self._edge.sessions.values(), look, then)
         self.busy = True
         if not self._running:
             self._piece()
@@ -168,21 +176,29 @@ class LiveChanges:
     def _piece(self) -> None:
         began = self._steps.begin()
         units, names = PIECE, ", ".join(self._rounds)
-        while self._rounds:
-            change, first = next(iter(self._rounds.items()))
-            units = first.go_on(units)
-            if not units:
-                break
-            del self._rounds[change]
-            if first.then is not None:
-                first.then()
-        self._edge.flush()
-        self.busy = bool(self._rounds)
-        if self.busy and not self._running:
-            self._running = True
-            self._soon(self._go_on)
+        try:
+            while self._rounds:
+                change, first = next(iter(self._rounds.items()))
+                units = first.go_on(units)
+                if not units:
+                    break
+                self._ends(change, first)
+        finally:  # whatever went wrong: the others are come to
+            self._edge.flush()
+            self.busy = bool(self._rounds)
+            if self.busy and not self._running:
+                self._running = True
+                self._soon(self._go_on)
         if self._steps.took(began):
             self._steps.tell(f"what other {names} mean for those who are connected")
+
+    def _ends(self, change: str, over: _Round) -> None:
+        """It has come to all. Once more: behind the rounds of other changes."""
+        del self._rounds[change]
+        if over.again:
+            self._rounds[change] = _Round(self._edge.sessions.values(), over.look, over.then)
+        elif over.then is not None:
+            over.then()
 
 
 def _expel(session: Session) -> None:

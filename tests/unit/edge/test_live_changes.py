@@ -102,6 +102,40 @@ async def test_subscriptions_are_looked_at_some_at_a_time_and_the_last_one_ends_
     assert f"lacks consume at 'q.{MANY - 1}'".encode() in wire.take() and wire.closed is Reason.REFUSED
 
 
+async def test_who_changes_something_again_and_again_keeps_nobody_from_being_come_to():
+    """A script that makes a user each 100 ms: who stands at the end kept what had been taken from him."""
+    bench, session, wire = bench_of({"#": ALL})
+    turns = Turns(bench)
+    for number in range(MANY):
+        session.receive(SUBSCRIBE % (number, b"q.%d" % number))
+    _, gone = bench.session()
+    for number in range(3 * MANY // PIECE):
+        bench.edge.expel({"somebody else"})
+        bench.edge.permit({"#": ALL, f"q.{MANY - 1}": {}, f"x.{number}": {}})
+        turns.next()
+    assert f"lacks consume at 'q.{MANY - 1}'".encode() in wire.take() and gone.closed is None
+    turns.all()
+    assert not bench.edge.changes.busy and not turns.waiting
+
+
+async def test_what_goes_wrong_when_a_round_is_over_keeps_no_other_from_going_on(monkeypatch):
+    """A drain would wait for ever."""
+    bench = Bench()
+    turns = Turns(bench)
+    wires = [bench.session()[1] for _ in range(MANY)]
+
+    def wrong() -> None:
+        raise RuntimeError("planted")
+
+    bench.edge.changes.partitions(wrong)
+    told: list[int] = []
+    bench.edge.cut_off(lambda: told.append(closed(wires)))
+    with pytest.raises(RuntimeError, match="planted"):
+        turns.all()
+    turns.all()
+    assert told == [MANY] and not bench.edge.changes.busy
+
+
 async def test_other_permissions_in_the_middle_begin_anew():
     bench, session, wire = bench_of({"#": ALL})
     turns = Turns(bench)
