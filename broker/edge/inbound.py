@@ -263,8 +263,10 @@ class Inbound:
 
     @property
     def reading(self) -> bool:
-        """False while it is us who are not reading: silence is not the client's fault then."""
-        return not self._holds
+        """False while it is us who are not reading: silence is not the client's fault then. Nor is it while what came
+        waits for its turn (fair_reading.py): a heart-beat may be among it."""
+        channel = self._session.channel
+        return not self._holds and channel.held() <= channel.buffered()
 
     # ── the end ────────────────────────────────────────────────────────────────────────────────────
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -17,9 +18,11 @@ from broker.core.reasons import Reason
 from broker.edge.auth import TableAuthenticator
 from broker.edge.edge import OVERFLOW, Edge
 from broker.edge.session import Session
+from broker.edge.tcp import TcpChannel
 
 from .bench import Port
 from .clocked import Socket, Time
+from .test_fair_reading import Transport
 
 
 class House:
@@ -198,6 +201,29 @@ def test_the_clock_stands_still_while_it_is_us_who_do_not_read() -> None:
     assert socket.closed is None
     house.time.run(0.3)
     assert socket.closed is Reason.HEARTBEAT_MISSED
+
+
+def test_the_clock_stands_still_while_what_came_waits_for_its_turn() -> None:
+    """A heart-beat behind the reads of all others of its user."""
+    house = House({"connection_ttl_ms": 1000})
+    edge, rounds, transport = house.edge, house.edge.rounds, Transport()
+    rounds._schedule = lambda callback: None  # its turn comes when the test wants it
+    transport.write = lambda data: None
+    channel = TcpChannel(edge, Mock(), "a", edge.entrances["a"].settings)  # type: ignore[arg-type]
+    channel.connection_made(transport)
+    channel.data_received(b"CONNECT\naccept-version:1.2\nhost:h\n\n\0")
+    rounds.until, rounds._counted = 0.0, True
+    house.time.run(0.9)
+    channel.data_received(b"\n")
+    assert channel.waits
+    house.time.run(5)
+    assert not channel.closing
+    rounds._round()
+    assert not channel.waits
+    house.time.run(0.9)
+    assert not channel.closing
+    house.time.run(0.3)
+    assert channel.closing
 
 
 def test_a_stall_of_the_process_is_not_the_client_s_silence() -> None:
