@@ -7,7 +7,8 @@ of the loop has time for them; what it has not waits in its connection, whose so
 
 What waits is taken by turns of who it is of: a user, or an address where nobody has logged in by name. So 400
 connections of one user have the share of one, and among themselves each has its turn. His reads of some hundred bytes
-do not stand behind those of some thousand: who asks and who floods may be the same user.
+do not stand behind those of some thousand: who asks and who floods may be the same user. Nor do they behind those of a
+thousand other users: half of a turn's time is for them, if they need it.
 
 A session that has taken as many frames of a read as it may in one turn (inbound.breathe) waits in the same row for its
 next one: forty of those, each with its own call in every turn, made turns of 132 ms.
@@ -25,7 +26,7 @@ from typing import Any, Protocol
 SMALL = 4096
 """Bytes of a read that waits only when a turn has had many of them."""
 TINY = 512
-"""… and not behind larger ones of its user."""
+"""… and not behind larger ones."""
 ROUND_S = 0.003
 """Reads of more than that get so much of one turn of the loop, all together."""
 SMALL_S = 0.003
@@ -36,6 +37,15 @@ LEAST, FIRST, MOST = 4 * 1024, 6 * 1024, 1024 * 1024
 """Bytes of a portion, at the beginning, and its bounds. Nobody knows what the first ones cost: 16 KiB of ACKs in a
 transaction, of which each is another one, have computed for 8 to 12 ms, so that 6 KiB take less than 5. Shorter ones
 hold fewer frames that are like each other; 8 and 16 KiB would save half a percent of the calls of a message."""
+
+
+OF_TINY, OF_SMALL, OF_LARGE = " tiny", " small", " large"
+"""Ends of the names of lanes: whose reads, and about how large."""
+
+
+def lane_of(whose: str, size: int) -> str:
+    """Where a read of so many bytes waits."""
+    return whose + (OF_LARGE if size > SMALL else OF_SMALL if size > TINY else OF_TINY)
 
 
 class TakesTurns(Protocol):
@@ -54,6 +64,10 @@ class TakesTurns(Protocol):
     def waits(self) -> bool:
         """Has it more, for this turn of the loop, and may be read."""
         ...
+
+
+_Rows = OrderedDict[str, OrderedDict[TakesTurns, None]]
+"""By lane."""
 
 
 class FairReader(Protocol):
@@ -80,7 +94,7 @@ class Rounds:
     reads   what all reads have taken.    until   small ones are taken up to that, then may_go_on() is asked."""
 
     __slots__ = (
-        "_counted", "_crowds", "_due", "_later", "_left", "_most", "_now", "_schedule", "_serving", "_spent",
+        "_counted", "_crowds", "_due", "_later", "_left", "_most", "_now", "_schedule", "_serving", "_spent", "_tiny",
         "_waiting", "reads", "until",
     )  # fmt: skip
 
@@ -98,14 +112,14 @@ class Rounds:
         self._spent = 0.0
         self._left = 0
         self._due = self._serving = False
-        self._waiting: OrderedDict[str, OrderedDict[TakesTurns, None]] = OrderedDict()
-        """By lane."""
+        self._tiny: _Rows = OrderedDict()
+        self._waiting: _Rows = OrderedDict()
         self._later: dict[TakesTurns, None] = {}
         """Who has asked while others are being served: for the next turn."""
 
     def has_time(self) -> bool:
         """May a read be taken now; then call spent()."""
-        return self._spent < ROUND_S and not self._waiting
+        return self._spent < ROUND_S and not (self._waiting or self._tiny)
 
     def may_go_on(self, lane: str, size: int) -> bool:
         """Small reads have taken SMALL_S: may one of this lane be taken. It may have been in many turns: nobody looks
@@ -156,9 +170,10 @@ class Rounds:
 
     def _enter(self, reader: TakesTurns) -> None:
         lane = reader.lane
-        row = self._waiting.get(lane)
+        rows = self._tiny if lane.endswith(OF_TINY) else self._waiting
+        row = rows.get(lane)
         if row is None:
-            row = self._waiting[lane] = OrderedDict()
+            row = rows[lane] = OrderedDict()
         row[reader] = None
 
     def _soon(self) -> None:
@@ -170,25 +185,31 @@ class Rounds:
         """The next turn of the loop."""
         self._due = False
         self._spent = 0.0
-        waiting = self._waiting
+        tiny, waiting = self._tiny, self._waiting
         self._serving = True
         try:
-            while waiting and self._spent < ROUND_S:
-                lane, row = waiting.popitem(last=False)
-                reader, _ = row.popitem(last=False)
-                if row:
-                    waiting[lane] = row
-                reader.take_portion()
-                if reader.waits:
-                    self._enter(reader)
+            self._serve(tiny, ROUND_S / 2)
+            self._serve(waiting, ROUND_S)
+            self._serve(tiny, ROUND_S)
         finally:
             self._serving = False
             for reader in self._later:
                 self._enter(reader)
             self._later.clear()
-            self._crowds.intersection_update(waiting)
+            self._crowds = {lane for lane in self._crowds if lane in tiny or lane in waiting}
             self._counted = bool(self._crowds)
             self._most = self.reads.total + SMALL_S
             self.until = 0.0 if self._crowds else self._most
-            if waiting:
+            if tiny or waiting:
                 self._soon()
+
+    def _serve(self, rows: _Rows, until: float) -> None:
+        """Whose turn it is, one after the other, as long as this turn of the loop has spent less than that."""
+        while rows and self._spent < until:
+            lane, row = rows.popitem(last=False)
+            reader, _ = row.popitem(last=False)
+            if row:
+                rows[lane] = row
+            reader.take_portion()
+            if reader.waits:
+                self._enter(reader)

@@ -13,6 +13,7 @@ from broker.core.errors import RefusedError
 from broker.wire.events import IMPLIED, Acks, BodyData, BodyEnd, BodyStart, Event, Frame, Sends, Violation
 
 from . import acks, connecting, control, framelog
+from .fair_reading import OF_LARGE
 from .publishing import LargeSend, Publisher
 from .rate_limits import Rates
 from .session import Session
@@ -227,7 +228,7 @@ class Inbound:
     @property
     def lane(self) -> str:
         """See fair_reading.TakesTurns."""
-        return self._session.whose
+        return self._session.whose + OF_LARGE
 
     def _may_breathe(self) -> bool:
         return self._breathing and self._holds is not None and self._holds <= GOES_ON

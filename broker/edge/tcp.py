@@ -19,7 +19,7 @@ from broker.core.certificates import subject
 from broker.core.reasons import Reason
 
 from .channel import EdgeLike, SessionLike, next_connection_id
-from .fair_reading import FIRST, SMALL, TINY
+from .fair_reading import FIRST, SMALL, lane_of
 from .tls import asked_host
 
 READ_BUFFER = 64 * 1024
@@ -214,8 +214,7 @@ class StreamChannel(asyncio.BaseProtocol):
         return self._lane(len(self._rest))
 
     def _lane(self, size: int) -> str:
-        whose = self._session.whose if self._session is not None else self.peer
-        return whose if size > SMALL else whose + (" small" if size > TINY else " tiny")
+        return lane_of(self._session.whose if self._session is not None else self.peer, size)
 
     def _all_that_waits(self) -> None:
         """The peer has ended: what it had sent before counts, unless we had ended before."""

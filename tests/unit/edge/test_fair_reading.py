@@ -167,6 +167,32 @@ def test_many_small_reads_are_a_flood_too(user):
     assert max(shares) - min(shares) <= 2 * 3_900, "and each of hers has its own"
 
 
+def test_who_asks_does_not_stand_behind_the_floods_of_a_thousand_users():
+    """He waited 450 ms, until each of them had had a turn."""
+    world = World(cost=4e-8)
+    many = []
+    for number in range(1000):
+        world.user = f"u{number}"
+        many.append(world.connect())
+    world.user = "polite"
+    polite = world.connect()
+    waited, answers = [], 0
+    for _ in range(300):
+        for one in [*many[::2], polite, *many[1::2]]:
+            if one is polite and one._transport.reading:
+                asked = world.now
+                polite.data_received(b"hello")
+            elif one._transport.reading:
+                one.data_received(b"x" * 3_900)
+        world.turn()
+        if len(world.sessions[-1].got) > answers:
+            answers = len(world.sessions[-1].got)
+            waited.append(world.now - asked)
+    assert len(waited) > 290 and max(waited[2:]) < 2 * STEP_S
+    shares = [len(session.got) for session in world.sessions[:-1]]
+    assert min(shares) > 0, "they have their own half of each turn"
+
+
 def test_who_is_closed_or_not_to_be_read_keeps_nobody_waiting():
     world = World(cost=1e-6)
     many = [world.connect() for _ in range(20)]
