@@ -109,8 +109,14 @@ class ClusterLive:
         if self._stored(name, entry) is None and not self._unreadable(name, entry):
             raise KeyError(entry)
         await self._allowed(name, entry, None)
+        in_file = bool(tables_of(self._file)[LIVE["permissions"]])
+
+        def left(entries: Mapping[str, Table]) -> None:
+            if not in_file:
+                last_permission(entries, {each: table for each, table in entries.items() if each != entry})
+
         for key in self._keys(name, entry):
-            await self._writer.edit(key, lambda _: None)
+            await self._writer.edit(key, lambda _: None, name, left if name == "permissions" else None)
         return before
 
     async def reload(self) -> dict[str, Any]:

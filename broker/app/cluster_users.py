@@ -60,7 +60,9 @@ class ClusterUsers:
             now = list(wanted) if groups is not None else kept.get("groups", [])
             return {**kept, **({"hash": hashed} if hashed is not None else {}), "groups": now}
 
-        await self._writer.edit(self._writer.keys.user(name), changed)
+        await self._writer.edit(
+            self._writer.keys.user(name), changed, "users", lambda users: self._left({**_groups(users), name: wanted})
+        )
         return before, wanted
 
     async def remove(self, name: str) -> None:
@@ -71,7 +73,14 @@ class ClusterUsers:
         if not known:
             raise ConfigError(f"{name} is the last user, and without any nobody could log in; add another one first.")
         somebody_left(self._administrators, known)
-        await self._writer.edit(self._writer.keys.user(name), lambda _: None)
+        await self._writer.edit(
+            self._writer.keys.user(name), lambda _: None, "users",
+            lambda users: self._left({user: groups for user, groups in _groups(users).items() if user != name}),
+        )  # fmt: skip
+
+    def _left(self, users: Mapping[str, Sequence[str]]) -> None:
+        """Raises ConfigError where nobody would be left who may use the API: by what etcd has, not by what we know."""
+        somebody_left(self._administrators, users)
 
     def _own(self) -> None:
         if self._path:
@@ -79,3 +88,9 @@ class ClusterUsers:
                 f"This edge has its users from {self._path}, which is for `stampede user`; take it away, and those of "
                 "the cluster count after a restart."
             )
+
+
+def _groups(users: Mapping[str, Table]) -> dict[str, Sequence[str]]:
+    """Of entries in etcd; one that cannot be read is in no group."""
+    found = {name: table.get("groups", []) for name, table in users.items()}
+    return {name: groups if isinstance(groups, list) else [] for name, groups in found.items()}

@@ -48,12 +48,17 @@ class ConfigWriter:
         self._revision = 0
         """Of our last change."""
 
-    async def edit(self, key: str, change: Callable[[Table | None], Table | None]) -> None:
-        """Makes the entry at `key` what `change` says of what it is now (None: there is none). `change` may be asked
-        several times; what it raises has changed nothing. Raises NotPossible, NotKnown, MetadataRefused."""
+    async def edit(
+        self, key: str, change: Callable[[Table | None], Table | None], part: str = "",
+        check: Callable[[dict[str, Table]], None] | None = None,
+    ) -> None:  # fmt: skip
+        """Makes the entry at `key` what `change` says of what it is now (None: there is none). `check` is told all
+        entries of that part of the configuration by name, as etcd has them: two who each take away the last but one
+        cannot both go through. Both may be asked several times; what they raise has changed nothing. Raises
+        NotPossible, NotKnown, MetadataRefused."""
         try:
             async with asyncio.timeout(ANSWER_S):
-                revision = await self._swap(key, change)
+                revision = await self._swap(key, change, part, check)
         except (MetadataUnavailable, TimeoutError) as error:
             raise NotKnown(
                 f"etcd gave no answer ({str(error) or f'{ANSWER_S:g} s'}): the change may have been made. Look, and "
@@ -62,9 +67,16 @@ class ConfigWriter:
         self._revision = max(self._revision, revision)
         await self._here()
 
-    async def _swap(self, key: str, change: Callable[[Table | None], Table | None]) -> int:
-        mark = self.keys.marker(key)
+    async def _swap(
+        self, key: str, change: Callable[[Table | None], Table | None], part: str,
+        check: Callable[[dict[str, Table]], None] | None,
+    ) -> int:  # fmt: skip
+        mark, turn = self.keys.marker(key), self.keys.turn(part)
         for _ in range(ATTEMPTS):
+            last = await self._metadata.get(turn) if check is not None else None
+            if check is not None:
+                items, _ = await self._metadata.range(f"{self.keys.config}{part}/")
+                check({last_part(item.key): table_of(item) for item in items})
             claim = await self._metadata.get(mark)
             if claim is not None:
                 raise NotPossible(_whose(key, table_of(claim)))
@@ -74,7 +86,11 @@ class ConfigWriter:
                 return 0
             action = Delete(key) if after is None else Put(key, msgspec.json.encode(after))
             compare = [(key, item.revision if item is not None else 0), (mark, 0)]
-            if revision := await self._metadata.commit(compare, [action]):
+            actions: list[Put | Delete] = [action]
+            if check is not None:
+                compare.append((turn, last.revision if last is not None else 0))
+                actions.append(Put(turn, b""))
+            if revision := await self._metadata.commit(compare, actions):
                 return revision
         raise NotPossible(f"{last_part(key)} changes all the time; try again.")
 

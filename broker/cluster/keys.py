@@ -29,6 +29,7 @@ class Keys:
         "applied", "config", "config_addresses", "config_diverts", "config_permissions", "config_queues",
         "config_settings", "config_tokens", "config_users", "controller", "cordons", "disks",
         "edges", "loads", "managed", "owners", "possession", "root", "slots", "subscriptions", "suspects", "throws",
+        "turns",
     )  # fmt: skip
 
     def __init__(self, prefix: str) -> None:
@@ -56,6 +57,7 @@ class Keys:
         self.possession = self.root + "possession"
         """Whose cluster this is: the StompBroker whose operator writes below the prefix."""
         self.subscriptions = self.root + "subs/"
+        self.turns = self.root + "turns/"
 
     def slot(self, slot: int) -> str:
         return f"{self.slots}{slot}"
@@ -109,6 +111,10 @@ class Keys:
 
     def token(self, name: str) -> str:
         return self.config_tokens + escape(name)
+
+    def turn(self, part: str) -> str:
+        """Written with each change of that part of the configuration which depends on its other entries."""
+        return self.turns + part
 
     def marker(self, key: str) -> str:
         """Whose a key of `config` is (docs/adr/0006-kubernetes.md). Owners and edges do not look at it."""

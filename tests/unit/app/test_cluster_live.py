@@ -231,6 +231,39 @@ async def test_a_user_is_made_changed_and_removed():
             await edge.users.remove("ada")
 
 
+async def test_of_two_administrators_who_remove_each_other_one_stays():
+    """At two edges at once: each knows both of them still."""
+    async with running() as edge:
+        edge.metadata.latency = lambda: 0.002
+        for name in ("ada", "bob"):
+            await edge.users.set(name, PASSCODE, ["admins"])
+        stale = dict(edge.config.users)
+        other = ClusterUsers(lambda: stale, edge.writer, frozenset({"admins"}))
+        done = await asyncio.gather(edge.users.remove("ada"), other.remove("bob"), return_exceptions=True)
+        assert [type(one) for one in done].count(ConfigError) == 1 and len(edge.config.users) == 1
+        await edge.users.set("eve", PASSCODE, ["admins"])
+        (left,) = set(edge.config.users) - {"eve"}
+        done = await asyncio.gather(
+            edge.users.set("eve", None, ["ops"]), edge.users.set(left, None, ["ops"]), return_exceptions=True
+        )
+        assert [type(one) for one in done].count(ConfigError) == 1
+
+
+async def test_of_the_last_two_permissions_one_stays():
+    async with running() as edge:
+        edge.metadata.latency = lambda: 0.002
+        file = replace(FILE, edge=EdgeSettings())
+        edge.settings = replace(edge.settings, edge=EdgeSettings())
+        for name in ("a.#", "b.#"):
+            await edge.live.change("permissions", name, {"send": "ops"}, "ada")
+        edge.settings = replace(edge.settings, edge=EdgeSettings(permissions=dict(edge.config.permissions)))
+        lives = [ClusterLive(file, lambda: edge.settings, edge.config, edge.writer, edge.users) for _ in range(2)]
+        done = await asyncio.gather(
+            lives[0].forget("permissions", "a.#"), lives[1].forget("permissions", "b.#"), return_exceptions=True
+        )
+        assert [type(one) for one in done].count(ConfigError) == 1 and len(edge.config.permissions) == 1
+
+
 async def test_a_new_passcode_ends_those_from_before():
     async with running() as edge:
         await edge.put(KEYS.user("ada"), {"hash": "$argon2id$x", "previous": ["$argon2id$y"], "groups": ["admins"]})
