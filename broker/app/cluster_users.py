@@ -49,7 +49,6 @@ class ClusterUsers:
         if passcode is None and before is None:
             raise ConfigError(f"There is no user {name!r}; give a passcode to add one.")
         wanted = tuple(checked_groups(groups)) if groups is not None else tuple(before or ())
-        somebody_left(self._administrators, {**known, name: wanted})
         hashed = await asyncio.to_thread(hash_passcode, passcode) if passcode is not None else None
 
         def changed(stored: Table | None) -> Table:
@@ -72,7 +71,6 @@ class ClusterUsers:
         known.pop(name, None)
         if not known:
             raise ConfigError(f"{name} is the last user, and without any nobody could log in; add another one first.")
-        somebody_left(self._administrators, known)
         await self._writer.edit(
             self._writer.keys.user(name), lambda _: None, "users",
             lambda users: self._left({user: groups for user, groups in _groups(users).items() if user != name}),
