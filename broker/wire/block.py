@@ -4,6 +4,22 @@ Rule: the single place that knows the grammar of header blocks; the fast paths (
 may only repeat what this file has said about an equal block. Must not know bodies or buffers.
 """
 
+# Example, STOMP 1.2, a block whose lines end with LF:
+#
+#     SEND
+#     destination:/queue/a
+#     receipt:7
+#     color:dark\cred
+#     color:blue
+#
+# check_limits finds nothing too long. _command says SEND, _check_turn that a SEND may come now and needs
+# `destination`. _plain gives up: there is a backslash, and a name twice. So _general reads line by line:
+#     headers  destination=/queue/a, receipt=7, color=dark:red     decoded (C06); the second color is nothing (C17)
+#     lines    destination:/queue/a, color:dark\cred               what each MESSAGE relays; receipt is RESERVED
+#     flags    ESCAPED, so that a MESSAGE for a 1.0 or 1.1 subscriber is written anew (writer.rewrite_lines)
+#     receipt  b"7", as written: RECEIPT sends it back without decoding and encoding it
+#     length   -1: no content-length, so the first NUL ends the body (C14)
+
 from __future__ import annotations
 
 import re
@@ -39,6 +55,8 @@ MARKS: Final = {"JMSXGroupID": GROUPED, "_AMQ_DUPL_ID": UNIQUE}
 """Headers of SEND whose presence shows in the flags, so that nobody has to look for them in vain."""
 
 # Possessive, so that no input makes it go back.
+# A value must not hold a colon here, although STOMP allows it: `_plain` cuts names and values apart by one split at
+# all colons of the block.
 _PLAIN_LINES: Final = re.compile(rb"(?:[^:\n\r\\\0]++:[^:\n\r\\\0]*+\n)*+\n").fullmatch
 _RESERVED_KEYS: Final = {name: b"\n%b:" % name.encode() for name in RESERVED}
 
@@ -98,14 +116,19 @@ def read_block(
         needs = _check_turn(command, role, version, first, leniency)
         block = _plain(command, raw, version) or _general(command, rest, version)
         check_headers(command, needs, block.headers, version, leniency)
+        # Before content-length is believed: a frame that is refused anyhow must not be waited for.
         if "content-length" in block.headers:
             block.length = _length(block.raw("content-length"), settings)
+        # CONNECT and CONNECTED are read before a version is agreed on, but themselves say which one it will be:
+        # whether they may have a body (C13) goes by that.
         rules = _agreed(command, block.headers) if command in HANDSHAKES else version
         block.bodyless = rules is Version.V12 and command not in WITH_BODY
         if block.bodyless and block.length > 0:
             raise ProtocolViolation(Code.BODY_NOT_ALLOWED, f"{command} has content-length:{block.length}; leave it out")
         return block
     except ProtocolViolation as violation:
+        # Whatever is wrong with the block, the ERROR should name the receipt that the client waits for (C63). The
+        # receipt line may stand behind the broken one, so it is looked for in the raw block.
         violation.receipt = find_receipt(raw, version)
         raise
 
@@ -118,6 +141,8 @@ def implies(raw: bytes) -> bool:
 
 def read_send(raw: bytes, version: Version, settings: WireSettings) -> Block:
     """The same for a SEND of a client that is logged in, without detours."""
+    # One pass less than read_block for the only frame that comes by the million. Its limits are those of
+    # check_limits; a block that fails any test here is read again in full, which then names what is wrong.
     if (
         raw.startswith(b"SEND\n")
         and len(raw) <= settings.max_header_bytes
@@ -155,6 +180,8 @@ def _check_turn(command: str, role: Role, version: Version, first: bool, lenienc
                 Code.NOT_CONNECTED, f"{command} came before {' or '.join(sorted(opening))}; connect first"
             )
     elif not first and command in opening and command != "ERROR":
+        # ALREADY_CONNECTED is for a second CONNECT; an ERROR may come at any time from a server, also as the first
+        # frame (C21).
         raise ProtocolViolation(Code.ALREADY_CONNECTED, f"a second {command}; open another connection instead")
     return check_command(role, command, version, leniency)
 
@@ -169,6 +196,7 @@ def _plain(command: str, raw: bytes, version: Version) -> Block | None:
     start = len(command) + 1
     if _PLAIN_LINES(raw, start) is None:
         return None
+    # 1.0 may trim values (C11): a blank anywhere sends the block to the reader that does.
     if version is Version.V10 and (b" " in raw or b"\t" in raw):
         return None
     try:
@@ -176,12 +204,16 @@ def _plain(command: str, raw: bytes, version: Version) -> Block | None:
     except UnicodeDecodeError:
         return None
     headers = dict(zip(cells, cells))  # noqa: B905 - pairs the cells of one iterator
+    # A block of n headers has n + 2 line ends. Fewer names than that: one came twice, and the first must count (C17),
+    # not the last one as in a dict.
     if len(headers) != raw.count(b"\n") - 2:
         return None
     receipt = headers["receipt"].encode() if "receipt" in headers else None
     if command != "SEND":
         return Block(command, headers, None, b"", 0, receipt)
     lines = raw
+    # Each name stands once, behind a line end (the command is in front of the first header), so what is found is its
+    # own line and never a part of a value: values have no line end.
     for name in RESERVED.intersection(headers):
         at = lines.index(_RESERVED_KEYS[name])
         lines = lines[:at] + lines[lines.index(b"\n", at + 1) :]
@@ -199,6 +231,8 @@ def _general(command: str, rest: bytes, version: Version) -> Block:
     raw_values: dict[str, bytes] = {}
     lines: list[bytes] = []
     for line in rest.split(b"\n"):
+        # CR alone ends the headers only where CR LF is a line end (C03); in 1.0 and 1.1 it would be a header line
+        # without colon (C02).
         if not line or (line == b"\r" and (handshake or version is Version.V12)):
             break
         raw_name, raw_value = _cut(line, version, handshake)
@@ -208,14 +242,19 @@ def _general(command: str, rest: bytes, version: Version) -> Block:
             raise ProtocolViolation(
                 Code.NOT_UTF8, f"header line {_shown(line, handshake)} is not UTF-8; headers are UTF-8 text"
             ) from None
+        # C10: what a CONNECT says of `passcode` is not unescaped, so a passcode may hold backslashes.
         if not handshake:
             name, value = unescape(name, version), unescape(value, version)
         if name in headers:
             continue
         headers[name] = value
         raw_values[name] = raw_value
+        # From the raw text, not from the decoded one: encoding it again would cost a pass over each header and give
+        # the same.
         if command == "SEND" and name not in RESERVED:
             lines.append(b"%b:%b\n" % (_canonical(raw_name, version), _canonical(raw_value, version)))
+    # Only now it is known that this is 1.0, whose clients may pad values (C11): STOMP 1.1 and 1.2 forbid to trim
+    # (C12).
     if handshake and _agreed(command, headers) is Version.V10:
         headers = {name: value.strip(" \t") for name, value in headers.items()}
     relayed = b"".join(lines)
@@ -227,6 +266,8 @@ def _cut(line: bytes, version: Version, handshake: bool) -> tuple[bytes, bytes]:
     """Name and value of a header line, as written."""
     if (handshake or version is Version.V12) and line.endswith(b"\r"):
         line = line[:-1]
+    # 1.2 has no bare CR in a line (it is written as \r, C07): letting it through would give subscribers with 1.2 a
+    # line end in the middle of a header, and with it a header that the sender wrote into a value.
     if version is Version.V12 and not handshake and b"\r" in line:
         raise ProtocolViolation(
             Code.MALFORMED_FRAME, f"carriage return inside header line {ascii(line[:60])[1:]}; write it as \\r"
@@ -257,6 +298,7 @@ def _shown(line: bytes, handshake: bool) -> str:
 
 def _canonical(raw: bytes, version: Version) -> bytes:
     """A name or value in STOMP 1.2 escapes. Colons a sender left bare in a value are escaped too (C09)."""
+    # In 1.0 a backslash is a character like others (C11); for readers that know escapes it is written as two.
     if version is Version.V10:
         raw = raw.replace(b"\\", b"\\\\")
     return raw.replace(b"\r", b"\\r").replace(b":", b"\\c")
@@ -264,6 +306,8 @@ def _canonical(raw: bytes, version: Version) -> bytes:
 
 def _length(value: bytes, settings: WireSettings) -> int:
     """Digits only: no sign, no blanks, no underscores, no digits of other scripts."""
+    # isdigit of bytes is about ASCII only. int() takes "+5", " 5" and "5_0", and two readers who disagree about where
+    # a body ends are how frames are smuggled.
     if not value.isdigit():
         raise ProtocolViolation(
             Code.BAD_CONTENT_LENGTH,
@@ -280,6 +324,7 @@ def _length(value: bytes, settings: WireSettings) -> int:
 
 def find_receipt(raw: bytes, version: Version) -> bytes | None:
     """The raw receipt id of a block that may be broken, for its ERROR; None without a usable one."""
+    # Only the first one counts (C17). The find cannot hit the command line, which has no line end in front.
     start = raw.find(b"\nreceipt:")
     end = raw.find(b"\n", start + 1)
     if start < 0 or end < 0:
@@ -316,9 +361,13 @@ def check_limits(raw: bytes, settings: WireSettings, frame_limit: int) -> None:
         and raw.find(b"\n", 0, settings.max_command_bytes + 1) >= 0
     ):
         return
+    # Slow from here on, but a block comes here once: either it is refused, or it has a NUL, or exactly the last
+    # header allowed.
     at, code, detail = _first_excess(raw if nul < 0 else raw[:nul], settings)
     block = settings.max_header_block_bytes
     most = min(block, frame_limit)
+    # Which limit was passed first, octet by octet: `at` of a line, `most` of the whole block, `nul` where neither.
+    # Only so the answer is the same however the octets were cut into reads.
     if most < len(raw) and most < at and (nul < 0 or most < nul):
         at = most
         if most == block:
@@ -331,6 +380,8 @@ def check_limits(raw: bytes, settings: WireSettings, frame_limit: int) -> None:
         at, code = nul, Code.MALFORMED_FRAME
         detail = "NUL inside the headers; an empty line must end them"
     if code is not None:
+        # Of the version nothing is known here: as in 1.0 no escapes are judged, so a receipt in front of the excess
+        # is found whatever the version is.
         raise ProtocolViolation(code, detail, find_receipt(raw[:at], Version.V10))
 
 
@@ -339,6 +390,7 @@ def _first_excess(raw: bytes, settings: WireSettings) -> tuple[int, Code | None,
     start = 0
     for number, line in enumerate(raw.split(b"\n")):
         limit = settings.max_header_bytes if number else settings.max_command_bytes
+        # Empty lines are not counted: the one that ends the headers is not a header.
         if number > settings.max_headers and line not in (b"", b"\r"):
             return (
                 start, Code.TOO_MANY_HEADERS,

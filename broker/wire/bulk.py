@@ -8,6 +8,18 @@ result; at the first doubt it stops, and the slower path goes on from there. Pie
 succeed and shrink when they do not, so that wasted work stays in proportion to what was taken.
 """
 
+# Example. A client sends 1,000 times SEND with destination:/queue/a, content-length:5 and five octets; one read holds
+# 900 frames and a half. The first frame goes through the reader; SendReader.learn keeps its block in SameBlock (size
+# 6).
+#     take    the block stands at pos, and NUL where 5 octets later it should: worth a bulk step, of 16 frames at
+#             first
+#     _split  chunk.split(block) gives 16 records in one C call; none is longer than 6 and together they have 16 × 6
+#             octets, so each has 6; the stride finds NUL behind each: 16 frames for a few C calls
+#     then    32, 64 … 4,096 frames a step while it goes well; the half frame is less than one, so take says -1 and
+#             the connection keeps it until the rest has come
+# A body that holds the block's own bytes gives pieces of other lengths: _good counts how many records are whole,
+# these are taken, and the next piece is as small as what went well.
+
 from __future__ import annotations
 
 from typing import Final
@@ -46,8 +58,11 @@ class SameBlock:
         if not data.startswith(self.block, pos):
             return -1
         frame = len(self.block) + self.size
+        # The last octet of the frame must be the NUL. Whether a content-length tells the truth is judged elsewhere.
         if pos + frame > intake.end or data[pos + frame - 1]:
             return -1
+        # Clients write one LF behind NUL, or none; which one, the first frame shows. The others must do the same to
+        # be taken here.
         gap = 1 if data.startswith(b"\n", pos + frame) else 0
         frame += gap
         count = min((intake.end - pos) // frame, self._piece)
@@ -74,6 +89,8 @@ class SameBlock:
         ):
             self._piece = min(self._piece * 2, LARGEST_PIECE)
         else:
+            # The bound on wasted work: what was split in vain is at most one piece, and the next one is no larger
+            # than what was good. A client that alternates costs a factor, not a square.
             del records[self._good(records, size, gap) :]
             count = max(len(records), 1)
             self._piece = max(2, count)
@@ -123,6 +140,8 @@ class OneValue:
         if not data.startswith(self.before, pos):
             return False
         value_at = len(self.before)
+        # Bounded: a value is no longer than `_limit`, and without `behind` in so many octets there is no second look
+        # at this frame here.
         first_end = data.find(self.behind, pos + value_at, pos + value_at + self._limit)
         if first_end < 0:
             return False
@@ -135,6 +154,9 @@ class OneValue:
         middle = pieces[1:-1]
         start = size + value_at
         joint = b"\0" + self.before
+        # Why a piece with the joint is a frame: it begins behind `behind`, so with a body; `size` octets later stands
+        # NUL and the next block's beginning; and what is left of the piece up to the next `behind` is the value,
+        # which _plain looks at.
         if any([piece[size - 1 : start] != joint for piece in middle]):
             self._piece = 1
             middle = []
@@ -144,6 +166,7 @@ class OneValue:
         if len(last) >= size and not last[size - 1]:
             bodies.append(last[:size])
         else:
+            # The last body has not come as a whole, so its value must wait as well.
             values.pop()
         if not bodies or not self._plain(values):
             self._piece = 1
@@ -184,6 +207,7 @@ def take_acks(intake: Intake, version: Version, limit: int) -> int:
     subscriptions: list[bytes] = []
     receipts: list[bytes] = []
     eols = 0
+    # Acks are few bytes each: without an end to the loop one read of 256 KiB would be about 10,000 of them in one go.
     while data.startswith(b"ACK\n", pos) and len(ids) < ACKS:
         if single:
             if not data.startswith(b"id:", pos + 4):
@@ -191,6 +215,8 @@ def take_acks(intake: Intake, version: Version, limit: int) -> int:
             end = data.find(b"\n", pos + 7)
             id = data[pos + 7 : end]
         else:
+            # 1.0 and 1.1 name the message and the subscription, in either order (C48, C49); only 1.0 may leave the
+            # latter out. A group either has it everywhere or nowhere, as events.Acks says.
             pair = _pair(data, pos + 4)
             if pair is None or (not pair[1] and (version is Version.V11 or subscriptions)):
                 break
@@ -206,6 +232,8 @@ def take_acks(intake: Intake, version: Version, limit: int) -> int:
             end = data.find(b"\n", start)
             receipt = data[start:end]
         if end < 0 or not data.startswith(b"\n\n\0", end):
+            # Half an ACK adds its subscription before its end is seen: it goes again, so that both lists stay of one
+            # length.
             del subscriptions[len(ids) :]
             break
         if asked:
@@ -229,6 +257,7 @@ def take_acks(intake: Intake, version: Version, limit: int) -> int:
 def _pair(data: bytes, at: int) -> tuple[bytes, list[bytes], int] | None:
     """Message id, subscription (a list of one or none), and the end of the line behind which they stand."""
     if data.startswith(b"subscription:", at):
+        # A find that says -1 is refused by what follows: nothing starts with the other name at -1, the last octet.
         end = data.find(b"\n", at + 13)
         if not data.startswith(b"\nmessage-id:", end):
             return None

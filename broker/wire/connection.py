@@ -9,6 +9,17 @@ Rule: the same bytes give the same events however they are cut (pieces of large 
 at all end in events, never in an exception. Must not know sockets, clocks, sessions or queues.
 """
 
+# Example. A 1.2 client that does not wait: CONNECT…NUL LF SEND a…NUL SEND b in one read, the end of b in the next.
+#     HANDSHAKE  CONNECT is read, its event goes out, the phase is LOGIN. Both SENDs are held as raw octets: they are
+#                looked at only when the answer is known and the version is agreed on (C21, C24)
+#     LOGIN      the caller checks the passcode, says accept_login(1.2) and receive(b""): now SEND a is an event, and
+#                of b `_held` keeps what has come. Its block said content-length:900, so `_need` is the block + 900 +
+#                NUL
+#     OPEN       reads that do not reach `_need` are appended and nothing else: one look when b is whole, not one a
+#                read
+#     CLOSING    DISCONNECT was read; a line end may follow (C01, C33), a frame may not
+# A body over large_body_bytes is never held: BodyStart, BodyData for each read, BodyEnd.
+
 from __future__ import annotations
 
 import sys
@@ -103,14 +114,15 @@ class Connection:
         self._phase: Phase = HANDSHAKE
         self._sends: SendReader | None = None
         # What has come of an unfinished frame; a bytearray once it has grown.
+        # Bytes at first: most reads end between frames, and an empty or small bytes object costs nothing to make.
         self._held: bytes | bytearray = b""
-        self._need = 0
+        self._need = 0  # in octets from the beginning of `_held`
         self._nul_wakes = False
-        self._searched = 0
+        self._searched = 0  # octets of `_held` in which no empty line begins
         # Bytes a frame may have, without its NUL.
         self._limit = min(settings.max_frame_bytes_before_login, settings.max_frame_bytes)
-        self._stream = NO_STREAM
-        self._streamed = 0
+        self._stream = NO_STREAM  # octets of the body to come, or one of the two values above
+        self._streamed = 0  # octets of this frame that were handed out
         self.burst = burst
         self.more = False
 
@@ -155,6 +167,8 @@ class Connection:
         if phase is LOGIN:
             return self._hold_back(data)
         if held:
+            # The two together make the reading linear in what has come: without `_need` a 1 MB body in reads of 1 KB
+            # would be joined and looked at 1,000 times, half a gigabyte of copying.
             if len(held) + len(data) < self._need and not (self._nul_wakes and b"\0" in data):
                 if type(held) is bytes:
                     held = self._held = bytearray(held)
@@ -162,12 +176,15 @@ class Connection:
                 return []
             data = b"".join((held, data))
             self._held = b""
+        # CR LF ends lines in 1.2 (C03). Before the versions are agreed on the client may be one of 1.2.
         intake = Intake(data, self.version is Version.V12 or phase is HANDSHAKE, self._searched)
         self._need = self._searched = 0
         self._nul_wakes = False
         try:
             self._read(intake)
         except ProtocolViolation as violation:
+            # Events of frames that came before the violation stand in front of it: they were legal, and are processed
+            # (C62).
             intake.event(Violation(violation.code, violation.detail, violation.receipt, violation.about))
             self._phase = DEAD
             self._stream = NO_STREAM
@@ -187,8 +204,11 @@ class Connection:
             self._held = bytearray(self._held)
         self._held += data
         limit = self._settings.max_frame_bytes_before_login
+        # Twice: the CONNECT itself was within the limit, and clients send a few frames behind it. Nobody has been
+        # authenticated, so the memory that a stranger gets must not depend on what may come later.
         if len(self._held) <= 2 * limit:
             return []
+        # Dropped at once, not when the connection object goes: a login that is being decided may take seconds.
         self._held = b""
         self._phase = DEAD
         return [Violation(Code.FRAME_TOO_LARGE, f"more than {limit} bytes before CONNECTED; wait for it", None)]
@@ -283,6 +303,8 @@ class Connection:
         large = self._settings.large_body_bytes
         head = found.head
         end = stop + length
+        # `whole`: the head ends with its content-length and the empty line, so head.lines + record is a MESSAGE
+        # without another copy of the headers (events.Sends).
         if stop <= end < intake.end and length < large and head.whole and end - intake.pos <= self._limit:
             # The usual frame: complete, small, its record a slice of the read.
             record = intake.data[stop : end + 1]
@@ -292,6 +314,8 @@ class Connection:
                 sends.learn(raw, found)
                 return True
         if length >= large:
+            # Refused before BodyStart: the receiver of a stream would otherwise open a spool for what is never
+            # finished.
             self._check_size(len(raw) + length, found.receipt)
             return self._start(intake, stop, BodyStart("SEND", found.open_head(), length, found.receipt))
         end = self._body_end(intake, stop, length, large, found.receipt)
@@ -300,6 +324,8 @@ class Connection:
         if end == INCOMPLETE:
             return False
         record = intake.data[stop : end + 1]
+        # Without a content-length in the SEND the broker writes one (C15 asks for it where the body holds NUL, and it
+        # lets the reader skip): it differs from message to message, so it goes into the record.
         if not head.whole:
             record = b"%bcontent-length:%d\n\n%b" % (found.lines, end - stop, record)
         intake.add(head, record, found.receipt)
@@ -314,8 +340,12 @@ class Connection:
         if block.command == "MESSAGE":
             large = self._settings.large_body_bytes
         else:
+            # Bodies of CONNECT, ACK and the like have no meaning. Their limit is small, and beyond it they are
+            # refused, not streamed.
             large = self._settings.max_control_body_bytes + 1
         length = block.length
+        # In 1.2 such a frame must have no body (C13): its NUL has to be the next octet. Searching for a NUL would
+        # take the frames that follow for its body.
         if length < 0 and block.bodyless:
             if stop == intake.end:
                 self._need = stop + 1 - intake.pos
@@ -338,6 +368,7 @@ class Connection:
         intake.pos = end + 1
         if not (block.command == "ACK" and not body and _plain_ack(block, self.version, intake)):
             intake.event(Frame(block.command, block.headers, body, block.receipt))
+        # After the event: whoever reads the events sees CONNECT before the phase that it brings.
         self._turn(intake, block)
         return True
 
@@ -356,6 +387,8 @@ class Connection:
                     Code.VERSION_MISMATCH, f"the server chose version:{block.headers['version'][:40]}, which is unknown"
                 )
             self.set_version(version)
+            # From here on CR LF is known to end lines, or not to: the rest of this same read is the server's first
+            # frames.
             intake.crlf = version is Version.V12
 
     def _body_end(self, intake: Intake, stop: int, length: int, large: int, receipt: bytes | None) -> int:
@@ -385,12 +418,15 @@ class Connection:
         if have == stop + large:
             return TOO_LONG_TO_WAIT
         # One octet over the limit is enough to refuse it; a NUL may end it at any time before.
+        # Memory while waiting: at most `large` or the limit, whichever is less, because one of the two ends the
+        # waiting.
         self._need = min(stop + large - pos, self._limit + 1)
         self._nul_wakes = True
         return INCOMPLETE
 
     def _small(self) -> int:
         """Values up to here pass every limit, whatever else their frame holds."""
+        # The sum of a few such values and names is below all limits together, hence a quarter.
         settings = self._settings
         return min(settings.max_header_bytes, settings.max_header_block_bytes, settings.max_frame_bytes) // 4
 
@@ -441,6 +477,7 @@ class Connection:
             stop = min(pos + self._stream, end)
             self._stream -= stop - pos
         if stop > pos:
+            # A slice of the read it came in: of a large body nothing is kept here.
             intake.event(BodyData(data[pos:stop]))
         intake.pos = stop
         if stop == end:
@@ -455,6 +492,7 @@ class Connection:
 
 def _plain_ack(block: Block, version: Version, intake: Intake) -> bool:
     """An ACK with nothing but ids and receipt joins its neighbours (see events.Acks)."""
+    # Whoever asks for more than ids (a `transaction`, C51) gets the full frame; the group carries nothing else.
     names = block.headers.keys() - {"receipt"}
     receipts = [] if block.receipt is None else [block.receipt]
     if version is Version.V12:

@@ -37,10 +37,15 @@ def unescape(text: str, version: Version) -> str:
     Raises ProtocolViolation(BAD_ESCAPE)."""
     if version is Version.V10 or "\\" not in text:
         return text
+    # Pairs of backslashes first. A run of them is decoded from its left end, as replace counts; what stands in front
+    # of a run is no backslash, so pairs cannot be shifted. A backslash that is left over begins \n, \c or \r, or is
+    # wrong (C08).
     plain = text.replace("\\\\", _BACKSLASH).replace("\\n", "\n").replace("\\c", ":")
     if version is Version.V12:
         plain = plain.replace("\\r", "\r")
     if "\\" in plain:
+        # The complaint is made after the replacing, so the usual text costs four passes in C and no loop over
+        # sequences.
         raise _undefined(text, version)
     return plain.replace(_BACKSLASH, "\\")
 

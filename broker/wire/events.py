@@ -58,6 +58,8 @@ class Sends:
     def cut(self, count: int) -> tuple[Sends, Sends]:
         """The first `count` of them, and the rest. When not all have asked for a receipt nobody knows which ones have:
         then all are told with the rest, later than need be and never too early."""
+        # RECEIPT says that the frame was processed (C61): one that is told later is slow, one told too early is a
+        # lie.
         records, receipts = self.records, self.receipts
         paired = receipts is not None and len(receipts) == len(records)
         early, late = (receipts[:count], receipts[count:]) if paired and receipts else (None, receipts)

@@ -57,7 +57,12 @@ class Intake:
 
         Linear over any mixture of line ends: the next hit of each kind is kept until it has been passed, so
         no octet is looked at twice for the same kind."""
+        # -1 and offsets already passed both mean: search again. NOWHERE is greater than any offset, so what does not
+        # occur is asked once per read, not once per frame: else 10,000 frames with LF would search the whole read for
+        # CR LF 10,000 times.
         if self._lf_at < pos:
+            # `_search` is where the last read of this frame stopped searching; it is about the first frame only,
+            # since all others begin behind it.
             at = self.data.find(b"\n\n", max(pos, self._search))
             self._lf_at = at if at >= 0 else NOWHERE
         if self.crlf:
@@ -85,6 +90,8 @@ class Intake:
 
     def add(self, head: Head, record: bytes, receipt: bytes | None) -> None:
         """One SEND."""
+        # One group gathers at a time, SENDs or ACKs. Whoever begins the other kind flushes first, so events keep the
+        # order of the frames (C61: a receipt is for all that came before, too).
         if head is not self._head:
             self.flush()
             self._head = head
@@ -110,6 +117,7 @@ class Intake:
     def acks(self, ids: list[bytes], subscriptions: list[bytes] | None, receipts: list[bytes]) -> None:
         """Plain ACKs. Takes the lists over."""
         self.cost += len(ids) // ALIKE_AS_ONE
+        # A group has subscriptions for all its ids or for none; a change begins another group.
         if self._head is None and self._ack_ids and (subscriptions is None) is (self._ack_subscriptions is None):
             self._ack_ids += ids
             if self._ack_subscriptions is not None and subscriptions is not None:
@@ -131,6 +139,7 @@ class Intake:
         head = self._head
         if head is not None:
             records = self._records
+            # Not len(lines) × n + one sum for the usual group of one: this runs for each frame of mixed traffic.
             if len(records) == 1:
                 nbytes = len(records[0]) + len(head.lines)
             else:

@@ -42,8 +42,13 @@ class Table:
 
     def again(self, fingerprint: int) -> bool:
         """Was a block with this fingerprint read before? If so there is room for one more entry now."""
+        # A second-chance filter. Two blocks with one fingerprint do no harm: the second is remembered one time too
+        # early, and under its own bytes. The hash of bytes is salted per process, so no client can choose what
+        # collides.
         seen = self._seen
         if fingerprint not in seen:
+            # Cleared, not aged: no bookkeeping per frame. The worst a client can do by ever new blocks is that
+            # others' blocks are read in full once more after every `entries` × 4 of its own.
             if len(seen) >= self._entries * SEEN_FACTOR:
                 seen.clear()
             seen.add(fingerprint)

@@ -94,6 +94,8 @@ RESERVED: Final = frozenset(
 
 def check_command(role: Role, command: str, version: Version, leniency: Leniency = STRICT) -> tuple[str, ...]:
     """The headers that `command` needs. Raises ProtocolViolation(UNKNOWN_COMMAND)."""
+    # The table says which commands exist in this version, so NACK in 1.0 and an unknown word are the same complaint
+    # (C34).
     table = COMMANDS[role][version]
     needs = table.get(command)
     if role is Role.SERVER and leniency is not STRICT:
@@ -108,6 +110,7 @@ def check_command(role: Role, command: str, version: Version, leniency: Leniency
 
 
 def _leniently(command: str, needs: tuple[str, ...] | None, leniency: Leniency) -> tuple[str, ...] | None:
+    # The headers of 1.0's ACK: a NACK there, which the specification lacks, can name nothing else.
     if command == "NACK" and needs is None and leniency.nack_v10:
         return FROM_CLIENT[Version.V10]["ACK"]
     if command == "SUBSCRIBE" and leniency.unnamed:
@@ -121,6 +124,7 @@ def check_headers(
     command: str, needs: tuple[str, ...], headers: Mapping[str, str], version: Version, leniency: Leniency = STRICT
 ) -> None:
     """Raises ProtocolViolation for a required header that is missing or a value that cannot be."""
+    # Presence, not value: an empty `destination` is a header, and what it may hold is for the broker to say.
     for name in needs:
         if name not in headers:
             raise ProtocolViolation(
@@ -160,6 +164,8 @@ def _check_unsubscribe(headers: Mapping[str, str], version: Version) -> None:
 def _check_heart_beat(value: str) -> None:
     """C29: two non-negative integers and a comma between them."""
     parts = value.split(",")
+    # str.isdigit alone would let through digits of other scripts and superscripts, of which int() takes some; 18
+    # digits are more than any clock can count.
     if len(parts) != 2 or not all(part.isascii() and part.isdigit() and len(part) <= 18 for part in parts):
         raise ProtocolViolation(
             Code.BAD_HEARTBEAT,

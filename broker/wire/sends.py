@@ -7,6 +7,13 @@ Rule: every way gives what the full reader gives, or is not taken; what is remem
 frames only. Must not know buffers, streaming or what follows a SEND.
 """
 
+# Example. A sender whose SENDs differ in the header `n` only: n:1, n:2, n:3 … with content-length:5 each.
+#     n:1   find: nothing is known, read in full (FULL). learn: block and meaning are the candidate for a shape
+#     n:2   find: the candidate becomes a Shape; this block fits it (SHAPE). learn: one value differed, so OneValue is
+#           made of what stands before and behind it
+#     n:3   bulk: OneValue takes this frame and, if they are in the same read, the 15 after it, without the reader
+#     a new destination    the value of a SIGNIFICANT header is new: no shape, read in full, and it begins again
+
 from __future__ import annotations
 
 from enum import IntEnum
@@ -86,6 +93,8 @@ class SendReader:
         self._rest = b""
         self._cut = b""
         # Blocks up to here pass every size limit of a single line.
+        # A block that is shorter than both limits cannot have a line over either; the number of lines is the same as
+        # in the remembered block.
         self._small = min(settings.max_header_bytes, settings.max_header_block_bytes)
 
     def bulk(self, intake: Intake) -> int:
@@ -100,6 +109,7 @@ class SendReader:
 
     def find(self, raw: bytes) -> Found:
         """What a complete block says. Raises ProtocolViolation."""
+        # The order is by price: comparing bytes, a dict look-up, two cuts and a look-up, a split, the reader.
         same = self._same
         if same is not None and raw == same.block:
             return Found(Way.KNOWN, same.head, same.size - 1, None)
@@ -107,11 +117,14 @@ class SendReader:
         if known is not None:
             return Found(Way.KNOWN, known.head, known.length, None)
         self._rest = self._cut = b""
+        # Not for 1.0, which trims values (C11): two blocks may mean the same there and differ, or the other way
+        # round.
         if len(raw) <= self._small and self._version is not Version.V10:
             if self._shape_first:
                 found = self._find_shape(raw) or self._find_cut(raw)
             else:
                 found = self._find_cut(raw) or self._find_shape(raw)
+            # A length over the limit falls through to the reader, whose complaint names the limit.
             if found is not None and found.length <= self._settings.max_frame_bytes:
                 self._shape_first = found.way is Way.SHAPE
                 return found
@@ -128,10 +141,14 @@ class SendReader:
         rest, receipt = raw, None
         at = raw.find(b"\nreceipt:")
         if at >= 0:
+            # In front of an empty line there is a line end, so index finds one.
             end = raw.index(b"\n", at + 9)
             receipt = raw[at + 9 : end]
             if b"\\" in receipt or b"\r" in receipt or b"\0" in receipt or not receipt.isascii():
                 return None
+            # Two receipt lines in a block: the second one is still in `rest`, and no block with a receipt line is
+            # ever in the table (_remember takes plain blocks, which have no name twice). So the first counts (C17) or
+            # the reader is asked.
             rest = raw[:at] + raw[end:]
             known = self._table.whole.get(rest)
             if known is not None:
@@ -152,9 +169,11 @@ class SendReader:
 
     def _find_shape(self, raw: bytes) -> Found | None:
         candidate = self._candidate
+        # Made only when a next block asks: most candidates never have one, and a Shape splits the whole block.
         if candidate is not None:
             self._candidate = None
             self._misses += 1
+            # Traffic without shapes pays for four tries, then for one in 64.
             if self._misses <= PATIENCE or self._misses % RETRY == 0:
                 self._shape = Shape(*candidate)
         shape = self._shape
@@ -169,6 +188,8 @@ class SendReader:
 
     def learn(self, raw: bytes, found: Found) -> None:
         """The frame with this block, the last one looked up, was complete and in order."""
+        # Only now: a block whose frame turns out to be broken must leave nothing behind that a later frame is judged
+        # by.
         way, head, length = found.way, found.head, found.length
         if found.receipt is None and head.whole:
             if self._same is None:
@@ -192,6 +213,8 @@ class SendReader:
     def _learn_one(
         self, before: bytes, behind: bytes, kept: tuple[bytes, bytes] | None, head: Head, length: int
     ) -> None:
+        # Whatever the value is, the block stays within `_small` and the frame within the limit of frames: OneValue
+        # need not look.
         room = self._small - len(before) - len(behind)
         if self._small + length < self._settings.max_frame_bytes:
             self._one = OneValue(before, behind, kept, head, length, room)
@@ -206,6 +229,7 @@ class SendReader:
         if (found.receipt is None or self._rest) and table.again(hash(rest)):
             table.whole[rest] = Known(head, found.length)
         cut = self._cut
+        # The complement keeps cut blocks apart from whole ones in the one set of fingerprints.
         if cut and table.again(~hash(cut)):
             line = b"content-length:%d\n\n" % found.length
             table.cut[cut] = Head(head.lines[: -len(line)], head.headers, head.flags, False)

@@ -81,12 +81,16 @@ class Shape:
         differs in nothing that is relayed (then it is one for the memo, which cuts those lines out)."""
         rows = raw.split(b"\n")
         old = self._rows
+        # Each old row has one colon, and a row that differs must begin with its name and colon (below): so as many
+        # colons as rows means that no value holds one.
         if (
             len(rows) != len(old)
             or raw.count(b":") != len(rows) - 3
             or b"\\" in raw
             or b"\r" in raw
             or b"\0" in raw
+            # The block is plain and UTF-8, but `read` takes ASCII only, where a wrong encoding cannot hide in a
+            # value.
             or not raw.isascii()
         ):
             return None
@@ -94,6 +98,8 @@ class Shape:
         differs = list(map(ne, rows, old))
         changed = at = relayed = 0
         for _ in range(differs.count(True)):
+            # Row 0 is the command and never differs: callers ask for SENDs only, and one with CR is refused above. So
+            # each of these searches, from row 1 on, has something to find.
             at = differs.index(True, at + 1)
             name = names[at]
             if not name or not rows[at].startswith(name):
@@ -101,6 +107,8 @@ class Shape:
             changed += 1
             if at != self._receipt_at and at != self._length_at:
                 relayed = at
+        # Only receipt or content-length differ: the memo knows that block by now, and a shape would rebuild its
+        # relayed lines in vain.
         if not relayed:
             return None
         length = -1
@@ -110,6 +118,8 @@ class Shape:
                 return None
             length = int(digits)
         receipt = rows[self._receipt_at][8:] if self._receipt_at else None
+        # One relayed header and nothing else changed: only then `commit` can cut the block around that value for
+        # bulk.OneValue.
         self._changed = relayed if changed == 1 else 0
         self._read = rows
         lines = b"\n".join([rows[at] for at in self._keep])

@@ -25,6 +25,8 @@ def negotiate(accept_version: str | None) -> Version | None:
     """The highest version both sides speak; None when there is none. No header means 1.0 (C23, C24)."""
     if accept_version is None:
         return Version.V10
+    # Blanks around the commas are not in the specification, but in clients; a token nobody knows is passed over, as
+    # 1.1 asks for future versions.
     offered = {token.strip() for token in accept_version.split(",")}
     common = [version for version in SUPPORTED if version.value in offered]
     return common[-1] if common else None

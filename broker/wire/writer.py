@@ -43,6 +43,7 @@ def connected_frame(headers: Iterable[tuple[str, str]]) -> bytes:
 
 def receipts(raw_ids: list[bytes]) -> bytes:
     """RECEIPT frames for raw (still escaped) receipt ids, in order; nothing for none."""
+    # C60. The ids were read in this same version's escapes, so they go back as they came.
     if not raw_ids:
         return b""
     return b"RECEIPT\nreceipt-id:" + b"\n\n\0RECEIPT\nreceipt-id:".join(raw_ids) + b"\n\n\0"
@@ -64,11 +65,13 @@ def error_frame(
         ("message", text or _short(code, detail)),
         ("error-code", str(code.number)),
         ("content-type", "text/plain"),
+        # Own headers before the extra ones: of repeated headers the first counts (C17).
         *extra,
     ]
     if code is Code.VERSION_MISMATCH and all(name != "version" for name, _ in headers):
         headers.append(("version", VERSIONS))
     lines = [f"{escape(name, version)}:{escape(value, version)}\n" for name, value in headers]
+    # A detail may quote what a client sent, with half a surrogate in it.
     body = (detail or code.text).encode(errors="replace")
     asked = b"receipt-id:%b\n" % receipt if receipt is not None else b""
     return b"ERROR\n%b%bcontent-length:%d\n\n%b\0" % ("".join(lines).encode(), asked, len(body), body)
@@ -88,12 +91,16 @@ def rewrite_lines(message: bytes, version: Version) -> bytes:
     1.1 gets a raw CR for `\\r`; 1.0 gets everything unescaped, with a space for what it cannot show."""
     if version is Version.V12:
         return message
+    # Each subscriber gets the lines in the escapes of its own version (C09); the broker keeps them in those of 1.2,
+    # the richest.
     end = message.find(b"\n\n")
     lines, rest = (message, b"") if end < 0 else (message[:end], message[end:])
     if b"\\" not in lines:
         return message
     if version is Version.V11:
         # Cut at escaped backslashes first: in `\\r` written as three bytes the r is an r.
+        # Example: the value `\\r` of 1.2 is a backslash and an r, and stays; `\r` becomes the CR that 1.1 has no
+        # escape for.
         return b"\\\\".join([part.replace(b"\\r", b"\r") for part in lines.split(b"\\\\")]) + rest
     return b"\n".join([_plain_line(line) if b"\\" in line else line for line in lines.split(b"\n")]) + rest
 
@@ -108,6 +115,8 @@ def without_length(message: bytes) -> bytes:
 
 def _plain_line(line: bytes) -> bytes:
     """A header line as 1.0 shows it. A colon in a name would forge another name: it becomes a space."""
+    # The lines are as a sender wrote them: `na\cme:x` would be read by a 1.0 client as `na` = `me:x`, a header that
+    # nobody sent.
     name, colon, value = line.decode().partition(":")
     name = unescape(name, Version.V12).translate(_SPACES)
     return (name + colon + escape(unescape(value, Version.V12), Version.V10)).encode()
