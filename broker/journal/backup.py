@@ -172,7 +172,10 @@ class _Backup:
             lock.close()
 
     def run(self, now_ms: Callable[[], int]) -> Statement:
+        # First, before anything is listed: a body that is alive at the position must not go between scan and copy.
         self._take_lock()
+        # All segments are open before the end is looked for. The other way round a segment could be freed in between
+        # that still holds messages alive at the end that was found.
         numbers, taken = self._hold(now_ms)
         end = self._freeze(numbers)
         books = Books()
@@ -186,6 +189,8 @@ class _Backup:
         self._target.begin(sum(bodies.values()) + sum(self._store.held[number].size() for number in needed))
         for id, size in bodies.items():
             self._body(id, size)
+        # Bodies are copied, the broker may remove some again. Segments are held by open files; the lock is not about
+        # them.
         self._unlock()
         self._file("identity", *self._identity())
         for number in needed:
@@ -196,6 +201,7 @@ class _Backup:
             slots={slot: appender.logs.last(slot) for slot in sorted(scan.recovered.slots)}, files=self._written,
             lost=self._lost,
         )  # fmt: skip
+        # Last, so that a folder with a statement is a whole one.
         text = statement.text()
         self._target.file(STATEMENT, len(text), [text])
         return statement
@@ -227,6 +233,9 @@ class _Backup:
                     except FileNotFoundError:
                         gone = True
                     self._pace(0)
+            # A round without a loss is a moment at which all of the listing existed at once: segments are only ever
+            # freed after what lived in them is durable further on, and what is further on is in this listing or begun
+            # later.
             if not gone:
                 for number in held.keys() - set(numbers):
                     self._store.drop(number)
@@ -246,6 +255,8 @@ class _Backup:
                 algorithm, _ = f.parse_segment_header(data, self._store.disk_id, number, segment_name(number))
                 size = -(-end // _ALIGN) * _ALIGN
                 head = f.segment_header(algorithm, self._store.disk_id, number, size)
+                # Shortened to what counts and with a header for that size: a restored journal goes on in a segment of
+                # its own soon.
                 frozen = head + data[f.SEGMENT_BYTES : end] + bytes(size - end)
                 self._store.drop(number)
                 self._store.held[number] = _Frozen(frozen)  # type: ignore[assignment]
@@ -277,6 +288,8 @@ class _Backup:
         algorithm, _ = f.parse_segment_header(data, self._store.disk_id, number, segment_name(number))
         checksum, seed = f.CHECKSUMS[algorithm], f.seed_of(self._store.disk_id)
         end = f.SEGMENT_BYTES
+        # As at recovery: a batch counts if its header and all its records check. The broker may be writing the one
+        # behind it.
         while (batch := f.parse_batch(data, end, number, seed)) is not None:
             _, length, count = batch
             start = end + f.BATCH.size

@@ -5,6 +5,15 @@ the disk id; copies on other disks keep it); a file nobody refers to at recovery
 Must not know messages: the journal's books say which blobs are referred to.
 """
 
+# The life of a large body. A client sends 80 MB:
+#     create      the leader numbers it; no file yet
+#     write …     pieces as they come, each summed up (bodies.Sums). A crash: an orphan, which the next start removes
+#     finish      checksums behind it; synced, and then its name in the folder. Only now a RUN that names it is
+#                 appended: a record whose body may be missing would be a message that cannot be delivered (I3)
+#     settled     the books count references per queue; with the last one the blob is idle, and when the settle is
+#                 durable its file is `doomed` and removed with a batch. A crash before that: again an orphan
+# On a follower `receive` makes the same file under the same id, before the item that names it is appended.
+
 from __future__ import annotations
 
 import re
@@ -36,6 +45,7 @@ class BlobWriter:
 
     def write(self, data: bytes) -> None:
         """Appends. Raises JournalFull | JournalDead."""
+        # Written before it is summed up: a write that a full disk has refused may be repeated, and counts once.
         with self._store.store.guard("write a large body"):
             write_all(self._open(), data, self._offset)
         self._sums.add(data)
@@ -50,6 +60,7 @@ class BlobWriter:
         if sync and store.settings.sync:
             with store.guard("sync a large body", full=False):
                 file.sync()
+                # A synced file whose name is not synced is gone after a crash of the machine.
                 store.files.sync_dir(self._store.folder)
         self._close()
         return Blob(self._id, self._offset)
@@ -63,6 +74,8 @@ class BlobWriter:
 
     def _open(self) -> File:
         if self._file is None:
+            # A stream that broke may have left part of it. What is longer than the new body would stand behind its
+            # footer.
             if self._again:
                 self._store.remove(self._id)
             with self._store.store.guard("make a large body's file"):
@@ -104,6 +117,8 @@ class BlobStore:
         if self.has(id):
             raise JournalError(f"large body {id:016x} is here already")
         with self.store.lock:
+            # The same body may come back while its removal is on its way to the commit thread: the removal asks
+            # `doomed` under this lock, right before it unlinks.
             self.store.doomed.discard(self.path(id))
         return BlobWriter(self, id, again=True)
 
@@ -164,6 +179,8 @@ class BlobStore:
             )
         if keep:
             return found, sorted(found - live)
+        # The log has been read to its end, so nothing can refer to these any more. With archives they are kept: older
+        # items name them.
         for id in found - live:
             self.remove(id)
         return found, []

@@ -44,6 +44,8 @@ class Sums:
         start = 0
         while start < len(data):
             part = (
+                # A part that lies within one piece is summed up without a copy, which is the usual size of what a
+                # socket gives.
                 data if not start and len(data) <= PIECE - self._filled else data[start : start + PIECE - self._filled]
             )
             self._crc = self._extend(self._crc, part)
@@ -60,6 +62,8 @@ class Sums:
         """What stands behind the body; once."""
         if self._filled:
             self._close()
+        # A checksum for each 256 KiB: a consumer that reads 1 MB out of 10 GB is told of rot there and need not read
+        # the rest.
         head = self._crcs.tobytes() + FOOTER.pack(MAGIC, f.PREFERRED, PIECE, self._length, 0)[:-4]
         return head + zlib.crc32(head).to_bytes(4, "little")
 
@@ -86,6 +90,7 @@ class BodyFile:
         """At most n bytes; whole pieces are checked once more. Raises CorruptJournal."""
         self._learn()
         data = self._bytes(offset, min(n, self._length - offset)) if offset < self._length else b""
+        # Only whole pieces have a checksum: a part of one comes unchecked.
         if self._crcs is not None and not offset % PIECE and (len(data) == PIECE or offset + len(data) == self._length):
             self._compare(offset, data)
         return data
@@ -132,6 +137,8 @@ class BodyFile:
         if found is None:
             if size < self._length:
                 raise CorruptJournal(f"{self.name}: has {size} bytes instead of {self._length}")
+            # Longer than its message says and no footer that checks: not an old file without checksums but a damaged
+            # one.
             if size > self._length >= 0:
                 raise CorruptJournal(f"{self.name}: its checksums are damaged")
             self._length = size

@@ -46,6 +46,7 @@ class Envelope:
 
     def go_on(self, most: int = RECORDS, nbytes: int = BYTES) -> bool:
         """A piece. False: that was all."""
+        # Two passes, as the checksum of the whole covers its length, which is known when all members are encoded.
         if self._at < len(self._members):
             self._encode(most, self.size + nbytes)
         else:
@@ -54,6 +55,7 @@ class Envelope:
 
     def whole(self) -> tuple[bytes, bytes]:
         """All of it at once: its checksum and the rest."""
+        # For small groups: one call instead of two passes.
         while self._at < len(self._members):
             self._encode(len(self._members), self.size + (1 << 62))
         return f.record(f.GROUP, 0, self._slot, 0, 0, self._buffers, self.checksum)
@@ -68,6 +70,8 @@ class Envelope:
         for member in self._members[self._at : self._at + most]:
             slot = member.slot
             lsn = lsns[slot]
+            # A copy of the slots' counters: they become the real ones when the envelope is placed (Appender._put).
+            # Until then nothing of these slots may be appended, or a number would be used twice.
             lsns[slot] = lsn + 1
             if type(member) is RunRecord:
                 self.places.append((member, size))
@@ -93,4 +97,5 @@ class Envelope:
             data = buffers[self._summed]
             self._sum = extend(self._sum, data)
             self._summed += 1
+            # Small buffers cost a call each: 64 bytes stand for it.
             nbytes -= len(data) + 64

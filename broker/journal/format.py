@@ -4,6 +4,19 @@ Rule: pure functions between values and bytes; a layout that was released is nev
 a new version. Must not know files, segments in use or who is alive. All integers are little-endian.
 """
 
+# A segment, as it lies on the disk (numbers are bytes):
+#
+#     0      64    SEGMENT header: whose disk, which segment, how large, which checksum
+#     64     36    BATCH header: number 12, 2 records, 172 bytes. Its CRC starts from the disk's id
+#     100    124   RUN      24 of RECORD: CRC, length, kind, flags, slot, epoch, lsn; then 100 of payload
+#            (run_payload)
+#     224    48    SETTLE   queue, first id, last id
+#     272    36    BATCH header: number 13 …
+#     …            zeroes up to the size in the header: where they begin the log ends
+#
+# Two levels, since they answer two questions: a batch is what was synced at once, so it counts whole or not at all; a
+# record has a checksum of its own, since it is read alone (pages) and travels alone (items).
+
 from __future__ import annotations
 
 import zlib
@@ -20,6 +33,7 @@ from broker.core.message import STORED, Blob, Run
 from broker.core.records import MetaRecord, RunRecord, SettleRecord
 
 VERSION: Final = 1
+# A payload of the full 4 GiB would leave no room for the segment's header in front of it.
 MAX_RECORD: Final = (1 << 32) - 4096
 """Offsets inside a segment have 32 bits."""
 
@@ -40,6 +54,7 @@ def _checksums() -> dict[int, Checksum]:
 
 CHECKSUMS: Final = _checksums()
 """Algorithm byte of a segment → function, the preferred one first."""
+# The order of the dict is the preference: CRC-32C is in the processor's instructions.
 PREFERRED: Final = next(iter(CHECKSUMS))
 
 
@@ -61,6 +76,8 @@ SEGMENT_BYTES: Final = 64
 """Where the first batch begins; the rest of the header is zero."""
 SEGMENT_MAGIC: Final = b"STMPLOG\n"
 
+# The segment's number is in each batch: a file of zeroes that was an older segment's (a disk that gives old blocks
+# back) must not be read as this one's.
 BATCH: Final = Struct("<8sQQIII")
 """magic, batch number, segment number, bytes and number of the records, CRC-32 of (disk id, all before)."""
 BATCH_MAGIC: Final = b"STMPBAT\n"
@@ -72,6 +89,7 @@ _CRC: Final = Struct("<I")
 _KIND: Final = 8
 """Offset of the kind within a record."""
 
+# Numbers are for ever: what was written by any release is read by all later ones.
 RUN: Final = 1
 SETTLE: Final = 2
 META: Final = 3
@@ -98,6 +116,7 @@ DUE: Final = 32
 SNAPSHOT_BEGIN: Final = 1
 SNAPSHOT_END: Final = 2
 # flags of SETTLE: `why` (core.records.Left) in the lower bits
+# Room for 16 reasons.
 WHY: Final = 15
 TIMED: Final = 128
 # flag of EPOCH
@@ -113,6 +132,8 @@ QUEUE: Final = Struct("<Q")
 
 def seed_of(disk_id: bytes) -> int:
     """Start value of batch header checksums: nobody who only sends messages can forge a batch."""
+    # A client could send a body that holds a whole batch, header and all. Without the disk's id, which no client
+    # knows, it would not check: so find_batch, which searches damaged bytes, cannot be led.
     return zlib.crc32(disk_id)
 
 
@@ -126,8 +147,11 @@ def parse_segment_header(data: bytes, disk_id: bytes, number: int, name: str) ->
     if len(data) < SEGMENT_BYTES or data[:8] != SEGMENT_MAGIC:
         raise CorruptJournal(f"{name}: not a segment of a journal; {ADVICE}")
     _, version, algorithm, disk, seq, size, crc = SEGMENT.unpack_from(data)
+    # The rest of the 64 bytes must be zero: a release that gives it a meaning is refused by this one, not half
+    # understood.
     if crc != zlib.crc32(data[: SEGMENT.size - 4]) or data[SEGMENT.size : SEGMENT_BYTES].strip(b"\0"):
         raise CorruptJournal(f"{name}: damaged segment header at offset 0; {ADVICE}")
+    # Asked behind the checksum: a damaged version number is damage, not another release.
     if version != VERSION:
         raise CorruptJournal(f"{name}: format version {version}, this release reads {VERSION}; use a matching release")
     if disk != disk_id or seq != number:
@@ -155,6 +179,7 @@ def parse_batch(data: bytes, offset: int, segment: int, seed: int) -> tuple[int,
     magic, number, seq, length, count, crc = BATCH.unpack_from(data, offset)
     if magic != BATCH_MAGIC or seq != segment or crc != zlib.crc32(data[offset : offset + BATCH.size - 4], seed):
         return None
+    # A header that promises more than the file has is no header, however well it checks.
     if offset + BATCH.size + length > len(data):
         return None
     return number, length, count
@@ -162,6 +187,7 @@ def parse_batch(data: bytes, offset: int, segment: int, seed: int) -> tuple[int,
 
 def find_batch(data: bytes, offset: int, segment: int, seed: int) -> tuple[int, int] | None:
     """(offset, number) of the first valid batch header at or behind `offset`."""
+    # Linear: find is C, and each magic costs one checksum of 32 bytes.
     while (offset := data.find(BATCH_MAGIC, offset)) >= 0:
         if (batch := parse_batch(data, offset, segment, seed)) is not None:
             return offset, batch[0]
@@ -175,6 +201,7 @@ _ZEROES: Final = bytes(1 << 16)
 def used_bytes(data: bytes) -> int:
     """Where the zeroes at the end begin. Looks at pieces, so a segment is not copied."""
     end = len(data)
+    # 64 KiB at a time from behind: of a fresh segment nearly all is zeroes, and rstrip would copy all of it.
     while end >= len(_ZEROES) and data[end - len(_ZEROES) : end] == _ZEROES:
         end -= len(_ZEROES)
     start = max(0, end - len(_ZEROES))
@@ -189,10 +216,13 @@ def bad_record(data: bytes, offset: int, end: int, count: int, checksum: Checksu
             return offset
         crc, length = unpack(data, offset)
         stop = offset + head + length
+        # The length is believed only as far as the batch goes; whether it is right the checksum says, which covers
+        # it.
         if stop > end or checksum(data[offset + 4 : stop]) != crc:
             return offset
         offset = stop
         count -= 1
+    # Bytes behind the last record are as bad as a bad record: the header counted both.
     return -1 if offset == end else offset
 
 
@@ -207,6 +237,8 @@ def record(
     if length > MAX_RECORD:
         raise JournalError(f"a log record of {length} bytes is too large: at most {MAX_RECORD}")
     body = b"".join((_HEAD.pack(length, kind, flags, slot, epoch, lsn), *payload))
+    # Two buffers, not one: the checksum is of the other one, and joining them here would copy each message once more.
+    # The batch is joined at the write.
     return _CRC.pack(checksum(body)), body
 
 
@@ -248,6 +280,8 @@ def run_payload(item: RunRecord, copy: bool = False) -> tuple[int, list[bytes]]:
     address = item.address.encode()
     lines = run.lines
     queues = item.queues
+    # Order of the columns as read_run reads them. Lengths stand before the bodies, so a reader without `bodies` stops
+    # there.
     flags = COPY if copy else 0
     parts = [
         RUN_FIXED.pack(
@@ -267,6 +301,7 @@ def run_payload(item: RunRecord, copy: bool = False) -> tuple[int, list[bytes]]:
         flags |= DUE
         parts.append(QUEUE.pack(run.due))
     parts.append(QUEUE.pack(queues[0]) if len(queues) == 1 else array("Q", queues).tobytes())
+    # Ids are mostly consecutive and cost nothing then. Copies that compaction cuts out may have gaps.
     if (type(ids) is not range or ids.step != 1) and ids[-1] - ids[0] + 1 != count:
         flags |= IDS
         parts.append(array("Q", ids).tobytes())
@@ -309,6 +344,8 @@ def read_run(data: bytes, offset: int, flags: int, slot: int, bodies: bool = Tru
     lines = b""
     records: list[bytes] = []
     if size:
+        # From a leader, or from damaged bytes: what the counts promise must be what there is, before slices of it are
+        # believed.
         total = _CRC.unpack_from(data, stop)[0] if count == 1 else sum(array("I", data[stop:offset]))
         if offset - begin + naddress + nlines + total != size:
             raise ValueError("its counts do not add up")
@@ -316,6 +353,7 @@ def read_run(data: bytes, offset: int, flags: int, slot: int, bodies: bool = Tru
         lengths = array("I", data[stop:offset])
         offset += naddress
         lines = data[offset : offset + nlines]
+        # Slices copy: the bodies must not keep the whole segment in memory alive.
         records = [data[a:b] for a, b in pairwise(accumulate(lengths, initial=offset + nlines))]
     run = Run(ids, lines, records, nbytes, run_flags, priority, expires, time, attempts, 0, blob, due)
     return RunRecord(slot, address, queues, run, bool(flags & DISPATCHED), dedup)
@@ -378,6 +416,7 @@ def resealed(data: bytes, checksum: Checksum) -> bytes:
             member = data[at + _CRC.size : stop]
             parts += (_CRC.pack(checksum(member)), member)
             at = stop
+    # Only the checksums differ; the order and the bytes of the payloads stay, so replicas agree on content (I5).
     body = b"".join(parts)
     return _CRC.pack(checksum(body)) + body
 

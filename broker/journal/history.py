@@ -8,6 +8,16 @@ Rule: never a gap. What is read is checked (checksum, next number), and what has
 says so. Made and asked in the loop's thread; `Cursor.read` runs in one other thread. Must not know what rows are.
 """
 
+# Example. An archive has read slot 5 up to lsn 99 in epoch 3 and asks for offset 100.
+#     check    100 is neither before `earliest` nor behind the end, and the item before it is of epoch 3 here too:
+#              this log and the one it was read from are the same up to there (an epoch has one leader, I1). Else
+#              OffsetDiverged
+#     cursor   somebody stopped at 100 just now: its place is remembered. Else the youngest segment that began with
+#              lsn 100 or less; records before 100 are passed over
+#     ahead    what may be read: a tuple made in the loop's thread, so the reading thread never looks at the books
+#     read     100, 101, … up to the end of what is durable. A number that is not the next one: its segment was freed
+#              meanwhile, OffsetExpired. A gap that nobody notices would be the one unforgivable answer
+
 from __future__ import annotations
 
 from bisect import bisect_left
@@ -65,6 +75,7 @@ class Ahead(NamedTuple):
 
 def epoch_at(lineage: Lineage, lsn: int) -> int:
     """The epoch of the item with this number; 0 = it is older than the lineage."""
+    # Lineages have 32 entries at most.
     return max((epoch for epoch, first in lineage if first <= lsn), default=0)
 
 
@@ -86,6 +97,7 @@ class History:
         self.ends = ends
 
     def earliest(self, slot: int) -> int:
+        # Lsns begin with 1.
         return self._logs.since[slot] or 1
 
     def end(self, slot: int) -> int:
@@ -109,6 +121,7 @@ class History:
             return
         lineage = self.lineage(slot)
         before, at = epoch_at(lineage, offset - 1), epoch_at(lineage, offset)
+        # Two answers are right, as a reader may name the epoch of what it has or of what it expects.
         if epoch not in (before, at):
             raise OffsetDiverged(
                 slot, f"offset {offset} was read in epoch {epoch}, this log has epoch {before or at} there"
@@ -131,9 +144,12 @@ class History:
         """At an offset that check() has allowed."""
         found = self._places.get((slot, offset))
         floor = self._logs.floors.get(slot, 0)
+        # A slot that was reset has new items behind its floor, with lsns that may be the same: places from before are
+        # void.
         if found is not None and found[1] == floor and found[0].segment in self._books.segments:
             return Cursor(self._store, slot, offset, found[0])
         first = floor >> 32
+        # From the youngest: readers mostly follow the end. At most all segments, a few comparisons each.
         for book in reversed(self._books.segments.values()):
             if book.number <= first or book.begins[slot] <= offset:
                 first = book.number
@@ -159,6 +175,8 @@ class History:
 
     def remember_at(self, slot: int, offset: int, place: Place) -> None:
         """Nothing of the slot from `offset` on lies before `place`."""
+        # The oldest goes (a dict keeps its order): a reader that comes back later searches its segment, and is slower
+        # once.
         if len(self._places) >= _REMEMBERED:
             del self._places[next(iter(self._places))]
         self._places[slot, offset] = (place, self._logs.floors.get(slot, 0))
@@ -192,6 +210,7 @@ class History:
         bytes that are there for this reason only."""
         first = 0
         if marks is not None:
+            # Everything before the current segment may be freed unless somebody needs it.
             first = self._appender.segment
             books = list(self._books.segments.values())
             for book, follower in pairwise(books):
@@ -240,14 +259,18 @@ class Records:
         """(index in _data, bytes, kind, slot) of the payload of the next record; None: nothing more in this segment."""
         while True:
             segment, offset, batch_end = self.place
+            # What is appended and not synced may vanish in a crash: a reader that was told of it would know an item
+            # that the next leader gives to another message (persist, then tell).
             if segment << 32 | offset >= ahead.durable or segment not in ahead.segments:
                 return None
             if batch_end and offset < batch_end:
                 break
             head = self._bytes(offset, f.BATCH.size)
+            # Zeroes: the segment has ended, or has not gone on yet.
             if head is None or not any(raw := self._data[head : head + f.BATCH.size]):
                 return None
             _, number, of, length, count, _ = f.BATCH.unpack(raw)
+            # The header is made again and compared: so every field and the checksum are looked at at once.
             if of != segment or f.batch_header(number, of, length, count, f.seed_of(self._store.disk_id)) != raw:
                 raise self._corrupt(offset)
             start = offset + f.BATCH.size
@@ -256,6 +279,7 @@ class Records:
         _, size, kind, _, slot, _, _ = f.RECORD.unpack_from(self._data, at)
         if offset + f.RECORD.size + size > batch_end:
             raise self._corrupt(offset)
+        # Of other slots' records the head is enough; their bodies are stepped over, mostly without being read.
         if kind == f.GROUP or self._wanted(slot):
             at = self._must(offset, f.RECORD.size + size)
         return at + f.RECORD.size, size, kind, slot
@@ -266,6 +290,7 @@ class Records:
         if segment << 32 | offset >= ahead.durable:
             return False
         following = next((n for n in ahead.segments if n > segment), 0)
+        # The next segment exists as soon as it is adopted; it counts when something in it is durable.
         if not following or following > ahead.durable >> 32:
             return False
         self.place = Place(following)
@@ -285,6 +310,7 @@ class Records:
         if self._data and at >= 0 and at + n <= len(self._data):
             return at
         if self.paced:
+            # Without this a place behind the end of a file would ask for bytes for ever.
             if self._filled == (self.place.segment, offset) and self._asked >= n:
                 return None  # it was asked for, and the file has no more
             self._asked = max(n, READ_BYTES)
@@ -296,6 +322,7 @@ class Records:
         """Reads the bytes that come next. Any thread, while nobody else uses this."""
         offset = offset or self.place.offset
         store, segment = self._store, self.place.segment
+        # Pinned only while it is read: a reader that falls asleep must not keep a freed file open, and the disk full.
         file = store.acquire(segment, known=True)
         if file is None:
             raise self._gone()
@@ -334,6 +361,7 @@ class Cursor(Records):
         found: list[Entry] = []
         looked = nbytes = 0
         self.thirsty = False
+        # Three bounds: what is asked for, what is looked at in vain, what is given back. The caller comes again.
         while self.due < until and looked < LOOK_BYTES and nbytes < budget:
             try:
                 record = self._next(ahead)
@@ -363,6 +391,7 @@ class Cursor(Records):
     def _take(self, at: int, size: int, kind: int, until: int, ahead: Ahead, found: list[Entry]) -> None:
         data, head = self._data, f.RECORD.size
         checksum = f.CHECKSUMS[self._store.algorithms.get(self.place.segment, f.PREFERRED)]
+        # Checked at each reading, not only at the start: the disk may have rotted since.
         if f.bad_record(data, at - head, at + size, 1, checksum) >= 0:
             raise self._corrupt(self._start + at - head)
         for offset, length, part, flags, slot, epoch, lsn in f.records_in(data, at - head, at + size):
@@ -372,6 +401,7 @@ class Cursor(Records):
                 if part == f.META and not flags:
                     found.append(Entry(0, epoch, f.read_meta(data, offset, length, slot)))
                 continue
+            # Members of a group share a record, so the first of them may be before what is due.
             if lsn < self.due or lsn >= until:
                 continue
             if lsn > self.due:
@@ -399,6 +429,8 @@ class Finder(Records):
 
     def find(self, ahead: Ahead) -> list[int]:
         """slot → offset. Raises JournalError."""
+        # By halves over segments, then one segment from its beginning: times ascend with the log, roughly, since a
+        # message's time is its arrival at the leader.
         at = bisect_left(range(len(self._plan) - 1), True, key=lambda n: self._late(n, ahead)) - 1
         if at < 0:
             return list(self._plan[0][1])

@@ -59,6 +59,8 @@ class Segment:
         while self.tail < self.used:
             batch = f.parse_batch(data, self.tail, number, seed)
             if batch is None:
+                # A later good batch proves that these bytes were synced once: damage. None: the torn end of the last
+                # write.
                 later = f.find_batch(data, self.tail + 1, number, seed)
                 if later is None:
                     break
@@ -82,6 +84,7 @@ def _held(files: Files, folder: str) -> Iterator[tuple[Store, list[int]]]:
     if "identity" not in names:
         more = _WAY_OUT if numbers else ""
         raise JournalError(f"{folder}: no journal here (there is no `identity` file){more}")
+    # A broker that runs changes what would be judged here; its lock says so.
     store.take_lock()
     try:
         store.identify(read_identity(files, folder))
@@ -102,6 +105,7 @@ def verify(files: Files, folder: str) -> Report:
                 if before is not None and segment is not None:
                     _verify_joint(before, segment, report)
                 before = segment
+            # The books stop at the first damage, and bytes that are damaged have been reported by then.
             if report.ok:
                 _verify_whole(store, numbers, report)
     except CorruptJournal as error:
@@ -111,6 +115,7 @@ def verify(files: Files, folder: str) -> Report:
 
 def _verify_joint(before: Segment, segment: Segment, report: Report) -> None:
     """Neighbours have consecutive batch numbers; segments in between may have been freed."""
+    # With a hole in the log between them, or a bad end already reported, numbers need not follow one another.
     if segment.number != before.number + 1 or not segment.batches or before.used > before.tail:
         return
     due = before.batches[-1][1] + 1 if before.batches else 0
@@ -130,6 +135,7 @@ def _verify_segment(store: Store, number: int, last: bool, report: Report) -> Se
         return None
     segment = Segment(number, data, store.algorithms[number], f.seed_of(store.disk_id))
     for offset, what in segment.bad:
+        # Of the very last write nobody was told: no loss, and the next start cuts it by itself.
         if last and offset >= _last_batch(segment):
             report.lines.append(f"{name}: torn tail at offset {offset}; the next start keeps it aside and cuts it")
         else:
@@ -257,8 +263,10 @@ def repair(files: Files, folder: str, drop: tuple[int, int]) -> list[str]:
         with store.pinned(number) as file:
             data = read_all(file, file.size(), 0)
         mended, line = _mended(store, number, offset, data)
+        # The copy is on the disk before the first byte is changed.
         kept = _keep(store, number, data)
         with store.pinned(number) as file:
+            # As long as the original to the byte: offsets behind the place are positions that others hold.
             write_all(file, mended, 0)
             file.sync()
         return [f"kept a copy: {kept}", line]
@@ -268,6 +276,8 @@ def _mended(store: Store, number: int, offset: int, data: bytes) -> tuple[bytes,
     name = segment_name(number)
     seed = f.seed_of(store.disk_id)
     if offset == 0:
+        # The header said which checksum; without it both are tried, and only one that makes every batch right is
+        # believed.
         for algorithm in f.CHECKSUMS:
             segment = Segment(number, data, algorithm, seed)
             if segment.batches and not segment.bad:
@@ -293,6 +303,7 @@ def _mended(store: Store, number: int, offset: int, data: bytes) -> tuple[bytes,
 
 def _void(length: int, checksum: f.Checksum) -> bytes:
     """A record of this many bytes that means nothing."""
+    # A VOID also tells recovery that lsns may be missing (RecoveryScan._jump), which otherwise refuses to start.
     return b"".join(f.record(f.VOID, 0, 0, 0, 0, [bytes(length - _RECORD_MIN)], checksum))
 
 
@@ -301,6 +312,7 @@ def _void_record(segment: Segment, offset: int, seed: int) -> tuple[bytes, str]:
     data, checksum = segment.data, segment.checksum
     at, number, length, _ = next(b for b in reversed(segment.batches) if b[0] < offset)
     start, end = at + f.BATCH.size, at + f.BATCH.size + length
+    # Quadratic in one batch at worst: an offline tool, on an explicit order, for one place.
     follow = next((o for o in range(offset + _RECORD_MIN, end) if _chain(data, o, end, checksum) > 0), end)
     count = _chain(data, start, offset, checksum) + 1 + _chain(data, follow, end, checksum)
     head = f.batch_header(number, segment.number, length, count, seed)
@@ -355,6 +367,8 @@ def _void_batches(segment: Segment, offset: int, follow: int, following: int, se
             segment.used,
             offset + (following - first) * f.BATCH.size + _RECORD_MIN,
         )
+    # One batch is missing and what follows are good records to its end: only the header was hit, and it can be
+    # computed.
     if first == following - 1 and (count := _chain(data, start, follow, checksum)):
         head = f.batch_header(first, segment.number, follow - start, count, seed)
         return data[:offset] + head + data[start:], f"{name}: wrote the header of batch {first} anew; nothing is lost"

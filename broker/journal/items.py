@@ -37,6 +37,8 @@ def parse_item(slot: int, data: bytes, algorithm: int) -> ParsedItem:
     head = _checked(slot, data, algorithm)
     kind = head[2]
     try:
+        # A leader's bytes are checked as a stranger's would be: a bad one in the log would be sent on to the next
+        # follower.
         if kind == f.RUN:  # nearly all
             _, size, _, flags, of, epoch, lsn = head
             if of != slot or flags & f.COPY or not lsn:
@@ -47,6 +49,8 @@ def parse_item(slot: int, data: bytes, algorithm: int) -> ParsedItem:
         epochs: set[int] = set()
         end = f.RECORD.size if kind == f.GROUP else 0
         for at, size, part, flags, of, epoch, lsn in f.records_in(data, end, len(data)):
+            # A copy that compaction made belongs to the disk it is on; as an item it would bring settled messages
+            # back.
             local = part == f.RUN and flags & f.COPY
             if part not in _PARTS or of != slot or local or not lsn:
                 raise BadItem(f"slot {slot}: a record of kind {part}, slot {of}, lsn {lsn} is no item")
@@ -56,6 +60,7 @@ def parse_item(slot: int, data: bytes, algorithm: int) -> ParsedItem:
             end = at + size
     except (StructError, ValueError, TypeError, msgspec.DecodeError) as error:
         raise BadItem(f"slot {slot}: an item cannot be read: {error}") from error
+    # One epoch, consecutive numbers, nothing behind: so `last` alone says what the follower has after it.
     if end != len(data) or len(epochs) != 1 or lsns != list(range(lsns[0], lsns[0] + len(lsns))):
         raise BadItem(f"slot {slot}: the members of an item do not belong together")
     return ParsedItem(epochs.pop(), lsns[0], lsns[-1], members)
@@ -78,6 +83,7 @@ def lsns_of(data: bytes, at: int, size: int, kind: int, slot: int, lsn: int) -> 
     if kind != f.GROUP:
         return (slot, lsn, lsn) if lsn else None
     heads = [(of, number) for _, _, _, _, of, _, number in f.records_in(data, at, at + size)]
+    # A group over several slots was written where nobody follows.
     if len({of for of, _ in heads}) != 1:
         return None
     return heads[0][0], heads[0][1], heads[-1][1]
@@ -107,6 +113,7 @@ def _member(data: bytes, at: int, size: int, kind: int, flags: int, slot: int) -
     if flags:
         raise ValueError("it is a mark of a snapshot")
     meta = f.read_meta(data, at, size, slot)
+    # Not ignored: a follower that skips state it does not know would lack it as a leader.
     if meta.kind not in META_KINDS:
         raise NewerRelease(slot, meta.kind)
     return meta

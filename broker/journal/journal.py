@@ -5,6 +5,19 @@ committed, maintain and close in the loop's thread; write in one commit thread, 
 order; prepare in a helper thread; read in any. Must not know queues, engines or sessions.
 """
 
+# A message's way through the log, and what a crash leaves at each point:
+#
+#     append      record has its place and is in the books     crash: nothing of it was ever there; nobody was told
+#     seal        the batch is closed                          crash: the same
+#     write       commit thread: bytes, fsync                  crash within: a torn tail, cut at the next start. Right
+#                 behind
+#                                                              it: the message is there although nobody was told,
+#                                                                  which
+#                                                              is allowed (a client that got no receipt sends it
+#                                                                  again)
+#     committed   loop thread: receipts may go (persist, then tell), `durable` and `inflight` say so
+#     maintain    later: its segment is freed when the message is settled, or copied on
+
 from __future__ import annotations
 
 import sys
@@ -72,6 +85,7 @@ class Journal:
         self.marks = ArchiveMarks(store)
         self.recovered = Recovered(store, self._books)
         self._closed = False
+        # The bound method itself: a call less for each record, and this is the hottest call of the owner.
         self.append = self._appender.append
         self.append_in_pieces = self._appender.in_pieces
         """append(record: LogRecord) -> None: encodes it, sets run.position; no IO."""
@@ -93,6 +107,7 @@ class Journal:
             journal = cls(store, tail_bytes)
             journal._recover(numbers, alone, watch)
         except BaseException:
+            # The lock above all: the next attempt must not find the folder in use by ourselves.
             store.close()
             raise
         return journal
@@ -107,11 +122,13 @@ class Journal:
         found, idle = self.blobs.recover(set(self._books.blobs), alone, keep=bool(self.marks.names))
         for blob in found:
             self._appender.blob_seen(blob)
+        # Only behind everything that may refuse: a journal that does not open has not been changed.
         if scan.torn is not None:
             self._cut(*scan.torn)
         for number in scan.surplus:
             self._store.remove(number)
         if scan.last is not None:
+            # Behind the last batch, in the zeroes. Bodies, tail and torn bytes have been dealt with.
             self._appender.resume(scan.last, scan.end)
             if self._store.algorithms[scan.last.number] != f.PREFERRED:
                 scan.last.full_at(scan.end)  # full: the next segment has the checksum of this machine
@@ -119,6 +136,8 @@ class Journal:
             self._compactor.rest(idle)
         self._store.expect(self._appender.number + 1)
         # The log must not look cleanly closed any more before anybody acts on it.
+        # CLEAN must not be the last record of a session that has begun: a crash right now would look like a clean
+        # close, and what was delivered in it would come again without `redelivered` (I6).
         self._appender.list_segments()
         for slot in sorted(self._logs.seeding):
             # The copy was not complete and is forgotten: said once more, so that what follows is not part of it.
@@ -136,6 +155,7 @@ class Journal:
         for number, start, end in scan.recent:
             with self._store.pinned(number) as file, self._store.guard("read the journal"):
                 data = read_all(file, end - start, start)
+            # A GROUP stays one item: followers take it whole.
             for at, size, kind, _, slot, _, lsn in f.top_records(data, 0, len(data)):
                 if kind == f.RESET:
                     tail.drop(slot)
@@ -155,6 +175,7 @@ class Journal:
             names = (f"{name}.broken" + (f".{i}" if i else "") for i in range(len(taken) + 1))
             copy = next(n for n in names if n not in taken)
             with store.pinned(number) as file:
+                # Kept: nobody was told of these bytes, but somebody may want to know what they were.
                 rubbish = file.pread(end - offset, offset)
                 aside = store.files.open(store.path(copy), create=True)
                 try:
@@ -163,6 +184,8 @@ class Journal:
                 finally:
                     aside.close()
                 store.files.sync_dir(store.folder)
+                # Zeroed, or the next batch, if it is shorter, would leave their rest behind it, and that would look
+                # like rot.
                 write_all(file, bytes(end - offset), offset)
                 file.sync()
 
@@ -227,6 +250,8 @@ class Journal:
     def full(self) -> bool:
         """Refuse durable SENDs; settling goes on in the reserve."""
         store = self._store  # asked every turn: not by way of its property
+        # Two reasons: a write was refused, or the reserve has been reached. Settles, which make room, go on in both
+        # cases.
         return store.no_space or store.low_space
 
     @property
@@ -351,6 +376,8 @@ class Journal:
         """All that lives in the slot now, without bodies, for a shadow. close() it."""
         survey = Survey(slot, self._store, self._books, self._appender)
         with self._store.lock:
+            # Under the lock and in the loop's thread, in one step with the view: a run that is moved from now on is
+            # found under the place where the survey has seen it.
             self._reader.moved.survey(survey.segments)
         return survey
 
@@ -378,6 +405,8 @@ class Journal:
                 self._appender.end_cleanly()
                 batch = self.seal()
                 assert batch is not None
+                # A gap in the numbers would read as rot. Then the journal is just not clean, which costs
+                # `redelivered` on some messages.
                 if self._store.follows(batch):  # else an earlier write was refused and never repeated
                     self.write(batch)
                     self.committed(batch)

@@ -4,6 +4,14 @@ Rule: `last` never says more than what is held without a gap: a slot that is bei
 nothing. Must not know records, files or books.
 """
 
+# Example. A slot was led in epoch 3 from lsn 1, in epoch 5 from lsn 40, and 51 is its last item:
+#     lineage  [(3, 1), (5, 40)]     next 52     last() (5, 51)
+#     begin_epoch(6)   epochs 6, own 0. last() is still (5, 51): an epoch without an item is no reason to be ahead of
+#                      others. whole() has (6, 52) as well
+#     item 52          enter(6, 52): the lineage grows, and an EPOCH record stands in front of the item
+# A follower whose lineage has (4, 40) in place of (5, 40) has items 40 … that were never agreed on: the leader finds
+# 39 as the last common item by comparing the two lists, without looking at a single record (owner/catchup.py).
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -37,6 +45,7 @@ class SlotLogs:
     def __init__(self) -> None:
         self.next = [0] * SLOTS
         self.epochs = [0] * SLOTS
+        # Asked for each item, so it is a byte and not a comparison of two lists.
         self.own = bytearray(SLOTS)
         self.lineage: dict[int, Lineage] = {}
         self.floors: dict[int, int] = {}
@@ -49,6 +58,7 @@ class SlotLogs:
 
         begins, ends: slot → lsn that was due when it began, and when the segment after it did."""
         for slot, (first, end) in enumerate(zip(begins, ends, strict=True)):
+            # A slot without an item in that segment loses no history; one that was reset later never counted it.
             if first != end and self.floors.get(slot, 0) >> 32 <= segment and end > self.since[slot]:
                 self.since[slot] = end
 
@@ -59,6 +69,7 @@ class SlotLogs:
     def last(self, slot: int) -> tuple[int, int]:
         """(epoch, lsn) of the last item; (0, 0) = holds nothing that could be gone on from."""
         lsn = self.next[slot] - 1
+        # Half a copy looks like a log, and must not win an election (I4).
         if lsn <= 0 or slot in self.seeding or slot in self.holes:
             return 0, 0
         return self.lineage[slot][-1][0], lsn
@@ -77,6 +88,7 @@ class SlotLogs:
         grown = not table or table[-1][0] != epoch
         if grown:
             table.append((epoch, lsn))
+            # A bound on what each segment begins with: 256 slots × 32 entries × 16 bytes are 128 KiB.
             del table[:-_LONGEST]
         self.own[slot] = epoch == self.epochs[slot]
         return grown
@@ -92,6 +104,7 @@ class SlotLogs:
         be of another one."""
         self.seeding.discard(slot)
         self.next[slot] = lsn + 1
+        # The leader's present epoch may have no item up to lsn.
         table = [entry for entry in lineage if entry[1] <= lsn][-_LONGEST:]
         self.lineage[slot] = table
         self.epochs[slot] = max([self.epochs[slot], *(epoch for epoch, _ in table)])

@@ -7,6 +7,15 @@ Memory: LiveRanges per queue (see there); per segment one entry per slot with me
 one dict entry. Nothing is kept for settled messages.
 """
 
+# Example. Segment 1; a RUN of messages 1…10 for queues 7 and 8, then some of them are settled:
+#     run      queue 7: (1…10, segment 1), queue 8: the same. Segment 1: live 20, total 20
+#     settle   1…4 of queue 7: live 16. Ids that are not there are ignored, so a settle may be replayed
+#     copy     compaction appends 5…10 of both queues in segment 4: their ranges now say 4. Segment 1: live 4 (1…4 of
+#              queue 8, the next part), segment 4: live 12
+#     copy     1…4 of queue 8: segment 1 has live 0 and may be freed, segment 4 has 16
+# The invariant: a segment's `live` is the number of ids in all ranges that name it. Each change goes through what
+# ranges say they took away, never through what the caller believes is there; so the sum cannot drift.
+
 from __future__ import annotations
 
 from collections import deque
@@ -18,6 +27,7 @@ from .ranges import LiveRanges, Piece
 Key = tuple[int, int]
 """(slot, queue)"""
 
+# Batches are numbered from 1.
 NO_END: Final = 0
 _CHUNKS: Final = 4
 """Chunks of ranges (512 each, or somewhat more) that leave at once."""
@@ -84,6 +94,7 @@ class SegmentBook:
 
     def live_bytes(self) -> int:
         """Estimate: run bytes × share of references alive."""
+        # Messages of a segment are taken to be of one size: exact bytes would be a number per message.
         return self.run_bytes * self.live // self.total if self.total else 0
 
 
@@ -123,6 +134,8 @@ class Books:
         self._prune_at = 1024
         self.leaving: deque[LeftRanges] = deque()
         """What nothing lives in any more, but segments still count."""
+        # At the start nobody waits and everything is counted at once; later a queue of 10 million gaps must not stop
+        # a turn.
         self._patient = False
 
     def be_patient(self) -> None:
@@ -132,6 +145,7 @@ class Books:
     def let_go(self) -> None:
         """A piece of `leaving`."""
         last = self.leaving[0]
+        # From the end: taking the last chunks out of a list moves nothing.
         self._uncount(last.slot, last.ranges.take(_CHUNKS), last.blobs)
         if not last.ranges:
             self.leaving.popleft()
@@ -154,6 +168,7 @@ class Books:
 
     def run(self, book: SegmentBook, slot: int, ids: Sequence[int], queues: Sequence[int], nbytes: int) -> None:
         """A RUN was written into `book`. Ids that lay in another segment lie here from now on."""
+        # Ids ascend, so first and last say whether there are gaps.
         count, first, last = len(ids), ids[0], ids[-1]
         spans = [(first, last)] if last - first + 1 == count else consecutive(ids)
         live = 0
@@ -162,6 +177,8 @@ class Books:
             if ranges is None:
                 ranges = self._new_queue((slot, queue))
             for low, high in spans:
+                # What lay elsewhere moves: the old segment loses it, which is what makes a copy by compaction one
+                # step.
                 for a, b, segment in ranges.add(low, high, book.number):
                     self.segments[segment].live -= b - a + 1
             live += count
@@ -180,6 +197,7 @@ class Books:
     def blob(self, slot: int, message: int, blob_id: int, queues: int) -> None:
         """The run just written has a blob (a copy of a run with this message id changes nothing)."""
         known = self.blob_of.setdefault(slot, {})
+        # A copy carries the blob as well, and must not count it twice.
         if message not in known:
             ref = self.blobs.get(blob_id)
             if ref is None:
@@ -193,6 +211,9 @@ class Books:
         if ranges is None:
             return
         for first, last in spans:
+            # A purge or a deleted queue: the ranges leave the books at once, so nothing of them is alive for anyone
+            # who asks; only the sums of segments follow in pieces (let_go). They are too high until then, which
+            # delays freeing and nothing else.
             if self._patient and len(ranges.chunks) > _CHUNKS and ranges.within(first, last):
                 self.leaving.append(LeftRanges(slot, self.queues.pop((slot, queue))))
                 return
@@ -202,6 +223,7 @@ class Books:
         """These live no more. blobs: nor is their use of large bodies counted yet."""
         segments = self.segments
         for a, b, segment in taken:
+            # Arithmetic per range, never per message.
             segments[segment].live -= b - a + 1
         if blobs and (known := self.blob_of.get(slot)):
             self._drop_blobs(known, taken)
@@ -224,6 +246,7 @@ class Books:
         """Nothing of this slot lives any more."""
         for leaving in self.leaving:
             leaving.blobs = leaving.blobs and leaving.slot != slot  # what follows may have the same ids
+        # Over all queues of the process: a slot is dropped when it is copied anew or leaves, not in traffic.
         for key in [key for key in self.queues if key[0] == slot]:
             ranges = self.queues.pop(key)
             if self._patient and len(ranges.chunks) > _CHUNKS:
@@ -239,6 +262,7 @@ class Books:
     def view(self, slot: int) -> Books:
         """The queues of one slot as they are now, for somebody in another thread."""
         view = Books()
+        # A copy of arrays: 24 bytes a range, by memcpy.
         view.queues = {key: ranges.copy() for key, ranges in self.queues.items() if key[0] == slot and ranges}
         return view
 
@@ -253,6 +277,7 @@ class Books:
 
     def take_idle_blobs(self) -> list[int]:
         """Ids of blobs nobody refers to; they are forgotten here."""
+        # Looked at again: a later run may have referred to it meanwhile.
         idle = [id for id in {ref.id for ref in self.idle_blobs} if self.blobs[id].refs == 0]
         for id in idle:
             del self.blobs[id]
@@ -262,6 +287,8 @@ class Books:
     def _drop_blobs(self, blobs: dict[int, list[BlobRef]], taken: Sequence[Piece]) -> None:
         for a, b, _ in taken:
             ids = range(a, b + 1)
+            # Whichever is shorter: the ids of the range, or the messages with a large body. `in` of a range is
+            # arithmetic.
             for message in [i for i in blobs if i in ids] if b - a > len(blobs) else [i for i in ids if i in blobs]:
                 held = blobs[message]
                 ref = held.pop()

@@ -26,6 +26,7 @@ class Living:
     def whole(self, slot: int, queue: int, first: int, last: int, segment: int) -> bool:
         """Do all of these ids live, there, in that queue."""
         if self._around_segment == segment:
+            # (1, 0) holds no id.
             low, high = self._around.get((slot, queue), (1, 0))
             if low <= first and last <= high:
                 return True
@@ -48,6 +49,7 @@ class Living:
         run.placed(position)
         ids = run.ids
         first, last, segment = ids[0], ids[-1], position >> 32
+        # Gaps, not survivors: nearly always all of a run is alive and there is nothing to say.
         settled: Settled = {}
         alive = False
         for queue in record.queues:
@@ -58,6 +60,8 @@ class Living:
             gaps: list[tuple[int, int]] = []
             following = first
             for low, high, where in self._books.live(slot, queue, first, last):
+                # Alive elsewhere means: this place is a copy that has been left behind, or not reached yet, and
+                # counts as settled here. So each message is found in one place, whatever order segments are read in.
                 if where == segment:
                     alive = True
                     self._remember(slot, queue, last, segment)
@@ -87,6 +91,7 @@ def settled_of(books: Books, record: RunRecord) -> Settled | None:
     settled: Settled = {}
     alive = False
     for queue in record.queues:
+        # The usual answer, by one search. What follows is for runs with holes.
         if books.holds(record.slot, queue, first, last):
             alive = True
             continue

@@ -47,6 +47,7 @@ class ArchiveMarks:
     def advanced(self, name: str, offsets: Mapping[int, int]) -> Table:
         """The table with these marks of `name`; nothing is changed."""
         known = self.names.get(name, {})
+        # A new table, which counts when save() has returned: the old one is what is on the disk until then.
         return self.names | {name: known | {s: max(offset, known.get(s, 0)) for s, offset in offsets.items()}}
 
     def without(self, name: str) -> Table:
@@ -59,6 +60,7 @@ class ArchiveMarks:
         with store.guard("write the marks of archives"):
             file = store.files.open(store.path(NAME + ".tmp"), create=True)
             try:
+                # A longer file may be left of an attempt that crashed before its rename.
                 file.truncate(0)
                 write_all(file, data, 0)
                 file.sync()
@@ -73,4 +75,6 @@ class ArchiveMarks:
         for marks in self.names.values():
             for slot, offset in marks.items():
                 found[slot] = min(offset, found.get(slot, offset))
+        # An archive that names no slot needs nothing yet, but is there: {} keeps nothing, None says that nobody
+        # archives.
         return found if self.names else None

@@ -5,6 +5,15 @@ time: a position whose segment has gone is looked up again. Bytes that many queu
 of them reads its own page. Must not know queues.
 """
 
+# Example of Moved. A run was written at place A in segment 1; a queue's page index holds A.
+#     add(A, [B])    compaction has copied it to B in segment 5. resolve(A) is B once B is durable, and A until then
+#     add(B, [C])    copied on to C in segment 9. B is a place of A, so resolve(A) is C: chains have one step, however
+#                    often a run moves
+#     add(A, [B, D]) a run whose messages are in different queues is copied in parts: both are read, in this order
+#     forget(5)      segment 5 is gone; A is found in C still. When 9 goes with nothing alive, A is forgotten
+# The alternative, telling each page index, would need the queues of all copied messages in memory, which paging is
+# there to avoid.
+
 from __future__ import annotations
 
 from collections import OrderedDict
@@ -34,6 +43,7 @@ class Shared:
     here stays true."""
 
     def __init__(self) -> None:
+        # Page reads of several queues run in several threads.
         self._lock = Lock()
         self._size = 0
         self._known: OrderedDict[int, tuple[bytes, list[bytes], int]] = OrderedDict()
@@ -41,6 +51,7 @@ class Shared:
     def of(self, place: int, record: RunRecord, limit: int) -> Run:
         """The run, with the bytes that others have got of it."""
         run = record.run
+        # A message of one queue is asked for once: keeping it would only cost.
         if len(record.queues) < 2:
             return run
         with self._lock:
@@ -52,6 +63,7 @@ class Shared:
             cost = run.nbytes + _OBJECT * len(run.records)
             self._known[place] = (run.lines, run.records, cost)
             self._size += cost
+            # Bounded by pages, whatever asks.
             while self._size > limit and self._known:
                 _, (_, _, freed) = self._known.popitem(last=False)
                 self._size -= freed
@@ -78,6 +90,7 @@ class Moved:
         to = self._to.get(position)
         if to is None:
             return (position,)
+        # Parts that are not durable share the place they came from: it is read once.
         return tuple(dict.fromkeys(p if p < durable else self._from[p][1] for p in to))
 
     def survey(self, segments: Iterable[int]) -> None:
@@ -88,10 +101,13 @@ class Moved:
     def add(self, old: int, new: list[int]) -> None:
         """The run at `old` has been copied to `new`."""
         names = self._from[old][0] if old in self._from else ()
+        # The place itself becomes a name only if somebody may hold it: the run was written there, or a survey has
+        # seen it there.
         if not names or old >> 32 in self._surveyed:
             names = (*names, old)
         for name in names:
             places = self._to.get(name, (old,))
+            # Parts stay in the order of their messages (I7).
             at = places.index(old)
             self._to[name] = (*places[:at], *new, *places[at + 1 :])  # the parts stay in order
         for position in new:
@@ -134,6 +150,7 @@ class Reader:
             if parts is None:
                 break
             total += sum(run.nbytes for run in parts)
+            # One run at least, or a message larger than the budget would never be read.
             if runs and (total > budget or chunk.bytes_read > _AMPLIFICATION * chunk.size):
                 break
             runs += parts
@@ -147,10 +164,13 @@ class Reader:
                 return None
             found = [self._run(chunk, place) for place in places]
             parts = [run for run in found if run is not None]
+            # Segment gone and nowhere else to look: nothing of the run is alive. Each round means that compaction has
+            # moved it once more in between, so this ends.
             if len(parts) == len(found) or (again := self._places(position)) == places:
                 break
             places = again  # it was moved, and its segment freed, between looking up and reading
         for run in parts:
+            # Under the name that was asked for: the page index compares.
             run.placed(position)
         return parts
 
@@ -189,6 +209,7 @@ class Chunk:
         if at is None:
             return None
         length = f.PREFIX.unpack_from(self._data, at)[1] + f.RECORD.size
+        # A length out of damaged bytes must not become a read of 4 GiB.
         if length > f.MAX_RECORD:
             raise self._corrupt(segment, offset)
         at = self._have(segment, offset, length)
@@ -217,6 +238,7 @@ class Chunk:
             store.release(segment)
         if len(data) < n:
             raise self._corrupt(segment, offset)
+        # What lies behind a run is mostly the next one that is asked for.
         self._segment, self._start, self._data = segment, offset, data
         self.bytes_read += len(data)
         return 0

@@ -4,6 +4,17 @@ Rule: a batch counts whole or not at all; bytes that were once synced either che
 Must not write: the caller cuts the torn tail and removes what is left over.
 """
 
+# Example. Segments 1 to 3; the machine lost power while batch 41 was written into segment 3.
+#     scan     each batch header and record is checked. RUNs make messages alive in the books, SETTLEs end them, later
+#              RUNs of the same ids (copies) move them. EPOCH, RESET and SEEDED say where each slot's log stands
+#     tail     behind batch 40 stand bytes that are no good batch, and no good batch behind them: torn, nobody was
+#              told of it. Were a good batch 42 behind, 41 had been synced once: rot, and the start is refused
+#     list     the last SEGMENTS record names 1 and 2 and the batches they end with. One missing or shorter: refused.
+#              One not named: it was freed, and its removal was lost; removed now
+#     runs()   a second pass over segments with something alive gives the runs to the engines, without bodies
+# Refusing is right where replicas exist: a damaged disk is replaced by a copy, an agreement to forget is for
+# operators (inspect.repair, salvage).
+
 from __future__ import annotations
 
 from array import array
@@ -24,6 +35,7 @@ from .store import Store, read_all, segment_name
 
 RECENT: Final = 8 << 20
 """Bytes of log read again to fill the tail."""
+# Flags without large bodies and due times; IDS is looked at by itself.
 _PLAIN: Final = f.DISPATCHED | f.IDS | f.DEDUP
 _BARE: Final = (0, f.DEDUP, f.COPY, f.DEDUP | f.COPY)
 """Flags of runs that may be gathered."""
@@ -43,9 +55,12 @@ class Gathered:
     def take(self, data: bytes, at: int, flags: int, slot: int, position: int, living: Living) -> bool:
         """False: it is none."""
         first, nbytes, expires, time, count, _, queues, _, _, _, run_flags = f.RUN_FIXED.unpack_from(data, at)
+        # Runs of many queues keep their order with those of each queue by coming alone.
         if queues != 1:
             return False
         (queue,) = f.QUEUE.unpack_from(data, at + f.RUN_FIXED.size + (16 if flags & f.DEDUP else 0))
+        # Settled parts are the business of the general way. A million plain runs of a queue lie in one range: one
+        # comparison each.
         if not living.whole(slot, queue, first, first + count - 1, position >> 32):
             return False
         row = (position, first, count, nbytes, expires, time, run_flags)
@@ -67,6 +82,7 @@ class Gathered:
             yield Stretch(slot, queue, rows)
 
     def all(self) -> Iterator[Stretch]:
+        # `of` takes entries out while this goes.
         for slot in list(self._rows):
             yield from self.of(slot)
 
@@ -118,6 +134,7 @@ class Recovered:
         # slot, and passed over where it stands. So the order of ids is that of the queue (I7) without sorting.
         for at, book in enumerate(list(books.values())):
             self.read = at / len(books)
+            # Segments that are dead but not freed are not read a second time.
             if not book.live:
                 continue
             data = self._store.load(book.number)
@@ -127,6 +144,7 @@ class Recovered:
                     position = base | at - f.RECORD.size
                     if kind != f.RUN or position in skip or data[at + f.RUN_FIXED.size - 1] & TRANSIENT:
                         continue
+                    # Alive in the books is a matter of ids, and ids may be used again behind a RESET.
                     if slot in floors and position < floors[slot]:
                         continue
                     waiting = strays.get(slot)
@@ -136,6 +154,7 @@ class Recovered:
                             and flags in _BARE
                             and gathered.take(data, at, flags, slot, position, self._living)
                         ):
+                            # Memory and steps: 512 runs at most wait here.
                             if gathered.count >= _GATHER:
                                 yield from gathered.all()
                             continue
@@ -143,6 +162,7 @@ class Recovered:
                         yield from gathered.of(slot)
                     if waiting:
                         first = f.QUEUE.unpack_from(data, at)[0]
+                        # Sorted backwards, so the next one is at the end and pop() is cheap.
                         while waiting and waiting[-1][0] < first:
                             if found := self._stray(waiting.pop()[1], slot):
                                 yield found
@@ -221,18 +241,22 @@ class RecoveryScan:
             data = self._store.load(number)
             used = f.used_bytes(data)
             # A segment is begun only when the one before was synced to its end: so what looked torn was not.
+            # Zeroes behind a header are allowed: a spare that was adopted, and not written to yet.
             if self.torn is not None and used > f.SEGMENT_BYTES:
                 raise self._corrupt(self.torn[0], self.torn[1])
             book = self._books.open_segment(number, len(data), array("Q", self._logs.next))
             end, bad = self._segment(book, data)
             if used > end:
                 self._judge_tail(number, data, end, bad, used)
+            # Named but without a batch: the crash was between adopting and writing. No record can refer to it.
             if end == f.SEGMENT_BYTES:
                 unused.append(number)
                 del self._books.segments[number]
             else:
                 self.last, self.end = book, end
                 book.end = self._number
+        # A copy that has not come to its SEEDED holds nothing: what is there of it must not be led from, nor gone on
+        # with.
         for slot in self._logs.seeding:
             self._void(slot, self._logs.floors[slot])
         self._check_list(unused)
@@ -241,6 +265,7 @@ class RecoveryScan:
         self.recovered.clean = self._last_kind == f.CLEAN and self.torn is None
         self._appender.resume_at(self._number)
         for slot, lsn in enumerate(self._logs.next):
+            # Brings epochs, own and lineage together once, in place of after each record.
             if lsn:  # a repair may have dropped the EPOCH record
                 self._logs.become(slot, self._logs.lineage.get(slot) or [(FIRST_EPOCH, 1)], lsn - 1)
                 if lsn > 1:
@@ -269,6 +294,7 @@ class RecoveryScan:
             number, length, count = batch
             # Batches count on without a gap, but across segments that have been freed in between. Never back: that
             # would be a segment of an earlier use of its number.
+            # Checked before the records are: what cannot be next is not worth a checksum.
             if number != self._number + 1 and (follows or number <= self._number):
                 raise CorruptJournal(
                     f"{segment_name(book.number)}: batch {number} at offset {offset} where {self._number + 1} "
@@ -290,6 +316,7 @@ class RecoveryScan:
     def _remember(self, segment: int, start: int, end: int) -> None:
         self.recent.append((segment, start, end))
         self._recent_bytes += end - start
+        # Only places are kept, not bytes: the tail reads them again when it is known which are the last ones.
         while self._recent_bytes > RECENT:
             _, first, last = self.recent.popleft()
             self._recent_bytes -= last - first
@@ -305,12 +332,14 @@ class RecoveryScan:
         while start < end:
             _, length, kind, flags, slot, epoch, lsn = unpack(data, start)
             start += head
+            # RUN, SETTLE and META have lsns of their own; the GROUP around them has none.
             if lsn and kind <= f.META:
                 if lsn != following[slot]:
                     self._jump(book, start - head, slot, lsn)
                 following[slot] = lsn + 1
             if kind == f.RUN:
                 low, more, queues, run_flags = brief(data, start)
+                # The usual record: a head, a few fields, and an entry that grows. Many of them are booked at once.
                 if flags <= _PLAIN and not flags & f.IDS and queues == 1 and not run_flags & TRANSIENT:
                     at = start + fixed
                     if flags & f.DEDUP:
@@ -324,6 +353,8 @@ class RecoveryScan:
                         if known is None:
                             joined[where] = [low, low + more, length]
                         elif known[1] == low:
+                            # Consecutive within its queue, whatever lies between in the log: ids are numbered per
+                            # slot, and queues take turns.
                             known[1] = low + more
                             known[2] += length
                         else:
@@ -357,6 +388,7 @@ class RecoveryScan:
         between have been freed, or `repair` dropped something: then this replica has a hole."""
         due = self._logs.next[slot]
         self._logs.since[slot] = lsn
+        # `due` 0: the slot's first item that is still there. Not joined: older segments were freed before this one.
         if not due or not self._joined:
             return
         if not self._voids:
@@ -368,6 +400,7 @@ class RecoveryScan:
 
     def _producer(self, slot: int, token: int, number: int) -> None:
         known = self.recovered.producers.setdefault(slot, {})
+        # Numbers of one producer ascend; a copy that compaction made comes late with a lower one.
         if number > known.get(token, 0):
             known[token] = number
 
@@ -383,12 +416,15 @@ class RecoveryScan:
             self._void(slot, book.number << 32 | offset)
             logs.seeding.add(slot)
         elif kind == f.SEEDED:
+            # Then what stood before the copy is alive as well: this replica must not be believed.
             if slot not in logs.seeding:
                 logs.holes.add(slot)  # `repair` has dropped the RESET: there is more than the copy
             logs.become(slot, f.read_pairs(data, at, length), lsn)
             logs.since[slot] = lsn + 1
         else:
             (floor, _), *lineage = f.read_pairs(data, at, length)
+            # The RESET itself may be gone with its segment while an older one is still there: each EPOCH repeats its
+            # place.
             if floor > logs.floors.get(slot, 0):
                 self._void(slot, floor)  # the segment with the RESET is gone, older ones are not
             if lsn != logs.next[slot]:
@@ -401,6 +437,7 @@ class RecoveryScan:
         recovered = self.recovered
         self._logs.clear(slot)
         self._logs.floors[slot] = floor
+        # Everything that was read of the slot, and small state too: a copy brings its own.
         self._books.drop(slot)
         self._tops.pop(slot, None)
         recovered.strays.pop(slot, None)
@@ -441,6 +478,7 @@ class RecoveryScan:
         ids: Sequence[int] = range(first, first + count)
         if flags & f.IDS:
             ids = array("Q", data[stop : stop + 8 * count])
+        # Not an error: compaction appends old messages behind younger ones.
         if first <= self._tops.get(slot, 0):
             # Behind younger ones: runs() must put it back in its place.
             position = book.number << 32 | at - f.RECORD.size
@@ -453,6 +491,7 @@ class RecoveryScan:
 
     def _take_meta(self, book: SegmentBook, data: bytes, at: int, length: int, flags: int, slot: int) -> None:
         if flags & f.SNAPSHOT_BEGIN:
+            # Kept beside what counts: a snapshot whose END is missing (a crash within) must not replace anything.
             self._pending, self._pending_from = [], book.number
         elif flags & f.SNAPSHOT_END:
             if self._pending is not None:
@@ -465,6 +504,7 @@ class RecoveryScan:
             if meta.kind == "producers":
                 for token, number in meta.data["producers"]:
                     self._producer(slot, token, number)
+            # To both: it counts by itself if the snapshot is never complete, and as part of it if it is.
             self.recovered.metas.append(meta)
             if self._pending is not None:
                 self._pending.append(meta)
@@ -476,12 +516,15 @@ class RecoveryScan:
             book = books.get(number)
             if book is None:
                 raise CorruptJournal(f"segment {segment_name(number)} is missing; {f.ADVICE}")
+            # A segment that was cut to an earlier, valid state (an old copy of the file) has good batches and too few
+            # of them.
             if book.end != end:
                 raise CorruptJournal(f"{segment_name(number)}: ends with batch {book.end} instead of {end}; {f.ADVICE}")
         listed = {number for number, _ in self._listing}
         for number in list(books):
             if number in listed or books[number] is self.last:
                 continue
+            # Freed means: everything alive was copied before. If the books disagree, some copy is missing.
             if books[number].live:
                 raise CorruptJournal(f"{segment_name(number)}: was freed but holds live messages; {f.ADVICE}")
             self.surplus.append(number)

@@ -24,10 +24,13 @@ class Replica:
         self._logs = appender.logs
 
     def begin_epoch(self, slot: int, epoch: int) -> None:
+        # I1 and I2 on this disk: an epoch begins once, and what is older is refused from then on.
         if epoch <= self._logs.epochs[slot]:
             raise StaleEpoch(f"slot {slot}: epoch {epoch} is asked for, {self._logs.epochs[slot]} has begun")
         self._logs.epochs[slot] = epoch
         self._logs.own[slot] = 0
+        # Logged before anything of the epoch is taken: a follower that forgot it in a crash would take items of an
+        # older leader again (I2).
         self._appender.emit_epoch(slot)
 
     def append_item(self, slot: int, data: bytes, algorithm: int) -> list[Member]:
@@ -35,14 +38,18 @@ class Replica:
         item = parse_item(slot, data, algorithm)
         appender, logs = self._appender, self._logs
         due = logs.next[slot] or 1
+        # A gap would be a message that this replica claims to have and has not (I3); an overlap, one that it has
+        # twice.
         if item.first != due:
             raise BadItem(f"slot {slot}: item {item.first} where {due} is due")
         table = logs.lineage.get(slot)
+        # Epochs ascend with lsns: the lineage could not be compared otherwise.
         if table and item.epoch < table[-1][0]:
             raise BadItem(f"slot {slot}: item {item.first} of epoch {item.epoch} behind one of epoch {table[-1][0]}")
         logs.next[slot] = due
         if not (table and table[-1][0] == item.epoch and logs.own[slot]) and logs.enter(slot, item.epoch, due):
             appender.emit_epoch(slot)
+        # A segment has one algorithm. The leader's may be another one; content stays the same (I5).
         data = self._own_checksums(data, algorithm)
         return self._book(item, appender.place_item(slot, item.first, item.last, data, out=False))
 
@@ -50,6 +57,7 @@ class Replica:
         appender, logs = self._appender, self._logs
         # In this order: a segment that begins with the record still tells of the slot as it was before.
         floor = appender.emit(f.RESET, 0, slot, 0, [])
+        # The highest epoch stays: forgetting it would allow an older leader back in (I2).
         logs.clear(slot)
         logs.floors[slot] = floor
         logs.seeding.add(slot)

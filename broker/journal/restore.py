@@ -30,6 +30,7 @@ class FolderTarget:
         self._files = files
         self._final = folder
         self.folder = f"{folder}.partial"
+        # An earlier attempt that was cut off: its name says that it is worth nothing.
         self._clear()
         files.mkdir(f"{self.folder}/blobs")
 
@@ -59,6 +60,7 @@ class FolderTarget:
         files = self._files
         files.sync_dir(f"{self.folder}/blobs")
         files.sync_dir(self.folder)
+        # The name comes last, when every file and every name in it is synced.
         files.rename(self.folder, self._final)
         files.sync_dir(self._final.rpartition("/")[0] or ".")
 
@@ -91,7 +93,9 @@ def restore(files: Files, copied: Copied, folder: str, marked: bool = True) -> S
             raise JournalError(f"there is no {STATEMENT}: the backup is not complete")
         statement = Statement.of(text)
         _compare({**statement.files, STATEMENT: len(text)}, sizes)
+        # Copies were checked when they were made; what is judged here is what arrived.
         report = verify(files, target.folder)
+        # Missing bodies that the backup had told of are no new damage.
         if not report.ok and not (statement.lost and not report.damaged):
             raise JournalError("the backup is damaged: " + "; ".join(report.lines[-3:]))
         if not marked:

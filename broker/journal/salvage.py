@@ -94,6 +94,8 @@ class Remains(RecoveryScan):
         """(slot, first lsn that is missing, last one, segment of the item before, segment of the one behind) …"""
 
     def run(self, numbers: list[int]) -> None:
+        # Recovery takes gaps between segments for freed ones; here each is looked at, and only those next to damage
+        # are losses.
         self._joined = True  # every gap comes to _jump()
         for piece in self._wreck.pieces():
             book = self._books.open_segment(piece.number, len(piece.data))
@@ -119,6 +121,8 @@ class Remains(RecoveryScan):
     def _note(self, piece: Piece, last: bool) -> None:
         end = max((end for _, end in piece.stretches), default=0)
         for bad in piece.bad:
+            # At the very end a torn write looks like damage, and nobody can tell them apart: said as a note, not
+            # counted as a loss.
             if bad.loss and last and end and bad.offset >= end and not bad.short:
                 self._report.notes.append(f"{bad}: the end of the log, a write of which nobody was told, or damage")
             elif bad.loss:
@@ -135,6 +139,8 @@ class Remains(RecoveryScan):
     def lost_items(self) -> Iterator[tuple[int, int, int]]:
         """(slot, first, last lsn) of items that are missing, and not because their segment was freed."""
         for slot, first, last, before, here in self._gaps:
+            # Lsns may be missing because compaction has freed their segment, rightly. A loss is one where something
+            # was hurt between the item before and the item behind.
             if any(before <= number <= here for number in self._hurt):
                 yield slot, first, last
 
@@ -206,6 +212,7 @@ def _runs(piece: Piece, living: Living, scan: Remains, queues: Queues) -> Iterat
             found = living.of(piece.data, at, flags, slot, position, bodies=True)
             if found is None:
                 continue
+            # Once per set of queues, so that no settle is needed in the new folder.
             for record in parts_of(*found):
                 if held := queues.exist(record, piece.number):
                     yield RunRecord(slot, record.address, held, record.run, record.dispatched, record.dedup)
@@ -269,6 +276,8 @@ class Queues:
                 if key in self._gone or segment < self._snapshot:
                     self._dropped[key] = self._dropped.get(key, 0) + len(ids)
                     continue
+                # A guess, and told as such: a message in one queue, whose address has no queue of its name, was most
+                # likely in that one.
                 anycast = len(record.queues) == 1 and not any(
                     name == record.address for (of, _), name in self._known.items() if of == slot
                 )
@@ -305,6 +314,8 @@ class Queues:
             })  # fmt: skip
         for slot, last in self._last.items() if lossy else ():
             # Lost records may have used up more.
+            # Ids that were given out by lost records must not come again: a consumer may still hold them, and
+            # duplicates are known by them.
             yield MetaRecord(slot, "ids", {"next": last + 1 + _AHEAD})
             yield MetaRecord(slot, "queues", {"next": self._numbers[slot] + 1 + _AHEAD})
 

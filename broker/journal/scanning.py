@@ -55,6 +55,7 @@ class Scan(Records):
         self.parts = parts
         self.paced = True
         self._floors = floors
+        # Counted down by _item: no record costs a look at all parts.
         self.left = sum(part.due < part.until for part in parts.values())
 
     @property
@@ -82,6 +83,8 @@ class Scan(Records):
                 self.thirsty = True
                 break
             if record is None:
+                # What was found points into the bytes in memory: they go to the caller before the next segment's
+                # replace them.
                 if found or not self._follow(ahead):  # to follow lets the bytes go
                     break
                 most -= 1
@@ -95,6 +98,7 @@ class Scan(Records):
         data, parts, unpack = self._data, self.parts, f.RECORD.unpack_from
         start = self._start
         base = segment << 32
+        # As far as the memory, the batch and the disk go.
         limit = min(len(data), batch_end - start, ahead.durable - base - start)
         checksum = f.CHECKSUMS[self._store.algorithms.get(segment, f.PREFERRED)]
         count = 0
@@ -105,6 +109,7 @@ class Scan(Records):
                 if end > limit:
                     break
                 if kind == f.GROUP or kind in _ITEMS:
+                    # Of the slots asked for only: others' rot is theirs to find.
                     if checksum(data[at + 4 : end]) != crc:
                         raise self._corrupt(start + at)
                     position = base | start + at
@@ -117,6 +122,7 @@ class Scan(Records):
             if not self.left:
                 break
         self.place = Place(segment, start + at, batch_end)
+        # A record that does not fit the memory counts as well, or a loop of `most` would not end.
         return count or 1
 
     def _group(self, at: int, end: int, position: int, ahead: Ahead, found: list[FoundRecord]) -> int:

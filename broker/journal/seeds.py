@@ -9,6 +9,16 @@ of the slot are read once to find its runs, and these once more. The log belongs
 that are wanted at the same time are read in one pass (read_together).
 """
 
+# Example. Slot 9 gets a new replica while it is in use; its log stands at lsn 500.
+#     made    loop thread: the books of the slot are copied, lsn 500 and the lineage noted, the segments with
+#             something alive pinned. From here on what is settled or moved changes the real books only
+#     read    another thread: small state first, then what the copied books say is alive, by ascending ids (I7), as
+#             records without lsn
+#     then    the leader sends items 501 … behind it. A message settled by 501 was in the copy, and its settle comes:
+#             right. A message that compaction moved is read at its old place, which is pinned
+# Without the pin compaction could remove the file; without the copy of the books the result would be of no moment at
+# all.
+
 from __future__ import annotations
 
 from array import array
@@ -48,6 +58,7 @@ class SlotReader:
         self._books = books
         self._view = view = books.view(slot)
         self._living = Living(view)
+        # Which segments hold something of it: the books know, so the others are not opened.
         self._numbers = sorted({piece[2] for ranges in view.queues.values() for piece in ranges.pieces()})
         self._floor = appender.logs.floors.get(slot, 0)
         self._end = appender.segment << 32 | appender.offset
@@ -56,6 +67,7 @@ class SlotReader:
         with store.lock:
             for book in self._pinned:
                 book.pin()
+            # Bodies too: the follower asks for them one by one, later than for the run that names them.
             books.pin_blobs()
 
     @property
@@ -81,6 +93,7 @@ class SlotReader:
         """In log order. Raises CorruptJournal | JournalDead, JournalError when it is too early."""
         self._may_read()
         for number in self._numbers:
+            # In the last segment no further than the log reached when this was made.
             end = self._end & 0xFFFFFFFF if number == self._end >> 32 else 0
             for start, records in walk(self._store, number, end, checked):
                 base = number << 32 | start
@@ -135,6 +148,7 @@ class Survey(SlotReader):
         return list(islice(self._rest, count)) or None
 
     def _has(self, found: Iterable[tuple[RunRecord, Settled]]) -> None:
+        # A shadow takes runs in the order of ids; the log has copies out of order. Without bodies they are small.
         self._rest = iter(sorted(found, key=lambda found: found[0].run.ids[0]))
 
 
@@ -144,6 +158,7 @@ def read_together(surveys: Sequence[Survey]) -> None:
     found: dict[Survey, list[tuple[RunRecord, Settled]]] = {survey: [] for survey in surveys}
     for survey in surveys:
         survey._may_read()
+    # After a crash of an owner 100 slots may want a shadow at once. One pass each would read the log 100 times.
     for number in sorted({number for survey in surveys for number in survey._numbers}):
         here: dict[int, list[Survey]] = {}
         for survey in surveys:
@@ -202,6 +217,7 @@ class SeedReader(SlotReader):
     def _positions(self) -> Iterator[int]:
         """Of the live runs, by ascending first id. Compaction has put some behind younger ones."""
         firsts, positions = array("Q"), array("Q")
+        # Without compaction they are, and nothing has to be sorted.
         in_order = True
         for record, _ in self._found(checked=False):  # each record is checked when it is read
             first = record.run.ids[0]

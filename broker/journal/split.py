@@ -4,6 +4,11 @@ Rule: every live message is in exactly one part, and no queue gets its messages 
 Must not know the books, the log or who copies.
 """
 
+# Example. A run of messages 1…6 in queues a and b; a has acknowledged 3 and 4, b has acknowledged 6:
+#     1 2 → {a, b}   3 4 → {b}   5 → {a, b}   6 → {a}
+# Two parts {a, b}: 1 2 5 and {b}: 3 4 would give b the order 1 2 5 3 4. So {b} closes {a, b}, and 5 opens it anew:
+# parts 1 2, 3 4, 5, 6, each queue in its order (I7).
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -23,6 +28,7 @@ def by_queues(run: Run, holders: dict[int, tuple[int, ...]]) -> list[tuple[tuple
         if not queues:
             continue
         if queues not in taking or len(taking) > 1:
+            # Disjoint sets do not disturb each other: their parts may be interleaved, as no queue sees both.
             for other in [q for q in taking if q != queues and not set(q).isdisjoint(queues)]:
                 del taking[other]
             if queues not in taking:

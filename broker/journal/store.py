@@ -5,6 +5,13 @@ same call may be repeated; anything else = JournalDead for good, because after a
 have dropped the pages (nothing that follows could be trusted). Must not know what records mean.
 """
 
+# What is on the disk, in which order, when a segment begins (write → _adopt):
+#     spare-7           zeroes, synced (prepare, in a helper thread, mostly long before)
+#     spare-7           its header is written and synced; a crash: a spare, removed at the next start
+#     00…0b.log         renamed, then the folder synced; a crash: the name with an empty log in it, or the spare
+#     00…0b.log         the batch is written into the zeroes and synced; a crash within: a torn tail
+# The space is there, as zeroes, before a batch is begun: so a full disk shows before anything of it is written.
+
 from __future__ import annotations
 
 import errno
@@ -49,6 +56,8 @@ class Store:
         self.folder = folder
         self.settings = settings
         self.disk_id = b""
+        # The first reason, for ever: after a failed fsync the pages may be marked clean although they are not on the
+        # disk, so a second fsync that succeeds says nothing.
         self.dead = ""
         self.no_space = False
         self.low_space = False
@@ -82,6 +91,7 @@ class Store:
         try:
             yield
         except OSError as error:
+            # Never for a sync: space that is missing at an fsync means that a write was accepted and lost.
             if full and error.errno in _FULL:
                 self.no_space = True
                 raise JournalFull(f"{self.folder}: no space to {what}: {error.strerror}") from error
@@ -98,6 +108,7 @@ class Store:
             self.take_lock()
             names = self.files.listdir(self.folder)
             for name in names:
+                # Nothing refers to them: they get a name that counts only when they are whole.
                 if name.startswith("spare-") or name == "identity.tmp":
                     self.files.remove(self.path(name))
             numbers = self.numbers(names)
@@ -158,12 +169,14 @@ class Store:
         algorithm, expected = f.parse_segment_header(data, self.disk_id, number, name)
         if size != expected:
             raise CorruptJournal(f"{name}: has {size} bytes instead of {expected}; {f.ADVICE}")
+        # Also says that the segment exists: readers ask it (acquire, known).
         self.algorithms[number] = algorithm
         return data
 
     def acquire(self, number: int, known: bool = False) -> File | None:
         """An open file of the segment that stays open until `release`. `known`: None if it was freed."""
         with self.lock:
+            # Under the lock with forget(): a file that is about to be unlinked is not opened any more.
             if known and number not in self.algorithms:
                 return None
             file = self._handles.get(number)
@@ -191,6 +204,7 @@ class Store:
             self.release(number)
 
     def _close_idle(self) -> None:
+        # Half at once, so that this is rare; what is being read stays.
         for number in [n for n in self._handles if n not in self._pins][: _HANDLES // 2]:
             self._handles.pop(number).close()
 
@@ -218,11 +232,13 @@ class Store:
         for part in batch.parts:
             # One segment is synced before the next is touched: only the very last batch can ever be torn.
             self._write_part(part)
+        # Behind the sync of what replaces them.
         for number in batch.freed:
             self.remove(number)
         if batch.removals or self._kept:
             self._remove_files(batch.removals)
         if batch.parts:
+            # After everything: a batch that JournalFull has stopped is written again as a whole, to the same places.
             self.next_batch = batch.parts[-1].number + 1
         self.check_space()
 
@@ -234,6 +250,8 @@ class Store:
         with self.pinned(part.segment) as file:
             with self.guard("write the journal"):
                 offset = part.offset
+                # A batch of one turn is thousands of buffers: writing each would be a system call each, joining all a
+                # copy of megabytes with the GIL held.
                 for at in range(0, len(part.buffers), _JOIN):
                     data = b"".join(part.buffers[at : at + _JOIN])
                     write_all(file, data, offset)
@@ -241,6 +259,7 @@ class Store:
             if self.settings.sync:
                 with self.guard("sync the journal", full=False):
                     file.sync()
+        # One assignment of an int, which threads may read without a lock.
         self.durable = part.segment << 32 | part.end
 
     def remove(self, number: int) -> None:
@@ -253,6 +272,8 @@ class Store:
 
     def _remove_files(self, paths: list[str]) -> None:
         """These, and what has been kept so far; unless somebody copies the folder, and there is room for it."""
+        # A removal that has to wait is repeated with each later batch. After a crash the files are orphans, and
+        # removed.
         self._kept += paths
         if self.keeper is None or self.full:
             self._remove_kept()
@@ -265,6 +286,7 @@ class Store:
         kept, self._kept = self._kept, []
         for path in kept:
             with self.lock, self.guard("remove a dead file", full=False):
+                # Whoever receives the same body anew has taken it out: its file must stay.
                 if path in self.doomed:
                     self.doomed.remove(path)
                     self._unlink(path)
@@ -284,6 +306,7 @@ class Store:
         with self.guard("begin a segment"):
             file = self.files.open(self.path(spare))
             write_all(file, f.segment_header(f.PREFERRED, self.disk_id, number, size), 0)
+        # A sync that fails is never a matter of space.
         with self.guard("begin a segment", full=False):
             file.sync()
         with self.guard("begin a segment"):
@@ -317,6 +340,7 @@ class Store:
         try:
             while self.missing_spares() > 0:
                 with self.guard("ask for free space", full=False):
+                    # Else each attempt would fill the disk to the last byte, and others on it would suffer.
                     if self.files.free_bytes(self.folder) < size:
                         self.no_space = True  # asked first: this is called again and again while the disk is full
                         break
@@ -386,6 +410,7 @@ def read_identity(files: Files, folder: str) -> bytes:
 
 def write_all(file: File, data: bytes, offset: int) -> None:
     """pwrite until everything is written."""
+    # A write may be short, when a signal comes or the disk is nearly full.
     done = file.pwrite(data, offset)
     while done < len(data):
         n = file.pwrite(data[done:], offset + done)

@@ -4,6 +4,10 @@ Rule: what is kept of a slot has no gap and ends with its last item; when space 
 slots goes first. Must not know records or files.
 """
 
+# Example, limit 300 bytes, items of 100: slot 1 has lsns 7, 8, slot 2 has 40. Item 9 of slot 1 is added: the oldest
+# of all, 7, goes, and `_before[1]` is 7. A follower that has 7 gets 8 and 9 from memory; one that has 6 is sent to
+# the disk (None).
+
 from __future__ import annotations
 
 from bisect import bisect_right
@@ -30,6 +34,7 @@ class Tail:
         """The item with lsns first…item[1] was appended."""
         slot = item[0]
         items = self._slots.setdefault(slot, deque())
+        # Items that do not follow (a slot led again, with a gap of other leaders' items) begin anew.
         if not items or items[-1][1] + 1 != first:
             items.clear()
             self._before[slot] = first - 1
@@ -42,6 +47,7 @@ class Tail:
     def _evict(self) -> None:
         oldest = self._all.popleft()
         self._bytes -= len(oldest[2])
+        # An item that was dropped with its slot is still in `_all`, and counted: its bytes leave the sum here.
         items = self._slots[oldest[0]]
         if items and items[0] is oldest:  # else its slot was dropped meanwhile
             items.popleft()

@@ -93,6 +93,7 @@ class _Loading:
         metas: list[MetaRecord] = []
         messages = 0
         self._next()
+        # A body's rows are taken by _pieces, which stands at the next row when it is done.
         while (row := self._row) is not None:
             if "body" in row:
                 self._builder.body(int(row["body"], 16), self._pieces(row["body"]))
@@ -117,6 +118,7 @@ class _Loading:
             self._next()
 
     def _end(self, end: Row, metas: list[MetaRecord], messages: int) -> int:
+        # Lines may be lost in the middle of a file as well as at its end.
         if end["messages"] != messages:
             raise JournalError(f"the dump says that it has {end['messages']} messages, and it has {messages}")
         self._builder.finish(metas, end["clean"])

@@ -24,9 +24,11 @@ def walk(store: Store, number: int, end: int = 0, checked: bool = True) -> Itera
     offset = f.SEGMENT_BYTES
     while not end or offset < end:
         head = _read(store, number, f.BATCH.size, offset)
+        # Zeroes: the log ends here.
         if head.count(0) == len(head):
             return
         _, batch, segment, length, count, _ = f.BATCH.unpack(head)
+        # Made anew and compared: every field, the checksum, and that it is of this disk and this segment.
         if f.batch_header(batch, segment, length, count, seed) != head or segment != number:
             raise CorruptJournal(f"{name}: damaged batch header at offset {offset}; {f.ADVICE}")
         start = offset + f.BATCH.size

@@ -8,6 +8,13 @@ batch header or another record, or the records from it on end exactly where the 
 of bodies, or who sends messages could write the log. Must not know what records mean.
 """
 
+# Example: a batch of three records, 100 bytes each with head, the second of which has a flipped bit:
+#     in its body      the lengths still add up to the batch: the second is passed over by its length, the third
+#                      counts
+#     in its length    the lengths do not add up: from byte to byte a place is looked for from which on good records
+#                      fill the batch to its very end. That cannot be a record inside of a body, as such a one ends
+#                      before the batch
+
 from __future__ import annotations
 
 from collections import Counter
@@ -93,6 +100,7 @@ class Wreck:
             return read_identity(self._files, self._store.folder)
         except (CorruptJournal, OSError) as error:
             why = "is missing" if isinstance(error, FileNotFoundError) else "is damaged"
+        # A single header may be damaged, or be a file that was copied in from elsewhere: the most frequent one it is.
         votes = Counter(disk for number in self.numbers if (disk := self._named_by(number)))
         if not votes:
             folder = self._store.folder
@@ -137,6 +145,7 @@ class Wreck:
             if "format version" in str(error) or "CRC-32C" in str(error):
                 raise
             tried = [self._read(number, data, algorithm) for algorithm in f.CHECKSUMS]
+            # Under the wrong checksum nothing checks.
             best = max(tried, key=lambda piece: sum(end - start for start, end in piece.stretches))
             what = "segment header damaged" if data.strip(b"\0") else "empty"
             end = min(len(data), f.SEGMENT_BYTES)
@@ -212,6 +221,7 @@ def readable(file: File, offset: int, n: int) -> bytes:
     except OSError:
         if n <= _SECTOR:
             return bytes(n)
+        # By halves down to a sector: an unreadable sector costs about 20 reads, not 256 for each block.
         half = max(n // 2 // _SECTOR * _SECTOR, _SECTOR)
         return readable(file, offset, half).ljust(half, b"\0") + readable(file, offset + half, n - half)
 
