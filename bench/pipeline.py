@@ -16,7 +16,9 @@ import contextlib
 import json
 import os
 import shutil
+import signal
 import socket
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -86,6 +88,13 @@ def descendants(pid: int) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def tell(pid: int, what: signal.Signals) -> None:
+    """A process and all that it has started."""
+    for each in descendants(pid):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each, what)
 
 
 def used(server: int) -> dict[str, float]:
@@ -201,16 +210,19 @@ def beside(given: argparse.Namespace) -> None:
     flow = ["--destination", "/queue/live.%d", "--destinations", "4", "--producers", "4", "--consumers", "4"]
     flow += ["--header", "persistent:true", "--body", str(given.size), "--receipt-every", "1", "--window", "200"]
 
-    def measured(server: Server) -> tuple[float, float]:
-        """Messages a second as fast as it goes, and p99 in ms at 1,000 a second."""
-        full = load(server.stomp, *flow, "--max-lag", "5000", "--seconds", str(given.seconds))
-        calm = load(server.stomp, *flow, "--rate", "1000", "--seconds", str(given.seconds))
-        return full["received_per_s"], calm["latency_us"]["p99"] / 1000
+    def full(server: Server) -> float:
+        """Messages a second as fast as it goes."""
+        return float(load(server.stomp, *flow, "--max-lag", "5000", "--seconds", str(given.seconds))["received_per_s"])
 
-    with serving() as (server, folder):
+    def calm(server: Server) -> float:
+        """p99 in ms at 1,000 a second."""
+        latency = load(server.stomp, *flow, "--rate", "1000", "--seconds", str(given.seconds))["latency_us"]
+        return float(latency["p99"]) / 1000
+
+    with serving() as (server, _), tempfile.TemporaryDirectory(dir=given.lake) as lake:
         fill(server.stomp, given.messages, given.size)
-        alone = measured(server)
-        line = [sys.executable, "-m", "broker_pipeline.cli", "archive", f"{folder}/lake", "--background"]
+        alone = full(server)
+        line = [sys.executable, "-m", "broker_pipeline.cli", "archive", f"{lake}/lake", "--background"]
         line += ["--continuous", "--every", "1", "--broker", server.source["broker"], "--master", given.master]
         env = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'pipeline'}"}
         with subprocess.Popen(line, env=env, stdout=subprocess.PIPE, text=True) as job:
@@ -219,14 +231,30 @@ def beside(given: argparse.Namespace) -> None:
                 while not server.metric("stomp_log_scanned_bytes_total"):
                     time.sleep(0.2)
                     assert job.poll() is None
-                together = measured(server)
+                together = full(server)
+                # In turn, as a machine is never twice the same: the archive stands still, the archive goes on.
+                turns: dict[signal.Signals, list[float]] = {signal.SIGSTOP: [], signal.SIGCONT: []}
+                read = dict.fromkeys(turns, 0)
+                for _ in range(given.turns):
+                    for told, found in turns.items():
+                        tell(job.pid, told)
+                        time.sleep(0.3)
+                        before = server.metric("stomp_log_scanned_bytes_total")
+                        found.append(calm(server))
+                        read[told] += server.metric("stomp_log_scanned_bytes_total") - before
             finally:
+                tell(job.pid, signal.SIGCONT)
                 job.terminate()
                 job.communicate()
-        rows = sum(file.rows for file in Archive(f"{folder}/lake").load().files.values())
-    fall = 100 * (1 - together[0] / alone[0])
-    print(f"throughput: {alone[0]:,.0f}/s alone, {together[0]:,.0f}/s beside an archive: {fall:.0f} % less")
-    print(f"p99 at 1,000/s: {alone[1]:.1f} ms alone, {together[1]:.1f} ms beside an archive ({rows} rows meanwhile)")
+        rows = sum(file.rows for file in Archive(f"{lake}/lake").load().files.values())
+    fall = 100 * (1 - together / alone)
+    print(f"throughput: {alone:,.0f}/s alone, {together:,.0f}/s beside an archive: {fall:.0f} % less")
+    for told, found in turns.items():
+        each = " ".join(f"{one:.1f}" for one in found)
+        said = "stands still" if told == signal.SIGSTOP else "goes on"
+        print(f"p99 at 1,000/s while the archive {said}: median {statistics.median(found):.1f} ms of {each}; ", end="")
+        print(f"{read[told] / 1e6:.1f} MB of the log read meanwhile")
+    print(f"{rows} rows archived meanwhile")
 
 
 def sink(given: argparse.Namespace) -> None:
@@ -287,6 +315,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="of each measurement beside an archive")
     parser.add_argument("--master", default="local[2]")
     parser.add_argument("--memory", default="1g", help="of the driver")
+    parser.add_argument("--turns", type=int, default=5, help="of p99 with an archive that stands still, and goes on")
+    parser.add_argument("--lake", help="folder of the archive beside a broker: /dev/shm leaves the disk out")
     given = parser.parse_args()
     given.messages = given.messages or (400_000 if given.part == "sink" else 2_000_000)
     {"archive": archive, "beside": beside, "sink": sink, "hand-outs": hand_outs}[given.part](given)
