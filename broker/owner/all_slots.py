@@ -32,6 +32,8 @@ def carry_out(shard: Slots, command: Wide, turn: Turn) -> list[Command]:
         return _unsubscribe(shard, command, turn)
     if isinstance(command, DisconnectAll):
         shard.wake()  # what it leaves goes in pieces
+        # A subscription to `#` is one entry per process until a slot has a message for it. Only these slots have a
+        # consumer of it, so ending a session costs as many steps as it has awake slots, not 256.
         awake = slots_in(shard.wildcards.end_session(command.session))
         return [Disconnect(slot, command.session, command.calm) for slot in awake]
     shard.engine(0).handle(command, turn)  # any of them may say whether it can be had
@@ -44,6 +46,7 @@ def _unsubscribe(shard: Slots, command: UnsubscribeAll, turn: Turn) -> list[Comm
     if awake is None:
         turn.effects.append(Refused(session, seq, Code.NO_SUCH_SUBSCRIPTION, "it has ended already"))
         return []
+    # A consumer's number in a slot is the first one's plus the slot's: nothing has to be looked up.
     ends: list[Command] = [Unsubscribe(slot, session, 0, first + slot, command.address) for slot in slots_in(awake)]
     if seq and awake:
         ends.append(Barrier(0, session, seq))  # behind what its consumers settled: one log has all slots

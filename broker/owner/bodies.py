@@ -36,6 +36,7 @@ class FileBodyWriter:
 
     def write(self, data: bytes) -> None:
         self.pending += len(data)
+        # The sender looks at `pending` and pauses: what is under way is bounded there, not by refusing here.
         self._io.submit(partial(self._writer.write, data), partial(self._written, len(data)))
 
     def _written(self, n: int, _: Any, error: BaseException | None) -> None:
@@ -50,6 +51,7 @@ class FileBodyWriter:
 
     def finish(self, sync: bool, done: Callable[[Blob | None, str], None]) -> None:
         def finished(blob: Blob | None, error: BaseException | None) -> None:
+            # The first error counts; pieces that came behind it were written in vain, and the file goes.
             if self._error or error is not None:
                 self.abort()
                 done(None, self._error or self._text(error))
@@ -103,6 +105,8 @@ class FileBodyReader:
         if self._reader is None:
             self._io.submit(_nothing, lambda *_: done(None, self._error))
         elif self._checked < self._length:
+            # In steps through the thread's queue, so other bodies are served in between. A consumer that has got half
+            # of a body when rot is found could not be told so: STOMP has no way to take a MESSAGE back.
             self._io.submit(partial(self._reader.check, self._checked), checked)
         else:
             self._io.submit(partial(self._reader.read, self._offset, n), arrived)

@@ -54,6 +54,7 @@ class Carry:
         self._sink.abort()
 
     def _go_on(self) -> None:
+        # Three callers (begin, a piece has come, the sink has drained) and one condition: whoever is last goes on.
         if not self._reading and not self._over and self._sink.pending <= WINDOW:
             self._reading = True
             self._source.read(PIECE, self._arrived)
@@ -71,4 +72,6 @@ class Carry:
         else:
             self._over = True
             self._source.close()
+            # Synced there before `then`: the message that names it is published next, and must not be durable without
+            # it (I3).
             self._sink.finish(True, self._then)

@@ -5,6 +5,16 @@ so does everything behind it. Reads are made in a thread and throttled; what is 
 Must not know who leads or who is in sync: it is told whom to serve.
 """
 
+# Example. Slot 9 is led here at lsn 500; its follower was away and says that it has 420 on our lineage.
+#     TAIL     pump: the tail in memory goes back to 300, so items 421 … are sent, 128 looked up at a time, as long as
+#              there is room. What is committed meanwhile is found in the tail too, behind these
+#     body     item 450 names a large body: it goes first, in chunks, and nothing of the slot passes it. `moving` is
+#              set; when the follower says that all of it is on its disk, 450 and what is behind it go on
+#     LIVE     nothing is left: from here on each commit goes there as it is sealed (leader.sealed)
+# Had the tail begun at 430 only: UNFIT, out of the isr, then a copy (SEED): snapshot as of lsn 500 in pieces, at a
+# bounded rate; then TAIL from 500 on. If the log behind 500 is gone by then, the next copy goes twice as fast
+# (hurry_seeds), so some attempt ends before the tail does.
+
 from __future__ import annotations
 
 import logging
@@ -84,6 +94,7 @@ class Log(Protocol):
 
 def bodies_of(data: bytes) -> Sequence[tuple[int, int]]:
     """(id, length) of the large bodies that an item names. What is no item may raise struct.error."""
+    # For each item of each follower: two bytes at fixed places say that nearly all of them name no body.
     if len(data) < f.RECORD.size:
         return ()
     kind, flags = data[8], data[9]
@@ -139,18 +150,23 @@ class CatchUp:
     def pump(self, peer: Peer, lead: Lead, track: Track) -> None:
         """Sends what the follower lacks, as far as there is room; LIVE when nothing is left, UNFIT when the log does
         not go back so far."""
+        # Called from everywhere where something may go on, so it asks for itself whether it may.
         if track.state is not Progress.TAIL or track.moving or _gone(lead, track):
             return
         while not track.moving:
             if not self._room(peer):
                 self._behind.setdefault(peer, {})[track] = lead
                 break
+            # From memory only. Reading the log for one slot would read 256 slots' records; a copy is cheaper, and
+            # bounded.
             items = self.journal.tail(track.slot, track.sent, STEP_ITEMS)
             if items is None:
                 track.cannot_go_on()
                 lead.hurry_seeds()
                 self.changed(lead)
                 break
+            # The list is empty when the last item sealed has been sent: no item can fall between TAIL and LIVE, since
+            # sealing and this run in one thread.
             if not items:
                 track.caught_up()
                 lead.renew_live()
@@ -163,6 +179,7 @@ class CatchUp:
         for _, lsn, data in items:
             if not peer.room:
                 return
+            # One at a time; the next of the same item when this one is there.
             missing = [body for body in bodies_of(data) if body[0] not in track.bodies]
             if missing:
                 track.carries(True)
@@ -174,6 +191,7 @@ class CatchUp:
     def _room(self, peer: Peer) -> bool:
         """May more of what it lacks be sent to the follower now."""
         now = self.clock.monotonic()
+        # 1 << 16 at most. A follower that is given less than is written would never come into sync.
         hurry = min(int((now - self._behind_since.setdefault(peer, now)) / HURRY_S), 16)
         return peer.room and peer.late < LATE_ITEMS << hurry
 
@@ -184,6 +202,8 @@ class CatchUp:
     def on_room(self, peer: Peer) -> None:
         """The follower has acknowledged something."""
         behind = self._behind.get(peer, {})
+        # In the order in which they ran out of room, and each goes to the end when it does again: no slot starves
+        # another.
         for track, lead in list(behind.items()):
             if not self._room(peer):
                 return
@@ -207,6 +227,7 @@ class CatchUp:
     def body(self, peer: Peer, lead: Lead, track: Track, id: int, length: int, then: Callable[[], None]) -> None:
         """Gives the follower a large body; `then` when all of it is on its disk. Never, if its stream breaks."""
         known = self._bodies.get((peer, id))
+        # A copy and the log behind it may name the same body: it travels once.
         if known is None:
             known = self._bodies[peer, id] = _Body(self, peer, track.slot, id, length)
         track.bodies.add(id)
@@ -250,6 +271,7 @@ class CatchUp:
     def pace(self, nbytes: int, faster: int) -> float:
         """Seconds until the next piece may be sent after one of `nbytes`."""
         now = self.clock.monotonic()
+        # A leaky bucket over all seeds of this owner: rest that was not used is not saved up.
         self._free_at = max(now, self._free_at) + nbytes / (self._rate * faster)
         self.seed_bytes += nbytes
         return self._free_at - now
@@ -303,6 +325,8 @@ class _Seed:
             self._user.done(self)
         elif error is not None:
             log.error("slot %d: its copy for %s cannot be read: %s", self._track.slot, self._track.member, error)
+            # Not an end: another attempt in a second, and the follower is out of the isr anyhow, so nobody waits for
+            # it.
             self._track.cannot_go_on()
             self._lead.retry(self._user.clock.monotonic() + RETRY_S)
             self._user.done(self)
@@ -319,6 +343,7 @@ class _Seed:
         if self.stale:
             user.done(self)
         elif self._missing:
+            # Bodies before the piece that names them, as for items (I3).
             user.body(self.peer, self._lead, self._track, *self._missing.popleft(), self._go_on)
         elif self.peer.unacked > SEED_WINDOW:
             user.later(PAUSE_S, self._go_on)
@@ -326,6 +351,7 @@ class _Seed:
             items, self._items = self._items, []
             nbytes = sum(map(len, items))
             self._send(pb.Seed(slot=self._track.slot, first=self._first, items=items), nbytes, [])
+            # The next piece is read when it may be sent: one is in memory at a time.
             user.later(user.pace(nbytes, self._lead.seed_rate), self._read)
 
     def _send(self, seed: pb.Seed, nbytes: int, tracks: list[tuple[Track, int]]) -> None:
@@ -338,7 +364,9 @@ class _Seed:
         seed = pb.Seed(slot=track.slot, first=self._first, last=True, lsn=reader.lsn)
         seed.epochs.extend(epoch for epoch, _ in reader.lineage)
         seed.firsts.extend(first for _, first in reader.lineage)
+        # The acknowledgement of the last piece is one of `reader.lsn`: everything up to there is on its disk.
         self._send(seed, 0, [(track, reader.lsn)])
+        # From its lsn on it is like any follower that has been away; it may join the isr when it is at its floor.
         track.has_copy(reader.lsn)
         self._user.done(self)
         self._user.pump(self.peer, self._lead, track)
@@ -380,6 +408,7 @@ class _Body:
         empty one is what we were given ourselves for a message that had been taken, and its record is not gone yet."""
         try:
             self._reader = self._user.journal.blobs.open(self.id)
+            # A file of no bytes stands for a body that was not needed any more when this owner was itself a follower.
             self._present = not self._length or self._reader.size() > 0
         except CorruptJournal:
             self._present = False
@@ -419,6 +448,7 @@ class _Body:
             self._reader = None
 
     def _read(self) -> None:
+        # Counted by what is on the follower's disk, not by what was sent: a slow disk there slows the reading here.
         under_way = self._read_bytes - self._taken_bytes
         if (
             self._over

@@ -12,6 +12,24 @@ What one engine began no other engine of the slot (led again in a later epoch) g
 Must not know the network: commands go to a port that reaches every slot and repeats itself over fail-over.
 """
 
+# Example. A session commits: SEND to /queue/a (slot 3, led here), ACK in slot 7 (led elsewhere). Slot 3 coordinates.
+#     1 check       slot 3's own part could be done now. Nothing is changed
+#     2 Prepare     goes to 7: its leader checks the ACK, writes `prepared` into the log of 7, and answers. From now on
+#                   the message in 7 is held: no NACK, no end of the session gives it to somebody else
+#     3 decide      all have prepared; the own part is checked once more. Own part and decision become one record of 3
+#     4 when_ready  that record counts on all in-sync replicas of 3: now it is told, Decide(commit) to 7, again and
+#                   again until 7 has answered
+#     5 done        the client's receipt, and the log of 3 forgets the decision
+#
+# Whoever dies, and when (I9):
+#     leader of 3 before 3   its successor knows nothing of it. 7 inquires, hears "no such transaction", gives the ACK
+#                            back. The edge replays the COMMIT to the successor: same name, the same two steps
+#     leader of 3 after 3    the decision is in the log: resume() tells 7 again. A replayed COMMIT waits for that
+#                            (_late)
+#     leader of 7            prepared or decided, it is in the log of 7; its successor answers the same
+# Nobody acts on a decision before it is durable, and nobody decides alone after having said yes: two phases and two
+# logs.
+
 from __future__ import annotations
 
 import logging
@@ -108,8 +126,11 @@ class Coordinator:
         engine = self._shard.engine(command.slot)
         if key is not None:
             active = self._active.get((command.slot, key))
+            # An edge repeats what was not answered. With another engine here, an earlier life of the slot is meant,
+            # which answers nobody.
             if active is not None and active.engine is engine:
                 return
+            # Carried out before: the same answer, not a second time (I6).
             if engine.duplicate(key):
                 self._again(engine, command, key, turn)
                 return
@@ -123,6 +144,8 @@ class Coordinator:
             return any(isinstance(part, Publish) and led.repeated(part) for part in own)
 
         def check(led: Engine) -> None:
+            # _AMQ_DUPL_ID may name a message that is known already; asked at both times, since that may change
+            # between them.
             repeated = again(led)  # then nothing is published, and needs no room
             if self._shard.journal.full and not repeated and any(isinstance(part, Publish) for part in own):
                 raise RefusedError(Code.DISK_FULL, "retry when consumers have freed space")
@@ -153,6 +176,7 @@ class Coordinator:
         try:
             check(engine)
         except RefusedError as error:
+            # Nobody has been asked yet, so nobody holds anything.
             engine.refuse(command, error, turn)
             return
         tx, epoch = self._name(command.slot, key), self._epoch(engine)
@@ -165,6 +189,8 @@ class Coordinator:
     def _carry(self, engine: Engine, move: Move, slot: int, patience: float = RETRY_S) -> None:
         """Its large body first. One that cannot be read here waits, tried ever more rarely: whoever leads next may have
         a good copy of it."""
+        # The large body takes seconds; the slot may be led elsewhere by now. The message stays where it is: moved and
+        # settled are one record, which has not been written.
         if not self._leads(engine):
             return  # the next leader finds the message where it was
         blob = move.run.blob
@@ -181,6 +207,8 @@ class Coordinator:
             elif not self._leads(engine):
                 carry.drop()  # nobody will publish it
             else:
+                # A copy of the run under the body's number at the other owner; the original still names the file
+                # here.
                 run = move.run.cut(slice(None))
                 run.stored_in(there)
                 self._move(engine, move, slot, run, patience)
@@ -194,6 +222,8 @@ class Coordinator:
         publish = Publish(slot, 0, 0, move.address, move.routing, run, move.to, move.create)
 
         def refused(why: Refused) -> None:
+            # A dead letter must not be lost because its address is full: it waits, with its delivery count, where it
+            # is.
             if why.code in PASSING or why.code is Code.ADDRESS_FULL:
                 level = logging.WARNING if patience == 4 * RETRY_S else logging.DEBUG
                 log.log(
@@ -205,6 +235,7 @@ class Coordinator:
                 move.by_type()  # somebody has made that queue, of another type
                 self._move(engine, move, slot, run, patience)
                 return
+            # For good reasons only (no such address and none may be made): else it would be tried for ever.
             log.warning("message dropped: %s does not take it (%s)", move.address, why.detail or why.code.text)
             self._in_turn(engine, lambda turn: engine.moved(move, turn))
 
@@ -216,17 +247,21 @@ class Coordinator:
 
     def resume(self, engine: Engine) -> None:
         """The slot is led here from now on: what its log has decided is told to the others again."""
+        # Told again to all of them, also those that have heard it: a participant that knows nothing of it answers
+        # like one that has done it.
         for tx, participants in engine.undecided():
             self._tell(engine.number, tx, participants, _nothing)
 
     def poll(self) -> None:
         """Looks for prepared transactions whose coordinator has been silent. Call every RETRY_S."""
         now = self._now_ms()
+        # What an engine that is gone had under way answers nobody: the edge asks the next leader.
         self._active = {key: crossing for key, crossing in self._active.items() if self._leads(crossing.engine)}
         self._late = {tx: late for tx, late in self._late.items() if late.slot in self._shard.engines}
         for engine in list(self._shard.engines.values()):
             for tx, coordinator in engine.in_doubt(now):
                 what = (engine.number, tx)
+                # One question at a time for each transaction, however long its coordinator is silent.
                 if what not in self._inquiring:
                     self._inquiring.add(what)
                     self._ask(partial(self._inquire, coordinator, tx), partial(self._verdict, engine.number, tx))
@@ -242,6 +277,8 @@ class Coordinator:
 
     def _name(self, slot: int, key: tuple[int, int] | None = None) -> str:
         """A COMMIT that is replayed to another leader finds its own prepared parts under the same name."""
+        # Without a key (a dead letter) the name has our boot id and a number: nobody else will ever use it, nor need
+        # to.
         if key is not None:
             return f"{slot}.{key[0]:x}.{key[1]}"
         self._count += 1
@@ -250,6 +287,8 @@ class Coordinator:
     def _begin(self, crossing: CrossSlotTx) -> None:
         if crossing.key is not None:
             self._active[crossing.slot, crossing.key] = crossing
+        # Before anybody is asked: an inquiry that comes now must not hear "no such transaction", which would be a
+        # "no".
         crossing.engine.deciding(crossing.tx)
         for slot in crossing.others:
             self._ask_prepare(crossing, slot)
@@ -266,6 +305,8 @@ class Coordinator:
         return Prepare(slot, SESSION, seq, crossing.tx, crossing.slot, crossing.others[slot], crossing.epoch)
 
     def _prepared(self, crossing: CrossSlotTx, slot: int, refused: Refused | None) -> None:
+        # After a fail-over the edge attaches its consumers again some moments later than it commits: until then an
+        # ACK finds no delivery to settle. Asked again some times, instead of refusing a COMMIT that is right.
         if refused is not None and refused.code is Code.OWNER_UNAVAILABLE and crossing.may_wait(slot):
             self._later(AGAIN_S, partial(self._ask_prepare, crossing, slot))
             return
@@ -282,9 +323,12 @@ class Coordinator:
     def _decide(self, crossing: CrossSlotTx, turn: Turn) -> None:
         """Everybody can: this slot's part and the decision become one log record."""
         engine = crossing.engine
+        # A group of its own: own part and decision are one record with one checksum, so a crash leaves both or
+        # neither.
         group = turn.part()
         participants = list(crossing.others)
         try:
+            # Once more: while the others prepared, somebody else may have filled the address, or settled the message.
             crossing.check(engine)
             engine.decide(crossing.tx, participants, group)
         except RefusedError as error:
@@ -292,7 +336,10 @@ class Coordinator:
             return
         crossing.is_decided()
         crossing.own(engine, group)
+        # From here on it happens. Nothing below can fail.
         merge(group, turn)
+        # Persist, then tell. A decision that is told and then lost with its leader would be committed at 7 and
+        # unknown at 3.
         self._shard.when_ready(
             crossing.slot, partial(self._tell, crossing.slot, crossing.tx, participants, crossing.is_done)
         )
@@ -300,6 +347,7 @@ class Coordinator:
     def _again(self, engine: Engine, command: Transact, key: tuple[int, int], turn: Turn) -> None:
         """A COMMIT that was taken before is answered like the first time, and no earlier."""
         tx = self._name(command.slot, key)
+        # Its answer means "it has happened everywhere": what the session sends next must be behind it (C61).
         if any(tx == under_way for under_way, _ in engine.undecided()):
             self._late[tx] = command
         else:
@@ -310,11 +358,14 @@ class Coordinator:
 
         def over(engine: Engine, turn: Turn) -> None:
             done(engine, turn)
+            # The edge asked anew; the first asking has gone with the leader that heard it.
             if (late := self._late.pop(tx, None)) is not None:
                 engine.again(late, turn)
             engine.forget(tx, turn)
 
         def answered(participant: int, refused: Refused | None) -> None:
+            # Refused for good is impossible once it has prepared; so this is an owner that is away, or new. Again,
+            # without end.
             if refused is not None:
                 self._later(RETRY_S, partial(tell, participant))
                 return
@@ -331,6 +382,9 @@ class Coordinator:
     def _abort(self, crossing: CrossSlotTx, why: Refused, turn: Turn) -> None:
         crossing.is_aborted()
         self._active.pop((crossing.slot, crossing.key), None)
+        # A "no" must be as durable as a "yes" here: the COMMIT may be replayed to another leader of this slot under
+        # the same name, and with the participants still prepared that one could decide "yes" after somebody has heard
+        # "no".
         if crossing.key is not None and crossing.holding:
             crossing.engine.abort(crossing.tx, turn)
             self._shard.when_ready(crossing.slot, partial(self._tell_aborted, crossing))
@@ -358,6 +412,8 @@ class Coordinator:
         self._inquiring.discard((slot, tx))
         if refused is not None and refused.code is not Code.NO_SUCH_TRANSACTION:
             return  # nobody to ask: the next poll tries again
+        # Done: it was decided. NO_SUCH_TRANSACTION: it was not, and never will be, for its leader wrote nothing
+        # (presumed abort).
         decision = Decide(slot, 0, 0, tx, refused is None)
         self._shard.in_turn(slot, lambda engine, turn: engine.handle(decision, turn))
 

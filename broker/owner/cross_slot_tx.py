@@ -100,6 +100,7 @@ class CrossSlotTx:
     def may_wait(self, slot: int) -> bool:
         """May this participant be asked again: it settles for consumers whose edge may still be on its way there. One
         of the times is used up."""
+        # One "no" is enough: then nobody is asked again.
         if self.failed is not None or self.again <= 0:
             return False
         waits = any(isinstance(part, Settle) for part in self.others[slot])
@@ -112,6 +113,7 @@ class CrossSlotTx:
         self.waiting -= 1
         if refused is not None:
             self.failed = refused
+        # An owner that did not answer may have prepared it and died: it is told as if it had.
         if refused is None or may_hold:
             self.holding.append(slot)
         return not self.waiting

@@ -8,6 +8,14 @@ Rule: what one session sends stays in order, in a cluster also what one edge sen
 Must not know how a selector is asked.
 """
 
+# Example. Session 7 publishes to a topic with 20,000 selectors, which takes 12 ms to ask; session 8 publishes
+# elsewhere.
+#     turn 1   7's SEND is looked at for 1 ms (PIECE_NS) and waits; 7 is told so (Crowd: its connection is not read).
+#              8's SEND is carried out as always
+#     turn 2   7's SEND comes first, for another millisecond; what 7 has sent behind it waits behind it (holds)
+#     turn 12  all is known: it is carried out by what was found, with the others of its turn, and 7 is told to go on
+# A turn never looks for more than 2 ms, whoever sends what; sessions that had their share come after the others.
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -65,6 +73,7 @@ class Deferred:
     def some(self, waiting: list[Command]) -> Iterator[Command]:
         """What has waited and can be carried out, one after the other, until that is as much as a turn's portion: the
         rest waits on."""
+        # Things that waited for each other may all be ready at once: they are portioned as what is new is.
         left = TURN
         for at, command in enumerate(waiting):
             if left <= 0:
@@ -72,12 +81,14 @@ class Deferred:
                 for later in waiting[at:]:
                     self._wait(later)
                 return
+            # Nothing waits yet: most turns, and no call.
             if not (self.waiting and self.holds(command)):
                 left -= units(command)
                 yield command
 
     def begin(self) -> list[Command]:
         """A turn begins: what waits comes before all that is new."""
+        # All who wait have had their share: a new round.
         if self._sessions <= self._served:
             self._served.clear()
         waiting, self.waiting = self.waiting, []
@@ -93,6 +104,8 @@ class Deferred:
         """Has it to wait for an earlier one; then it does."""
         dedup = getattr(command, "dedup", None)
         session = getattr(command, "session", 0)
+        # By session, for the order of what one client sends (I7). By producer number as well: an edge numbers what it
+        # sends to a slot, and a later number that is carried out first would make the earlier one a repetition.
         if session in self._sessions or (dedup is not None and (command.slot, dedup[0]) in self._tokens):
             self._wait(command)
             return True
@@ -100,6 +113,7 @@ class Deferred:
 
     def goes(self, engines: Sequence[Looker], command: Any, parts: Sequence[Publish], turn: Turn) -> bool:
         """Is there room for the copies it makes, and known what its messages match. False: it waits."""
+        # Room first: to ask selectors in vain costs time, to ask for room none.
         if self._spreads(engines, command, parts, turn):
             return False
         filtered = [engine for engine in engines if engine.filtered]
@@ -109,6 +123,7 @@ class Deferred:
         """Is all known that these parts of the command match; then forget() is due when it is carried out. False: it
         waits."""
         session = command.session
+        # A share each turn, so that the session with the widest topic does not use up everybody's.
         if self._left > 0 and session not in self._served:
             most = before = min(self._left, PIECE_NS)
             for engine in engines:
@@ -120,6 +135,8 @@ class Deferred:
             if spent >= PIECE_NS:
                 self._served.add(session)
             if most >= 0:
+                # What was found is kept by the engines until the command has been carried out: then it is forgotten
+                # (end).
                 self._done += [(engine, parts) for engine in engines]
                 return True
         self._busy = True
@@ -140,6 +157,7 @@ class Deferred:
         self._wait(command)
         for part in parts:
             key = (session, part.slot, part.address)
+            # Once; the edge keeps it until it is told to go on.
             if session and key not in self._told:
                 self._told[key] = None
                 turn.effects.append(Crowd(*key, True, passing=True))
@@ -163,6 +181,7 @@ class Deferred:
             engine.looked(parts)
         self._done.clear()
         if self._told:
+            # Those that wait no more.
             for key in [key for key in self._told if key[0] not in self._sessions]:
                 del self._told[key]
                 turn.effects.append(Crowd(*key, False, passing=True))

@@ -4,6 +4,16 @@ Rule: every way into an engine is a method of it, so its frame is among those th
 what it wanted logged cannot be written, the record is a variable there.
 """
 
+# Example. An ACK makes the engine of slot 9 divide by zero; the traceback, from the outside in:
+#     Shard._run_turn → Shard._step → Shard._carry_out → Engine.handle (self: engine 9) → settle → ZeroDivisionError
+# culprit() walks all of it and keeps the innermost engine: 9. Where an engine calls into another one (a dead letter),
+# the inner one is at work. If it is a record that cannot be written, the last frame with a `record` says whose:
+# Appender.append. The slot is told to the controller, which keeps count: a slot that stops its leaders one by one
+# goes into quarantine.
+#
+# The obvious way, a variable "slot at work" that is set before each command, would cost every message a store for
+# what hardly ever happens.
+
 from __future__ import annotations
 
 from types import FrameType
@@ -24,6 +34,7 @@ def step_of(frame: FrameType | None) -> FrameType | None:
     """The outermost call into an engine in this stack, None: none is at work. As long as it is the same one, the same
     step goes on."""
     found = None
+    # From the inside out, so the last hit is the outermost call: it is the same one for as long as the step goes on.
     while frame is not None:
         if isinstance(frame.f_locals.get("self"), Engine):
             found = frame
@@ -36,6 +47,7 @@ def culprit(error: BaseException) -> int:
     found = NOBODY
     traceback = error.__traceback__
     while traceback is not None:
+        # f_locals makes a dict of the frame's variables: dear, and only asked when the owner stops.
         known = traceback.tb_frame.f_locals
         if isinstance(at_work := known.get("self"), Engine):
             found = at_work.number

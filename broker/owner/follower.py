@@ -5,6 +5,14 @@ promised. What an acknowledgement or a promise does not cover any more is said *
 Must not know the isr or the metadata store; which slots are followed at all is the node's to say.
 """
 
+# Example. Slot 9 is followed here, led by A in epoch 4; A is cut off, and B is elected in epoch 5.
+#     leads(9, 5)   comes from B. 5 is higher than what is known: A's stream is told "stale" and its items count no
+#                   more; what was promised to A stays promised (_detach). Epoch 5 is written to the log
+#     answer        only when that is on the disk: what we hold. B compares lineages and sends what we lack
+#     append        A's items still come, late: not in A's `slots` any more, so they are passed over (I2)
+#     promise       B's pings get pongs as well. B hands out when all in-sync followers have promised; A's promise has
+#                   run out before B began, since B waited for it (promised_until, I8)
+
 from __future__ import annotations
 
 import logging
@@ -31,6 +39,7 @@ from .standby import Change, Settled, Shadow
 
 log = logging.getLogger("stampede.owner")
 
+# A process that dies keeps its slots from everybody for as long as the promises to it run.
 MAX_PROMISE_MS: Final = 60_000
 """Longer ones are not given: nobody could take over."""
 
@@ -93,6 +102,8 @@ class Followers:
         self._later = later
         self._tick_s = settings.ping_ms / 1000
         self._dead_after_s = settings.dead_after_ms / 1000
+        # Promises are not written down. A process that comes back does not know what it promised, so for so long it
+        # acts as if it had promised everything.
         self._born = clock.monotonic() + settings.promise_ms / 1000
         """What an earlier life of this process promised has run out by then."""
         self._streams: dict[str, LeaderStream] = {}
@@ -136,8 +147,10 @@ class Followers:
         """Follows the slot from where the shadow is, whoever leads it in this epoch or a later one."""
         slot = shadow.slot
         self._shadows[slot] = shadow
+        # An epoch that is known is never forgotten, wherever it was heard.
         self._known[slot] = max(epoch, self._known.get(slot, 0))
         waiting = self._asked.pop(slot, None)
+        # Its leader asked while the log was being read. The answer is given now, as if it asked now.
         if waiting is not None:
             stream, asked = waiting
             if stream.leads([(slot, asked)]):
@@ -148,6 +161,7 @@ class Followers:
         source = self._sources.pop(slot, None)
         if source is not None:
             self._detach(slot, source)
+            # Else the leader would wait for acknowledgements that never come.
             source.send(pb.ToLeader(broken=pb.Broken(slot=slot)))
         if slot in self._partial:
             self._forget(slot)
@@ -158,6 +172,7 @@ class Followers:
         """Monotonic time before which no higher epoch of the slot may be activated here."""
         source = self._sources.get(slot)
         kept = max(self._born, self._promised.get(slot, 0.0))
+        # The stream's promise covers all slots on it; those that have left it keep what it was by then.
         return kept if source is None else max(kept, source.promised)
 
     def known(self, slot: int) -> bool:
@@ -192,6 +207,8 @@ class Followers:
             return refusal(Code.BAD_COMPONENT_MESSAGE, f"promises of {hello.promise_ms} ms are not given")
         old = self._streams.get(owner)
         if old is not None:
+            # Two processes under one id would both get promises, and both hand out. The newer one is refused as long
+            # as the older one is heard of.
             if old.boot != hello.boot and self.clock.monotonic() - old.heard < self._dead_after_s:
                 return refusal(Code.DUPLICATE_IDENTITY, f"another process is {owner}")
             self._streams.pop(owner)
@@ -202,11 +219,14 @@ class Followers:
         patience = self._patience.setdefault(owner, Patience(self._dead_after_s))
         if patience.answered(now, hello.boot):
             log.info("%s was only slow: it may be silent for %.3g s now", owner, patience.silence(now))
+        # A leader that dials is alive: whoever suspects it hears that.
         self.home.lost(owner, "")
         return ""
 
     def accepts(self, stream: LeaderStream, slot: int, epoch: int) -> bool:
         """Does the leader of this stream lead the slot, as far as is known here? If so the epoch is in the journal."""
+        # Of the same epoch there is one leader (I1): the same number on another stream is an impostor, or a
+        # repetition.
         highest = max(self.journal.epoch(slot), self._known.get(slot, 0))
         old = self._sources.get(slot)
         if epoch < highest or (old is not None and old is not stream and old.slots[slot] == epoch):
@@ -223,9 +243,12 @@ class Followers:
         if old is not None and old is not stream:
             self._detach(slot, old)
             old.stale(slot, epoch)
+        # Half a copy of the old leader and half of the new one would be of no moment at all.
         if slot in self._partial:
             self._forget(slot)
         if epoch > self.journal.epoch(slot):
+            # I2: from here on nothing older is taken, also after a crash: what we answer waits until it is on the
+            # disk.
             self.journal.begin_epoch(slot, epoch)
         self._sources[slot] = stream
         self._led_in[slot] = (stream.owner, stream.boot, epoch)
@@ -245,6 +268,7 @@ class Followers:
 
     def _detach(self, slot: int, source: LeaderStream) -> None:
         source.left(slot)
+        # A promise is a word about time, not about a stream.
         self._promised[slot] = max(self._promised.get(slot, 0.0), source.promised)
 
     def drop_source(self, slot: int, source: LeaderStream) -> None:
@@ -258,6 +282,7 @@ class Followers:
         promise of this leader, who waited for its end."""
         if self._asked.get(slot) == (source, epoch):
             del self._asked[slot]
+        # Only the leader to whom the promise was given can give it back, in the same life and the same epoch.
         if self._led_in.get(slot) == (source.owner, source.boot, epoch):
             self.drop_source(slot, source)
             self._promised.pop(slot, None)
@@ -274,6 +299,7 @@ class Followers:
         if self._streams.get(stream.owner) is stream:
             del self._streams[stream.owner]
             self.gone(stream)
+            # A stream that ends with ALIVE says that its owner lives and needs it no more.
             if not self._stopped and why.kind is not EndKind.ALIVE:
                 self.home.lost(stream.owner, why.detail)
 
@@ -302,6 +328,7 @@ class Followers:
 
     def on_counted(self, slot: int, lsn: int) -> None:
         """Its leader says so. It never becomes less: what counts has been told to somebody."""
+        # Followers may be read up to there (docs/adr/0010).
         self._counted[slot] = max(lsn, self._counted.get(slot, 0))
 
     def look(self, slot: int, found: Found) -> None:
@@ -317,12 +344,14 @@ class Followers:
         slept = stood_still(self._ticked, now, self._tick_s)
         self._ticked = now
         for owner, stream in list(self._streams.items()):
+            # A pause of this process (a suspended machine, a long step) is not the leader's silence.
             stream.heard = min(now, stream.heard + slept)
             patience = self._patience[owner]
             if now - stream.heard > patience.silence(now):
                 patience.judged(now, stream.boot)
                 stream.stream.abort("silent")
         for slot, (asked, epoch) in list(self._asked.items()):
+            # It asked, and somebody higher came before the slot was followed here.
             if epoch < self.journal.epoch(slot):
                 del self._asked[slot]
                 asked.stale(slot, self.journal.epoch(slot))

@@ -5,6 +5,14 @@ what nobody waits for is kept back a little. A write that failed is never repeat
 engines or commands: what small state a new segment begins with is asked of the owner.
 """
 
+# Example. A sync of the disk takes 2 ms, turns come every 0.3 ms.
+#     turn 1     appends a RUN: commit 1 is sealed and goes to the thread. Open is commit 2
+#     turn 2 … 7 append; commit() finds that one is under way, and does nothing
+#     +2 ms      commit 1 is on the disk: a turn runs at once, tells what waited for 1, and seals all of turns 2 … 7
+#                as commit 2
+# No timer decides how long to wait: the disk does. A slow disk makes larger commits, a fast one smaller ones, and a
+# single client waits for one sync, never for a delay that was meant for many.
+
 from __future__ import annotations
 
 import logging
@@ -23,6 +31,7 @@ from .stats import ShardStats
 
 log = logging.getLogger("stampede.owner")
 
+# What is written after deliveries in ack mode auto: no client waits for it, and each time would cost a sync.
 LAZY_S = 0.005
 LAZY_BYTES = 64 * 1024
 """So long, and so much, may be kept back that nobody waits for."""
@@ -120,10 +129,13 @@ class Commits:
     def after(self, callback: Callable[[], None]) -> None:
         """Calls back when everything appended so far is on the local disk."""
         self.wanted = True
+        # Everything appended so far is in the open commit or in earlier ones, and they reach the disk in order.
         self._after.setdefault(self.open, []).append(callback)
 
     def commit(self, now: bool = False) -> bool:
         """Sends what has gathered on its way, unless another commit is. True: nothing is under way."""
+        # One at a time: with two under way the second could be synced when the first has failed, and a log with a gap
+        # is rot.
         if self._committing or self._kept_open:
             self.check_pressure()
             return False
@@ -138,6 +150,7 @@ class Commits:
         if batch is None:
             if self.wanted:
                 # Held behind an earlier commit, nothing of their own to write: durable already.
+                # A number without bytes: whoever waits for it waited for what is before it, and that is done.
                 self.done = self._next()
                 self._replicas.sealed(self.done, [])
                 self._replicas.committed(self.done)
@@ -146,7 +159,10 @@ class Commits:
             return True
         number = self._next()
         self._committing = True
+        # To the disk first, then to the followers: both work at the same time, and an item counts when all have it.
         self._write(batch, number)
+        # A follower may so have an item that is not on our own disk yet, and never will be if we die now. It was told
+        # to nobody, and the next leader decides what becomes of it (isr.py).
         self._replicas.sealed(number, batch.items)
         self.check_pressure()
         return False
@@ -177,12 +193,16 @@ class Commits:
             if not self._stats.full_waits % 60:
                 log.error("%s; free space on the disk of %s", error, self._data)
             self._stats.full_waits += 1
+            # The same bytes to the same places. Nothing else can be written meanwhile: later batches stand behind
+            # this one.
             self._later(FULL_RETRY_S, partial(self._write, batch, number))
             return
         self._committing = False
         if error is not None:
             self._owner.fail(f"journal: {error}")
             return
+        # Order: books of the journal, then the number, then replication, then callbacks, then a turn that releases.
+        # Each may rely on all before it.
         self._journal.committed(batch)
         self.wanted = self.wanted or self._copying is not None
         self._stats.commits += 1
@@ -200,12 +220,14 @@ class Commits:
 
     def check_pressure(self) -> None:
         """Is too much on its way, here or to followers."""
+        # The slower of disk and followers decides.
         inflight = max(self._journal.inflight_bytes, self._replicas.backlog)
         if inflight > self._max_inflight:
             if not self.congested:
                 self._stats.pauses += 1
             self.congested = True
         elif self.congested and inflight < self._max_inflight // 2:
+            # Two thresholds: with one, producers would be stopped and let go with every commit.
             self.congested = False
             self._owner.relieved()
 
@@ -217,6 +239,7 @@ class Commits:
             self._owner.fail(f"journal: {error}")
             return False
         self._prepare()
+        # What compaction waits for is a commit; nobody else may come along.
         self.commit(now=True)
         return more
 

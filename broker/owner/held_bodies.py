@@ -32,6 +32,7 @@ class HeldBodies:
         engine = self._engines.get(slot)
         known = engine.shown.consumers.get(consumer) if engine is not None else None
         run = known.has(message) if known is not None else None
+        # A consumer that attached again after a fail-over holds numbers only: the run is a stub with a position.
         if run is None or run.blob is not None or not run.position:
             found(None if run is None else run.blob)
             return

@@ -5,6 +5,11 @@ nothing: it goes with its stream, as does a whole one that no message has named 
 Must not know messages.
 """
 
+# Example. Body 0x2a of 10 MB for a message of slot 9: begin → the file, `taken(0)`; 160 chunks, each answered when it
+# is written; the last one makes the file synced, and `taken(whole)` is said. Only then the leader sends the item that
+# names it. If the stream breaks before that item has come, the file goes: nobody will ever name it here, and another
+# leader sends it anew under the same number.
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -62,11 +67,13 @@ class IncomingBodies:
     def whole(self, id: int) -> bool:
         """May a message that names it be logged."""
         body = self._bodies.get(id)
+        # A copy may be here from an earlier stream, named by a message that is: then nothing has to travel.
         return self._store.has(id) or (body is not None and body.whole)
 
     def chunk(self, id: int, data: bytes) -> None:
         """A piece. What belongs to no body is ignored."""
         body = self._bodies.get(id)
+        # A leader that says too little and sends too much must not fill the disk.
         if body is None or body.received + len(data) > body.length:
             return
         body.received += len(data)
@@ -90,6 +97,8 @@ class IncomingBodies:
             body = self._bodies.pop(id)
             if not self._store.has(id):
                 self._io.submit(body.writer.abort, _ignore)
+                # The old leader's other slots share this stream, and what waits there for an answer holds their
+                # window.
                 if not body.whole:
                     self._taken(id, body.length, True)
 

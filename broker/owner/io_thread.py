@@ -31,6 +31,7 @@ class IoThread:
     def __init__(self, loop: AbstractEventLoop, name: str) -> None:
         self._loop = loop
         self._name = name
+        # Unbounded: whoever submits bounds what it has under way, since only it knows what may wait.
         self._jobs: SimpleQueue[tuple[Callable[[], Any], Done] | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -53,6 +54,7 @@ class IoThread:
             try:
                 result = job()
             except BaseException as error:
+                # A job that throws must not end the thread: everything behind it would wait for ever.
                 self._tell(done, None, error)
             else:
                 self._tell(done, result, None)

@@ -11,6 +11,24 @@ Hence the logs of the members only ever differ in their length while a leader wr
 members of which one has it all: a new leader that finds another member *ahead* has written nothing yet, and gives way.
 """
 
+# Example. A leads slot 9 with B and C; min_in_sync is 2; A begins with lsn 10.
+#     BEGUN    pending [(commit 6, lsn 10)]. B says that it has 10, C that it has 8: C is sent 9 and 10. Nothing
+#              counts, not even what A has had for hours: if A dies now, whoever is elected must not lack what A has
+#              told of
+#     WHOLE    C acknowledges 10: all of needed {B, C} have what A began with
+#     item 11  is sealed in commit 7: pending [(7, 11)]. ready() is 6 until B and C have acknowledged 11
+#     C dies   wanted() is (A, B), which is proposed. Needed are still B and C: the store may not take it, and C,
+#              elected, would lack 11. The record comes back with (A, B): needed {B}, 11 counts, the client gets its
+#              receipt
+#     no answer to the proposal: `unsure` has (A, B). Needed is the union of all that may stand in the store: here B
+#         and C
+#     C is back  acked 8, then 11: at its floor and at `reached`, so wanted() is (A, B, C). From the proposal on C is
+#                needed
+#
+# Proof that nothing told is lost (I4). Told is what every member of every isr that the store may hold now has on its
+# disk. An election takes the record from the store and one of its isr. So the elected has it. Between the proposal
+# and its being known both sets are waited for; a change compares revisions, so no third set can come to be meanwhile.
+
 from __future__ import annotations
 
 from collections import deque
@@ -30,6 +48,7 @@ UNKNOWN: Final = -1
 
 def epoch_at(lineage: Lineage, lsn: int) -> int:
     """The epoch in which the item with this lsn was written; 0 = none."""
+    # At most 32 entries (journal/lineage.py).
     return max((epoch for epoch, first in lineage if first <= lsn), default=0)
 
 
@@ -95,10 +114,13 @@ class Track:
 
     def __init__(self, slot: int, member: str) -> None:
         """It is about to be asked. What it was before is another Track, which nobody looks at any more."""
+        # A new object each time, not a reset one: acknowledgements that are still on their way name the old one and
+        # change nothing.
         self.slot = slot
         self.member = member
         self.state = FOLLOWER.begin(Progress.ASKED)
         self.sent = 0
+        # Less than every lsn, so a follower of which nothing is known makes nothing count.
         self.acked = UNKNOWN
         self.floor = 0
         self.asked = 0.0
@@ -148,6 +170,7 @@ class Track:
         """It has said what it has (`lsn`, `state`: judged()), where we have `last`."""
         self.state = FOLLOWER.to(self.state, state)
         self.answered = pongs
+        # What we have now: whatever it says of less may be of a log that it has lost since (_may_join).
         self.floor = last
         if state is Progress.TAIL:
             self.sent = self.acked = lsn
@@ -180,6 +203,8 @@ def judged(mine: Lineage, last: int, theirs: Lineage, lsn: int) -> Progress:
 
     Two logs that have the item `n` of the same epoch are the same up to it: an epoch has one leader, who writes in
     order, and a follower takes an item only behind the one before it."""
+    # Where both have an item, the last of these decides, by the lemma above; what one of them has beyond is a matter
+    # of length.
     shared = min(last, lsn)
     if shared and epoch_at(mine, shared) != epoch_at(theirs, shared):
         return Progress.UNFIT
@@ -236,6 +261,7 @@ class Lead:
         self.reached = 0
         self.state = LEADER.begin(LeaderState.BEGUN)
         self.until = 0.0
+        # One entry a commit with items of this slot, not one an item: taken off as often as commits are acknowledged.
         self.pending: deque[list[int]] = deque([[number, last, 0]])
         """[commit number, last lsn in it, bytes] of what does not count yet. The first entry stands for `whole`."""
         self.tracks: dict[str, Track] = {m: Track(record.slot, m) for m in self._members()}
@@ -277,6 +303,7 @@ class Lead:
 
     def ready(self, committed: int) -> int:
         """The highest commit of which everything counts; `committed`: the last one on our own disk."""
+        # The first commit that does not count yet, less one; if there is none, whatever is on our disk counts.
         return min(committed, self.pending[0][0] - 1) if self.pending else committed
 
     def sealed(self, number: int, lsn: int, nbytes: int) -> None:
@@ -297,6 +324,7 @@ class Lead:
         # has nothing; where nobody else is needed, what we have counts.
         reached = min((self._acked(member) for member in self.needed), default=self.last)
         taken, pending = -1, self.pending
+        # Amortised: each entry is taken off once.
         while pending and pending[0][1] <= reached:
             _, self.reached, nbytes = pending.popleft()
             taken = max(taken, 0) + nbytes
@@ -320,6 +348,8 @@ class Lead:
         """A newer record of the same epoch: what was proposed before it was written or never will be (every change
         compares the revision)."""
         self.record = record
+        # The record that was read is newer than everything that was compared with an older one: those changes are in
+        # it, or failed.
         self.unsure.clear()
         self.tracks = {m: self.tracks.get(m) or Track(record.slot, m) for m in self._members()}
         self._renew()
@@ -346,11 +376,13 @@ class Lead:
         """The follower is about to lose what it has. What it acknowledges of what was sent before speaks of that."""
         answered = self.tracks[member].answered
         track = self.restart(member)
+        # It is not asked again before it has its copy; what it promised still holds.
         track.answered = answered
         track.floor = self.last
         return track
 
     def renew_live(self) -> None:
+        # Looked at for every item sealed: a list that is renewed when a state changes, not searched each time.
         self.live = [track for track in self.tracks.values() if track.state is Progress.LIVE]
 
     def _renew(self) -> None:
@@ -363,6 +395,7 @@ class Lead:
     def at_rest(self) -> bool:
         """Everybody is in sync and everything is known."""
         replicas = self.record.replicas
+        # Then the leader's tick has nothing to consider for this slot: of 256 slots most are at rest.
         return len(self.live) == len(self.tracks) and len(self.record.isr) == len(replicas) and not self.unsure
 
     def wanted(self, lost: Collection[str]) -> tuple[str, ...] | None:

@@ -35,6 +35,7 @@ log = logging.getLogger("stampede.owner")
 
 RETRY_S: Final = 0.5
 """How soon a change of a record that was not answered, or not made, is proposed again."""
+# An older release cannot read what this one writes until it is upgraded: asking it each second would be noise.
 UPGRADE_S: Final = 60.0
 """A follower of an older release that cannot read our log is asked again after so long."""
 LINGER_S: Final = 5.0
@@ -105,6 +106,7 @@ class Leaders:
         self._catch_up: CatchUp
         self._leads: dict[int, Lead] = {}
         self._peers: dict[str, Peer] = {}
+        # Slots move: a stream that was just needed mostly will be again, and a new one costs a hello and a promise.
         self._unused_since: dict[str, float] = {}
         self._addresses: dict[str, str] = {}
         self._sealed = 0
@@ -170,6 +172,7 @@ class Leaders:
         """Who is registered, and which of them are about to end: those are let go before anybody has to wait for them,
         where others suffice. One that said so and is not registered any more has not ended yet: its streams still live,
         but nobody shall wait for it until it has registered anew."""
+        # Whoever has said that it ends counts as leaving until it registers anew.
         owners = self._leaving.union(leaving).difference(staying)
         if owners != self._leaving:
             self._leaving = owners
@@ -183,10 +186,12 @@ class Leaders:
         member of the isr has what we have, `ready` stays below the commit that is open now."""
         slot = record.slot
         self.resign(slot)
+        # `_next()` stands for what we begin with: `ready` stays below it until all who are needed have that.
         lead = Lead(record, self._identity.id, self._settings.min_in_sync, self._journal.last(slot)[1], self._next())
         self._leads[slot] = lead
         for track in lead.tracks.values():
             self._ask(lead, track)
+        # With one replica nobody is asked: everything counts at once.
         self._advance(lead)
 
     def _next(self) -> int:
@@ -195,11 +200,14 @@ class Leaders:
     def update(self, record: SlotRecord) -> None:
         """The record of a slot led here is this now (same epoch)."""
         lead = self._leads.get(record.slot)
+        # Records come from two sides, the answer to our change and the watch of the store: the older of them changes
+        # nothing.
         if lead is None or record.epoch != lead.record.epoch or record.revision <= lead.record.revision:
             return
         before = lead.record.isr
         known = set(lead.tracks)
         lead.take(record)
+        # Something has changed: what was not possible a moment ago may be.
         lead.retry(0.0)
         self.shrinks += len(set(before) - set(record.isr))
         self.grows += len(set(record.isr) - set(before))
@@ -217,6 +225,7 @@ class Leaders:
         lead = self._leads.pop(slot, None)
         if lead is not None:
             lead.is_deposed()
+            # Bytes that will never count must not keep producers waiting.
             self.backlog -= sum(nbytes for _, _, nbytes in lead.pending)
             for member in lead.tracks:
                 self._peers[member].resign(lead.record)
@@ -270,9 +279,13 @@ class Leaders:
             self.backlog += len(data)
             bodies = bodies_of(data)
             for track in lead.live:
+                # A follower may have been caught up from the tail in this very turn, with items that were appended
+                # and not yet sealed.
                 if lsn <= track.sent:
                     continue  # went with the tail already
                 peer = self._peers[track.member]
+                # Back to the tail: a live follower gets everything at once or it is not live. Its window bounds what
+                # is under way.
                 if bodies or not peer.room:
                     track.falls_behind()
                     lead.renew_live()
@@ -313,6 +326,8 @@ class Leaders:
         now = self._clock.monotonic()
         if now < lead.until:
             return True
+        # I8. The earliest of all promises decides; an isr of one needs none. Worked out when the last one has run
+        # out, so mostly a comparison of two numbers.
         lead.promised(min((self._promised(lead, member) for member in lead.needed), default=float("inf")))
         if now < lead.until:
             return True
@@ -322,6 +337,8 @@ class Leaders:
     def _promised(self, lead: Lead, member: str) -> float:
         """Up to when this member promises not to lead the slot. A pong speaks of the slots it had accepted before."""
         peer, track = self._peers.get(member), lead.tracks.get(member)
+        # A pong that was on its way when the slot was asked for does not cover it: the follower had not accepted it
+        # then.
         if peer is None or track is None or track.state is Progress.ASKED or peer.pongs <= track.answered:
             return 0.0
         return peer.promise
@@ -331,11 +348,14 @@ class Leaders:
     def on_have(self, peer: Peer, have: pb.Have) -> None:
         lead = self._leads.get(have.slot)
         track = None if lead is None else lead.tracks.get(peer.id)
+        # An answer to an earlier question, or to an earlier leader here.
         if lead is None or track is None or have.epoch != lead.record.epoch or track.state is not Progress.ASKED:
             return
         theirs = list(zip(have.epochs, have.firsts, strict=False))
         last = self._journal.last(have.slot)[1]
         state = judged(self._journal.lineage(have.slot), last, theirs, have.lsn)
+        # It could not go on from what we sent although the lineages agree: something is wrong with its log or with
+        # ours. A copy.
         if peer.id in lead.doubtful and have.lsn != last:
             state = Progress.UNFIT
         lead.doubtful.discard(peer.id)
@@ -351,6 +371,7 @@ class Leaders:
 
     def on_stale(self, peer: Peer, slot: int, epoch: int) -> None:
         lead = self._leads.get(slot)
+        # At once, before the record has come: from this moment on somebody else may be leading (I8).
         if lead is not None and epoch > lead.record.epoch and lead.state is not LeaderState.DEPOSED:
             lead.is_deposed()
             self._home.deposed(slot, epoch)
@@ -365,6 +386,7 @@ class Leaders:
             return
         if why:
             log.warning("slot %d: follower %s cannot go on: %s", slot, peer.id, why)
+        # Items that wait to be sent were chosen by its old answer.
         peer.drop(lead.tracks[peer.id])
         track = lead.restart(peer.id)
         if code is Code.WRONG_RELEASE:
@@ -388,6 +410,7 @@ class Leaders:
             if lead is None:
                 continue
             told = self._advance(lead) or told
+            # It may have come up to what it needs to join. Those who are in need no look for each acknowledgement.
             if track.member not in lead.needed:
                 self._consider(lead)
         self._catch_up.on_room(peer)
@@ -428,6 +451,8 @@ class Leaders:
                 track.member, self._addresses.get(track.member, ""), self._identity, self, self._dialer, self._clock,
                 self._later, self._settings.dead_after_ms, self._settings.promise_ms,
             )  # fmt: skip
+        # Seconds that we stood still are taken out of all times here, or each pause of ours would look like its
+        # silence.
         track.ask(self._clock.monotonic() - self._slept)
         peer.lead(track.slot, lead.record.epoch)
         peer.dial()
@@ -445,19 +470,26 @@ class Leaders:
         if lead.state is LeaderState.DEPOSED or self._stopped:
             return
         now = self._clock.monotonic()
+        # Not again so soon: the tick asks once more.
         if now < lead.retry_at:
             return
         for member, track in lead.tracks.items():
             if track.state in (Progress.UNFIT, Progress.AHEAD) and member not in lead.needed:
+                # Not before it is out of the isr, and no proposal may bring it in: a copy begins with forgetting what
+                # is there, and an election could fall on a follower that has just forgotten (I4).
                 self._catch_up.seed(self._peers[member], lead, lead.forget(member))
+        # One proposal at a time: what it becomes decides the next one.
         if lead.busy:
             return
+        # It has items of ours that nobody was told of, or of a leader before us that we lack: with it as leader
+        # nothing is lost, whichever it is.
         ahead = [m for m in lead.record.isr if m in lead.tracks and lead.tracks[m].state is Progress.AHEAD]
         if ahead:
             self._give_way(lead, ahead[0])
             return
         isr = lead.wanted([m for m, track in lead.tracks.items() if self._fails(track, now)])
         if isr is not None:
+            # Before it is sent: from here on both sets are needed.
             lead.propose(isr)
             self._home.change(lead.record, lead.record.with_isr(isr), partial(self._proposed, lead, lead.record))
 
@@ -482,6 +514,7 @@ class Leaders:
 
     def _give_way(self, lead: Lead, owner: str) -> None:
         """A member in sync has more than we have, and we have written nothing: it leads, then nothing is lost."""
+        # Busy meanwhile: nothing else is proposed for a slot that is about to be led elsewhere.
         lead.proposes()
         record = lead.record
         log.info("slot %d: %s has more of it than we have: it shall lead", record.slot, owner)
@@ -516,6 +549,7 @@ class Leaders:
                 peer.close("no slot needs it", EndKind.ALIVE)
                 del self._peers[id], self._unused_since[id]
         stuck = any(peer.stuck(now) for peer in self._peers.values())
+        # At rest are nearly all; a hanging disk of one follower concerns those that are at rest, too.
         for lead in list(self._leads.values()):
             if stuck or not lead.at_rest():
                 self._consider(lead)

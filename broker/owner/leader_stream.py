@@ -94,8 +94,10 @@ class LeaderStream:
         try:
             message = pb.ToFollower.FromString(data)
         except DecodeError:
+            # As an empty message: refused below by name, like everything that this release does not know.
             message = pb.ToFollower()
         what = message.WhichOneof("what")
+        # Rides on any message, mostly on a ping.
         if message.HasField("counted"):
             self._counted(message.counted)
         if not self.owner:
@@ -164,6 +166,8 @@ class LeaderStream:
     def answer(self, slots: list[int]) -> None:
         """What is held of them, once their epochs and everything before are on the disk."""
         if slots:
+            # Before the wait, and compared behind it: what is answered is certainly on the disk, and nothing less
+            # than what is there.
             held = {slot: self._user.journal.last(slot) for slot in slots}
             self._user.home.durable(partial(self._answer, held))
 
@@ -176,6 +180,8 @@ class LeaderStream:
         for slot, last in held.items():
             if slot not in self.slots:
                 continue
+            # Saying less than we hold would have the leader send it again; saying more than is synced would make it
+            # count.
             if journal.last(slot) != last:
                 grown.append(slot)
                 continue
@@ -202,18 +208,23 @@ class LeaderStream:
     def _append(self, append: pb.Append) -> None:
         journal, slots = self._user.journal, self.slots
         for slot, data in zip(append.slots, append.items, strict=False):
+            # Others on this stream go on: one slot's trouble is not the stream's.
             if slot not in slots:
                 continue  # said so before: stale, broken, or not followed any more
             try:
                 self._check_bodies(data)
                 changes = journal.append_item(slot, data, self._checksum)
             except NewerRelease as error:
+                # Before BadItem, of which it is one: what is here is good, and only a newer release of this process
+                # can go on.
                 self._broken(slot, refusal(Code.WRONG_RELEASE, str(error)), Code.WRONG_RELEASE)
                 continue
             except (BadItem, StructError) as error:
                 self._broken(slot, str(error))
                 continue
             self._user.apply(slot, changes)
+        # Also when a slot of it was passed over: the leader has been told so before, on the same stream, and takes
+        # the acknowledgement as one of the others.
         self._acknowledge(append.seq)
 
     def _seed(self, seed: pb.Seed) -> None:
@@ -223,6 +234,8 @@ class LeaderStream:
                 if seed.first:
                     user.begin_seed(slot)
                 elif not user.copying(slot):
+                    # Its beginning was lost with another stream: a copy without a beginning would be taken for a
+                    # whole one.
                     raise BadItem(f"slot {slot}: a part of a copy that was not begun")
                 for data in seed.items:
                     self._check_bodies(data)
@@ -270,6 +283,7 @@ class LeaderStream:
         self.send(pb.ToLeader(broken=pb.Broken(slot=slot, why=why, code=code.number)))
 
     def _acknowledge(self, seq: int) -> None:
+        # Acknowledgements go out in order, for durable() calls back in order: the leader takes one as all before it.
         self._user.home.durable(partial(self._durable, seq))
 
     def _durable(self, seq: int) -> None:

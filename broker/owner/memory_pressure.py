@@ -10,6 +10,15 @@ consumers.
 Rule: a turn looks at so many queues and runs (PIECE), and goes on in the next one. Must not know how queues are kept.
 """
 
+# Example, memory.limit_bytes 1 GiB, a queue may have 64 MiB in memory. A consumer has stopped reading, producers go
+# on.
+#     near      used passes `near`: every queue may have 32 MiB, then 16 … Those that have more write the rest to the
+#               log, or forget what is there already; the fast queues with 1 MiB notice nothing
+#     full      used reaches the limit all the same: senders to queues are told to wait with their next message
+#               (Crowd)
+#     beyond    a quarter more: messages are refused by name (ERROR 1610), as whoever was to wait has not
+#     low       well below again: 32 MiB, a step a second, then no bound but the settings'
+
 from __future__ import annotations
 
 import logging
@@ -108,7 +117,9 @@ class Pressure:
         if used >= memory.limit:
             self._shut(used)
         elif self.full and used < memory.near:
+            # Not at the limit: producers that go on at once would be there again at once.
             self.full = False
+            # Told in pieces of 1,000 a turn: all at once they would send at once.
             self._relief += self._waiting
             self._waiting.clear()
         if self._relief:
@@ -146,12 +157,14 @@ class Pressure:
             log.warning("memory is short: %s. Queues that hold most go to disk", self._budget.memory.told(used))
             self._give(self.most // 2)
         if self._walk is None:
+            # A walk has just ended: what it put away needs a moment to show.
             if self._now() < self._rest_until:
                 return
             self._walk = self._queues()
         left = 4 * PIECE
         for engine, queue in self._walk:
             left -= 1
+            # A walk goes over many turns.
             led = self._engines.get(engine.number) is engine  # slots come and go between two pieces
             if led and not queue.deleted and queue.weight > self._budget.room:
                 gone = engine.put_away(queue, max(left // 4, 1), turn, spill, self._again)
@@ -163,6 +176,7 @@ class Pressure:
                 self._wake()
                 return
         self._walk = None
+        # A whole walk did not bring it below: everybody may have half of what it had.
         self._rest_until = self._now() + LOOK_S
         self._give(max(self._budget.room // 2, LEAST))
 
@@ -194,6 +208,7 @@ class Pressure:
 
     def meets(self, engine: Engine, command: Publish, turn: Turn) -> bool:
         """A message comes while memory is full: its sender is to wait with the next one. True: this one is refused."""
+        # What an owner sends itself (dead letters, diverts) was accepted long ago: it must not wait for a client.
         if not command.session:
             return False
         if self.beyond:

@@ -40,6 +40,7 @@ class PageReads:
 
     def ask(self, fetch: Fetch, nbytes: int) -> None:
         """Reads so many bytes of it, about."""
+        # The engine by identity: a slot that leaves and comes back has another one, which has another page index.
         answer = partial(self._read, self._engines[fetch.slot], fetch)
         self._io.submit(partial(self._journal.read, fetch.positions, nbytes), answer)
 

@@ -7,6 +7,15 @@ Rule: knows one follower and whether it answers; which slot has what is its user
 No asyncio: time is a clock and `later`.
 """
 
+# Example of the promise. promise_ms is 3,000. The leader sends ping 7 at 100.000 s of its clock; the follower gets it
+# at 200.040 s of its own, promises not to lead before 203.040, and answers; the pong is here at 100.050.
+#     leader      may hand out until 100.000 + 0.95 × 3 = 102.850: counted from before the question, and 5 % less.
+#                 Were its clock 1 % slow, that is 2.88 s after the ping was sent
+#     follower    leads, if elected, at 203.040 of its clock. Were that 1 % fast, it is 2.97 s after the ping came,
+#                 which was not before it was sent
+# So there is always a moment in which nobody hands out, and never one in which two do (I8). No clock is compared with
+# another, only spans; a pong that is lost costs nothing but the time until the next.
+
 from __future__ import annotations
 
 import logging
@@ -32,8 +41,10 @@ BROKEN_S: Final = 0.3
 """A follower whose stream broke and that could not be dialled for so long is lost."""
 FIRST_S: Final = 2.0
 """The same for one that never answered since this process began: it may be starting as well."""
+# A refused connection is an answer of the kernel: nobody listens. That is quicker and surer than silence.
 REFUSALS: Final = 3
 """A follower whose stream broke and at whose address nobody listens, so many times in a row, is lost at once."""
+# It answers pings, so it lives; a disk that hangs is found by what it does not acknowledge.
 STUCK_S: Final = 2.0
 """A follower that acknowledges nothing for so long holds up nobody any more."""
 DIAL_AGAIN_S: Final = (0.0, 0.02, 0.05, 0.1, 0.1, 0.2, 0.5, 1.0)
@@ -172,6 +183,7 @@ class Peer:
 
     def stuck(self, now: float) -> bool:
         """Does it answer, but not acknowledge: its disk hangs."""
+        # The oldest of what is under way: one look.
         return bool(self._flight) and now - self._flight[0][1] > STUCK_S
 
     def dial(self) -> None:
@@ -199,14 +211,17 @@ class Peer:
         )  # fmt: skip
         self._send(pb.ToFollower(hello=hello))
         self._user.on_down(self)  # every slot asks anew
+        # At once, not with the next tick: without a promise nothing is handed out.
         self.ping()
 
     def closed(self, link: _Link, why: Ended) -> None:
+        # Callbacks of a stream that was given up may still come.
         if link is not self._up:
             return
         if self._heard:
             log.info("stream to follower %s is over: %s", self.id, why)
             now = self._down_since = self._clock.monotonic()
+            # A stream that breaks right after its hello, over and over, must not be dialled without a pause.
             self._attempt = 0 if now - self._dialled >= STEADY_S else min(self._attempt, BRISK)
         elif why.kind in MISSED:
             self.missed = self._dialled
@@ -219,6 +234,7 @@ class Peer:
             self._refused = 0
         if self._refused >= REFUSALS and self._known:
             self._mark("nobody listens at its address")
+        # Nothing of an old stream counts: what was sent on it and not acknowledged is asked for anew.
         self._drop()
         self._user.on_down(self)
         self.dial()
@@ -263,6 +279,7 @@ class Peer:
         if self._stream is None:
             self.dial()
         elif self._heard and now - self._heard > patience.silence(now):
+            # Patience grows with a follower that turned out to be slow only (core/patience.py).
             patience.judged(now)
             self._mark(f"silent for {now - self._heard:.3f} s")
             self._give_up()
@@ -317,6 +334,7 @@ class Peer:
         self._leads[slot] = epoch
         if not self._leads_due:
             self._leads_due = True
+            # A process that begins to lead 100 slots asks once, not 100 times.
             self._later(0, self._send_leads)
 
     def _send_leads(self) -> None:
@@ -339,6 +357,7 @@ class Peer:
     def put(self, track: Track, lsn: int, data: bytes, late: bool = False) -> None:
         """An item for the next Append; `flush` sends it. `late`: others have it already."""
         gathered = self._gathered
+        # Sent before it is added, so a message has either some small items or one large one.
         if gathered and (self._gathered_bytes + len(data) > MESSAGE_BYTES or len(gathered) >= MESSAGE_ITEMS):
             self._send_gathered()
         self._gathered.append((track, lsn, data))
@@ -359,6 +378,7 @@ class Peer:
     def flush(self) -> None:
         """Sends what has gathered, unless an Append is on its way: then it goes when that one is acknowledged, with
         whatever comes meanwhile. A message costs far more than what is in it, and so does the follower's commit."""
+        # One Append on its way: the follower's commit is the clock, as in group_commit.py.
         if self._append_seq == 0:
             self._send_gathered()
 
@@ -372,6 +392,7 @@ class Peer:
         slots: list[int] = []
         items: list[bytes] = []
         for track, lsn, data in gathered:
+            # The last one of each: an acknowledgement says "up to there".
             covered[track] = lsn
             slots.append(track.slot)
             items.append(data)
@@ -386,6 +407,7 @@ class Peer:
         self._send(pb.ToFollower(seed=seed))
 
     def _flown(self, nbytes: int, late: int, tracks: list[tuple[Track, int]]) -> int:
+        # One sequence for everything on the stream that is acknowledged, so that "all up to" is one comparison.
         self._seq += 1
         self.unacked += nbytes
         self._flight.append((self._seq, self._clock.monotonic(), nbytes, late, tracks))
@@ -470,6 +492,7 @@ class Peer:
         sent = self._pings.pop(number, None)
         if sent is None:
             return
+        # Answers come in order; what was not answered before this one never will be.
         for older in [n for n in self._pings if n < number]:
             del self._pings[older]
         self.pongs += 1

@@ -48,10 +48,13 @@ class ReadBack:
         wait = _Wait(self._journal.survey(slot), shadow)
 
         def due() -> None:
+            # In the loop's thread; taken out in the other one. A deque allows that without a lock.
             self._waiting.append(wait)
             self._io.submit(self._read, read)
 
         def read(_: None, error: BaseException | None) -> None:
+            # Not durable messages die with the leadership: the books learn it from these settles, which are never
+            # written.
             for stray in wait.survey.strays:
                 self._journal.append(stray)
             done(wait.error or error)
@@ -70,6 +73,7 @@ class ReadBack:
                 while (more := wait.survey.read(AT_ONCE)) is not None:
                     wait.shadow.found(more)
         except BaseException as error:
+            # All of the batch: half a shadow must not follow.
             for wait in batch:
                 wait.error = error
         finally:

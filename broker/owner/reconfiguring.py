@@ -80,6 +80,8 @@ class Reconfiguring:
         return self.busy
 
     def _reshape(self, engine: Engine, turn: Turn, most: int) -> int:
+        # A slot that was led again meanwhile began with the new settings, and is looked at from its beginning:
+        # harmless.
         if self._change is None or self._engine is not engine:
             self._engine, self._change = engine, engine.reconfigure(self._settings)
         return engine.reshape(self._change, turn, max(most - _SLOT, 1))

@@ -32,5 +32,6 @@ def unheard(inbox: list[Command]) -> list[Effect]:
     return [
         Refused(command.session, command.seq, Code.OWNER_STOPPED)
         for command in inbox
+        # These have no answer.
         if not isinstance(command, Grant | Confirm | Disconnect | DisconnectAll)
     ]

@@ -5,6 +5,18 @@ promises that nobody else leads the slot, and while the slot is not paused. Both
 the journal, commands, or why somebody waits.
 """
 
+# Example. A durable SEND comes in a turn while commit 9 is open; B is an in-sync follower.
+#     turn       the engine takes the message: logged, kept apart (gate of the queue), its receipt pending under
+#                number 9
+#     hold       9 → this engine
+#     disk       commit 9 is here. release(9): ready(slot) is 8, for B has not acknowledged: it stays
+#     B          acknowledges: on_progress wakes a turn. release(9): ready is 9, the engine lets out receipt and
+#                message
+#     flush      the message may be delivered if may_dispatch: B's promise runs. Else the engine is `stalled`, and
+#                looked at again in every turn until it may
+# Receipts need the first condition only, deliveries both: a receipt that a leader gives without a promise is still
+# true (all who could be elected have the message), a delivery could be the second one (I8).
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -44,6 +56,7 @@ class Gates:
         """These engines have had a turn whose records go with the commit `number`. True: some wait for it."""
         held = False
         for engine in touched:
+            # Only those of which something waits for this very commit; what is older has an earlier entry.
             pending = engine.pending
             if pending and pending[-1].number == number:  # what it held before waits under its own number
                 self._waiting.setdefault(number, {})[engine] = None
@@ -58,9 +71,11 @@ class Gates:
     def release(self, committed: int, turn: Turn, touched: Touched) -> None:
         """Lets out what may be told by now: `committed` is on the local disk."""
         ready = self._replicas.ready
+        # As many entries as commits are waited for: a few, unless a follower hangs.
         for number in [n for n in self._waiting if n <= committed]:
             later: Touched = {}
             for engine in self._waiting.pop(number):
+                # Per slot: one slow follower of one slot holds nobody else.
                 reached = ready(engine.number)
                 if reached < number:
                     later[engine] = None
@@ -72,12 +87,14 @@ class Gates:
         if self.unfinished:
             unfinished, self.unfinished = self.unfinished, {}
             touched.update(unfinished)
+        # Into the turn's list, where flush() asks again whether it may.
         if self._stalled:
             stalled, self._stalled = self._stalled, {}
             touched.update(stalled)
         if self._watchers:
             watchers, self._watchers = self._watchers, []
             for slot, number, callback in watchers:
+                # Called within the turn, so what it does is part of this turn's records.
                 if ready(slot) >= number:
                     callback()
                 else:
@@ -90,6 +107,7 @@ class Gates:
         if number in self._paused:
             return
         if self._replicas.may_dispatch(number):
+            # More to hand out than one turn may: it goes on in the next one, after everybody else had theirs.
             if engine.flush(turn):
                 self.unfinished[engine] = None
                 self.busy = True

@@ -103,6 +103,7 @@ class Inspector:
     def look(self, slot: int, metas: Iterable[MetaRecord], kept: Kept | None, found: Found) -> None:
         """At the slot as it is now. `metas`: its small state. `kept`: what a follower has in memory; None: it is led
         here."""
+        # One look reads a slot's log; two would double the load on a disk that has clients.
         if self._look is not None:
             found(None, "it is looking at another slot; try again")
             return
@@ -141,6 +142,7 @@ class _Look:
         elif more:
             self._later(PAUSE_S, self.log)
         elif self._kept is None:
+            # Led here: what is in memory changes with every turn, and is not what a promotion would find.
             self._end()
         else:
             self._recall()
@@ -209,6 +211,7 @@ def differences(leader: str, replicas: Mapping[str, Sequence[QueueState]]) -> li
                 found.append(f"{name}: {member} has other messages than {leader} (leader), {one.messages} each")
             elif other.content != one.content:
                 found.append(f"{name}: messages have other bytes at {member} than at {leader} (leader)")
+            # The follower's log may be right and its memory wrong: it would lead with the memory (I5).
             if (other.kept, other.kept_ids) != (other.messages, other.ids):
                 found.append(f"{name}: {member} would lead with {other.kept} messages, its log has {other.messages}")
     return found

@@ -52,6 +52,7 @@ class Alone:
         self._committed = number
 
     def ready(self, slot: int) -> int:
+        # Nobody else is needed, so `ready` is the same for all slots.
         return self._committed
 
     def may_dispatch(self, slot: int) -> bool:

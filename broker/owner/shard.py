@@ -5,6 +5,21 @@ that has thrown is told. Must not know sockets or STOMP: effects go to one liste
 (group_commit.py), nor what may be told when (release_gate.py).
 """
 
+# Example of a turn. The inbox has a SEND and an ACK of slot 3 and a SUBSCRIBE of slot 8; commit 9 is open, commit 8
+# has just come to the disk.
+#     release     what waited for commit 8 may be told: engines let out receipts and messages into this turn
+#     steps       callbacks that wanted a turn (pages read, slots adopted)
+#     carry out   each command changes its engine at once, and the turn gathers records, effects, moves. What is
+#                 promised by a record is kept by the engine until that commit counts
+#     flush       engines 3 and 8 hand out what they may, which makes records, too (watermarks before deliveries)
+#     moves       dead letters: they may make others, until none is left
+#     append      all records, then the commit is sealed if none is under way
+#     tell        effects to the edges: all that needs no commit, and what commit 8 has made true
+#
+# Why all in one thread and in this order: an engine is never seen between two states, records stand in the log in the
+# order in which memory changed, and nothing is told of which the log does not know. A crash between any two lines
+# leaves a log whose replay is some earlier moment of this memory, and clients who have heard of nothing later.
+
 from __future__ import annotations
 
 import logging
@@ -133,9 +148,11 @@ class Shard:
     def submit(self, commands: list[Command]) -> bool:
         """Takes commands in order; their turn comes once per iteration of the loop. True: the disk is behind, pause
         producers until on_relief."""
+        # Carried out later: a caller that is called back within its own call would find itself half-way.
         self._inbox += commands
         if not self._scheduled:
             self.wake()
+        # Told to the callers with each submit, so that a producer that has not heard of it yet hears of it now.
         self._crowded |= len(self._inbox) + len(self._deferred.waiting) > MOST
         return self._crowded or self._commits.congested
 
@@ -158,6 +175,7 @@ class Shard:
         shard before its end."""
         yield from self.reading()
         recovered = self.journal.recovered
+        # Small state first: queues must be there before their messages.
         for at, meta in enumerate(recovered.metas):
             self.engine(meta.slot).restore_meta(meta)
             if not at % _PIECE:
@@ -173,6 +191,7 @@ class Shard:
             if done >= _PIECE:
                 done = 0
                 yield
+        # After what was recovered, so that the settings change what is there and make what is not.
         for slot in places(self.settings.engine):
             self.engine(slot)  # what the settings name exists from the start
             yield
@@ -180,6 +199,8 @@ class Shard:
         for engine in engines:
             yield from engine.restore_ending(recovered.clean, turn)
             yield
+        # What the ends have found (expired messages, watermarks) goes to the log; then one turn for each slot, so
+        # that no step is longer than a slot.
         self._finish(turn, {})
         for engine in engines:
             self._finish(self._turn(), {engine: None})
@@ -210,6 +231,7 @@ class Shard:
         """This process leads the slot from now on. `begin` fills the first turn (restore_end)."""
 
         def first(led: Engine, turn: Turn) -> None:
+            # A shadow may be days old.
             led.configure(self.settings.engine)  # it was made when the slot began to be followed
             begin(turn)
 
@@ -218,8 +240,10 @@ class Shard:
 
     def drop(self, slot: int) -> Engine | None:
         """This process does not lead the slot any more: nothing of it is told, dispatched or released from now on."""
+        # A COMMIT that is half done is done to its end: a slot must not go with half of it.
         self.finish()
         engine = self.engines.pop(slot, None)
+        # The edges ask the next leader: nothing was answered, so nothing is lost.
         self._inbox = [command for command in self._inbox if command.slot != slot]
         self._deferred.drop(slot)
         self.wildcards.drop(slot)
@@ -253,6 +277,7 @@ class Shard:
     def when_ready(self, slot: int, callback: Callable[[], None]) -> None:
         """Calls back in a turn when everything appended so far of this slot counts: here, and on all in-sync followers.
         Never, if the slot is dropped before."""
+        # The open commit has everything appended so far.
         self._gates.watch(slot, self._commits.open, callback)
         self._commits.want()
         self.wake()
@@ -315,6 +340,7 @@ class Shard:
         try:
             self._step()
         except Exception as error:
+            # Not BaseException: what ends a process on purpose passes through.
             # An engine that threw is of unknown state: tell nobody anything more, replay at restart.
             self.thrown(error)
 
@@ -331,6 +357,7 @@ class Shard:
             turn = self._turn()
             touched: Touched = {}
             blobs: list[Blob] = []
+            # First what is due since earlier turns, then what is new: receipts are not delayed by what came later.
             if self._gates.busy:
                 self._gates.release(self._commits.done, turn, touched)
             if self._reads.waiting:
@@ -345,6 +372,7 @@ class Shard:
                 self.wake()
             if self._inbox or self._deferred.waiting:
                 inbox, self._inbox = self._inbox, []
+                # The rest keeps its place in front of what comes meanwhile.
                 if len(inbox) > FEW and (cut := portion(inbox)) < len(inbox):
                     inbox, self._inbox = inbox[:cut], inbox[cut:]
                     self.wake()
@@ -354,20 +382,26 @@ class Shard:
                 inbox = waiting + inbox
         else:
             turn, touched, blobs = under_way.turn, under_way.touched, under_way.blobs
+            # For the log line about slow turns.
             inbox.append(under_way.command)
             self._go_on(under_way)
+        # While a large COMMIT goes on the turn is not over: nothing is flushed, appended or told.
         if self._large is None:
             if inbox:
                 self._deferred.end(turn)
+            # Half: else producers would be stopped and let go by turns.
             if self._crowded and len(self._inbox) + len(self._deferred.waiting) < MOST // 2:
                 self._crowded = False
                 self.relieved()
             memory = self.memory
+            # Two additions and a comparison a turn, as long as there is enough.
             if self.pressure.on or memory.queues + memory.sessions > memory.near:
                 self.pressure.look(turn, touched, not (self.journal.full or self._commits.congested))
             self._finish(turn, touched)
             if (self.wildcards.ended and self.wildcards.tidy()) or (self._deferred.waiting and self._deferred.ready):
                 self.wake()
+            # Bodies whose message was refused, or went to no queue: no record names them. Behind the append, or it
+            # could not tell.
             for blob in blobs:
                 self.journal.forget_blob(blob)
             if self._budget.graves and self._budget.forget():
@@ -404,14 +438,17 @@ class Shard:
         try:
             commands = chain(deferred.some(waiting), inbox) if waiting else iter(inbox)
             for command in commands:
+                # Order within a session (I7).
                 if deferred.waiting and deferred.holds(command):
                     continue
                 engine = engines.get(command.slot)
                 if engine is None:
+                    # The slot has moved; the edge has been told so, or will be.
                     if not self._alone:
                         continue
                     if command.slot == EVERYWHERE:
                         if parts := carry_out(self, command, turn):
+                            # What it means for single slots comes next, before everything that came later.
                             return self._put_back(commands, parts)
                         continue
                     engine = self.engine(command.slot)
@@ -437,6 +474,7 @@ class Shard:
                         transact(self, command, turn, touched)
                     if (at := now()) - before > LONG_S:
                         self.blame.saw(at - before, command)
+                    # One look at the clock a command: it says which one was slow.
                     before = at
                     continue
                 elif full and kind is Prepare and any(type(part) is Publish for part in command.parts):
@@ -446,6 +484,8 @@ class Shard:
                     continue
                 engine.handle(command, turn)
                 touched[engine] = None
+                # Begins and ends of consumers: nobody could know beforehand how many a command has (a session with
+                # 10,000 of them).
                 if turn.work > WORK:
                     again = kind is Disconnect and engine.attached(command.session)
                     return self._put_back(commands, [command] if again else [])
@@ -470,17 +510,21 @@ class Shard:
             if (at := now()) - before > LONG_S:
                 self.blame.saw(at - before, engine)
             before = at
+        # Before the append: dead letters are in the same commit as the settles that made them.
         if turn.moves:
             carry_moves(self, turn, touched)
         if turn.appends:
             self._commits.append(turn.appends)
+        # Behind the append, as only now it is known whether something waits for this commit.
         if self._gates.hold(touched, turn.number):
             self._commits.want()
         if self._gates.unfinished:
             self.wake()
         due = turn.appends or self._commits.wanted or self._idle is not None or not self.journal.idle
+        # Sealed before anything is told, though not waited for: effects that need it are with the engines.
         if due and self._commits.commit(now=self._idle is not None):
             self._rest()
+        # Behind the append: a page may be of what has just been written.
         for fetch in turn.fetches:
             self._reads.ask(fetch, self.settings.engine.page_bytes)
         for notice in turn.notices:
@@ -534,6 +578,7 @@ class Shard:
     def _set_alarm(self, touched: Touched) -> None:
         for engine in touched:
             due = engine.next_due()
+            # One alarm for all slots, the earliest.
             if due and (not self._alarm_at or due < self._alarm_at):
                 self._alarm_at = due
                 self._alarm(due, self._tick)
@@ -547,6 +592,7 @@ class Shard:
             return
         began = self._ticks.begin()
         turn = self._turn()
+        # A dict and no set, which would follow memory addresses: no history would repeat.
         due = dict.fromkeys([e for e in self.engines.values() if 0 < e.next_due() <= turn.now])
         try:
             for engine in due:
@@ -573,6 +619,7 @@ class Shard:
         log.critical("slot owner failed; restart replays the journal", exc_info=error)
         if not self.stopped:
             self.culprit = culprit(error)
+        # Nothing is written any more. In a cluster the next leader goes on from the log; alone, a restart does.
         self._stop(f"internal error: {type(error).__name__}")
 
     def _stop(self, why: str) -> None:

@@ -5,6 +5,19 @@ Nothing is led before (1) the promise given to the old leader has run out, (2) t
 every in-sync follower has everything. Must not know where records come from, nor how followers are reached.
 """
 
+# Example. A led slot 9 in epoch 4 and is cut off; the controller writes: leader B, epoch 5. On B:
+#     FOLLOWING → UNPROMISED    the record comes. B had promised A not to lead before 12.4 s: it waits, or until A
+#                               resigns
+#     → TAKING_OVER             epoch 5 is written (begin_epoch): from now on B takes nothing of A. All of the isr are
+#                               asked what they have, and are given what they lack. Nothing is taken or handed out
+#     → LEADING                 everything counts on all of them (when_ready): the shadow becomes the engine. Messages
+#                               that may have been delivered say `redelivered`
+#     gather                    edges attach the consumers that held something of the slot: for 0.2 s, or until all
+#                               live edges have come, nothing is handed out, or what they hold would be given to
+#                               others
+# On A, when it hears of epoch 5 from the store or from a follower: STEPPING_DOWN, its log is read back into a shadow,
+# then FOLLOWING. What A has told stands on B; what it has not may be lost, and its edges ask B.
+
 from __future__ import annotations
 
 import logging
@@ -27,6 +40,8 @@ from .standby import LastState, Shadow
 
 log = logging.getLogger("stampede.owner")
 
+# 2^40 messages an epoch, 2^24 epochs. Ids of transient messages stand in no log, so a new leader could not know the
+# last.
 EPOCH_SHIFT = 40
 """Ids of messages begin at (epoch - 1) << 40 in a new epoch: an id is never given twice, durable or not."""
 GATHER_S = 0.2
@@ -127,6 +142,8 @@ class Node:
         self._claiming: set[int] = set()
         self._ending = False
         self._leaving = False
+        # A process that was registered, died and came back must not lead from what it remembers before the store
+        # knows that it lives.
         self._suspended = True
         """Until the process is registered it leads nothing."""
 
@@ -137,6 +154,7 @@ class Node:
         a loop that has others to serve."""
         yield from self._shard.reading()
         recovered = self._journal.recovered
+        # Everything begins as a follower, also what was led before: only a record says who leads now.
         shadows = {slot: Shadow(self._shard.new_engine(slot)) for slot in sorted(recovered.slots)}
         done = count(1)
         for meta in recovered.metas:
@@ -160,6 +178,7 @@ class Node:
             log.error("slot %d: its record is gone from the metadata store; going on as before", slot)
             return
         known = self._records.get(slot)
+        # Records come by the watch and by our own changes, in any order.
         if known is not None and known.revision >= record.revision:
             return
         self._records[slot] = record
@@ -205,6 +224,7 @@ class Node:
 
     def keeper(self, slot: int) -> Shadow | LastState | None:
         """Who keeps the small state of a slot neither led nor followed yet."""
+        # What an engine that has gone left; else the shadow that is about to become one, or what the start found.
         role = self._roles.get(slot)
         if role is not None and role.kept is not None:
             return role.kept
@@ -214,6 +234,7 @@ class Node:
     def deposed(self, slot: int, epoch: int) -> None:
         """A follower has seen a higher epoch: whatever the record we know says, we lead no more."""
         role = self._roles.get(slot)
+        # Only a higher epoch, and only what could still be leading.
         if role is None or role.epoch >= epoch or role.state in (RoleState.FOLLOWING, RoleState.STEPPING_DOWN):
             return
         log.warning("slot %d: epoch %d exists, ours is %d: stepping down", slot, epoch, role.epoch)
@@ -237,6 +258,7 @@ class Node:
         self._suspended = True
         for slot in self.led():
             role = self._roles[slot]
+            # Nothing was told in it yet, and its shadow is whole: stepping down costs nothing.
             if role.state in BEFORE:
                 self._step_down(slot, role, role.epoch)
                 continue
@@ -277,6 +299,7 @@ class Node:
 
     def _lead(self, record: SlotRecord, role: SlotRole | None) -> None:
         slot = record.slot
+        # The same leadership under a newer record: a changed isr, a target to hand over to, or none any more.
         if role is not None and role.epoch == record.epoch and role.state is not RoleState.FOLLOWING:
             self._leaders.update(record)
             if role.state is RoleState.SUSPENDED:
@@ -286,6 +309,7 @@ class Node:
             elif role.state is RoleState.HANDING_OVER:
                 self._go_on(slot, role)
             return
+        # I1 on our own disk: an epoch is begun once.
         if record.epoch <= self._journal.epoch(slot):
             # Led in that epoch before this process began, or by a log that went further: followers may have records
             # of it that we lost. Only a new epoch makes one history of it.
@@ -295,6 +319,7 @@ class Node:
             self._step_down(slot, role, record.epoch)
             return
         role = self._roles[slot] = SlotRole.is_named(role, record.epoch)
+        # I8: whoever got that promise may hand out until then.
         wait = self._followers.promised_until(slot) - self._clock.monotonic()
         role.starts_from(self._shadow(slot))
         if wait > 0:
@@ -319,6 +344,8 @@ class Node:
             if current is not None and current.leader == self.me and not self._ending:
                 self._later(RETRY_S, partial(self._claim_again, slot))
 
+        # A comparison with the record we know: if somebody else was named meanwhile, this fails, and their record
+        # comes.
         self._table.change(record, replace(record, epoch=epoch, target=""), done)
 
     def _claim_again(self, slot: int) -> None:
@@ -343,6 +370,7 @@ class Node:
         if role is not None and role.state is not RoleState.FOLLOWING:
             self._step_down(slot, role, record.epoch)
             return
+        # As long as the others are not enough this copy may be the one that is needed.
         if len(record.isr) < min(self._min_in_sync, len(record.replicas)) or not record.isr:
             return
         if self._journal.epoch(slot) > record.epoch:
@@ -386,9 +414,13 @@ class Node:
         if not self._current(slot, role, RoleState.UNPROMISED):
             return
         role.fences()
+        # The fence. Appended, not waited for: what is written later stands behind it, and when_ready waits for this
+        # commit.
         self._journal.begin_epoch(slot, role.epoch)
         self._journal.replicated.add(slot)
         self._leaders.lead(self._records[slot])
+        # Called back when the commit with the epoch counts: on our disk, and on those of all needed, with everything
+        # before it.
         self._shard.when_ready(slot, partial(self._activate, slot, role))
 
     def _activate(self, slot: int, role: SlotRole) -> None:
@@ -397,6 +429,7 @@ class Node:
             return
         shadow = role.shadow
         assert shadow is not None
+        # In steps: a queue of a million messages is 10 s of restoring, and other slots of this owner have clients.
         if not shadow.rouse(self._journal, (role.epoch - 1) << EPOCH_SHIFT, ROUSE_RUNS):
             self._later(0, partial(self._activate, slot, role))
             return
@@ -413,6 +446,7 @@ class Node:
         """Nothing leaves, and nobody is let in but consumers that attach again, before the edges are there."""
         self._shard.pause(slot)
         self._gathering[slot] = self._clock.monotonic() + GATHER_S
+        # From here on edges get answers: they attach, and what they replay waits (attach_barrier).
         self._serving.serve(slot, role.epoch, partial(self._look, slot))
         if not self._looking:
             self._looking = True
@@ -451,6 +485,7 @@ class Node:
         slot = record.slot
         if role.state is not RoleState.LEADING:
             return
+        # A target that lacks something would lead without it (I4).
         if record.target not in record.isr:
             log.info("slot %d: %s is not in sync: not handed over", slot, record.target)
             return
@@ -458,6 +493,8 @@ class Node:
         self._gathering.pop(slot, None)
         self._serving.unserve(slot)
         self._shard.pause(slot)
+        # Everything told and everything taken is with all in-sync members, the target among them; since the slot
+        # stands still, nothing comes after that.
         self._shard.when_ready(slot, partial(self._pass_on, slot, role))
 
     def _pass_on(self, slot: int, role: SlotRole) -> None:
@@ -480,6 +517,7 @@ class Node:
         # The next leader need not wait for us: our log has to be read first, or we are about to end. Nothing is told
         # here any more, and whatever was told is with the others.
         others = tuple(member for member in record.isr if member != self.me)
+        # One write does both, or the next leader would first wait for a member that is reading its log.
         isr = others if len(others) >= self._min_in_sync else record.isr
         new = replace(record, epoch=record.epoch + 1, leader=record.target, target="", isr=isr)
         self._table.change(record, new, done)
@@ -495,6 +533,7 @@ class Node:
 
     def _go_on(self, slot: int, role: SlotRole) -> None:
         """The transfer was called off, or we were taken for dead and nobody leads instead."""
+        # Back to where it was: engine and edges have not noticed.
         role.leads()
         if not role.gathered:
             self._gather(slot, role)
@@ -507,17 +546,21 @@ class Node:
     def _step_down(self, slot: int, role: SlotRole, epoch: int) -> None:
         """Somebody else leads (or shall): from now on nothing of the slot is told here. Its log becomes a shadow."""
         self._serving.unserve(slot, over=True)
+        # From here on nothing of it is told or written, whatever callbacks still come.
         engine = self._shard.drop(slot)
         if engine is None and role.shadow is not None and role.shadow.roused:
             engine = role.shadow.engine
         self._leaders.resign(slot)
         self._journal.replicated.discard(slot)
+        # A new role: callbacks of the old one compare identities, and find that theirs is over.
         stepping = self._roles[slot] = role.steps_down(epoch)
         if engine is None:
             # It had not begun: the shadow is as it was.
             shadow = role.shadow or Shadow(self._shard.new_engine(slot))
             self._stepped_down(slot, shadow, epoch)
             return
+        # Small state from memory, messages from the log: the engine may have taken messages that were never sealed,
+        # and they must not come to life in a follower.
         metas = engine.hand_over() if role.shadow is None else role.shadow.snapshot()
         producers = engine.producers()
         engine.discard()
@@ -542,6 +585,7 @@ class Node:
         self._followers.follow(shadow, epoch)
         record = self._records.get(slot)
         if record is not None and not self._ending:
+            # A newer record may have come while the log was being read.
             self._apply(record)
 
 

@@ -62,6 +62,7 @@ class Standing:
             waits = self._waits.waits_for(slot)
             why = "; ".join(filter(None, (WHY.get(doing, ""), waits and f"waits for {waits}")))
             if why:
+                # The reason may change, the time does not: "since when is it not served" is what is asked.
                 found[slot] = (self._since.get(slot, (now, ""))[0], why)
         self._since = found
         self.serves = len(duties) - len(found)

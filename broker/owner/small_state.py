@@ -27,6 +27,8 @@ def small_state(keeper_of: Callable[[int], Keeper | None]) -> Iterator[list[Meta
             whose, keeper = keeper, None
             for piece in whose.small_state():
                 yield piece
+                # A slot that became led (or followed) between two bits has another keeper: half of one and half of
+                # the other would be no state at all, and later records replace earlier ones.
                 if (now := keeper_of(slot)) is not whose:
                     keeper = now
                     break

@@ -144,6 +144,7 @@ def _largest(totals: Totals, shown: Totals) -> Iterator[None]:
         if len(most) < SHOWN:
             heappush(most, entry)
         else:
+            # A heap of 399: one comparison for most queues.
             less = heapreplace(most, entry) if entry > most[0] else entry
             rest = [a + b for a, b in zip(rest, less[3], strict=True)]
         if not (seen + 1) % SLICE:

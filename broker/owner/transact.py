@@ -4,6 +4,14 @@ Rule: everything is checked before anything is changed, and everything is one lo
 owners as well is handed to `Crossing`. Must not know the journal's or the network's ways.
 """
 
+# Example. COMMIT of: SEND to /queue/a (slot 3), ACK of 5 in /queue/b (slot 8), all slots here.
+#     check    both could be done now; what the SEND would take of a's limits is added up in `asked`, so ten SENDs
+#              that fit one by one and not together are refused together
+#     apply    into a group of its own (turn.part): slot 3 gets the message, slot 8 settles
+#     merge    the group's records become one GROUP record with one checksum: a crash leaves both or none (C54)
+#     receipt  engine.after: behind the commit that has the group
+# A check that passes makes the applying safe: nothing else happens in these slots in between.
+
 from __future__ import annotations
 
 import logging
@@ -81,15 +89,19 @@ def transact(shard: Engines, command: Transact, turn: Turn, touched: Touched) ->
 
 def transacting(shard: Engines, command: Transact, turn: Turn, touched: Touched) -> Iterator[None]:
     """The same in pieces. Between them nothing may happen in a slot of this owner: half of it is seen by nobody."""
+    # Slots of other owners: two phases instead of one record.
     if shard.crossing is not None and any(part.slot != command.slot for part in command.parts):
         shard.crossing.transact(command, turn)
         touched[shard.engine(command.slot)] = None
         return
     engine = shard.engine(command.slot)
     touched[engine] = None
+    # An edge that got no answer repeats the COMMIT with its number.
     if command.dedup is not None and engine.duplicate(command.dedup):
         engine.again(command, turn)
         return
+    # One message with a known _AMQ_DUPL_ID: then this is a COMMIT that was sent before, and none of its messages is
+    # published again; its ACKs still count.
     repeated = any(type(part) is Publish and shard.engine(part.slot).repeated(part) for part in command.parts)
     asked: Asked = {}
     left = CHECKED
@@ -102,6 +114,7 @@ def transacting(shard: Engines, command: Transact, turn: Turn, touched: Touched)
             if type(part) is Publish:
                 if repeated:
                     continue  # what is not published again needs no room
+                # Refused as a whole. A COMMIT of ACKs only makes room, and goes on.
                 if shard.journal.full:
                     raise RefusedError(Code.DISK_FULL, "retry when consumers have freed space")
             shard.engine(part.slot).check(part, asked)
@@ -118,11 +131,13 @@ def transacting(shard: Engines, command: Transact, turn: Turn, touched: Touched)
         if type(part) is Publish:
             if repeated:
                 continue
+            # It was checked against the limits, together with its neighbours: they are not asked a second time.
             part.within()
         engine = shard.engine(part.slot)
         engine.handle(part, group)
         touched[engine] = None
     if command.dedup is not None:
+        # In the group: the number is durable exactly if what it stands for is.
         engine.remember(command.dedup, group)
     merge(group, turn)
     if command.seq:
@@ -150,6 +165,8 @@ def _move(shard: Engines, item: Move, turn: Turn, reached: Touched) -> None:
     source, target = shard.engine(item.slot), shard.engine(slot)
     group = turn.part()
     publish = Publish(slot, 0, 0, item.address, item.routing, item.run, item.to, item.create)
+    # A target that does not take it at all: it is settled all the same, and said in the log, or it would expire or
+    # fail again in every turn.
     if _taken(target, publish, item):
         target.handle(publish, group)
     source.moved(item, group)

@@ -72,6 +72,7 @@ class Views:
     def _entries(self, of: Callable[[Slot], Iterable[Any]]) -> Iterator[list[tuple[Slot, Any]]]:
         """(slot, entry) for all entries, PIECE at a time."""
         for slot in self._slots():
+            # A copy of references: queues come and go between the steps of an answer.
             everything = list(of(slot))
             for at in range(0, len(everything), PIECE):
                 yield [(slot, entry) for entry in everything[at : at + PIECE]]
