@@ -13,7 +13,7 @@ SIM_LOG := $(VENV)/simulations.log
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run cluster cluster-down pipeline-demo pipeline-extra pipeline-jars pipeline-torture test test-quick test-python test-simulated test-served check fmt bench abuse chaos torture mutation retry oracles docs crds proto constraints e2e clean
+.PHONY: help run cluster cluster-down pipeline-demo pipeline-extra pipeline-jars pipeline-torture test test-quick test-python test-simulated test-served check fmt bench abuse chaos torture mutation retry oracles docs site screens crds proto constraints e2e clean
 
 help:
 	@echo "make run     start a broker on 127.0.0.1:61613 (STOMP) and :61614 (WebSocket); ARGS='--port 7000' adds flags"
@@ -24,6 +24,8 @@ help:
 	@echo "make check   ruff, mypy, import contracts, size limits"
 	@echo "make fmt     format the code"
 	@echo "make docs    renew the generated parts of docs/"
+	@echo "make site    the documentation as a site: build/site/index.html"
+	@echo "make screens pictures of the console for docs/ (needs etcd and Chromium)"
 	@echo "make crds    renew the CustomResourceDefinitions in deploy/ and helm/"
 	@echo "make proto   renew the Python code of proto/ (needs the network once: it installs the compiler elsewhere)"
 	@echo "make pipeline-torture  random kills while messages are archived: each there, once (ARGS=\"--rounds 30\"; goes on in its folder)"
@@ -107,6 +109,16 @@ fmt: $(VENV)/.installed-dev
 docs: $(VENV)/.installed
 	$(BIN)/stampede docs docs
 
+# The same pages as a site of files, with the API's operations of a broker that runs.
+site: $(VENV)/.installed-dev
+	$(BIN)/python docs/site/source.py build/site-source
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict -f docs/site/mkdocs.yml
+	@echo "open build/site/index.html"
+
+# Pictures of the console, of a cluster that has lost an owner; needs etcd and Chromium. Look at them before they are committed.
+screens: $(VENV)/.installed-dev
+	$(BIN)/python docs/site/screens.py docs/screens
+
 crds: $(VENV)/.installed-dev
 	$(BIN)/stampede-operator crds .
 
@@ -171,11 +183,11 @@ $(VENV)/.installed: pyproject.toml $(VENV)/.made
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml $(VENV)/.made
-	$(PIP) -e '.[dev]'
+	$(PIP) -e '.[dev,docs]'
 	@touch $@ $(VENV)/.installed
 
 $(VENV)/.installed-pipeline: pyproject.toml $(VENV)/.made
-	$(PIP) -e '.[dev,pipeline,pipeline-dev]'
+	$(PIP) -e '.[dev,docs,pipeline,pipeline-dev]'
 	@touch $@
 
 $(VENV)/.installed-mutation: pyproject.toml $(VENV)/.made

@@ -67,11 +67,10 @@ def _of_messages(queue: Queue) -> list[str]:
 
 
 def _nobody(queue: Queue) -> str:
-    if queue.browsers:
-        return "Nobody consumes it: those who look at it are browsers, which take nothing."
-    return f"Nobody consumes it: subscribe to {queue.address}" + (
-        "." if queue.name == queue.address else f" (queue {queue.name})."
-    )
+    told = f"Nobody consumes it: subscribe to {queue.address}"
+    told += "." if queue.name == queue.address else f" (queue {queue.name})."
+    # The console that shows this text may be a browser itself, by the messages it lists.
+    return told + (" Browsers look at it, but they take nothing." if queue.browsers else "")
 
 
 def _of_consumers(queue: Queue) -> list[str]:

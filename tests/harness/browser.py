@@ -77,9 +77,9 @@ class Page:
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
         )
 
-    async def screenshot(self) -> bytes:
-        """As PNG."""
-        told = await self.call("Page.captureScreenshot", captureBeyondViewport=True)
+    async def screenshot(self, *, whole: bool = True) -> bytes:
+        """As PNG. whole: also what stands below the window."""
+        told = await self.call("Page.captureScreenshot", captureBeyondViewport=whole)
         return base64.b64decode(told["data"])
 
 

@@ -4,6 +4,7 @@
 
 const AGAIN_MS = 10000; // where there are no events
 const WATCHED = 6; // the most of one stream
+const SPANS = 12; // ranges of slots that are named
 const page = document.getElementById("page");
 const problem = document.getElementById("problem");
 const light = document.getElementById("light");
@@ -355,10 +356,11 @@ const addresses = (rows) => table([
   { title: "Consumers", num: true, optional: true, cell: (r) => count(r.consumers) },
 ], rows, "No addresses.");
 
-// What an owner is to each slot: it leads, is in sync, or is being filled.
+// What an owner is to each slot: it leads, is in sync, is being filled, or is away.
 function strip(owner, slots) {
+  const behind = owner.state.startsWith("up") ? "filling" : "away";
   const cells = slots.map((slot) => el("i", {
-    class: slot.leader === owner.name ? "leads" : slot.in_sync.includes(owner.name) ? "in-sync" : slot.replicas.includes(owner.name) ? "filling" : "",
+    class: slot.leader === owner.name ? "leads" : slot.in_sync.includes(owner.name) ? "in-sync" : slot.replicas.includes(owner.name) ? behind : "",
     title: `slot ${slot.slot}: ${slot.leader ? `led by ${slot.leader}` : "led by nobody"}, in sync ${slot.in_sync.join(", ")}` }));
   return el("div", { class: "strip", role: "img",
     "aria-label": `${owner.name} leads ${owner.leads} slots, keeps ${owner.replicas}, ${owner.in_sync} of them in sync` }, cells);
@@ -368,11 +370,33 @@ const trouble = (slot) => [
   slot.shelved && `shelved: ${slot.shelved}`, !slot.leader && "led by nobody", slot.target && `handed over to ${slot.target}`,
   ...slot.replicas.filter((name) => !slot.in_sync.includes(name)).map((name) => `${name} is not in sync`)].filter(Boolean);
 
+// One row for what many slots have in common: a dead owner is one trouble, not 256.
+function troubles(slots) {
+  const rows = new Map();
+  for (const slot of slots) {
+    for (const what of trouble(slot)) {
+      if (!rows.has(what)) rows.set(what, []);
+      rows.get(what).push(slot.slot);
+    }
+  }
+  return [...rows].map(([what, numbers]) => ({ what, numbers })).sort((a, b) => b.numbers.length - a.numbers.length);
+}
+
+// 1, 2, 3, 7 as "1–3, 7".
+function ranges(numbers) {
+  const spans = [];
+  for (const number of numbers) {
+    const last = spans[spans.length - 1];
+    if (last && last[1] === number - 1) last[1] = number; else spans.push([number, number]);
+  }
+  return spans.slice(0, SPANS).map(([from, to]) => (from === to ? `${from}` : `${from}–${to}`)).join(", ") + (spans.length > SPANS ? ", …" : "");
+}
+
 async function cluster() {
   const [nodes, slots] = await Promise.all([look("/nodes"), look("/slots")]);
   if (!nodes.items.length) return [el("h1", {}, "Cluster"), el("p", { class: "soft" }, "This broker stands alone: all 256 slots are its own.")];
   const owners = nodes.items.filter((node) => node.kind === "owner");
-  const bad = slots.items.map((slot) => ({ ...slot, trouble: trouble(slot) })).filter((slot) => slot.trouble.length);
+  const bad = troubles(slots.items);
   const drained = (node) => node.state.includes("drain");
   const drain = (node) => drained(node)
     ? el("button", { "aria-label": `Undrain ${node.name}`, onclick: () => act(() => api("POST", `/nodes/${part(node.name)}/undrain`, {}),
@@ -396,10 +420,10 @@ async function cluster() {
     ], owners, "No owners."),
     el("h2", {}, "Slots"), owners.map((owner) => [el("h3", {}, owner.name), strip(owner, slots.items)]),
     el("p", { class: "soft legend" }, el("i", { class: "leads" }), " leads ", el("i", { class: "in-sync" }), " in sync ",
-      el("i", { class: "filling" }), " is being filled"),
+      el("i", { class: "filling" }), " is being filled ", el("i", { class: "away" }), " its owner is away"),
     bad.length ? [el("h2", {}, "Slots to look at"), table([
-      { title: "Slot", num: true, cell: (r) => r.slot }, { title: "Leader", text: true, cell: (r) => r.leader || "nobody" },
-      { title: "What", text: true, cell: (r) => r.trouble.join("; ") },
+      { title: "What", text: true, cell: (r) => r.what }, { title: "Slots", num: true, cell: (r) => count(r.numbers.length) },
+      { title: "Which", text: true, optional: true, cell: (r) => ranges(r.numbers) },
     ], bad.slice(0, 50), "")] : [],
     el("h2", {}, "Edges"), table([
       { title: "Edge", text: true, cell: (r) => r.name },
@@ -457,6 +481,9 @@ function may(people) {
 const PAGES = { overview, dead, audit, queue, connection, settings, cluster, users, addresses: listing("addresses", addresses), queues: listing("queues", queueTable),
   subscriptions: listing("subscriptions", queueTable), connections: listing("connections", connections) };
 
+// Where a page of one thing belongs in the menu.
+const LISTED = { queue: "queues", connection: "connections" };
+
 // Whoever works by keyboard stays where he is when the page is drawn anew.
 const mark = (node) => node && page.contains(node) && [node.tagName, node.id, node.getAttribute("aria-label"), node.getAttribute("href"),
   node.textContent].join("|");
@@ -474,7 +501,7 @@ async function show() {
   const mine = ++turn;
   const [kind, name] = (location.hash.slice(1) || "overview").split("/");
   for (const link of document.querySelectorAll("nav a")) {
-    if (link.hash === `#${kind}`) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
+    if (link.hash === `#${LISTED[kind] || kind}`) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
   }
   asked = [];
   const mineAsked = asked;

@@ -166,7 +166,9 @@ def reasons(world: World) -> str:
 def test_why_nothing_is_delivered_in_words():
     world = World()
     send(world, 4)
-    assert "Nobody consumes it" in reasons(world)
+    assert "Nobody consumes it: subscribe to orders." in reasons(world)
+    world.subscribe(9, "orders", browse=True)
+    assert "subscribe to orders. Browsers look at it, but they take nothing." in reasons(world)
     world.subscribe(1, "orders", ack=INDIVIDUAL, credit_messages=1)
     told = reasons(world)
     assert "window is full" in told and "1 messages unacknowledged" in told

@@ -29,23 +29,34 @@ class OfThree:
     """A cluster that is only shown."""
 
     drained: set[str]
+    dead: set[str]
 
     def __init__(self) -> None:
-        self.drained = set()
+        self.drained, self.dead = set(), set()
 
     async def nodes(self) -> list[dict[str, Any]]:
         return [
             {
                 "name": f"owner-{n}", "kind": "owner",
-                "state": "up, draining" if f"owner-{n}" in self.drained else "up", "zone": f"zone-{n}",
+                "state": self.state(f"owner-{n}"),
+                "zone": f"zone-{n}",
                 "address": f"10.0.0.{n}:61690", "admin": "", "leads": 85, "replicas": 256,
                 "in_sync": 256, "unreached": [],
             }
             for n in range(3)
         ]  # fmt: skip
 
+    def state(self, owner: str) -> str:
+        return "dead" if owner in self.dead else "up, draining" if owner in self.drained else "up"
+
     def slots(self) -> list[dict[str, Any]]:
-        return SLOTS
+        return [
+            {
+                **slot, "in_sync": [name for name in slot["in_sync"] if name not in self.dead],
+                "leader": "owner-0" if slot["leader"] in self.dead else slot["leader"],
+            }
+            for slot in SLOTS
+        ]  # fmt: skip
 
     async def drain(self, owner: str, on: bool) -> bool:
         (self.drained.add if on else self.drained.discard)(owner)
@@ -105,6 +116,23 @@ async def test_the_console_follows_what_happens(tmp_path):
             assert page.errors == []
             if SHOTS:
                 await shots(page, Path(SHOTS))
+
+
+async def test_an_owner_that_is_dead_is_one_trouble_and_nothing_of_it_is_being_filled(tmp_path):
+    three = OfThree()
+    three.dead = {"owner-2"}
+    async with running(tmp_path / "broker") as api:
+        api.broker.admin.api.cluster_map.topology = three
+        await api.call("POST", "/queues", 201, address="orders")
+        await api.call("POST", "/addresses/orders/messages", 201, body="one")
+        url = f"http://127.0.0.1:{api.broker.admin.port}/console"
+        async with browser(tmp_path, f"{url}#cluster") as page:
+            await page.until("document.querySelectorAll('.strip i.away').length === 256")
+            assert await page.value("document.querySelectorAll('.strip i.filling').length") == 0
+            assert "owner-2 is not in sync\t256\t0–255" in await page.value(TEXT)
+            await page.value("location.hash = '#queue/orders'")
+            await page.until(f"{TEXT}.includes('Nobody consumes it: subscribe to orders.')")
+            assert await page.value("document.querySelector('[aria-current]').innerText") == "Queues"
 
 
 async def shots(page: Page, folder: Path) -> None:
