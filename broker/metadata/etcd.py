@@ -148,7 +148,7 @@ class EtcdMetadata:
         create = rpc_pb2.WatchCreateRequest(key=key, range_end=end, start_revision=revision, progress_notify=True)
         call = connection.stream("/etcdserverpb.Watch/Watch", rpc_pb2.WatchResponse)
         try:
-            await call.write(rpc_pb2.WatchRequest(create_request=create))
+            await _write(call, rpc_pb2.WatchRequest(create_request=create))
             while (answer := await call.read()) is not EOF:
                 if answer.canceled:
                     raise _cancelled(answer)
@@ -161,6 +161,14 @@ class EtcdMetadata:
             raise judged(error) from error
         finally:
             call.cancel()
+
+
+async def _write(call: grpc.aio.StreamStreamCall, request: Any) -> None:
+    """gRPC's own never returns when the call ends before its headers have left: its connection is given up because it
+    is to a frozen member, say."""
+    writing = asyncio.ensure_future(call.write(request))
+    call.add_done_callback(lambda _: writing.cancel())
+    await writing
 
 
 def _cancelled(answer: Any) -> Exception:
