@@ -3,6 +3,11 @@
 Rule: Done when all are, a refusal as soon as one is. Must not know lanes.
 """
 
+# Example. A client subscribes to `orders.#` in a cluster: 256 SubscribeAll parts, each with the number -7. 255 slots
+# say Done: told() gives the edge nothing. Slot 12 refuses: the edge hears the refusal at once, with its own number,
+# and the other answers, before and behind it, count down in silence. Numbers below zero can be nobody's: an edge's
+# own begin at 1.
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -46,6 +51,7 @@ class Together:
             return answer
         request = self._open[answer.seq]
         session, seq, _ = request
+        # Counted to the end also when it has been refused: the number must not be forgotten before its last answer.
         request[2] -= 1
         if not request[2]:
             del self._open[answer.seq]

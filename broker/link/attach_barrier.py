@@ -5,6 +5,13 @@ message that was routed before would pass by the subscriptions of whoever attach
 the last leader knew of them. Must not know why the wait ends.
 """
 
+# Example. B leads slot 9 since a moment; edges E and F live. E's consumer holds message 4, F's a topic subscriber.
+#     E attaches   passes at once: the engine learns that 4 is with E's consumer, and gives it to nobody else
+#     E's SEND     to the topic: waits. F's subscriber is not known here yet, and would miss it for ever
+#     F attaches   passes. F has told everything (Open told): `news` says so to the slot lifecycle
+#     let_in       all live edges are there, or 0.2 s are over: what waited is carried out in the order in which it
+#                  came
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -47,6 +54,8 @@ class Anteroom(Generic[Peer]):
     def passes(self, peer: Peer, opening: int, command: Waiting) -> bool:
         """Need it not wait, in a slot where things do: it attaches a consumer again, and stands before all else."""
         attaches = type(command) is Subscribe and command.resume is not None
+        # Of the same edge in the same opening order is kept: a Subscribe behind an Unsubscribe that waits must wait,
+        # too.
         return attaches and (peer, opening) not in self._queued[command.slot]
 
     def hold(self, peer: Peer, opening: int, command: Waiting) -> None:
@@ -56,6 +65,8 @@ class Anteroom(Generic[Peer]):
     def told(self, slot: int) -> None:
         """An edge has told everything; what it told is on its way to the shard."""
         if slot in self._called:
+            # Not at once: what it told has to be with the shard first, or the slot would be opened before its last
+            # consumer is in.
             self._news[slot] = None
 
     def call(self) -> None:

@@ -40,6 +40,7 @@ class Attachments:
         self._slots: dict[int, dict[int, dict[int, None]]] = {}
         """Slot → session → consumers."""
         self._epochs: dict[int, int] = {}
+        # For each delivery: no call of ours in between.
         self.get = self._all.get
 
     def __len__(self) -> int:
@@ -49,6 +50,8 @@ class Attachments:
         """In the place of an earlier one."""
         self.end(number)
         slot = attached.slot
+        # The first attachment in a new epoch ends all of the old one: their leader is gone, and what it handed out to
+        # them is told by the Resume of each that comes again.
         if self._epochs.get(slot) != attached.epoch:
             self._forget(slot)
             self._epochs[slot] = attached.epoch
@@ -74,6 +77,7 @@ class Attachments:
         """Only those of slots that are led in their epoch (slot → epoch) stay. False: about `most` were forgotten,
         there are more."""
         gone = 0
+        # Whole slots, so that a step may be some consumers too long but never half a slot.
         for slot in [slot for slot, epoch in self._epochs.items() if led.get(slot) != epoch]:
             if gone >= most:
                 return False

@@ -5,6 +5,11 @@ waits for an owner that is down would otherwise grow by one read of every sessio
 not know commands.
 """
 
+# Example. edge_pending_bytes is 8 MiB. Owner A hangs; sessions 1 to 500 have sent it 8 MiB, session 501 sends to B.
+#     presses   1 … 500 are paused for A's link: their connections are not read. 501 is not: it asks another link
+#     B's slot has no owner for a while: who sends to it is paused for that slot (`_stranded`), beyond 8 MiB of it
+#     eased     A answers; below 4 MiB its 500 sessions go on, and no one else is told anything
+
 from __future__ import annotations
 
 from broker.core.effects import Effect
@@ -62,6 +67,7 @@ class Telling:
         """Must the session that has just submitted something for the slot pause."""
         link = lane.link
         if link is None:
+            # Without an owner the slot alone counts: what waits for it cannot wait at a link.
             if lane.nbytes <= self._limit:
                 return False
             paused = self._stranded.setdefault(lane.slot, set())
@@ -76,6 +82,7 @@ class Telling:
 
     def eased(self, link: OwnerLink) -> None:
         """The owner holds less, or has said something about its disk."""
+        # Half: else each answered SEND would let 500 sessions go, of which one finds room.
         if link.paused and not link.congested and link.nbytes < self._limit // 2:
             self.relieve(link.relieve())
 

@@ -5,6 +5,14 @@ process whatever happens to that; all bodies together take at most `limit`. One 
 fails, is not kept: it goes on its way all the same. Must not know owners.
 """
 
+# Example. A client sends 80 MB for slot 9. The edge passes each piece on to the owner and keeps it, too:
+#     1 MiB     in memory; then to a file without a name, piece by piece
+#     owner     is gone at 50 MB: the next one gets the 50 from the file, then what the client sends meanwhile behind
+#               it
+#     answered  the SEND is safe with all in-sync replicas: closed, and the kernel frees the file
+# If the edge dies, so do its clients' connections: nobody waits for the body, and a file without a name is gone with
+# it.
+
 from __future__ import annotations
 
 import logging
@@ -48,6 +56,7 @@ class BodySpool:
 
     @property
     def spill(self) -> int:
+        # Many bodies at a time: of each less stays in memory, and files are made earlier.
         return SPILL if self.in_memory < CROWDED else PIECE
 
     def gave_up(self, why: str) -> None:
@@ -91,12 +100,14 @@ class Kept:
 
     def __del__(self) -> None:
         """A message that was never sent on its way is not answered either."""
+        # The last resort, not the rule: an entry that is dropped somewhere must not keep its bytes counted for ever.
         self.close()
 
     def add(self, data: bytes) -> None:
         if self.lost:
             return
         keeper = self._keeper
+        # Not kept is not refused: it goes on its way, and fails only if its owner changes now.
         if not keeper.room(len(data)):
             self._give_up("all of them together take as much as they may (cluster.kept_body_bytes)")
             return
@@ -137,6 +148,7 @@ class Kept:
         if self._file is None:
             self._file = _Spill(self._keeper.new_file)
         data, self._tail = b"".join(self._tail), []
+        # Counted as written when it is handed to the thread: reads go through the same thread, behind it.
         at, self._flushed = self._flushed, self.size
         self.pending += len(data)
         self._keeper.in_memory -= len(data)

@@ -6,6 +6,15 @@ independent: one without an owner holds up nobody else. Must not know how leader
 tell.
 """
 
+# The way of a SEND through an edge. Session 5 sends to /queue/a, slot 9, led by A:
+#     submit    _take: numbered 21 in its slot's channel and kept; its seq on the wire is 21 << 8 | 9, its dedup
+#               (token, 21)
+#     send      to A's link, which gathers a batch. 21 stays in `kept`
+#     A fails   route(9, epoch 5, B): everything that must be known is told to B, 21 among it, with the same numbers
+#     Done      seq says slot and number: 21 is forgotten, the session gets its receipt. A second Done (from a stream
+#               that is over) finds nothing, and is not heard
+# So each SEND happens once (the owners' producer state knows 21) and is answered once (`kept` forgets it).
+
 from __future__ import annotations
 
 import logging
@@ -59,6 +68,7 @@ MARK_S = 1.0
 UNREACHED = 0.5
 """Of a lease: so long an owner that others know to live is tried before it is said not to be reached. One that died is
 known to be dead by then, and nobody need be told of it."""
+# What fits a field of the wire; a client may write any number into an ACK.
 MAX_ID = (1 << 63) - 1
 SLOT_MASK = (1 << SLOT_BITS) - 1
 
@@ -125,6 +135,7 @@ class ClusterPort:
 
     def route(self, slot: int, epoch: int, leader_id: str, address: str) -> None:
         """The slot is led there now. Told again with the same values: nothing happens."""
+        # Before the route: else what was refused for the shelf would be refused once more.
         self._shelve(slot, "")
         self._routes.route(slot, epoch, leader_id, address)
 
@@ -161,6 +172,7 @@ class ClusterPort:
                 self._closing(command)
                 pressed = True
                 continue
+            # All are taken, also when one presses: the edge has given them away.
             pressed |= self._take(command)
         return pressed
 
@@ -172,6 +184,7 @@ class ClusterPort:
 
     def _take(self, command: Command) -> bool:
         lane = self._lanes.get(command.slot) or self._routes.lane(command.slot)
+        # The slot has had no owner for long: an answer at once instead of a wait for each.
         if lane.refusing and self._refuse_at_once(lane, command):
             return False
         kind = type(command)
@@ -179,6 +192,7 @@ class ClusterPort:
             nbytes = size_of(command)
             entry = lane.keep(command, command.seq, nbytes)  # type: ignore[union-attr]
             blob = command.run.blob  # type: ignore[union-attr]
+            # The body can be sent again as long as its message is not answered.
             if blob is not None and isinstance(blob, KeptBlob):
                 entry.carries(blob.body)
             seq = entry.number << SLOT_BITS | lane.slot
@@ -198,6 +212,7 @@ class ClusterPort:
 
     def _grant(self, lane: SlotChannel, command: Grant) -> None:
         consumer = self._consumers.get(command.consumer)
+        # Grants are not kept: what a new owner must know of room is in the consumer's `outstanding`.
         if consumer is not None:
             consumer.granted(command.nbytes)
         lane.send(command, 24)
@@ -214,10 +229,12 @@ class ClusterPort:
         if any(isinstance(part, Settle | Hold) and any(not 0 <= i <= MAX_ID for i in part.ids) for part in parts):
             self._telling.tell(Refused(session, seq, Code.NO_SUCH_DELIVERY, "no message has that number"))
             return False
+        # A session tells all slots in which it consumed; where all of that has ended nobody would answer.
         if isinstance(command, Disconnect) and not lane.of_session(session):
             return False  # every consumer it had here has been refused or closed
         self._closing(command)
         entry = lane.keep(command, seq, nbytes)
+        # A Disconnect has no answer; the Barrier behind it has (SlotChannel.commands).
         if not isinstance(command, Disconnect):
             command.seq = lane.seq(entry)  # type: ignore[union-attr]
         self._mirror(lane, entry, command)
@@ -238,6 +255,7 @@ class ClusterPort:
             self._consumers[command.consumer] = consumer
             lane.begin(consumer)
         elif isinstance(command, Unsubscribe | Settle | Hold):
+            # Asked of the channel, not of the whole edge: a consumer that has ended here concerns nobody.
             known = entry.concerns(lane.consumers.get(command.consumer))
             if known is None:
                 return
@@ -271,6 +289,7 @@ class ClusterPort:
                 consumer = self._consumers.get(part.consumer)
                 if consumer is not None:
                     consumer.set_aside(entry, part.ids)
+        # In several slots it may leave later than what was numbered behind it, so it counts in a sequence of its own.
         command.counts_as(lane.turn(entry) if others else (0, entry.number))
         return bool(others) and self._parking.begin(command.session, lane, entry, others)
 
@@ -286,6 +305,7 @@ class ClusterPort:
     # ── answers ────────────────────────────────────────────────────────────────────────────────────
 
     def on_link_effects(self, link: OwnerLink, effects: list[LinkEffect]) -> None:
+        # One call of the listener for a whole message of the owner.
         out: list[Effect] = []
         for effect in effects:
             kind = type(effect)
@@ -306,6 +326,7 @@ class ClusterPort:
 
     def _deliver(self, link: OwnerLink, effect: Deliver, out: list[Effect]) -> None:
         consumer = self._consumers.get(effect.consumer)
+        # Said back (`gone`): the owner confirms it for nobody, and the message stays for others (I6).
         if consumer is None or consumer.closing:
             link.gone(effect.consumer)
             return
@@ -314,6 +335,7 @@ class ClusterPort:
             return
         if consumer.command.browse and consumer.spans:
             fresh = consumer.unseen(effect.run)
+            # Browsers begin anew with a new owner, from the head of the queue: what they have seen is taken out here.
             if fresh is not effect.run:
                 self._skip(lane, consumer, effect, fresh)
             if fresh is None:
@@ -337,6 +359,7 @@ class ClusterPort:
         entry = lane.kept.get(seq >> SLOT_BITS)
         if entry is None:
             return
+        # A large message whose body is with the last owner: the body is sent again, and then the message.
         if refused is not None and refused.code is Code.OWNER_MOVED and self._uploads.missing(lane, entry):
             return
         self._finish(lane, entry, refused, out)
@@ -350,9 +373,11 @@ class ClusterPort:
         """The entry is answered; what it meant for consumers is final."""
         command = entry.command
         kind = type(command)
+        # Answered, and kept: it says what an open transaction claims (C51).
         if kind is Hold and refused is None and self._lives(lane, entry.consumer):
             self._held(entry, out)
             return
+        # First here, then told: whoever hears of it may submit again from within.
         self._forget(lane, entry)
         if kind is not Publish:
             refused = self._finish_other(lane, entry, refused)
@@ -403,6 +428,8 @@ class ClusterPort:
             self._end_holds(entry)
             self._unpark(command.session, entry)
         elif isinstance(command, Disconnect):
+            # All that was left of it here, in one step: a session is one client's, and bounded by what it may
+            # subscribe to.
             for gone in lane.of_session(command.session):
                 self._end_consumer(lane, gone)
             return None
@@ -419,6 +446,8 @@ class ClusterPort:
             and (consumer is not None or command.delete_queue is None)
         ):
             # It had ended (a browser, a queue that was deleted), or an earlier owner carried this out.
+            # What the client wants is so: the subscription is gone. Whose call ended it nobody can tell after a
+            # fail-over.
             refused = None
         if consumer is not None:
             self._end_consumer(lane, consumer)
@@ -471,6 +500,7 @@ class ClusterPort:
             consumer.ends()
         else:
             self._end_consumer(lane, consumer)
+        # The session that ends it needs no word of its end.
         if not consumer.closing:
             out.append(effect)
 
@@ -540,6 +570,7 @@ class ClusterPort:
         self._watching = False
         if self._routes.closed:
             return
+        # At most a second too late: looked at once a second, while somebody waits.
         limit = self._clock.monotonic() - self._settings.unavailable_after_s
         for lane in list(self._lanes.values()):
             if lane.opened or not (lane.kept or lane.waiting or self._downloads.waits(lane.slot)):
@@ -558,6 +589,7 @@ class ClusterPort:
         self._downloads.give_up(lane, why)
         for entry in list(lane.kept.values()):
             kind = type(entry.command)
+            # Nobody waits for these: they stay, and are told to whoever leads next.
             if kind is Disconnect or entry.answered or entry.resume or entry.own:
                 continue
             if entry.number in lane.kept:
@@ -580,6 +612,7 @@ class ClusterPort:
         self._mark_timer = False
         lanes, self._marking = self._marking, {}
         for lane in lanes:
+            # One Barrier at a time for each slot, and none to nobody.
             if lane.marked is not None or not lane.opened:
                 self._mark(lane)
                 continue

@@ -4,6 +4,13 @@ Rule: nothing per message but one entry in a list of bytes; whatever does not de
 anything of it is used. Must not know streams.
 """
 
+# Numbers on the link. An owner serves many edges, each of which numbers its sessions and consumers from 1:
+#     on the wire    session 5, in 40 bits
+#     in the owner   token << 40 | 5: two edges' sessions cannot be confused, and an effect says by itself which edge
+#                    it is for
+#     a request      number 21 of slot 9 is 21 << 8 | 9: the answer finds channel and entry without a search
+#     dedup          (token, 21): the engine keeps the last number of each token; a lower or equal one has happened
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -21,6 +28,8 @@ PROTOCOL: Final = 1
 NUMBER_BITS: Final = 40
 """Sessions and consumers of one edge; above them an owner puts the edge's token."""
 NUMBER_MASK: Final = (1 << NUMBER_BITS) - 1
+# Multiples of an odd constant: tokens of different sequences of one edge, and of different edges, practically never
+# meet.
 _GOLDEN: Final = 0x1E3779B97F4A7C15
 SLOT_BITS: Final = 8
 """A request's number on the link is `number << SLOT_BITS | slot`: its answer tells where it comes from."""
@@ -76,6 +85,7 @@ CONGESTED: Final = 1
 RELIEVED: Final = 2
 
 
+# Made once, and compared as bytes: nothing else is sent on most streams of an idle cluster.
 UP_PING: Final[bytes] = pb.Up(ping=True).SerializeToString()
 DOWN_PING: Final[bytes] = pb.Down(ping=True).SerializeToString()
 """A heart-beat, as an idle stream brings it every ping_ms: it is known by its bytes, and nothing has to be decoded."""
@@ -114,6 +124,7 @@ def check_slot(slot: int) -> int:
 def put_run(run: Run, out: pb.Run) -> None:
     """Fills `out`, which is empty. `position` stays at home; `nbytes` is counted again by who reads it."""
     ids = run.ids
+    # Nearly always: a first id and a count in place of a list.
     in_a_row = type(ids) is range and ids.step == 1  # consumers that take turns get every second, third … id
     out.MergeFrom(
         pb.Run(
@@ -153,6 +164,7 @@ def take_run(message: pb.Run) -> Run:
             raise malformed("a large message without its body")
         blob = Blob(message.blob.id, message.blob.length)
         nbytes += blob.length + 1
+    # Checked here, at the border: behind it everybody may rely on it.
     if not count or message.priority > 9:
         raise malformed("a run without messages, or with an unknown priority")
     return Run(

@@ -56,6 +56,7 @@ CODES: dict[str, Container[object]] = {
     "act": ACTS,
 }
 """Field → what may stand in it. A newer edge may know more."""
+# A COMMIT travels as one message: this bounds a transaction, with an error of its own (TRANSACTION_LIMIT).
 MAX_MESSAGE_BYTES = 60 * 1024 * 1024
 """Of one command, and so of one message; transports take a little more."""
 
@@ -115,6 +116,7 @@ def _named(command: object, *names: str) -> dict[str, Any]:
     return {name: getattr(command, name) for name in names}
 
 
+# Same names on both sides. The path of each message (Publish, Settle, Grant) is written out instead, for speed.
 _SUBSCRIBE = (
     "slot", "session", "seq", "consumer", "address", "routing", "ack", "durable", "credit_messages", "credit_bytes",
     "room", "overhead", "browse", "priority", "create", "confirm", "bodies", "no_local", "queue", "selector",
@@ -153,6 +155,7 @@ def _put_disconnect(command: Disconnect, out: pb.Command) -> None:
 
 def _put_parts(parts: Sequence[Publish | Settle], out: Any) -> None:
     for part in parts:
+        # A coordinator passes on parts of many edges: each says whose it is. From an edge itself it is 0, its own.
         target = out.add(edge=part.session >> NUMBER_BITS)
         if isinstance(part, Publish):
             _fill_publish(part, target.publish)
@@ -162,6 +165,7 @@ def _put_parts(parts: Sequence[Publish | Settle], out: Any) -> None:
 
 def _put_transact(command: Transact, out: pb.Command) -> None:
     """Of its `dedup` the sequence's number travels; the owner knows the edge's token."""
+    # The token is not on the wire: an edge cannot speak in another one's name.
     turn, number = command.dedup or (0, 0)
     out.transact.CopyFrom(pb.Transact(**_named(command, "slot", "session", "seq"), turn=turn, number=number))
     _put_parts(command.parts, out.transact.parts)
@@ -213,6 +217,7 @@ PUT: dict[type, Callable[[Any, pb.Command], None]] = {
 
 def take_commands(up: pb.Up, token: int) -> list[LinkCommand | Unknown]:
     """All commands of the message, in order. Raises ProtocolViolation: then none of them may be used."""
+    # All are read before any is used: a message that does not decode happens in no part.
     commands: list[LinkCommand | Unknown] = []
     for command in up.commands:
         kind = command.WhichOneof("kind")
@@ -222,6 +227,8 @@ def take_commands(up: pb.Up, token: int) -> list[LinkCommand | Unknown]:
         try:
             commands.append(TAKE[kind](message, token))
         except (IndexError, KeyError) as error:
+            # Two kinds of wrong: a newer edge uses a word that this release lacks, which concerns one request; or
+            # garbage, which ends the stream.
             what = next(_unknown(message), "")
             if not what:
                 raise malformed(f"a {kind} with {error}") from error
@@ -305,6 +312,7 @@ def _subscribe(message: pb.Subscribe, token: int) -> Subscribe:
         held = [(span.first, span.last) for span in message.resume.held]
         taken = [(span.first, span.last) for span in message.resume.taken]
         firm = [(span.first, span.last) for span in message.resume.firm]
+        # Spans go into loops and arithmetic of the engine.
         if any(first > last for first, last in held + taken + firm):
             raise malformed("a span of ids that ends before it begins")
         if len(message.resume.tried) != len(message.resume.attempts):
@@ -347,6 +355,7 @@ def _parts(messages: Any, token: int) -> list[Publish | Settle]:
     parts: list[Publish | Settle] = []
     for part in messages:
         kind = part.WhichOneof("kind")
+        # A coordinator's Prepare has parts of other edges, and says so; without that it is the sender's own.
         owner = part.edge or token
         if kind == "publish":
             parts.append(_publish(part.publish, owner))

@@ -6,6 +6,17 @@ until all of that has come, and what was delivered else since an owner last said
 `spans`. Must not know links nor who leads a slot.
 """
 
+# Example, ack:client. The client was given 1 2 3 4 5 of slot 9 and acknowledges 3, which means 1 2 3 (C43); A dies.
+#     ids      4 5           given, not settled
+#     aside    ACK → 1 2 3   settled by an ACK that nobody has answered
+#     again    Subscribe(resume: held 1…5) to B, then the ACK with its number. B gives 1 … 5 back to this consumer, so
+#              that the ACK settles 1 2 3. If A had done so before it died, B finds them settled already (ghosts), and
+#              the ACK changes nothing
+# Why held in the order of delivery: an ACK is for all before it, and B must count the same "before".
+#
+# In AckMode.AUTO nothing is held: what was delivered counts as consumed (C41). `spans` says what was delivered since
+# an owner last said that all of that is settled on the disk, so that a new owner does not deliver it a second time.
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -169,6 +180,8 @@ class Mirrored:
     def delivered(self, run: Run, cost: int) -> None:
         """The client is about to be given the run."""
         self.outstanding += cost
+        # A large body in AUTO is consumed when all of it has come, not when it began: until then it is held like any
+        # other.
         if self.confirms and not (self.command.bodies and run.flags & BLOB):
             add_ids(self.spans, run.ids)
             return
@@ -177,6 +190,7 @@ class Mirrored:
         if run.attempts or self.tries:
             self._tried(run)
         lasting = bool(run.flags & DURABLE)
+        # The usual delivery, without a list.
         if len(run.records) == 1:
             self.ids[run.ids[0]] = lasting
         else:
@@ -197,6 +211,7 @@ class Mirrored:
     def _tried(self, run: Run) -> None:
         if run.attempts:
             self.tries.update(dict.fromkeys(run.ids, run.attempts))
+            # Paid by what came since the last time.
             if len(self.tries) > 2 * len(self.ids) + TRIES_SLACK:
                 self._prune()
         else:  # counted anew: its leader lost the counts
@@ -211,6 +226,7 @@ class Mirrored:
     def unseen(self, run: Run) -> Run | None:
         """A browser that began anew sees the queue from its head: what of the run it has not seen yet."""
         seen = self.spans
+        # After a change of the owner only.
         fresh = [n for n, i in enumerate(run.ids) if not any(first <= i <= last for first, last in seen)]
         if len(fresh) == len(run.records):
             return run
@@ -238,6 +254,7 @@ class Mirrored:
         they were about (but for a delay). A REJECT is repeated: its messages go to nobody but the dead letters.
         The same goes for what a consumer that is leaving held for a transaction that was not committed before."""
         for entry in list(self.backs):
+            # A NACK or a RETURN that is repeated could take a message away from somebody who has got it since.
             if getattr(entry.command, "outcome", None) is not Outcome.REJECT:
                 self._happened(entry)
         if self.leaving:
@@ -253,8 +270,10 @@ class Mirrored:
         covered: list[int] = []
         hold = isinstance(entry.command, Hold)
         alone = isinstance(entry.command, Settle) and entry.command.outcome is Outcome.UNREADABLE
+        # Firm until something of it is not durable.
         entry.firm = hold
         for i in ids:
+            # An ACK in a transaction was said before, by a Hold; the COMMIT's Settle ends it.
             held = self.holds.get(i)
             if held is not None and not hold:
                 entry.holds.append(held)
@@ -275,15 +294,18 @@ class Mirrored:
     def _take(self, i: int, covered: list[int]) -> bool:
         """Is all of it durable."""
         ids = self.ids
+        # client-individual: this one (C44).
         if self.command.ack is not AckMode.CLIENT:
             covered.append(i)
             return ids.pop(i)
+        # The latest: everything. Clients that acknowledge each message, or the last one, come here.
         if i == next(reversed(ids)):
             covered += ids
             self.ids = {}
             self._removed = 0
             return all(ids.values())
         before = len(covered)
+        # A dict keeps the order of delivery: all up to this one (C43).
         for j in ids:
             covered.append(j)
             if j == i:
@@ -318,6 +340,8 @@ class Mirrored:
         """The command that attaches it to the slot's owner of now."""
         asked = self.command
         room = asked.room if asked.room >= UNLIMITED else asked.room - self.outstanding
+        # A queue that was made for this subscription may be made again; the room is what is left of what it asked
+        # for.
         command = asked.attach_again(seq, asked.create or self.subscribed, 0 if self.closing else room)
         held: list[Span] = []
         firm: list[Span] = []
@@ -348,6 +372,7 @@ def add_ids(spans: list[Span], ids: Iterable[int]) -> None:
         spans.append((first, last))
         return
     for i in ids:
+        # In the order of delivery, so a queue that is consumed in order is one span however much it is.
         if spans and spans[-1][1] + 1 == i:
             spans[-1] = (spans[-1][0], i)
         else:
@@ -359,6 +384,7 @@ def size_of(command: Command) -> int:
     kind = type(command)
     if kind is Publish:
         run: Run = command.run  # type: ignore[union-attr]
+        # A large body travels by itself and is counted there.
         return 96 + run.nbytes - (run.blob.length if run.blob is not None else 0)
     parts = getattr(command, "parts", None)
     if parts is not None:

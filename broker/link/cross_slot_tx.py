@@ -5,6 +5,14 @@ slots it reaches into; whatever its session submits afterwards waits until it is
 kept by the stream; over several streams somebody has to wait.
 """
 
+# Example. A session sends m to slot 3, acknowledges in slot 7 within a transaction, and commits; 3 coordinates:
+#     Hold to 7       claims the message for the transaction
+#     COMMIT          is parked: Hold is not answered yet. Sent now, it could reach 3, and 3's Prepare reach 7, before
+#                     the Hold does, for these are two streams
+#     Hold: Done      nothing is left to wait for: the COMMIT leaves
+#     what the session sends now waits: a SEND to 7 could be seen there before the transaction is
+#     COMMIT: Done    what waited goes on
+
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -36,6 +44,7 @@ class Parking:
         self.active = True
         before = {hold for hold in entry.holds if not hold.answered}
         for other in others:
+            # Over what is unanswered in these slots, of all sessions: bounded by edge_pending_bytes.
             before.update(sent for sent in other.kept.values() if _sent_by(session, sent))
         if before:
             entry.park()
@@ -67,6 +76,7 @@ class Parking:
     def end(self, session: int, entry: PendingCommand) -> list[Command] | None:
         """The session's transaction is answered: what waited, in order. None: it did not wait for this one."""
         _, waits = self._waits.pop(entry, (None, ()))
+        # Refused, or given up, before it could leave.
         for before in waits:
             del self.starting[before]
         parked = self._parked.get(session)

@@ -47,6 +47,8 @@ class Downloads:
     def read(self, slot: int, blob: Blob, consumer: int = 0, message: int = 0) -> BodyReader:
         lane, known = self._routes.lane(slot), self._consumers.get(consumer)
         holds = known is not None and known.holds_body(message)
+        # Who holds the message may have its body from whoever leads next; others (an operator who looks at it) ask
+        # again.
         lost = partial(self._lost, known, message) if known is not None and holds else None
         body = BodyDown(self._schedule, blob.length, lost)
         if lane.opened and lane.link is not None:
@@ -62,6 +64,8 @@ class Downloads:
             return
         lane = self._routes.lane(known.slot)
         command = Settle(lane.slot, known.command.session, 0, consumer, [message], outcome)
+        # Numbered and kept like a client's: told to each owner until one has answered. Nobody at the edge waits for
+        # it.
         lane.keep_own(command, known)
         lane.send(command, OWN_BYTES)
         if not lane.opened:
@@ -96,7 +100,9 @@ class Downloads:
             return
         self._waiting.setdefault(consumer.slot, {}).setdefault(consumer, {})[body] = message
         lane = self._routes.lane(consumer.slot)
+        # Attached there already, and turned away all the same: it is about to say that it leads no more.
         if lane.opened and consumer.opening == lane.openings:
+            # Not at once: a loop over the network would be the result.
             self._later(AGAIN_S, partial(self._again, consumer))
         else:
             self._watch()

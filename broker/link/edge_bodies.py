@@ -6,6 +6,12 @@ from its beginning, as long as it is kept (body_spool.py), or else fails. One on
 was, if whom it is for is known (downloads.py).
 """
 
+# Example. Two clients send 10 MB each to owner A over one link, a third one sends small messages.
+#     pump     a piece of 64 KiB of one body, one of the other, in turn, while less than 1 MiB is unwritten at A
+#     batches  leave between the pieces: a small SEND waits for 1 MiB at most, not for 20 MB
+#     written  A's file has so much: the window opens, and the clients' sockets are read on (on_drain)
+#     stored   all of it is on A's disk: only now the SEND itself goes, with the body's number at A
+
 from __future__ import annotations
 
 from collections import deque
@@ -106,12 +112,14 @@ class BodyUp:
     def pending(self) -> int:
         if self._failed or self._closed:
             return 0
+        # The slower of owner and spool decides how fast the client is read.
         unwritten = self._size - self._written
         return unwritten if self._kept is None else max(unwritten, self._kept.pending)
 
     def write(self, data: bytes) -> None:
         if self._failed or self._closed:
             return
+        # After a rewind pieces come from the spool; what the client sends meanwhile goes there, behind them.
         behind = self._loaded < self._size
         self._size += len(data)
         if self._kept is not None:
@@ -167,6 +175,7 @@ class BodyUp:
     def next_piece(self) -> bytes | None:
         if self._pieces:
             return self._pieces.popleft()
+        # One piece under way from the spool: memory does not grow with the body.
         if self._loaded < self._size and not self._loading:
             self._load()
         return None
@@ -175,6 +184,7 @@ class BodyUp:
         """Whether to sync, once, when everything has been sent and finish() was called; else None."""
         if self._ended or self._pieces or self._loaded < self._size:
             return None
+        # Said once; an attempt that begins anew says it again.
         self._ended = self._sync is not None
         return self._sync
 
@@ -193,6 +203,7 @@ class BodyUp:
 
     def away(self, why: str) -> bool:
         """Who was to store it cannot, through no fault of the body. True: it is sent again, or its message knows."""
+        # Nothing kept: a body that is half with an owner who is gone cannot be finished.
         if not self._rewind():
             self.failed(why)
             return False
@@ -229,6 +240,7 @@ class BodyUp:
             return False
         self.hub = None
         self.id = 0
+        # Reads from the spool that were under way belong to the last attempt.
         self._attempt += 1
         self._pieces.clear()
         self._loaded = self._written = 0
@@ -339,6 +351,7 @@ class BodyDown:
     def away(self, why: str) -> None:
         """Who sends it cannot go on, through no fault of the body."""
         self.hub = None
+        # Nobody holds its message: the message is gone, or was never delivered to a consumer.
         if self.lost is None:
             self.failed(why)
         else:
@@ -379,6 +392,7 @@ class BodyHub:
         body.id = self._number
         body.hub = self
         self.ups[body.id] = body
+        # Window per link, counted per body: what a body that is closed had under way comes back.
         self._unwritten[body.id] = 0
         self.send(pb.Body(id=body.id, write=body.slot, slot=body.slot))
         self.pump()
@@ -428,6 +442,7 @@ class BodyHub:
         busy = True
         while busy:
             busy = False
+            # A copy: sending may end a body.
             for body in list(self.ups.values()):
                 if self._inflight < WINDOW and (piece := body.next_piece()) is not None:
                     busy = True
@@ -443,6 +458,7 @@ class BodyHub:
         up, down = self.ups.get(message.id), self.downs.get(message.id)
         if up is not None:
             if kind == "written":
+                # Never below zero, whatever an owner says.
                 done = min(message.written, self._unwritten[up.id])
                 self._unwritten[up.id] -= done
                 self._inflight -= done

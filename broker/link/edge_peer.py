@@ -4,6 +4,13 @@ Rule: a delivery is confirmed to the engine when the edge has taken it, and only
 is told to the edge in one turn leaves as one message. Must not know engines.
 """
 
+# Example. An AUTO consumer of edge E gets message 4 in Down batch 12.
+#     deliver   4 is in the batch; `_given` notes one delivery of this attachment
+#     flush     the batch leaves; `_flight` has (12, what was given)
+#     taken 12  the edge has handed it on: Confirm(consumer, 1) to the engine, which settles 4 (C41). Not before: a
+#               batch that is lost with its stream would else be consumed by nobody (I6)
+#     gone      the edge says that the consumer had ended when it came: nothing is confirmed, 4 goes to others
+
 from __future__ import annotations
 
 from collections import deque
@@ -87,6 +94,8 @@ class EdgePeer:
         """Slot → epoch, on the present stream."""
         self.told: dict[int, int] = {}
         """Slot → epoch in which it has said all it knows of earlier ones."""
+        # A counter, not the epoch: the same leader may be opened twice in one epoch, and what was handed out before
+        # the second Open is told by the Resumes behind it.
         self._openings: dict[int, int] = {}
         """Slot → number of its Open. What was attached before it knows nothing of what is handed out behind it."""
         self._opens = 0
@@ -144,13 +153,16 @@ class EdgePeer:
     def take(self, up: pb.Up) -> list[Command]:
         """What the message asks of the shard, in order. Raises ProtocolViolation: then nothing of it may happen."""
         asked = take_commands(up, self.token)
+        # Batches count on without a gap. A gap means a bug or another stream's message: nothing of it is used.
         if up.batch and up.batch != self._taken + 1:
             raise malformed(f"batch {up.batch} behind batch {self._taken}")
         if up.taken > self._batch:
             raise malformed(f"batch {up.taken} was never sent")
+        # Bodies first: a Publish in this message may name one that is complete with it.
         for body in up.bodies:
             self.bodies.on_body(body)
         commands: list[Command] = []
+        # Before `taken`, which would confirm them.
         if up.gone:
             for number in up.gone:
                 attached = self.consumers.get(self.token << NUMBER_BITS | number)
@@ -162,10 +174,12 @@ class EdgePeer:
             self._taken = up.batch
         moved: dict[int, None] = {}
         waiting = self._user.anteroom.waiting
+        # In order. An Open changes what those behind it find.
         for command in asked:
             if isinstance(command, Open):
                 self._open(command)
             elif not self.leads(command.slot):
+                # Not happened, and said so once for each slot: the edge replays it to whoever leads.
                 moved[command.slot] = None
             elif isinstance(command, Unknown):
                 self._refuse(command)
@@ -190,6 +204,7 @@ class EdgePeer:
     def let_in(self, opening: int, command: Waiting) -> Command | None:
         """What waited for the slot is to be carried out now. None: the edge has asked for it anew since, or somewhere
         else; or it has been answered here."""
+        # It waited so long that the edge has begun anew: it is in that replay.
         if self._openings.get(command.slot) != opening or not self.leads(command.slot):
             return None
         if isinstance(command, Open):
@@ -201,6 +216,7 @@ class EdgePeer:
         flight = self._flight
         while flight and flight[0][0] <= taken:
             for attached, (consumer, count) in flight.popleft()[1].items():
+                # By identity: a consumer that attached again since has told what it holds.
                 if attached.confirm and self.consumers.get(consumer) is attached and self.leads(attached.slot):
                     commands.append(Confirm(attached.slot, consumer, count))
 
@@ -213,6 +229,8 @@ class EdgePeer:
                 if not (command.slot in self._user.anteroom.waiting and self._waits(command)):
                     self.bodies.told(command.slot)
         elif epoch == command.epoch:
+            # Equal, not "at least": edge and owner must mean the same leadership, or the one would tell and the other
+            # give what only holds in another.
             self.told.pop(command.slot, None)  # it says all again, on the same stream: a hand-over was taken back
             self.opened[command.slot] = epoch
             self._opens += 1
@@ -256,6 +274,7 @@ class EdgePeer:
     def _admit_settles(self, command: Prepare) -> bool:
         """Whose consumers it settles for must have attached these first, and have held what the transaction names: the
         Prepare comes over another owner's stream, and may be faster."""
+        # Of all edges whose consumers are concerned: a coordinator passes on parts of any.
         edges = {edge_of(part.consumer) for part in command.parts if isinstance(part, Settle)}
         if all([self._user.told(token, command.slot) for token in edges]):
             return True
@@ -296,10 +315,12 @@ class EdgePeer:
         if attached.confirm and not (attached.bodies and effect.run.flags & BLOB):
             given = self._given.get(attached)
             self._given[attached] = (consumer, 1 if given is None else given[1] + 1)
+        # A message of a bounded size, whatever a turn hands out.
         if builder.nbytes >= self._user.batch_bytes:
             self.flush()
 
     def done(self, session: int, seq: int) -> None:
+        # Without a stream nothing is kept for it: the edge asks anew on the next one.
         if self.stream is not None:
             self._builder.done(session, seq)
 
@@ -314,6 +335,7 @@ class EdgePeer:
             return
         self._frames.append(body)
         if body.data:
+            # Each piece of a body in a message of its own, so that what is small comes between.
             self.flush()
         else:
             self._user.flush_soon(self)
@@ -351,6 +373,7 @@ class EdgePeer:
                 self._flight.append((self._batch, self._given))
                 self._given = {}
         if self._taken > self._told:
+            # Rides on what is sent anyway.
             down.taken = self._told = self._taken
         if self._pressure:
             down.pressure = pb.Pressure.Name(self._pressure)

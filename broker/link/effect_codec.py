@@ -3,6 +3,9 @@
 Rule: a run that several consumers get travels once per message; the order of effects is kept. Must not know streams.
 """
 
+# Example. A message of a topic goes to 1,000 consumers of one edge: one Run in the message, and three arrays of 1,000
+# numbers (consumer, run, cost). The Run's bytes travel once, and the edge's 1,000 Deliver effects share one object.
+
 from __future__ import annotations
 
 from broker.core.effects import BrowseEnd, ConsumerClosed, Crowd, Deliver, Done, Effect, Refused
@@ -36,9 +39,12 @@ class DownBuilder:
         self._costs: list[int] = []
 
     def deliver(self, consumer: int, run: Run, cost: int) -> None:
+        # Neighbours of a kind share an entry; a change of kind closes it. So order is kept, and a turn is a few
+        # entries.
         if self._open != "deliveries":
             self._close()
             self._open = "deliveries"
+        # By identity: equal runs that are two objects are rare, and comparing them would cost more than sending both.
         index = self._index.get(id(run))
         if index is None:
             index = self._index[id(run)] = len(self._runs)
@@ -117,6 +123,7 @@ def take_effects(down: pb.Down) -> list[LinkEffect]:
             kind = effect.WhichOneof("kind")
             if kind == "deliveries":
                 some = effect.deliveries
+                # An index out of range raises here as well, before any effect is used.
                 if any(not runs[index].ids for index in some.run):
                     raise malformed("a delivery without ids")
                 effects += [

@@ -6,6 +6,15 @@ same name, garbage) is refused by name. Must not know engines: commands go to `s
 listener.
 """
 
+# Example. Edge E's machine loses its network for 2 s.
+#     silent   no message for dead_after_ms: _lost. Its stream is over, its consumers stay attached: what they hold is
+#              theirs
+#     back     a Hello of the same boot: the same EdgePeer, all slots are opened anew, each consumer attaches again
+#              with what it holds. Clients have noticed nothing
+# If it does not come back within edge_grace_s, or its lease ends while it has no stream: _bury. Its sessions end, 500
+# in a step, and what they held goes to others, as redelivered (I6). A Hello of another boot buries the old process at
+# once if that has no stream; else the newcomer is refused: one name is one process.
+
 from __future__ import annotations
 
 import logging
@@ -105,11 +114,13 @@ class LinkServer:
         news   None: it takes everything. Else consumers that attach again only, until let_in(); called when another
                edge has told all about the slot."""
         self.served[slot] = epoch
+        # Ends of sessions that came while it stood still: they must not get lost with the pause.
         resting = self.resting.pop(slot, None)
         if resting is not None and resting.epoch == epoch and resting.ends:
             self._submit(resting.ends)
         if news is not None:
             self.anteroom.open(slot, news)
+        # One for each edge, not for each of its clients.
         for peer in self._peers.values():
             peer.other(SlotState(slot, epoch, SERVING))
             self.flush_soon(peer)
@@ -117,6 +128,7 @@ class LinkServer:
     def let_in(self, slot: int) -> None:
         """The slot takes everything from now on, and first what has waited for that."""
         waiting = self.anteroom.close(slot)
+        # Admitted in their order, each by what is so now.
         commands = [command for peer, opening, waits in waiting if (command := peer.let_in(opening, waits)) is not None]
         for peer in dict.fromkeys([peer for peer, _, _ in waiting]):
             self.flush_soon(peer)
@@ -151,6 +163,7 @@ class LinkServer:
         """Its lease is gone: if its stream is too, the process is dead for sure, and its sessions end now. While it
         talks to us it only cannot reach the store: its clients keep what they hold."""
         peer = self._by_edge.get(edge)
+        # Two witnesses for a death: the store and the stream.
         if peer is not None and peer.boot == boot and peer.stream is None:
             self._bury(peer)
 
@@ -180,6 +193,7 @@ class LinkServer:
         for effect in effects:
             kind = type(effect)
             number: int = effect.consumer if kind in OF_CONSUMERS else effect.session  # type: ignore[union-attr]
+            # 0, or an edge that is gone: nobody to be told.
             peer = peers.get(edge_of(number))
             if peer is None:
                 continue
@@ -191,6 +205,7 @@ class LinkServer:
                 peer.other(effect)
             touched[peer] = None
         for peer in touched:
+            # Else a flush is scheduled behind this turn, and takes it along.
             if not peer.dirty:
                 peer.flush()
 
@@ -221,6 +236,7 @@ class LinkServer:
         return end
 
     def on_message(self, end: EdgeStream, data: bytes) -> None:
+        # Whatever it is: it lives.
         now = end.heard = self._clock.monotonic()
         self.stats.took(len(data))
         peer = end.peer
@@ -230,6 +246,7 @@ class LinkServer:
             peer.heard = now
             if data == UP_PING:
                 return
+        # Before it is decoded, which costs several times its size.
         if len(data) > MAX_MESSAGE_BYTES + HEADROOM:
             self._refuse(end, Code.COMPONENT_MESSAGE_TOO_LARGE, f"{len(data)} bytes in one message")
             return
@@ -247,6 +264,7 @@ class LinkServer:
             self._refuse(end, violation.code, violation.detail)
             return
         self._take(commands)
+        # Also without effects: that the batch was taken has to be told, for the edge's next one waits for it.
         self.flush_soon(peer)
         self.anteroom.call()
 
@@ -295,6 +313,7 @@ class LinkServer:
                 return
             self._bury(peer)
             peer = None
+        # All at once here, although it may be long: what it says first must meet a clean table, and this is rare.
         while hello.token in self._farewells:  # what it says now must not come before its own end
             self._end_some(hello.token)
         if peer is None:
@@ -307,6 +326,7 @@ class LinkServer:
             log.info("%s was only slow: it may be silent for %.3g s now", peer.edge, peer.patience.silence(end.heard))
         end.peer = peer
         if old is not None:
+            # The newer one is right: an edge dials only when it has given up the last one.
             old.abort("the edge has a newer stream")
         if self._congested:
             peer.press(True)
@@ -372,6 +392,7 @@ class LinkServer:
         ends: list[Command] = []
         some = list(islice(self._farewells[token], ENDED))
         for end in some:
+            # A slot that stands still takes nothing: its end waits with it.
             resting = self.resting.get(end.slot)
             (ends if resting is None else resting.ends).append(end)
         if ends:

@@ -22,6 +22,7 @@ class LocalOwner:
     def __init__(self, shard: Shard, body_io: Io) -> None:
         self._shard = shard
         self._body_io = body_io
+        # The shard's own method: in one process there is no layer in between.
         self.submit: Callable[[list[Command]], bool] = shard.submit
 
     def attach(self, listener: EffectListener) -> None:

@@ -6,6 +6,14 @@ does not survive the epoch in which its slot is led here, because then that goes
 Must not know commands.
 """
 
+# Example. Edge E uploads a body for slot 9, led here in epoch 4.
+#     stored     the file is complete; `_stored` has it, no message names it yet
+#     stream     breaks: it stays, for E sends the Publish that names it again on the next stream
+#     publish    the Publish is here: the body is the log's now
+#     told       E has repeated all it asks of 9 and did not name the body: it never heard that it was complete. It
+#                goes
+#     epoch 5    9 is led elsewhere: E's Publish goes there, so the file here goes (sweep)
+
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -177,6 +185,7 @@ class OwnerBodies:
             self._close(message.id)
         elif kind == "want":
             outgoing = self._outgoing.get(message.id)
+            # Unknown: closed meanwhile, on one side or the other.
             if outgoing is not None:
                 outgoing.want(message.want)
         elif kind == "data" or kind == "finish":
@@ -250,6 +259,7 @@ class OwnerBodies:
         if (epoch := self._target.epoch(slot)) is None:
             self._target.send_body(pb.Body(id=id, failed=MOVED, fault=pb.Body.MOVED))
             return
+        # With the epoch in which it began: what becomes of it is decided by whether that still holds.
         incoming = self._incoming[id] = BodyUpload(id, slot, epoch, self._target)
         incoming.writer = self._new_body(slot, incoming.drained)
 
@@ -266,6 +276,7 @@ class OwnerBodies:
             code = why.code.number if isinstance(why, Away) else 0
             self._target.send_body(pb.Body(id=incoming.id, failed=why, code=code, fault=pb.Body.DISK))
             return
+        # Asked at its end: it may have taken minutes.
         if self._target.epoch(incoming.slot) == incoming.epoch:
             self._stored[blob.id] = incoming
         elif incoming.writer is not None:

@@ -5,6 +5,14 @@ fairly. Whatever was sent on a stream that broke may or may not have arrived: it
 commands mean.
 """
 
+# Example. The edge submits SENDs all the time; the way to the owner and back takes 1 ms.
+#     add          the first one: a flush is scheduled, behind everything this step of the loop still adds
+#     batch 1      leaves with 3 commands; `_awaiting`
+#     add …        40 more commands gather
+#     taken 1      in the owner's next message: batch 2 leaves with all 40
+# So a quiet edge waits for nothing and a busy one sends large messages: the round trip is the clock, as in Nagle's
+# algorithm, and one untaken batch bounds what a broken stream can leave in doubt.
+
 from __future__ import annotations
 
 import logging
@@ -149,6 +157,7 @@ class OwnerLink:
 
     def start(self) -> None:
         """Dials, unless it is closed."""
+        # A dial that was scheduled may come after another one.
         if self.closed or self._end is not None:
             return
         self._reset()
@@ -156,6 +165,8 @@ class OwnerLink:
         self._answered = False
         end = self._end = _End(self)
         self._stream = self._dialer.dial(self.address, EDGE_SERVICE, end)
+        # Hello and everything that must be known leave at once, without a round trip in between. A stream that is
+        # refused has cost a message.
         self._send(pb.Up(hello=self._hello))
         self._user.on_dialed(self)
         self._later(self._settings.ping_ms / 1000, end.tick)
@@ -179,12 +190,14 @@ class OwnerLink:
         if self.congested:
             self.congested = False
             self._user.on_pressure(self)
+        # Slots first, then bodies: those that are lost look whether their slot is open.
         self._user.on_broken(self)
         bodies, self.bodies = self.bodies, BodyHub(self)
         bodies.lost(f"the connection to its owner was lost: {why}")
         self.asked.lost(f"the connection to it was lost: {why}")
         if why.kind is EndKind.REFUSED:
             self._patience.ended()
+        # Being answered is not enough: an owner that answers and breaks again would be dialled without a pause.
         if self._answered and self._clock.monotonic() - self._dialled >= STEADY_S:
             self._retry = FIRST_RETRY_S
         self._later(self._retry, self.start)
@@ -202,10 +215,12 @@ class OwnerLink:
             return
         now = self._clock.monotonic()
         ping = self._settings.ping_ms / 1000
+        # Before anything that waits in the socket is read.
         if self._given_up(now - self._ticked - ping):
             return
         self._heard = min(now, self._heard + stood_still(self._ticked, now, ping))
         self._ticked = now
+        # Two patiences: an owner that starts, or replays a log, takes longer for its first word than for the next.
         borne = self._patience.silence(now) if self._answered else self._patience.answer(now)
         if now - self._heard > borne:
             self._patience.judged(now)
@@ -314,6 +329,7 @@ class OwnerLink:
         cap = self._settings.batch_bytes
         queues = self._queues
         batch: list[LinkCommand] = []
+        # The usual case: everything fits, nothing is counted.
         if self._queued <= cap:
             for queue in queues.values():
                 batch += [command for command, _ in queue]
@@ -324,6 +340,7 @@ class OwnerLink:
         for slot in list(queues):
             queue = queues.pop(slot)
             mine = 0
+            # At least one command a slot, however large, or a slot with large messages would starve.
             while queue and mine <= share and (total < cap or not mine):
                 command, nbytes = queue.popleft()
                 batch.append(command)
@@ -341,6 +358,7 @@ class OwnerLink:
         return self._taken - self._told >= TAKEN_MESSAGES or self._untold_bytes >= TAKEN_BYTES
 
     def _send_up(self, up: pb.Up) -> None:
+        # `taken` is told once, on whatever leaves next; `gone` with it, or the owner would confirm what nobody got.
         if self._taken > self._told:
             up.taken = self._told = self._taken
             self._untold_bytes = 0
@@ -365,6 +383,7 @@ class OwnerLink:
             return
         now = self._clock.monotonic()
         # Who has not answered may be slow: then only how long we stood still counts. It may have heard us before.
+        # The clock of the machine, not of the stream: what lies in the socket's buffer may be as old as our sleep.
         late = now - self._read if self._answered else now - self._ticked - self._settings.ping_ms / 1000
         if self._given_up(late):
             return
@@ -400,6 +419,7 @@ class OwnerLink:
         self._said_no = ""
 
     def _take(self, down: pb.Down, effects: list[LinkEffect], nbytes: int) -> None:
+        # Of an earlier batch: nothing yet.
         if down.taken >= self._batch:
             self._awaiting = False
         if down.pressure:
@@ -412,6 +432,7 @@ class OwnerLink:
         if down.batch:
             self._taken = down.batch
             self._untold_bytes += nbytes
+        # Last: what is told may submit, and close this very link.
         if effects:
             self._user.on_link_effects(self, effects)
 

@@ -19,6 +19,8 @@ from broker.core.message import Blob
 class Away(str):
     """Why a large body was not stored or not read where its owner is the reason, not its disk. `code`: for clients."""
 
+    # A text with a code: texts go through interfaces of files and disks that know nothing of owners, and come out as
+    # they went in.
     code: Code
 
     def __new__(cls, why: str, code: Code = Code.OWNER_MOVED) -> Away:

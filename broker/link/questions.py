@@ -75,6 +75,7 @@ class OperatorAnswers:
             except (ValueError, KeyError, TypeError) as error:
                 self._tell(send, ask.id, b"", f"the owner does not know this question: {error}")
                 continue
+            # Bounded per owner: an answer may look at 100,000 queues, in steps.
             self._open += 1
             self._step(work, ask.id, send)
 
@@ -89,6 +90,7 @@ class OperatorAnswers:
             log.exception("a question of an operator failed")
             self._tell(send, id, b"", "internal error; the log of the owner says more")
         else:
+            # One step in each turn of the loop.
             self._schedule(lambda: self._step(work, id, send))
 
     @staticmethod

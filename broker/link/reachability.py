@@ -8,6 +8,12 @@ on dialling an owner that it has reported though no slot is led there any more.
 Rule: pure; times are monotonic seconds that callers hand in. Must not know what is done about it.
 """
 
+# Example, after_s 5. The network between this edge and A breaks for 20 s, A lives (its lease is renewed):
+#     0 s    lost: down since 0
+#     5 s    reported: if most edges say so, the controller gives A's slots to others
+#     20 s   heard: up since 20. Not reached yet, as a way that comes and goes is worse than none
+#     25 s   STEADY_S later: reached again. If it is lost within ten minutes, the next time takes 10 s, then 20 … 80
+
 from __future__ import annotations
 
 import logging
@@ -79,6 +85,7 @@ class Reach:
             if owner not in alive:
                 del self._owners[owner]
                 continue
+            # We stood still: the owner may have spoken all the time.
             if late and one.down is not None:
                 one.down = now
             if not one.reported:

@@ -65,14 +65,17 @@ class Routes:
     # ── from the cluster ───────────────────────────────────────────────────────────────────────────
 
     def route(self, slot: int, epoch: int, leader: str, address: str) -> None:
+        # An owner reaches other owners this way, rarely, and only some slots of them.
         if self._sparing and slot not in self.lanes:
             if epoch >= self._unused.get(slot, (0,))[0]:
                 self._unused[slot] = (epoch, leader, address)
             return
         lane = self.lane(slot)
         link = self.links.get((leader, address))
+        # Records come late and twice; epochs only rise (I1).
         if self.closed or (link is not None and lane.link is link and lane.epoch == epoch) or epoch < lane.epoch:
             return
+        # First: nothing that was meant for the last leader may go to the next one but by a replay.
         self._down(lane)
         lane.led_in(epoch)
         if link is None:
@@ -81,6 +84,7 @@ class Routes:
             self._leave(lane)
             lane.join(link)
             self._telling.landed(slot)
+        # Else on_dialed opens all slots of the link at once.
         if link.up:
             self.open(lane)
         else:
@@ -125,6 +129,7 @@ class Routes:
 
     def dialed(self, link: OwnerLink) -> None:
         self._reach.lost(link.owner, self._clock.monotonic())
+        # In order, so that a history of the simulator repeats.
         for slot in sorted(link.slots):
             self.open(self.lane(slot))
 
@@ -139,6 +144,7 @@ class Routes:
     def said(self, link: OwnerLink, effect: SlotState) -> None:
         """What an owner says of a slot."""
         lane = self.lanes.get(effect.slot)
+        # A word of an owner that is not asked any more.
         if lane is None or lane.link is not link:
             return
         if effect.state == OPENED and effect.epoch == lane.epoch and lane.live:
@@ -148,6 +154,8 @@ class Routes:
             # It will say SERVING when it leads the slot, or the metadata will name another owner.
             self._stats.found_moved()
             self._down(lane)
+            # It stopped and leads on in the same epoch (a transfer that was called off): it has said so to all, and
+            # wants all anew.
             if effect.epoch == lane.epoch:
                 self.open(lane)
         elif effect.state == SERVING and effect.epoch == lane.epoch and not lane.live:
@@ -175,6 +183,8 @@ class Routes:
     def current(self, link: OwnerLink, slot: int) -> SlotChannel | None:
         """The slot's lane, if this link is where its effects come from now."""
         lane = self.lanes.get(slot)
+        # I8 from this side: whatever an owner says of a slot counts only behind its OPENED in the epoch that we asked
+        # for.
         if lane is None or lane.link is not link or not lane.opened:
             self._stats.dropped_stale()
             return None
@@ -184,6 +194,7 @@ class Routes:
         """Tells the slot's owner, on the stream there is, all it must know."""
         link = lane.link
         assert link is not None
+        # What is queued is in the replay as well.
         link.drop(lane.slot)
         self._stats.replay(lane.begin_again())
         self._end_crowds(lane)

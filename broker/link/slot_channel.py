@@ -5,6 +5,17 @@ new owner (or a new stream) must be told is `replay()`, and nothing else. Where 
 comes after it waits for its answer: its body may have to be sent again first. Must not know streams.
 """
 
+# Example. Slot 9, led by A in epoch 4. Consumer 7 holds messages 3 and 4; unanswered are SEND 21, ACK 22 (of 3),
+# SUBSCRIBE 23. A dies, B leads in epoch 5. What B is told, in this order, as one replay:
+#     Open 9, epoch 5        B answers OPENED if it leads in that epoch; all behind it counts only then
+#     Subscribe 7, resume    held 3 and 4: they are with this consumer, nobody else gets them
+#     SEND 21                if it stands in B's log its number is known: it is answered, and not done twice
+#     ACK 22                 settles 3, or finds it settled
+#     SUBSCRIBE 23           for the first time, or again: the same
+#     Grant 7                only now room: see _withhold
+#     Open 9, told           everything has been said
+# Attaching first, so that nothing is given away that a client holds; then requests in their order (I7).
+
 from __future__ import annotations
 
 from collections import deque
@@ -51,6 +62,8 @@ class SlotChannel:
         self.refusing = False
         self.shelved = ""
         self.down_since = now
+        # Never begins anew while the edge lives: an owner that has seen 21 takes every number up to it for a
+        # repetition.
         self.number = 0
         self.nbytes = 0
         self.kept: dict[int, PendingCommand] = {}
@@ -119,6 +132,7 @@ class SlotChannel:
         number = self.number = self.number + 1
         entry = self.kept[number] = PendingCommand(number, command, seq, nbytes)
         self.nbytes += nbytes
+        # Two sums, kept with each entry: adding up thousands of entries at every SEND would be the larger work.
         if self.link is not None:
             self.link.nbytes += nbytes
         return entry
@@ -131,6 +145,7 @@ class SlotChannel:
     def turn(self, entry: PendingCommand) -> tuple[int, int]:
         """A number for what others may overtake, in a sequence in which it is alone until it is answered: an owner
         takes any number that is not above the last one for a replay."""
+        # As many sequences as transactions over slots were ever under way at a time here.
         if not self.idle:
             self.turns.append(0)
             self.idle.append(len(self.turns))
@@ -158,6 +173,7 @@ class SlotChannel:
 
     def send(self, command: LinkCommand, nbytes: int) -> None:
         """To whoever leads it now, if somebody does."""
+        # Not lost: it is in `kept`, and the replay has it.
         if not self.live or self.link is None:
             return
         if self.asked is not None:
@@ -171,6 +187,7 @@ class SlotChannel:
         self.stop()
         self.live = True
         self.openings += 1
+        # Through `rest`, as a large message in it stops what follows until it is answered.
         self.rest.extend(self.replay())
         count = len(self.rest)
         self.go_on()
@@ -192,6 +209,7 @@ class SlotChannel:
         if type(command) is Publish and command.run.blob is not None:
             entry = self.kept.get(command.seq >> SLOT_BITS)
             body = entry.body if entry is not None else None
+            # Its body went to an owner, or over a stream, of earlier times.
             if body is not None and body.kept and body.opening != self.openings:
                 self.asked = entry
 
@@ -231,6 +249,7 @@ class SlotChannel:
     def commands(self, entry: PendingCommand) -> list[LinkCommand]:
         """The entry as it is sent: the first time, and on a replay."""
         command, seq = entry.command, self.seq(entry)
+        # The Barrier is answered when everything before it has happened there; a Disconnect by itself never is.
         if isinstance(command, Disconnect):
             return [command, Barrier(self.slot, command.session, seq)]
         if entry.happened:
@@ -240,10 +259,12 @@ class SlotChannel:
     def replay(self) -> list[tuple[LinkCommand, int]]:
         """All that the slot's owner must hear when it, or the stream to it, is a new one; with sizes."""
         out: list[tuple[LinkCommand, int]] = [(Open(self.slot, self.epoch), 16)]
+        # Attachments of the last replay that were not answered: they are made anew from what is so now.
         for entry in [entry for entry in self.kept.values() if entry.resume]:
             del self.kept[entry.number]
         for consumer in self.consumers.values():
             consumer.let_go()
+        # Before _again() adds entries of its own.
         unanswered = list(self.kept.values())
         # Who has messages says so whatever has to wait for a large one: a leader does not wait long to hear of them.
         waits = any([entry.body is not None for entry in unanswered])
@@ -253,6 +274,7 @@ class SlotChannel:
             if consumer.subscribed and not consumer.ended:
                 out.append(self._again(consumer, grants))
         for entry in unanswered:
+            # It has not left for the first time yet.
             if entry.parked:
                 continue
             if isinstance(entry.command, Subscribe) and entry.consumer is not None:
@@ -266,6 +288,7 @@ class SlotChannel:
         return out
 
     def _again(self, consumer: Mirrored, grants: list[tuple[LinkCommand, int]]) -> tuple[LinkCommand, int]:
+        # Kept, as its answer says that the owner knows what the consumer holds (downloads go on then).
         entry = self.keep(consumer.command, 0, 0)
         entry.attaches_again(consumer)
         command = consumer.again(self.seq(entry))

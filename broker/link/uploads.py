@@ -59,6 +59,7 @@ class Uploads:
         lane = self._routes.lane(slot)
         kept = self._keeper.keep(on_drain) if self._keeper is not None else None
         body = BodyUp(slot, on_drain, self._schedule, kept, self._lost)
+        # Told at the first byte, not after 80 MB.
         if lane.refusing and not lane.opened:
             code, why = self._unavailable(lane)
             body.failed(Away(why, code))
@@ -85,6 +86,7 @@ class Uploads:
         self._stats.sent_body()
         lane.waiting.append(body)
         if lane.opened:
+            # The owner turned it away, but has not said MOVED yet: it does so in a moment.
             self._later(AGAIN_S, partial(self._routes.begin_bodies, lane))
         else:
             self._watch()
@@ -95,6 +97,7 @@ class Uploads:
         """The owner of the slot does not have the body of the message we asked it for again, nor the message. True: it
         will have both."""
         body, link = entry.body, lane.link
+        # Only the message that the replay stopped at: all others have their bodies where they are.
         if lane.asked is not entry or body is None or link is None:
             return False
         if not body.again(link.bodies, partial(self._there, lane, entry)):
@@ -109,5 +112,6 @@ class Uploads:
         if blob is None:
             self._refuse(lane, entry, Refused(0, 0, why.code if isinstance(why, Away) else Code.DISK_FULL, why))
             return
+        # The body's number at this owner; the message's own number stays, so it still happens once.
         command.run.stored_in(Blob(blob.id, blob.length))
         link.add(lane.slot, command, entry.nbytes)
