@@ -66,6 +66,11 @@ class AcceptorSettings:
     default_user: str = setting(
         "", "name", "who a CONNECT without login is, without a passcode; empty: it is refused, as wrong ones are"
     )
+    client_ids: str = setting(
+        "",
+        "list",
+        "what a user may call himself in `client-id`; %u: the user's name, `*`: anything. Empty: as edge.client_ids",
+    )
     implicit_connect: bool = setting(
         False, "yes/no", "a client whose first frame is not CONNECT is default_user, in STOMP 1.0; no CONNECTED comes"
     )

@@ -38,6 +38,12 @@ def check(settings: Settings) -> None:
     for name, acceptor in acceptors.items():
         if not acceptor.server_name.isprintable():
             raise ConfigError(f"server_name of {name} must be one line of printable text, like RabbitMQ/4.1.0.")
+        for item in prefixes(acceptor.client_ids):
+            if item.count("*") > 1 or (item != "*" and "%u" not in item):
+                raise ConfigError(
+                    f"client_ids of {name}: {item!r} must have %u, the user's name, in it and one * at most; a * alone "
+                    "lets every user have any client-id."
+                )
         for item in prefixes(acceptor.virtual_topic_consumers):
             if not _VIRTUAL.fullmatch(item):
                 raise ConfigError(

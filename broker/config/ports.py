@@ -69,6 +69,7 @@ def edge_acceptors(edge: EdgeSettings) -> dict[str, AcceptorSettings]:
         ws_compression=True,
         enable_message_id=edge.enable_message_id,
         dialect=edge.dialect,
+        client_ids=edge.client_ids,
     )
     return {
         name: replace(
@@ -91,6 +92,8 @@ def _completed(acceptor: AcceptorSettings, edge: EdgeSettings) -> AcceptorSettin
     found = acceptor
     if not found.host:
         found = replace(found, host=edge.host)
+    if not found.client_ids:
+        found = replace(found, client_ids=edge.client_ids)
     if found.consumer_window_bytes == -2:
         found = replace(found, consumer_window_bytes=_window(edge))
     if found.tls and not found.tls_cert_file:

@@ -196,6 +196,12 @@ class EdgeSettings:
         "a second connection with the same client-id: both stay, the new one is refused, or the old one is closed",
         "Artemis does not check it either: consumers with one client-id share durable subscriptions",
     )
+    client_ids: str = setting(
+        "%u,%u.*,%u-*,%u_*,%u:*,%u/*",
+        "list",
+        "what a user may call himself in `client-id`, where there are users; %u: the user's name, `*`: anything",
+        "durable subscriptions and takeovers go by it: nobody has those of another user. `*` alone: everybody may",
+    )
     max_producer_rate: int = setting(
         -1,
         "messages/s",

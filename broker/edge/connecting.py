@@ -10,7 +10,7 @@ import asyncio
 from broker import __version__
 from broker.core.errors import Code, RefusedError
 from broker.core.reasons import Reason
-from broker.core.virtual_host import HOST
+from broker.core.virtual_host import HOST, split
 from broker.wire.events import IMPLIED, Frame
 from broker.wire.versions import SUPPORTED, Version, negotiate
 from broker.wire.writer import connected_frame, error_frame
@@ -19,6 +19,7 @@ from . import heartbeat
 from .acceptor import unknown_host
 from .asking import ask
 from .auth import Principal, refusal
+from .client_ids import check_client_id
 from .directory import Done
 from .session import Session
 
@@ -90,6 +91,7 @@ def _identify(session: Session, frame: Frame, version: Version, principal: Princ
         return
     if client_id.startswith(HOST):
         raise RefusedError(Code.BAD_HEADER, f"client-id:{client_id[:50]} begins with {HOST}; choose another one")
+    _own(session, principal, client_id)
     client_id = session.host.inside(client_id)
     client_ids = session.edge.directory.client_ids
     session.claims()
@@ -107,6 +109,14 @@ def _identify(session: Session, frame: Frame, version: Version, principal: Princ
         _accept(session, frame, version, principal)
 
     ask(session, frame.receipt, question, then)
+
+
+def _own(session: Session, principal: Principal, client_id: str) -> None:
+    """Raises RefusedError for a client-id that may be another user's."""
+    auth, host = session.edge.auth, session.host
+    if auth.has_users:
+        user = split(principal.name).local
+        check_client_id(session.acceptor.client_ids, user, client_id, lambda name: auth.knows(host.inside(name)))
 
 
 def _accept(session: Session, frame: Frame, version: Version, principal: Principal) -> None:

@@ -18,6 +18,7 @@ from broker.core.address import AckMode, Routing
 from broker.core.commands import UNLIMITED, Subscribe, SubscribeAll, Unsubscribe, UnsubscribeAll
 from broker.core.errors import Code, RefusedError
 from broker.core.ids import SLOTS
+from broker.core.virtual_host import split
 from broker.engine.address_settings import plain_routing
 from broker.engine.wishes import NO_XPATH
 from broker.selector import compile
@@ -26,6 +27,7 @@ from broker.wire.events import Frame
 
 from . import authorising, consumer_rate
 from .asking import ask
+from .client_ids import check_durable
 from .consumer_rate import Tempo
 from .dialect import NOWHERE, Destination, check_wildcard, durable_name, not_named, whole_number, yes
 from .directory import Done, conflict
@@ -364,6 +366,10 @@ def owned_name(session: Session, durable: str, verb: str) -> str:
     if "::" in name:
         # The queues of subscribers that are there now have such names: nobody else may come upon them.
         raise RefusedError(Code.BAD_HEADER, f"'{name[:100]}' holds `::`; take another client-id or subscription name")
+    auth, host = session.edge.auth, session.host
+    if auth.has_users:
+        queue = split(name).local
+        check_durable(session.acceptor.client_ids, session.login, queue, lambda user: auth.knows(host.inside(user)))
     return name
 
 

@@ -39,7 +39,7 @@ PERMISSIONS = {
     "live.#.create_address": "shop",
     "live.#.create_durable_queue": "shop",
     "live.safe::live.safe.consume": "admins",
-    "live.news::c-shop.inbox.consume": "admins",
+    "live.news::shop-c.inbox.consume": "admins",
     "store.eu::audit.consume": "shop",
     "store.eu::audit.send": "admins",
     "store.eu::audit.create_address": "admins",
@@ -61,7 +61,7 @@ class Site:
 
     def join(self, user: str) -> Client:
         client = self._stack.enter_context(Client(self.port, timeout=30))
-        client.connect({"login": user, "passcode": PASSCODE, "client-id": f"c-{user}"})
+        client.connect({"login": user, "passcode": PASSCODE, "client-id": f"{user}-c"})
         return client
 
     def close(self) -> None:
@@ -178,7 +178,7 @@ def test_durable_subscriptions_are_made_and_deleted_by_who_may(site):
     assert b"create_durable_queue" in error(guest, Code.NOT_ALLOWED, "r").body
     guest = site.join("guest")
     guest.send("UNSUBSCRIBE", {**durable, "receipt": "r"})
-    refused(guest, "delete_durable_queue", "news.eu::c-guest.d")
+    refused(guest, "delete_durable_queue", "news.eu::guest-c.d")
     durable["destination"] = "/topic/plain"
     boss.ask("SUBSCRIBE", durable)
     boss.ask("UNSUBSCRIBE", durable)
@@ -205,8 +205,8 @@ def test_a_queue_is_closed_whatever_it_is_called(site):
         ({"destination": "/queue/live.safe", "id": "1"}, "live.safe::live.safe"),
         ({"destination": "live.safe", "id": "1"}, "live.safe::live.safe"),
         ({"destination": "live.safe::live.safe", "id": "1"}, "live.safe::live.safe"),
-        (durable, "live.news::c-shop.inbox"),
-        ({"destination": "/topic/live.news::c-shop.inbox", "id": "1"}, "live.news::c-shop.inbox"),
+        (durable, "live.news::shop-c.inbox"),
+        ({"destination": "/topic/live.news::shop-c.inbox", "id": "1"}, "live.news::shop-c.inbox"),
     ):
         shop = site.join("shop")
         shop.send("SUBSCRIBE", {**headers, "receipt": "r"})

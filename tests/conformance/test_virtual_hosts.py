@@ -143,7 +143,8 @@ def test_errors_name_things_as_their_clients_do(broker: Place) -> None:
 
 
 def test_dead_letters_stay_and_say_where_they_were(broker: Place) -> None:
-    with join(broker, "shop", **{"client-id": "c"}) as client, join(broker, "bank") as bank, join(broker, "") as other:
+    named = {"client-id": "ada"}
+    with join(broker, "shop", **named) as client, join(broker, "bank") as bank, join(broker, "") as other:
         for each in (bank, other, client):
             each.subscribe("/queue/DLQ", "dead")
         client.subscribe("/queue/once", "1", "client-individual")
@@ -157,5 +158,5 @@ def test_dead_letters_stay_and_say_where_they_were(broker: Place) -> None:
         bank.nothing()
         other.nothing()
         client.subscribe("/topic/t", "d", **{"durable-subscription-name": "s"})
-        client.publish("/topic/t::c.s", b"by name")
+        client.publish("/topic/t::ada.s", b"by name")
         assert client.messages(1)[0].body == b"by name"

@@ -188,7 +188,7 @@ async def test_users_replaced_while_a_client_id_is_asked_for_count(world: World)
     await world.login("ada", "right")
     socket = Socket("tcp")
     edge.open(socket).receive(  # type: ignore[arg-type]
-        b"CONNECT\naccept-version:1.2\nhost:h\nlogin:ada\npasscode:right\nclient-id:c\n\n\0"
+        b"CONNECT\naccept-version:1.2\nhost:h\nlogin:ada\npasscode:right\nclient-id:ada\n\n\0"
     )
     edge.expel(world.auth.replace({"bob": User("bob", "$argon2id$b")}))
     asked[0](None)

@@ -9,7 +9,8 @@ from api import ask, wait_for
 namespace, acceptor = os.environ["NAMESPACE"], os.environ["ACCEPTOR"]
 pods = f"api/v1/namespaces/{namespace}/pods"
 mark = str(int(time.time()))
-topic, client = f"/topic/helm-test.{mark}", f"helm-test-{mark}"
+topic = f"/topic/helm-test.{mark}"
+client = f"{os.environ.get('STAMPEDE_LOGIN') or 'helm'}-test-{mark}"  # of its user (edge.client_ids)
 NAME = ["--client-id", client, "-H", "durable-subscription-name:restart"]
 
 
