@@ -24,6 +24,7 @@ from broker.core.virtual_host import HOST
 from broker.edge.auth import Authenticator, refusal
 from broker.edge.channel import next_connection_id
 from broker.edge.edge import Edge
+from broker.edge.listener import Listeners
 from broker.edge.permissions import Permissions
 from broker.edge.portrait import Clients
 from broker.engine.address_settings import Matcher
@@ -132,6 +133,7 @@ def api(
     settings: Settings,
     owners: Owners,
     edge: Edge,
+    listeners: Listeners,
     auth: Authenticator,
     submit: Callable[[list[Command]], bool],
     config: ConfigPort | None = None,
@@ -146,7 +148,7 @@ def api(
     made = Api(
         settings.admin,
         owners,
-        Clients(edge),
+        Clients(edge, listeners.rows),
         Users(auth, lambda: edge.permissions),
         node,
         admin.steps.kind("api"),

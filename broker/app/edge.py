@@ -144,7 +144,7 @@ class EdgeProcess(ClusterProcess):
         administrators = groups_of(self.settings.admin.administrators)
         users = ClusterUsers(lambda: self.config.users, writer, administrators, file)
         return api(
-            node, self.admin, self.settings, Spread(self.port), edge, auth, self.port.submit,
+            node, self.admin, self.settings, Spread(self.port), edge, self.listeners, auth, self.port.submit,
             ClusterLive(self._started, lambda: self.settings, self.config, writer, users), topology,
             ClusterTokens(self.config, writer),
         )  # fmt: skip

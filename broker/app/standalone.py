@@ -154,7 +154,16 @@ class Standalone:
         )  # fmt: skip
         views = LocalOwners(Views(self.shard, self.clock).answer)
         self.admin.api = api(
-            node, self.admin, settings, views, self.edge, self.auth, self.port.submit, self.live, tokens=self._tokens
+            node,
+            self.admin,
+            settings,
+            views,
+            self.edge,
+            self.listeners,
+            self.auth,
+            self.port.submit,
+            self.live,
+            tokens=self._tokens,
         )
         self._newcomers = NewPartitions(views, self.admin.api.desk, self._names.address_of)
         self.edge.grow_with(self._newcomers, self._grown_meanwhile())

@@ -12,6 +12,7 @@ import logging
 import socket
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 from broker.config.acceptor import AcceptorSettings
 from broker.config.ports import OF_EDGE, all_acceptors, is_edge, named, networks
@@ -222,6 +223,19 @@ class Listeners:
         if error.errno == errno.EACCES:
             return f"Cannot listen on {where}: not permitted (ports below 1024 need privileges); change {setting}."
         return f"Cannot listen on {where}: {error.strerror}; change {setting} or {host}."
+
+    def rows(self) -> list[dict[str, Any]]:
+        """As operators see them. `host`: "" is every interface.    `path`: of WebSocket; "" is any."""
+        return [
+            {
+                "name": name, "label": self._label(name), "transport": at.transport, "host": at.host or self._host,
+                "port": self.ports[name], "tls": at.tls,
+                "path": self._settings.edge.ws_path if at.transport != "stomp" else "",
+                "dialect": at.dialect, "virtual_host": at.virtual_host,
+            }
+            for name, at in self._acceptors.items()
+            if name in self.ports
+        ]  # fmt: skip
 
     def banner(self) -> list[str]:
         """Where it listens, for people."""

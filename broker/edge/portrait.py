@@ -33,12 +33,17 @@ VALUES: dict[str, Callable[[Session], Any]] = {
 class Clients:
     """Of one edge (admin/api/ports.py)."""
 
-    def __init__(self, edge: Edge) -> None:
+    def __init__(self, edge: Edge, acceptors: Callable[[], list[Answer]] = list) -> None:
+        """acceptors: where clients come in (listener.py)."""
         self._edge = edge
+        self._acceptors = acceptors
 
     def answer(self, question: Mapping[str, Any]) -> Work:
-        """Kinds: connections, connection, clients."""
-        kinds = {"connections": self._connections, "connection": self._connection, "clients": self._totals}
+        """Kinds: connections, connection, clients, acceptors."""
+        kinds = {
+            "connections": self._connections, "connection": self._connection, "clients": self._totals,
+            "acceptors": self._ports,
+        }  # fmt: skip
         return kinds[question["kind"]](question)
 
     def disconnect(self, id: int, why: str) -> bool:
@@ -84,6 +89,11 @@ class Clients:
         if session is None:
             return {}
         return {**_row(session), "heart_beat": session.watch.told, "transacted": session.transacted}
+
+    def _ports(self, _: Mapping[str, Any]) -> Work:
+        counts = self._edge.counters.connections
+        yield
+        return {"rows": [{**row, "connections": counts.get(row["name"], 0)} for row in self._acceptors()]}
 
     def _totals(self, _: Mapping[str, Any]) -> Work:
         counters = self._edge.counters

@@ -62,6 +62,7 @@ def settings_of(folder: Path, **parts: Any) -> Settings:
         wire=WireSettings(**parts.get("wire", {})),
         journal=JournalSettings(segment_bytes=1024 * 1024, min_free_bytes=0),
         admin=AdminSettings(port=0, **parts.get("admin", {})),
+        acceptors=parts.get("acceptors", {}),
     )
 
 

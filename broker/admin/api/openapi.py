@@ -68,6 +68,10 @@ SCHEMAS: dict[str, dict[str, Any]] = {
         name=TEXT, slot=NUMBER, routing=TEXTS, queues=NUMBER, declared=FLAG, limited=FLAG, messages=NUMBER,
         consumers=NUMBER,
     ),
+    "Acceptor": _object(
+        name=TEXT, label=TEXT, transport=TEXT, host=TEXT, port=NUMBER, tls=FLAG, path=TEXT, dialect=TEXT,
+        virtual_host=TEXT, connections=NUMBER,
+    ),
     "Connection": _object(**_CONNECTION),
     "ConnectionDetail": _object(**_CONNECTION, heart_beat=ANY, transacted=NUMBER, consumers=_many("Consumer")),
     "Message": {

@@ -37,7 +37,7 @@ class ClientsPort(Protocol):
     """The connections of this process."""
 
     def answer(self, question: Question) -> Work:
-        """Kinds: "connections" (a list), "connection" (`id`), "clients" (totals)."""
+        """Kinds: "connections" (a list), "connection" (`id`), "clients" (totals), "acceptors" (a list)."""
         ...
 
     def disconnect(self, id: int, why: str) -> bool:

@@ -74,6 +74,8 @@ class Reading:
                   "or the client-id"), Param("user", "only of this user")), listed=True, administrators=True),
             ApiOp("GET", "/connections/{id}", "connection", "One connection with its subscriptions.", self.connection,
                   "ConnectionDetail", administrators=True),
+            ApiOp("GET", "/acceptors", "acceptors", "Ports of this process for clients.", self.acceptors, "Acceptor",
+                  listed=True),
             ApiOp("GET", "/settings", "settings", "All settings with their reasons.", self.settings, "Setting",
                   (_Q, Param("changed", "only those that are not at their default", "flag")), listed=True,
                   administrators=True),
@@ -121,6 +123,10 @@ class Reading:
         asked = {"limit": 500, "sort": "consumer", "session": int(id)}
         found = await self._list("consumers", call.who, asked)
         return {**answer, "consumers": found["items"]}
+
+    async def acceptors(self, call: Call) -> Any:
+        rows = (await self._caller.work(self._clients.answer({"kind": "acceptors"})))["rows"]
+        return {"items": rows, "total": len(rows), "next": None, "missing": []}
 
     async def settings(self, call: Call) -> Any:
         part, changed = call.query.get("q", ""), call.query.get("changed")

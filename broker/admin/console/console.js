@@ -74,7 +74,7 @@ const bytes = (n) => {
 function el(name, attributes, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes || {})) {
-    if (key === "onclick" || key === "oninput" || key === "onchange") made.addEventListener(key.slice(2), value);
+    if (["onclick", "oninput", "onchange", "onsubmit"].includes(key)) made.addEventListener(key.slice(2), value);
     else if (value !== false && value !== undefined) made.setAttribute(key, value === true ? "" : value);
   }
   for (const child of children.flat()) made.append(child instanceof Node ? child : document.createTextNode(String(child)));
@@ -478,7 +478,7 @@ function may(people) {
   ];
 }
 
-const PAGES = { overview, dead, audit, queue, connection, settings, cluster, users, addresses: listing("addresses", addresses), queues: listing("queues", queueTable),
+const PAGES = { overview, dead, try: tryPage, audit, queue, connection, settings, cluster, users, addresses: listing("addresses", addresses), queues: listing("queues", queueTable),
   subscriptions: listing("subscriptions", queueTable), connections: listing("connections", connections) };
 
 // Where a page of one thing belongs in the menu.

@@ -6,7 +6,10 @@ import re
 
 import pytest
 
+from broker.admin.console import policy
 from tests.harness.api import running
+
+SCRIPTS = ["/console/stomp.js", "/console/try.js", "/console/console.js"]
 
 
 @pytest.fixture
@@ -27,7 +30,7 @@ async def test_it_loads_nothing_from_elsewhere(api):
     kind, page = await get(api, "/console")
     assert kind == "text/html" and 'lang="en"' in page
     loaded = re.findall(r'(?:src|href)="(/[^"]+)"', page)
-    assert loaded == ["/console/console.css", "/console/console.js"]
+    assert loaded == ["/console/console.css", *SCRIPTS]
     for path in loaded:
         _, text = await get(api, path)
         assert not re.search(r"https?://|@import|url\(|\beval\b|innerHTML|outerHTML|insertAdjacentHTML", text), path
@@ -35,7 +38,7 @@ async def test_it_loads_nothing_from_elsewhere(api):
 
 
 async def test_it_asks_for_what_the_api_has(api):
-    _, script = await get(api, "/console/console.js")
+    script = "".join([(await get(api, path))[1] for path in SCRIPTS])
     document = await api.get("/openapi.json")
     known = {path.removeprefix("/api/v1").replace("{", "${part(") for path in document["paths"]}
     asked = set(re.findall(r'(?:api\("(?:GET|POST|DELETE)", |look\()["`](/[^"`?]*)', script))
@@ -44,3 +47,19 @@ async def test_it_asks_for_what_the_api_has(api):
     assert {path.split("$")[0].rstrip("/") for path in asked} <= heads | {""}
     for action in re.findall(r"\$\{at\}/([a-z-]+)", script):
         assert f"/api/v1/queues/{{queue}}/{action}" in document["paths"], action
+
+
+@pytest.mark.parametrize(
+    ("host", "sockets"),
+    [
+        ("broker.example.org:61680", " ws://broker.example.org:* wss://broker.example.org:*"),
+        ("10.0.0.1", " ws://10.0.0.1:* wss://10.0.0.1:*"),
+        ("[::1]:61680", " ws://[::1]:* wss://[::1]:*"),
+        ("a;script-src *", ""),
+        ("a b", ""),
+        ("", ""),
+    ],
+)
+def test_it_talks_to_other_ports_of_the_host_it_came_from_alone(host, sockets):
+    assert f"connect-src 'self'{sockets};" in policy(host)
+    assert policy(host).count(";") == 6

@@ -20,7 +20,7 @@ SLOTS = [
 ]  # fmt: skip
 TEXT = "document.getElementById('page').innerText"
 PAGES = ("overview", "queues", "queue/orders", "addresses", "subscriptions", "connections", "cluster", "users",
-         "settings", "dead", "audit")  # fmt: skip
+         "settings", "dead", "audit", "try")  # fmt: skip
 SHOTS = os.environ.get("STAMPEDE_SHOTS")
 """A folder for pictures of all pages, to be looked at."""
 
@@ -135,6 +135,29 @@ async def test_an_owner_that_is_dead_is_one_trouble_and_nothing_of_it_is_being_f
             assert await page.value("document.querySelector('[aria-current]').innerText") == "Queues"
 
 
+async def test_a_client_in_the_page_sends_and_is_told_how_fast_it_went(tmp_path):
+    async with running(tmp_path / "broker", edge={"ws_port": 0}) as api:
+        url = f"http://127.0.0.1:{api.broker.admin.port}/console"
+        async with browser(tmp_path, f"{url}#try") as page:
+            await page.until("document.getElementById('try-connect')")
+            await page.value("document.getElementById('try-connect').click()")
+            await page.until(f"{TEXT}.includes('Subscribed to /queue/try')")
+            await page.value("{ const i = document.getElementById('try-count'); i.value = '1500'; "
+                             "i.dispatchEvent(new Event('change')) }")  # fmt: skip
+            await page.value("document.getElementById('try-send').click()")
+            await page.until(f"{TEXT}.includes('all 1,500 are with the broker') && {TEXT}.includes('1,500 came back')")
+            assert await page.value("document.querySelectorAll('#try-messages tbody tr').length") == 30
+            (queue,) = (await api.get("/queues"))["items"]
+            assert (queue["name"], queue["messages"], queue["consumers"]) == ("try", 0, 1)
+            await page.value("document.getElementById('try-connect').click()")
+            await page.until(f"{TEXT}.includes('Not connected')")
+            await page.value("{ const i = document.getElementById('try-destination'); i.value = '/queue/a,/queue/b'; "
+                             "i.dispatchEvent(new Event('change')) }")  # fmt: skip
+            await page.value("document.getElementById('try-connect').click()")
+            await page.until("document.getElementById('problem').innerText.includes('/queue/a,/queue/b')")
+            assert page.errors == []
+
+
 async def shots(page: Page, folder: Path) -> None:
     for name in (
         "overview",
@@ -147,6 +170,7 @@ async def shots(page: Page, folder: Path) -> None:
         "settings",
         "dead",
         "audit",
+        "try",
     ):
         for theme, width in (("light", 1280), ("dark", 1280), ("dark", 360)):
             await page.look_like(width, 800, theme)

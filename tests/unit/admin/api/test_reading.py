@@ -47,6 +47,18 @@ async def test_queues_are_sorted_filtered_and_paged(api):
     assert (await api.get("/queues", type="subscription"))["total"] == 0
 
 
+async def test_ports_for_clients(tmp_path):
+    acceptors = {"public": {"host": "127.0.0.1", "port": 0, "transport": "websocket", "dialect": "rabbitmq"}}
+    async with running(tmp_path, edge={"ws_path": "/stomp"}, acceptors=acceptors) as api, connect(api.url):
+        tcp, public = (await api.get("/acceptors"))["items"]
+    assert (tcp["name"], tcp["label"], tcp["transport"], tcp["path"]) == ("tcp", "STOMP", "stomp", "")
+    assert (tcp["connections"], public["connections"]) == (1, 0)
+    assert (public["label"], public["dialect"], public["path"], public["tls"]) == (
+        "acceptor public", "rabbitmq", "/stomp", False,
+    )  # fmt: skip
+    assert public["port"] > 0 and public["host"] == "127.0.0.1"
+
+
 async def test_a_page_of_another_list_is_refused_by_name(api):
     await filled(api)
     page = (await api.get("/queues", limit=1))["next"]
