@@ -321,11 +321,10 @@ def completion(shell: str) -> None:
     """Print what makes the shell complete `stampede`: eval "$(stampede completion bash)"."""
     from click.shell_completion import get_completion_class
 
-    from .cli import main
-
     found = get_completion_class(shell)
     assert found is not None
-    click.echo(found(main, {}, "stampede", "_STAMPEDE_COMPLETE").source())
+    whole = click.get_current_context().find_root().command
+    click.echo(found(whole, {}, "stampede", "_STAMPEDE_COMPLETE").source())
 
 
 @click.command()

@@ -13,8 +13,9 @@ not know commands.
 from __future__ import annotations
 
 from broker.core.effects import Effect
+from broker.seams.clock import Schedule
 
-from .owner_link import OwnerLink, Schedule
+from .owner_link import OwnerLink
 from .owner_port import EffectListener
 from .slot_channel import SlotChannel
 from .stats import LinkStats

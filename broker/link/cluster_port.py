@@ -41,7 +41,7 @@ from broker.core.errors import Code
 from broker.core.metrics import Metric
 from broker.core.patience import Patience
 from broker.rpc.v1 import link_pb2 as pb
-from broker.seams.clock import Clock
+from broker.seams.clock import Clock, Later, Schedule
 from broker.seams.stream import Dialer
 
 from .all_slots import Together
@@ -54,7 +54,7 @@ from .cross_slot_tx import Parking
 from .downloads import Downloads
 from .edge_bodies import KeptBlob
 from .effect_codec import LinkEffect
-from .owner_link import Later, OwnerLink, Schedule
+from .owner_link import OwnerLink
 from .owner_port import EffectListener
 from .routes import Routes
 from .slot_channel import SlotChannel, answer

@@ -13,10 +13,10 @@ from functools import partial
 from broker.core.address import Outcome
 from broker.core.commands import Settle
 from broker.core.message import Blob
+from broker.seams.clock import Later, Schedule
 
 from .consumer_replay import Mirrored
 from .edge_bodies import BodyDown
-from .owner_link import Later, Schedule
 from .owner_port import Away, BodyReader
 from .routes import Routes
 from .slot_channel import OWN_BYTES, SlotChannel

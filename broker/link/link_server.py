@@ -30,7 +30,7 @@ from broker.core.errors import Code, ProtocolViolation
 from broker.core.metrics import Metric
 from broker.core.patience import stood_still
 from broker.rpc.v1 import link_pb2 as pb
-from broker.seams.clock import Clock
+from broker.seams.clock import Clock, Later, Schedule
 from broker.seams.stream import Ended, Stream
 
 from .attach_barrier import Anteroom
@@ -38,7 +38,6 @@ from .codec import PROTOCOL, SERVING, UP_PING, SlotState, decode_up, malformed
 from .command_codec import MAX_MESSAGE_BYTES
 from .edge_peer import EdgePeer, Resting, edge_of
 from .owner_bodies import FindBody, NewBody, OpenBody
-from .owner_link import Later, Schedule
 from .questions import OperatorAnswers
 from .stats import LinkStats
 

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from broker.config.settings import ClusterSettings
 from broker.core.errors import CODES, Code, ProtocolViolation
 from broker.core.patience import Patience, stood_still
 from broker.rpc.v1 import link_pb2 as pb
-from broker.seams.clock import Clock
+from broker.seams.clock import Clock, Later, Schedule
 from broker.seams.stream import EDGE_SERVICE, Dialer, Ended, EndKind, Stream
 
 from .codec import CONGESTED, DOWN_PING, UP_PING, decode_down
@@ -48,9 +47,6 @@ TAKEN_MESSAGES = 8
 TAKEN_BYTES = 64 * 1024
 TAKEN_S = 0.02
 """After so many messages, bytes, seconds the owner hears what was taken, also when there is nothing else to say."""
-
-Later = Callable[[float, Callable[[], None]], Any]
-Schedule = Callable[[Callable[[], None]], Any]
 
 
 class LinkUser(Protocol):

@@ -14,11 +14,11 @@ from broker.core.commands import Publish
 from broker.core.effects import Refused
 from broker.core.errors import Code
 from broker.core.message import Blob
+from broker.seams.clock import Later, Schedule
 
 from .body_spool import BodySpool
 from .consumer_replay import PendingCommand
 from .edge_bodies import BodyUp
-from .owner_link import Later, Schedule
 from .owner_port import Away, BodyWriter
 from .routes import Routes
 from .slot_channel import SlotChannel

@@ -5,7 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
+
+Later = Callable[[float, Callable[[], None]], Any]
+"""Call after so many seconds; what it returns can be cancelled."""
+Schedule = Callable[[Callable[[], None]], Any]
+"""Call in the next turn of the loop."""
 
 
 class Clock(Protocol):
