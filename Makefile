@@ -36,7 +36,7 @@ help:
 	@echo "make retry   a million dead letters retried while the broker is killed: lost, doubled, how many a second"
 	@echo "make oracles scripts of frames against a real RabbitMQ and ActiveMQ and against our dialects (docs/migrating.md)"
 	@echo "make torture longer runs of the simulations and of kill -9 (docs/reliability.md)"
-	@echo "make mutation  changes of logic that the unit tests of their room must notice; ARGS='owner.isr --each 60 --minutes 5'"
+	@echo "make mutation  changes of logic that the unit tests of their room must notice; ARGS='owner.replication.isr --each 60 --minutes 5'"
 	@echo "make e2e     install, use, scale and uninstall the chart on the Kubernetes of E2E_KUBECONFIG"
 	@echo "make clean   remove caches and the virtual environment; data folders are kept"
 

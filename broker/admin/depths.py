@@ -30,7 +30,7 @@ class ClusterDepths:
         self._http: ClientSession | None = None
 
     async def queues(self, match: str) -> list[dict[str, Any]]:
-        """One entry per queue and slot that has it (engine/depth.py). Raises NoNumber."""
+        """One entry per queue and slot that has it (engine/state/depth.py). Raises NoNumber."""
         owners = list(self._owners.values())
         if not owners:
             raise NoNumber("no owner is known")

@@ -38,15 +38,15 @@ Ready = Callable[[], tuple[bool, dict[str, Any]]]
 """(ready for clients, details for people); the details must survive json.dumps."""
 
 Depths = Callable[[str], Iterator[dict[str, Any] | None]]
-"""address or pattern → one entry per queue (engine/depth.py), None where it has looked in vain."""
+"""address or pattern → one entry per queue (engine/state/depth.py), None where it has looked in vain."""
 DEPTHS = 200
 """Entries looked at between two turns of the loop."""
 
 Check = Callable[[int], Awaitable[dict[str, Any] | None]]
-"""slot → how its replicas compare (owner/replica_check.py); None: this process does not lead it."""
+"""slot → how its replicas compare (owner/replication/replica_check.py); None: this process does not lead it."""
 
 Slots = Callable[[], dict[str, Any]]
-"""What an owner says of the slots that it shall lead (owner/slot_status.py)."""
+"""What an owner says of the slots that it shall lead (owner/slots/slot_status.py)."""
 
 Survey = Callable[[], Iterator[None]]
 """Work of some milliseconds, in steps that leave the loop to others in between."""

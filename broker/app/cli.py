@@ -12,23 +12,23 @@ import click
 
 from broker import __version__
 
-from .options import serve_options, settings_of, source_of
+from .commands.options import serve_options, settings_of, source_of
 
 _LAZY = {
-    "cluster": "cluster_cli",
-    "doctor": "doctor_cli",
-    "user": "data_cli",
-    "journal": "salvage_cli",
-    "docs": "docs",
-    "import": "import_cli:import_",
-    "config": "config_cli:config",
-    "token": "token_cli:token",
-    "rights": "explain_cli:rights",
-    "audit": "explain_cli:audit",
-    "backup": "backup_cli",
-    "restore": "backup_cli:restore",
+    "cluster": "commands.cluster_cli",
+    "doctor": "doctor.doctor_cli",
+    "user": "commands.data_cli",
+    "journal": "commands.salvage_cli",
+    "docs": "commands.docs",
+    "import": "commands.import_cli:import_",
+    "config": "commands.config_cli:config",
+    "token": "commands.token_cli:token",
+    "rights": "commands.explain_cli:rights",
+    "audit": "commands.explain_cli:audit",
+    "backup": "commands.backup_cli",
+    "restore": "commands.backup_cli:restore",
     **{
-        name: f"admin_cli:{name.replace('-', '_')}"
+        name: f"commands.admin_cli:{name.replace('-', '_')}"
         for name in (
             "queues", "queue", "addresses", "subscriptions", "connections", "disconnect", "dlq", "messages", "export",
             "import-messages", "completion", "top",
@@ -57,7 +57,7 @@ class Commands(click.Group):
 
 
 def _client_commands() -> dict[str, click.Command]:
-    from .client_cli import client_commands
+    from .commands.client_cli import client_commands
 
     return {command.name or "": command for command in client_commands}
 
@@ -86,7 +86,7 @@ def main() -> None:
 def serve(**options: Any) -> None:
     """Run a broker in this process until SIGTERM or Ctrl-C."""
     settings = settings_of(**options)
-    from .logs import set_up
+    from .process.logs import set_up
     from .standalone import run
 
     stop_logging = set_up(settings.log)
@@ -125,8 +125,8 @@ def _run(module: str, name: str, options: dict[str, Any]) -> None:
     settings = settings_of(**options)
     from importlib import import_module
 
-    from .logs import set_up
-    from .process import run
+    from .process.logs import set_up
+    from .process.process import run
 
     stop_logging = set_up(settings.log)
     try:

@@ -21,33 +21,33 @@ from broker.admin.server import AdminServer
 from broker.cluster.config import Tables, UserEntry
 from broker.cluster.config_writer import ConfigWriter
 from broker.cluster.load import EVERY_S, Loads
-from broker.cluster.redis_shared import RedisShared
+from broker.cluster.redis.redis_shared import RedisShared
 from broker.cluster.subscriptions import SubscriptionDirectory
 from broker.config.permissions import groups_of
 from broker.config.ports import hosts
 from broker.config.settings import EngineSettings, Settings
 from broker.core.metrics import MetricSource
 from broker.core.slots import SlotRecord
-from broker.edge.auth import FileAuthenticator, TableAuthenticator, is_loopback, users_file
-from broker.edge.directory import AskedNames, Directory, LocalClientIds
-from broker.edge.draining import excess
+from broker.edge.access.auth import FileAuthenticator, TableAuthenticator, is_loopback, users_file
+from broker.edge.access.listener import Listeners, listen_host
+from broker.edge.access.users import User
+from broker.edge.destinations.directory import AskedNames, Directory, LocalClientIds
 from broker.edge.edge import Edge
-from broker.edge.listener import Listeners, listen_host
-from broker.edge.timers import TimerWheel
-from broker.edge.users import User
-from broker.link.body_spool import BodySpool
-from broker.link.cluster_port import ClusterPort
-from broker.link.reachability import LOOK_S
-from broker.owner.io_thread import IoThread
+from broker.edge.transport.draining import excess
+from broker.edge.transport.timers import TimerWheel
+from broker.link.bodies.body_spool import BodySpool
+from broker.link.edge_side.cluster_port import ClusterPort
+from broker.link.edge_side.reachability import LOOK_S
+from broker.owner.commit.io_thread import IoThread
 from broker.seams.entropy import number, token
 from broker.seams.files import fingerprint, temporary_file
 
-from . import process
-from .administration import ThisNode, api
-from .cluster_live import ClusterLive
-from .cluster_tokens import ClusterTokens
-from .cluster_users import ClusterUsers
+from .live.administration import ThisNode, api
+from .live.cluster_live import ClusterLive
+from .live.cluster_tokens import ClusterTokens
+from .live.cluster_users import ClusterUsers
 from .member import ClusterProcess, advertised_admin
+from .process import process
 from .topology import Topology
 
 log = logging.getLogger("stampede.edge")

@@ -28,7 +28,7 @@ from broker.seams.clock import SystemClock
 from broker.seams.entropy import token
 from broker.seams.steps import Steps
 
-from .bounds import fitted, memory_of
+from .process.bounds import fitted, memory_of
 
 log = logging.getLogger("stampede.cluster")
 

@@ -19,7 +19,7 @@ from broker import __version__
 from broker.admin.early import EarlyServer
 from broker.admin.server import AdminServer, load_libraries
 from broker.app.member import ClusterProcess, advertised, advertised_admin, advertised_reads
-from broker.app.opening import Opening, uncollected
+from broker.app.process.opening import Opening, uncollected
 from broker.cluster.config import Tables, UserEntry
 from broker.cluster.controller import Controller
 from broker.cluster.quarantine import Throw, note
@@ -29,38 +29,38 @@ from broker.core.errors import BrokerError
 from broker.core.message import Blob
 from broker.core.metrics import MetricSource
 from broker.core.slots import SlotRecord
-from broker.journal.format import PREFERRED
 from broker.journal.journal import Journal
-from broker.journal.restore import refuse_restored
-from broker.link.cluster_port import ClusterPort
-from broker.link.link_server import LinkServer
+from broker.journal.log.format import PREFERRED
+from broker.journal.tools.restore import refuse_restored
+from broker.link.edge_side.cluster_port import ClusterPort
 from broker.link.owner_port import Rotten, broken_disk
-from broker.owner.bodies import FileBodyReader, FileBodyWriter
-from broker.owner.coordinator import RETRY_S, Coordinator
-from broker.owner.fault_attribution import NOBODY
-from broker.owner.follower import FollowerHome, Followers
-from broker.owner.held_bodies import HeldBodies
-from broker.owner.io_thread import IoThread
-from broker.owner.leader import LeaderHome, Leaders
-from broker.owner.peer import Identity
-from broker.owner.replica_check import Inspector, SlotCheck
-from broker.owner.shard import Shard
-from broker.owner.slot_lifecycle import Node
-from broker.owner.slot_status import Standing
-from broker.owner.small_state import Keeper
-from broker.owner.standby import Shadow
-from broker.owner.views import Views
+from broker.link.owner_side.link_server import LinkServer
+from broker.owner.bodies.bodies import FileBodyReader, FileBodyWriter
+from broker.owner.bodies.held_bodies import HeldBodies
+from broker.owner.commit.io_thread import IoThread
+from broker.owner.replication.follower import FollowerHome, Followers
+from broker.owner.replication.leader import LeaderHome, Leaders
+from broker.owner.replication.peer import Identity
+from broker.owner.replication.replica_check import Inspector, SlotCheck
+from broker.owner.shard.fault_attribution import NOBODY
+from broker.owner.shard.shard import Shard
+from broker.owner.shard.small_state import Keeper
+from broker.owner.shard.views import Views
+from broker.owner.slots.slot_lifecycle import Node
+from broker.owner.slots.slot_status import Standing
+from broker.owner.slots.standby import Shadow
+from broker.owner.transactions.coordinator import RETRY_S, Coordinator
 from broker.rpc.server import GrpcServer
 from broker.seams.clock import SteadyClock
 from broker.seams.entropy import number
 from broker.seams.files import OsFiles
 from broker.seams.stream import EDGE_SERVICE, Stream, StreamEnd
 
-from .alarm import Alarm
-from .garbage import collect_rarely
+from .process.alarm import Alarm
+from .process.garbage import collect_rarely
 
 if TYPE_CHECKING:
-    from .reading import OwnerReads
+    from .live.reading import OwnerReads
 
 log = logging.getLogger("stampede.owner")
 
@@ -206,7 +206,7 @@ class OwnerProcess(ClusterProcess):
         """The port of the read API; -1: it is off."""
         if self.settings.log_reads.port < 0:
             return -1
-        from .reading import OwnerReads  # not needed else: it brings what edges are made of
+        from .live.reading import OwnerReads  # not needed else: it brings what edges are made of
 
         self.reads = OwnerReads(self.settings, self.shard, self.journal, self.leaders, self.followers, self.table)
         return await self.reads.start()

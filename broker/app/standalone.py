@@ -22,32 +22,32 @@ from broker.config.changes import tables_of, with_tables
 from broker.config.load import SettingsSource
 from broker.config.permissions import groups_of
 from broker.config.settings import Settings
-from broker.edge.auth import make_authenticator, users_file
-from broker.edge.directory import Directory, LocalClientIds, LocalNames
+from broker.edge.access.auth import make_authenticator, users_file
+from broker.edge.access.listener import Listeners, listen_host
+from broker.edge.destinations.directory import Directory, LocalClientIds, LocalNames
 from broker.edge.edge import Edge
-from broker.edge.listener import Listeners, listen_host
-from broker.edge.timers import TimerWheel
+from broker.edge.transport.timers import TimerWheel
 from broker.journal.journal import Journal
 from broker.link.local import LocalOwner
-from broker.owner.io_thread import IoThread
-from broker.owner.shard import Shard
-from broker.owner.views import Views
+from broker.owner.commit.io_thread import IoThread
+from broker.owner.shard.shard import Shard
+from broker.owner.shard.views import Views
 from broker.seams.clock import SteadyClock, SystemClock
 from broker.seams.entropy import token
 from broker.seams.files import OsFiles
 
-from . import process
-from .administration import ThisNode, api
-from .alarm import Alarm
-from .bounds import fitted, memory_of
-from .live import LiveSettings
-from .live_tokens import LiveTokens
-from .live_users import LiveUsers
-from .opening import Opening, uncollected
-from .space import LOOK_S, SpaceWatch
+from .live.administration import ThisNode, api
+from .live.live import LiveSettings
+from .live.live_tokens import LiveTokens
+from .live.live_users import LiveUsers
+from .process import process
+from .process.alarm import Alarm
+from .process.bounds import fitted, memory_of
+from .process.opening import Opening, uncollected
+from .process.space import LOOK_S, SpaceWatch
 
 if TYPE_CHECKING:
-    from broker.admin.log_reads import LogReads
+    from broker.admin.log.log_reads import LogReads
 
 log = logging.getLogger("stampede")
 
@@ -190,7 +190,7 @@ class Standalone:
 
     async def _start_reads(self) -> None:
         # Imported here: gRPC takes a while to load, and memory, that a broker without readers need not spend.
-        from .reading import local
+        from .live.reading import local
 
         host = self.settings.log_reads.host or listen_host(self.settings.edge, self.auth.has_users)
         self.reads = local(self.settings, self.shard, self.journal, self.auth, self.edge.rights, self.clock)

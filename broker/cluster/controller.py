@@ -20,15 +20,15 @@ from broker.core.metrics import Metric
 from broker.metadata.port import Metadata, MetadataRefused, MetadataUnavailable
 from broker.seams.clock import Clock
 
-from .arrange import arrange
 from .controller_election import Office
 from .identity import BATCH
 from .keys import Keys, last_part
 from .membership import Membership
-from .placement import urgent
+from .planning.arrange import arrange
+from .planning.placement import urgent
+from .planning.view import Policy, Step, StepKind, View, health
 from .slots import SlotTable
 from .tasks import Tasks
-from .view import Policy, Step, StepKind, View, health
 from .watched import REFUSED_RETRY_S, RETRY_S, Watched
 
 log = logging.getLogger("stampede.cluster")

@@ -15,7 +15,7 @@ from broker.metadata.port import Change, KeyValue, Metadata, Put
 
 from .keys import Keys
 from .membership import Membership
-from .view import Policy
+from .planning.view import Policy
 from .watched import Watched
 
 log = logging.getLogger("stampede.cluster")

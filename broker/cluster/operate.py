@@ -23,7 +23,7 @@ from .applied import Applied
 from .config import all_bad
 from .controller_election import holder_of
 from .keys import Keys, last_part
-from .view import Policy, View
+from .planning.view import Policy, View
 
 ATTEMPTS = 20
 """Compare-and-swaps that somebody else may win before we give up."""

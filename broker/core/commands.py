@@ -120,7 +120,7 @@ class Resume:
     held     (first id, last id) …: delivered to the client and not settled: they become this consumer's again, in this
              order, before anybody is served. An id that is not in the queue any more is settled already, or was not
              durable and died with a leader: a later Settle of it succeeds and does nothing, unless another consumer
-             has it (engine/already_settled.py).
+             has it (engine/recovery/already_settled.py).
     taken    (first id, last id) …: delivered to the client in AckMode.AUTO: settled now if they are still there.
     tries    id → attempts (Run.attempts) with which the client was given it, where that is not 0. Where the log of
              an earlier leader has more, that leader had given the edge up, and the message is somebody else's. (What

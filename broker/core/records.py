@@ -115,13 +115,15 @@ META_KINDS: Final = frozenset((
     "aborted", "coordinator", "count", "crashed", "decided", DELIVERED, "due", "ids", "known", "mark", "prepared",
     "producers", "queue", "queues", "suspect", "told", "unprepared", "unqueue",
 ))  # fmt: skip
-"""Kinds of MetaRecord that this release knows (engine/slot_restore.py has their meaning). Others: a newer release's."""
+"""Kinds of MetaRecord that this release knows (engine/recovery/slot_restore.py has their meaning). Others: a newer
+release's."""
 
 
 class MetaRecord:
     """A change of the slot's small state (queues, delivery counts, dispatch marks). Written as JSON.
 
-    `kind` names it for the engine's own replay (engine/slot_restore.py lists them); the journal only keeps it, and
+    `kind` names it for the engine's own replay (engine/recovery/slot_restore.py lists them); the journal only keeps it,
+    and
     drops all older ones when a new segment begins with the engine's full snapshot of such records.
     """
 

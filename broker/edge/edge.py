@@ -21,33 +21,33 @@ from broker.core.management import Manage
 from broker.core.memory import Memory
 from broker.core.metrics import Metric
 from broker.core.reasons import Reason
-from broker.engine.address_settings import Matcher
-from broker.engine.quota import LIMITS, refuses
+from broker.engine.address.address_settings import Matcher
+from broker.engine.address.quota import LIMITS, refuses
 from broker.link.owner_port import OwnerPort
 from broker.seams.clock import Clock
 from broker.seams.memory import hand_back
 from broker.seams.steps import Steps
 
-from .acceptor import Entrances
-from .added_headers import Numbers
-from .auth import Authenticator, FileAuthenticator
-from .channel import Channel
-from .connection_memory import Holding
-from .counters import EdgeCounters
-from .directory import Directory, LocalClientIds, LocalNames
-from .draining import Shedding
-from .fair_reading import Rounds
-from .growing import Newcomers
-from .inbound import Inbound
-from .live_changes import LiveChanges
-from .login_places import Strangers
-from .parts import Eases, Faulty, Flushes, OpenConnection
-from .permissions import Permissions, Rights
-from .rate_limits import Tokens, make_rates
-from .session import Session
-from .subscription import SlotSubscription
-from .timers import TimerWheel
-from .wildcard_subscription import Everywhere, block
+from .access.acceptor import Entrances
+from .access.auth import Authenticator, FileAuthenticator
+from .access.login_places import Strangers
+from .access.permissions import Permissions, Rights
+from .destinations.directory import Directory, LocalClientIds, LocalNames
+from .requests.growing import Newcomers
+from .requests.inbound import Inbound
+from .requests.live_changes import LiveChanges
+from .session.added_headers import Numbers
+from .session.counters import EdgeCounters
+from .session.parts import Eases, Faulty, Flushes, OpenConnection
+from .session.session import Session
+from .subscriptions.rate_limits import Tokens, make_rates
+from .subscriptions.subscription import SlotSubscription
+from .subscriptions.wildcard_subscription import Everywhere, block
+from .transport.channel import Channel
+from .transport.connection_memory import Holding
+from .transport.draining import Shedding
+from .transport.fair_reading import Rounds
+from .transport.timers import TimerWheel
 
 log = logging.getLogger("stampede.edge")
 

@@ -14,7 +14,7 @@ from broker.core.pages import PIECE, ROWS, Ask, PageKey, choose
 
 if TYPE_CHECKING:
     from .edge import Edge
-    from .session import Session
+    from .session.session import Session
 
 Answer = dict[str, Any]
 Work = Generator[None, None, Answer]

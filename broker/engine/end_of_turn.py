@@ -15,10 +15,12 @@ from collections.abc import Iterator
 
 from broker.core.effects import Turn
 
-from . import costly_selectors, forwarding, kept_messages, prepared, recurring, retroactive
-from .dispatch import browse, dispatch
-from .queue import Queue
-from .slot import EFFECTS, MESSAGES, QUEUES, SHARE, Slot
+from .dispatch import costly_selectors
+from .dispatch.dispatch import browse, dispatch
+from .publishing import prepared, recurring
+from .queue.queue import Queue
+from .routing import forwarding, kept_messages, retroactive
+from .state.slot import EFFECTS, MESSAGES, QUEUES, SHARE, Slot
 
 
 def hand_out(slot: Slot, turn: Turn, behind: bool = False) -> None:

@@ -35,40 +35,24 @@ from broker.core.errors import Code, RefusedError
 from broker.core.message import Run
 from broker.core.records import MetaRecord, Row, RunRecord
 
-from . import (
-    addresses,
-    admission,
-    attach,
-    commit_release,
-    declare,
-    duplicates,
-    limits,
-    manage,
-    page_in,
-    page_out,
-    prefilter,
-    prepared,
-    reattach,
-    recurring,
-    redelivery,
-    repeats,
-    settle,
-    slot_restore,
-    slow_consumers,
-    tick,
-    wishes,
-)
-from .browser import Browser
-from .consumer import Consumer, Ledger
-from .depth import depths
+from . import manage, tick
+from .address.wildcards import Wildcards
+from .consumers.browser import Browser
+from .consumers.consumer import Consumer, Ledger
+from .dispatch import attach, page_in, settle, slow_consumers
 from .end_of_turn import hand_out
-from .publish import is_wide, publish
-from .queue import Queue
-from .routing import check_publish
-from .runs import Span
-from .slot import WITHHELD, Budget, Held, Slot, grouped, progress
-from .wildcard_queues import may_sleep
-from .wildcards import Wildcards
+from .messages.runs import Span
+from .publishing import admission, prefilter, prepared, recurring, repeats
+from .publishing.publish import is_wide, publish
+from .queue import wishes
+from .queue.queue import Queue
+from .queue.wildcard_queues import may_sleep
+from .recovery import reattach, slot_restore
+from .routing import addresses, declare, redelivery
+from .routing.routing import check_publish
+from .state import commit_release, duplicates, limits, page_out
+from .state.depth import depths
+from .state.slot import WITHHELD, Budget, Held, Slot, grouped, progress
 
 
 class Engine:

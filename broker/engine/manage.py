@@ -14,12 +14,15 @@ from broker.core.effects import Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.records import MetaRecord
 
-from . import declare, recurring, slow_consumers, wishes
-from .addresses import create, delete, described
-from .portrait import held
-from .queue import Queue
-from .routing import check_budget
-from .slot import Slot, progress
+from .dispatch import slow_consumers
+from .publishing import recurring
+from .queue import wishes
+from .queue.queue import Queue
+from .routing import declare
+from .routing.addresses import create, delete, described
+from .routing.routing import check_budget
+from .state.portrait import held
+from .state.slot import Slot, progress
 
 MOST_CONSUMERS = 1000
 MOST_HELD = 50_000

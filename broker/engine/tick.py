@@ -9,10 +9,12 @@ from operator import attrgetter
 
 from broker.core.effects import Turn
 
-from . import addresses, limits, redelivery, schedule, slow_consumers
-from .dispatch import sweep
-from .queue import Queue
-from .slot import SWEEP_MS, Slot
+from .dispatch import slow_consumers
+from .dispatch.dispatch import sweep
+from .queue.queue import Queue
+from .routing import addresses, redelivery
+from .state import limits, schedule
+from .state.slot import SWEEP_MS, Slot
 
 
 def tick(slot: Slot, turn: Turn) -> None:

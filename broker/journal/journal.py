@@ -30,24 +30,24 @@ from broker.core.message import Blob, Run
 from broker.core.records import Item, MetaRecord, RunRecord
 from broker.seams.files import Files
 
-from . import format as f
-from .appender import Appender
-from .appender import Batch as Batch
-from .blobs import BlobStore
-from .compaction import Compactor
-from .digest import DigestReader
-from .history import History
-from .items import Member, lsns_of
-from .keeping import BlobGuard
-from .lineage import Lineage
-from .live_index import Books
-from .living import Settled, settled_of
-from .marks import ArchiveMarks
-from .reader import Reader
-from .recovery import Recovered, RecoveryScan
-from .replica import Replica
-from .seeds import SeedReader, Survey
-from .store import Store, read_all, segment_name, write_all
+from .bodies.blobs import BlobStore
+from .compaction.compaction import Compactor
+from .log import format as f
+from .log.appender import Appender
+from .log.appender import Batch as Batch
+from .log.items import Member, lsns_of
+from .log.keeping import BlobGuard
+from .log.lineage import Lineage
+from .log.live_index import Books
+from .log.marks import ArchiveMarks
+from .log.reader import Reader
+from .log.store import Store, read_all, segment_name, write_all
+from .reads.history import History
+from .recovery.living import Settled, settled_of
+from .recovery.recovery import Recovered, RecoveryScan
+from .replica.digest import DigestReader
+from .replica.replica import Replica
+from .replica.seeds import SeedReader, Survey
 
 NEAR_SEGMENTS: Final = 4
 """The disk is nearly full when so many segments more would fill it."""

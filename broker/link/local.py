@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from broker.core.address import Outcome
 from broker.core.commands import Command
 from broker.core.message import Blob
-from broker.owner.bodies import FileBodyReader, FileBodyWriter
-from broker.owner.io_thread import Io
-from broker.owner.shard import Shard
+from broker.owner.bodies.bodies import FileBodyReader, FileBodyWriter
+from broker.owner.commit.io_thread import Io
+from broker.owner.shard.shard import Shard
 
 from .owner_port import BodyReader, BodyWriter, EffectListener, Rotten, broken_disk
 

@@ -21,7 +21,7 @@ log = logging.getLogger("stampede.link")
 Done = Callable[[bytes | None, str], None]
 """The answer, or None and why there is none."""
 View = Callable[[dict[str, Any]], Generator[None, None, dict[str, Any]]]
-"""owner/views.py"""
+"""owner/shard/views.py"""
 
 MOST = 64
 """Questions of one edge that are worked out at a time: further ones are refused."""

@@ -1,7 +1,7 @@
 """Files, fourteen verbs. Rule: nobody else opens, writes or renames files of the data folder.
 
 Tests replace `Files` by a simulated disk that loses, tears and reorders whatever was not synced.
-All verbs raise OSError; what an errno means is decided by the caller (journal/store.py).
+All verbs raise OSError; what an errno means is decided by the caller (journal/log/store.py).
 """
 
 from __future__ import annotations

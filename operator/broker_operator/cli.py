@@ -23,13 +23,13 @@ from broker.seams.clock import SystemClock
 from broker.seams.entropy import token
 from broker.seams.files import read_whole
 
-from .crds import files
-from .helm_values import VALUES, with_specs
-from .kube import Kube, login
-from .lease import Lease
+from .crds.crds import files
+from .crds.helm_values import VALUES, with_specs
+from .kube.kube import Kube, login
+from .kube.lease import Lease
 from .process import Operator, Options
 from .serving import Server
-from .templates import ANY, RESTRICTED
+from .world.templates import ANY, RESTRICTED
 
 log = logging.getLogger("stampede.operator")
 

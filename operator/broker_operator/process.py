@@ -17,24 +17,26 @@ import kopf
 from broker.seams.clock import SystemClock
 from broker.seams.memory import hand_back
 
-from . import counts, handlers, names
-from .applying import Applier, owner_of
-from .bundles import LABEL, Bundles
-from .connecting import Connections
-from .costs import COSTS, Costs
-from .etcd_reconciler import Keyed
-from .events import Events
-from .informer import Informer
-from .kube import Kube
-from .lists import Lists
-from .model import BrokerSpec, Resource, Table
-from .names import ACCEPTOR, ADDRESS, BROKER, USER, Id
-from .owners import Versions
-from .ownership import LOOK_S, Ownership
-from .resource_cache import World, slim
-from .statuses import Statuses
-from .workloads import Workloads
-from .workqueue import WorkQueue
+from .etcd.etcd_reconciler import Keyed
+from .kube import handlers
+from .kube.applying import Applier, owner_of
+from .kube.bundles import LABEL, Bundles
+from .kube.costs import COSTS, Costs
+from .kube.events import Events
+from .kube.informer import Informer
+from .kube.kube import Kube
+from .kube.workqueue import WorkQueue
+from .spec import names
+from .spec.model import BrokerSpec, Resource, Table
+from .spec.names import ACCEPTOR, ADDRESS, BROKER, USER, Id
+from .workloads.owners import Versions
+from .workloads.workloads import Workloads
+from .world import counts
+from .world.connecting import Connections
+from .world.lists import Lists
+from .world.ownership import LOOK_S, Ownership
+from .world.resource_cache import World, slim
+from .world.statuses import Statuses
 
 log = logging.getLogger("stampede.operator")
 

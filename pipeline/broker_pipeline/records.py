@@ -17,7 +17,7 @@ from struct import Struct
 from typing import Any, Final
 
 from broker.core.records import DELIVERED, Left
-from broker.journal import format as f
+from broker.journal.log import format as f
 
 from .rows import arrow_schema, columns
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.app.docs import BEGIN, PAGES, renewed
+from broker.app.commands.docs import BEGIN, PAGES, renewed
 from broker.config.catalogue import leaves
 from broker.config.describe import help_text
 from broker.core.errors import Code

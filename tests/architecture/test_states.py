@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from broker.app.docs import STATES, _texts
+from broker.app.commands.docs import STATES, _texts
 from broker.core.states import IllegalMove
 from tests.architecture.test_house import NODES
 
@@ -86,16 +86,16 @@ def test_a_state_is_written_at_home_and_by_its_table():
 
 def test_who_makes_something_in_a_state_asks_its_table():
     """Constructors that are given a state get it from the table."""
-    from broker.owner import slot_role
+    from broker.owner.slots import slot_role
 
     tree = ast.parse(inspect.getsource(slot_role.SlotRole))
     made = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)]
     made = [n for n in made if n.func.id in ("cls", "SlotRole")]
-    assert made and all(asks(n.args[0], tables("broker.owner.slot_role")) for n in made)
+    assert made and all(asks(n.args[0], tables("broker.owner.slots.slot_role")) for n in made)
     elsewhere = [
         name
         for name, nodes in NODES.items()
-        if name != "broker.owner.slot_role"
+        if name != "broker.owner.slots.slot_role"
         for n in nodes
         if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "SlotRole"
     ]

@@ -14,7 +14,8 @@ import pytest
 from tests.architecture.test_tidy import ROOT, TREES
 
 MAY = {
-    "broker/owner/fault_attribution.py: frame variables": "which engine has thrown, without a step for each message",
+    "broker/owner/shard/fault_attribution.py: frame variables": "which engine has thrown, without a step for each "
+    "message",
 }
 """File and trick → why."""
 

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 
-from broker.journal import format as f
+from broker.journal.log import format as f
 from tests.cluster.load import Load, persistent
 from tests.cluster.slots import slot_of
 from tests.harness.cluster import Cluster, Process

@@ -9,7 +9,7 @@ from broker_pipeline.options import Access
 from broker_pipeline.ranges import Range
 from broker_pipeline.reads import LogReads
 
-from broker.journal import format as f
+from broker.journal.log import format as f
 from tests.harness import Client, free_ports, until
 from tests.harness.cluster import Cluster, Process
 from tests.harness.reads import LogReader, error_of, plain

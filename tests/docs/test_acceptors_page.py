@@ -12,7 +12,7 @@ from broker.config.acceptor_url import read
 from broker.config.load import load
 from broker.config.ports import all_acceptors, edge_acceptors
 from broker.config.settings import EdgeSettings
-from broker.edge.heartbeat import negotiate
+from broker.edge.session.heartbeat import negotiate
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "acceptors.md").read_text()
 ROWS = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \| ([\d,]+|none) \|$", PAGE, re.MULTILINE)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import artemis_names as names
 from broker.config.acceptor_url import NAMES, SPECIAL, WITHOUT_USE
+from broker.config.artemis import artemis_names as names
 from broker.config.catalogue import TABLES, entry_leaves
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "compatibility.md").read_text()

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from broker.link.stats import LinkStats
-from broker.owner.replication_stats import lag_metrics
+from broker.owner.replication.replication_stats import lag_metrics
 from tests.harness import Broker, scratch
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,7 +13,7 @@ from typing import Any
 
 from aiohttp import ClientSession
 
-from broker.app.process import within
+from broker.app.process.process import within
 from broker.app.standalone import Standalone
 from broker.config.load import SettingsSource
 from broker.config.settings import AdminSettings, EdgeSettings, EngineSettings, JournalSettings, Settings, WireSettings

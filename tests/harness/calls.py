@@ -23,7 +23,7 @@ from unittest import mock
 
 from broker.app.standalone import Standalone
 from broker.config.settings import AdminSettings, EdgeSettings, JournalSettings, Settings
-from broker.edge import fair_reading
+from broker.edge.transport import fair_reading
 
 WARM, COUNTED = 50, 200
 """Messages before counting begins, and counted ones."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.engine.engine import Engine
-from broker.owner.stats import STATES
+from broker.owner.commit.stats import STATES
 
 
 def stats(engine: Engine) -> list[dict[str, Any]]:

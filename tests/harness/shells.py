@@ -15,9 +15,9 @@ import uvloop
 from broker.config.settings import EdgeSettings, Settings
 from broker.core.errors import Code
 from broker.core.reasons import Reason
-from broker.edge.channel import Channel
-from broker.edge.fair_reading import Rounds
-from broker.edge.listener import Listeners
+from broker.edge.access.listener import Listeners
+from broker.edge.transport.channel import Channel
+from broker.edge.transport.fair_reading import Rounds
 
 LOOPS = {"uvloop": uvloop.new_event_loop, "stdlib": asyncio.SelectorEventLoop}
 both_loops = pytest.mark.parametrize("kind", list(LOOPS))

@@ -13,7 +13,7 @@ from pathlib import Path
 import kubernetes_validate
 import pytest
 import yaml
-from broker_operator.bundles import DIGEST, digest
+from broker_operator.kube.bundles import DIGEST, digest
 
 from tests.operator.strict import refusals
 

@@ -1,4 +1,5 @@
-"""`python -m tests.mutation owner.isr wire.block --each 60`: how many changes of logic the unit tests notice.
+"""`python -m tests.mutation owner.replication.isr wire.block --each 60`: how many changes of logic the unit tests
+notice.
 
 A line per module and one per change that none noticed. Without names all of targets.py. Exit status 1 when fewer than
 `--least` percent were noticed.

@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import Final
 
 TARGETS: Final[dict[str, tuple[str, ...]]] = {
-    "owner.isr": ("owner/test_isr.py",),
-    "owner.release_gate": ("owner/test_release_gate.py",),
-    "engine.settle": ("engine/test_settle.py", "engine/test_hand_outs.py", "engine/test_already_settled.py"),
-    "engine.limits": ("engine/test_limits.py",),
-    "engine.selective_dispatch": ("engine/test_eligibility.py", "engine/test_filters.py"),
-    "journal.recovery": ("journal/test_recovery.py", "journal/test_journal.py", "journal/test_stretches.py"),
+    "owner.replication.isr": ("owner/test_isr.py",),
+    "owner.commit.release_gate": ("owner/test_release_gate.py",),
+    "engine.dispatch.settle": ("engine/test_settle.py", "engine/test_hand_outs.py", "engine/test_already_settled.py"),
+    "engine.state.limits": ("engine/test_limits.py",),
+    "engine.dispatch.selective_dispatch": ("engine/test_eligibility.py", "engine/test_filters.py"),
+    "journal.recovery.recovery": ("journal/test_recovery.py", "journal/test_journal.py", "journal/test_stretches.py"),
     "wire.block": ("wire/test_block.py", "wire/test_rules.py", "wire/test_escapes.py", "wire/test_limits.py"),
     "wire.connection": ("wire/test_rules.py", "wire/test_limits.py"),
-    "link.slot_channel": ("link/test_slot_channel.py",),
-    "link.consumer_replay": ("link/test_consumer_replay.py", "link/test_replay.py"),
+    "link.edge_side.slot_channel": ("link/test_slot_channel.py",),
+    "link.edge_side.consumer_replay": ("link/test_consumer_replay.py", "link/test_replay.py"),
 }
 """Module → its tests, below tests/unit."""

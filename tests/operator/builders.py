@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from broker_operator.model import Resource
-from broker_operator.names import ACCEPTOR, ADDRESS, API_VERSION, BROKER, USER
+from broker_operator.spec.model import Resource
+from broker_operator.spec.names import ACCEPTOR, ADDRESS, API_VERSION, BROKER, USER
 
 _numbers = count(1)
 

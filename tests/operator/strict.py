@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import jsonschema
-from broker_operator import crds
+from broker_operator.crds import crds
 
 QUANTITY = r"^[0-9.]+(m|k|Ki|M|Mi|G|Gi|T|Ti|MiB|GiB|KiB)?$"
 

@@ -7,9 +7,9 @@ from itertools import count
 from typing import Any
 
 import pytest
-from broker_operator.applying import Applier, Drift, Taken, id_of
-from broker_operator.kube import KubeError
-from broker_operator.names import Id
+from broker_operator.kube.applying import Applier, Drift, Taken, id_of
+from broker_operator.kube.kube import KubeError
+from broker_operator.spec.names import Id
 
 from .test_workloads import edge_objects
 

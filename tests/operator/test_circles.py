@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import random
 
-from broker_operator.circles import Circles
-from broker_operator.model import Resource
-from broker_operator.names import ADDRESS
+from broker_operator.spec.model import Resource
+from broker_operator.spec.names import ADDRESS
+from broker_operator.world.circles import Circles
 
 from .builders import raw
 

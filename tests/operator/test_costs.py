@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from broker_operator.costs import COST, EVERY_S, Costs
-from broker_operator.kube import KubeError
-from broker_operator.names import BROKER, Id
+from broker_operator.kube.costs import COST, EVERY_S, Costs
+from broker_operator.kube.kube import KubeError
+from broker_operator.spec.names import BROKER, Id
 
 ONE, OTHER = Id(BROKER, "mq", "one"), Id(BROKER, "mq", "other")
 

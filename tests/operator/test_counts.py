@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from broker_operator import counts
-from broker_operator.counts import EVERY_S, MINUTE_S, Counts
-from broker_operator.names import ACCEPTOR, Id
+from broker_operator.spec.names import ACCEPTOR, Id
+from broker_operator.world import counts
+from broker_operator.world.counts import EVERY_S, MINUTE_S, Counts
 
 EDGE = Id(ACCEPTOR, "mq", "edge")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from broker_operator import entries
-from broker_operator.entries import changes, conflict, marker_of, of_address, programmed, released
-from broker_operator.names import ADDRESS
-from broker_operator.resource_cache import World
+from broker_operator.spec.names import ADDRESS
+from broker_operator.world import entries
+from broker_operator.world.entries import changes, conflict, marker_of, of_address, programmed, released
+from broker_operator.world.resource_cache import World
 
 from broker.cluster.keys import Keys
 from broker.core.errors import ConfigError

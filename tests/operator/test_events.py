@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from broker_operator import events
-from broker_operator.conditions import Condition, new_status
-from broker_operator.events import EVERY_S, KEPT_S, NORMAL, WARNING, Events, Told
-from broker_operator.kube import KubeError
-from broker_operator.model import Resource
-from broker_operator.names import ADDRESS, BROKER, USER
+from broker_operator.kube import events
+from broker_operator.kube.events import EVERY_S, KEPT_S, NORMAL, WARNING, Events, Told
+from broker_operator.kube.kube import KubeError
+from broker_operator.spec.conditions import Condition, new_status
+from broker_operator.spec.model import Resource
+from broker_operator.spec.names import ADDRESS, BROKER, USER
 
 from .builders import raw, resource
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from broker_operator.conditions import REFUSED_AGAIN_S
-from broker_operator.entries import of_address, would_close
-from broker_operator.names import ADDRESS, BROKER, Id
+from broker_operator.spec.conditions import REFUSED_AGAIN_S
+from broker_operator.spec.names import ADDRESS, BROKER, Id
+from broker_operator.world.entries import of_address, would_close
 
 from broker.cluster.keys import Keys
 from broker.metadata.port import KeyValue

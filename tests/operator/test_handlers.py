@@ -7,9 +7,9 @@ import asyncio
 import kmock
 import kopf
 import pytest
-from broker_operator import handlers
-from broker_operator.kube import Kube, KubeError
-from broker_operator.names import API_VERSION, PLURALS, USER
+from broker_operator.kube import handlers
+from broker_operator.kube.kube import Kube, KubeError
+from broker_operator.spec.names import API_VERSION, PLURALS, USER
 
 from .builders import raw
 

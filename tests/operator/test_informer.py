@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from broker_operator import informer
-from broker_operator.informer import Informer
-from broker_operator.kube import KubeError
-from broker_operator.names import API_VERSION, USER, Id
+from broker_operator.kube import informer
+from broker_operator.kube.informer import Informer
+from broker_operator.kube.kube import KubeError
+from broker_operator.spec.names import API_VERSION, USER, Id
 
 from tests.harness.waiting import eventually
 

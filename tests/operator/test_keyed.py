@@ -7,12 +7,12 @@ import json
 import threading
 from base64 import b64encode
 
-from broker_operator import passcodes
-from broker_operator.cluster import Cluster
-from broker_operator.etcd_reconciler import Keyed, Raced
-from broker_operator.model import Resource
-from broker_operator.names import BROKER, USER
-from broker_operator.resource_cache import World
+from broker_operator.etcd import passcodes
+from broker_operator.etcd.etcd_reconciler import Keyed, Raced
+from broker_operator.spec.model import Resource
+from broker_operator.spec.names import BROKER, USER
+from broker_operator.world.cluster import Cluster
+from broker_operator.world.resource_cache import World
 
 from broker.config.settings import EtcdSettings
 from broker.seams.clock import SystemClock

@@ -6,9 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
-from broker_operator import cli, lease
-from broker_operator.kube import KubeError
-from broker_operator.lease import Lease, LeaseLost
+from broker_operator import cli
+from broker_operator.kube import lease
+from broker_operator.kube.kube import KubeError
+from broker_operator.kube.lease import Lease, LeaseLost
 
 from broker.seams.clock import SystemClock
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from broker_operator import names
-from broker_operator.events import Events
-from broker_operator.kube import KubeError
-from broker_operator.names import ADDRESS, BROKER, Id
-from broker_operator.ownership import GONE_S, Ownership
-from broker_operator.resource_cache import World
+from broker_operator.kube.events import Events
+from broker_operator.kube.kube import KubeError
+from broker_operator.spec import names
+from broker_operator.spec.names import ADDRESS, BROKER, Id
+from broker_operator.world.ownership import GONE_S, Ownership
+from broker_operator.world.resource_cache import World
 
 from .builders import raw
 

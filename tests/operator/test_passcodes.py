@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_operator.passcodes import Verifier, decide, made_up
+from broker_operator.etcd.passcodes import Verifier, decide, made_up
 
 NOW = 1_800_000_000.0
 

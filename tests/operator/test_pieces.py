@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 import pytest
-from broker_operator import bundles
-from broker_operator.bundles import BadBundle, missing, resources_of
-from broker_operator.conditions import Condition, new_status, paused, ready, rfc3339, seconds_of
-from broker_operator.difference import difference, merged
-from broker_operator.model import Resource, json_table
-from broker_operator.names import ADDRESS, API_VERSION, PAUSED, ordinal_of
-from broker_operator.owners import Scaling, quantity, scaling
+from broker_operator.kube import bundles
+from broker_operator.kube.bundles import BadBundle, missing, resources_of
+from broker_operator.spec.conditions import Condition, new_status, paused, ready, rfc3339, seconds_of
+from broker_operator.spec.difference import difference, merged
+from broker_operator.spec.model import Resource, json_table
+from broker_operator.spec.names import ADDRESS, API_VERSION, PAUSED, ordinal_of
+from broker_operator.workloads.owners import Scaling, quantity, scaling
 
 from broker.core.errors import ConfigError
 

@@ -6,11 +6,12 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from broker_operator import lists, process
-from broker_operator.kube import KubeError
-from broker_operator.names import BROKER, USER, Id
+from broker_operator import process
+from broker_operator.kube.kube import KubeError
+from broker_operator.kube.workqueue import WorkQueue
 from broker_operator.process import Operator, Options
-from broker_operator.workqueue import WorkQueue
+from broker_operator.spec.names import BROKER, USER, Id
+from broker_operator.world import lists
 
 from tests.harness.waiting import eventually
 

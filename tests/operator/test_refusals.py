@@ -9,18 +9,18 @@ from errno import ENOSPC
 from typing import Any
 
 import pytest
-from broker_operator import connecting
-from broker_operator.applying import Applier
-from broker_operator.cluster import NOT_ASKED, Cluster
-from broker_operator.conditions import REFUSED_AGAIN_S
-from broker_operator.connecting import Connections
-from broker_operator.etcd_reconciler import Keyed
-from broker_operator.kube import KubeError
-from broker_operator.model import BrokerSpec, Resource
-from broker_operator.names import ACCEPTOR, ADDRESS, BROKER, USER
-from broker_operator.owners import Versions
-from broker_operator.resource_cache import World
-from broker_operator.workloads import Unmade, Workloads
+from broker_operator.etcd.etcd_reconciler import Keyed
+from broker_operator.kube.applying import Applier
+from broker_operator.kube.kube import KubeError
+from broker_operator.spec.conditions import REFUSED_AGAIN_S
+from broker_operator.spec.model import BrokerSpec, Resource
+from broker_operator.spec.names import ACCEPTOR, ADDRESS, BROKER, USER
+from broker_operator.workloads.owners import Versions
+from broker_operator.workloads.workloads import Unmade, Workloads
+from broker_operator.world import connecting
+from broker_operator.world.cluster import NOT_ASKED, Cluster
+from broker_operator.world.connecting import Connections
+from broker_operator.world.resource_cache import World
 
 from broker.config.settings import EtcdSettings
 from broker.seams.clock import SystemClock

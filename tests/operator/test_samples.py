@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from broker_operator import names
+from broker_operator.spec import names
 
 from .strict import refusals
 

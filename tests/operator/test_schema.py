@@ -9,11 +9,12 @@ import kubernetes_validate
 import msgspec
 import pytest
 import yaml
-from broker_operator import crds, helm_values, model, names
-from broker_operator.crd_acceptor import OPENING
-from broker_operator.model import AcceptorSpec, AddressSpec, BrokerSpec, UserSpec
-from broker_operator.names import ACCEPTOR, ADDRESS, BROKER, USER
-from broker_operator.schema import camel, entry_settings, group_settings
+from broker_operator.crds import crds, helm_values
+from broker_operator.crds.crd_acceptor import OPENING
+from broker_operator.spec import model, names
+from broker_operator.spec.model import AcceptorSpec, AddressSpec, BrokerSpec, UserSpec
+from broker_operator.spec.names import ACCEPTOR, ADDRESS, BROKER, USER
+from broker_operator.spec.schema import camel, entry_settings, group_settings
 
 from broker.config.catalogue import entry_leaves
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from broker_operator.model import AddressOwner, AddressSpec
-from broker_operator.names import ADDRESS, BROKER, Id
-from broker_operator.speaking import not_owner, only_a_queue
+from broker_operator.etcd.speaking import not_owner, only_a_queue
+from broker_operator.spec.model import AddressOwner, AddressSpec
+from broker_operator.spec.names import ADDRESS, BROKER, Id
 
 from .builders import raw, resource
 from .test_first_permission import KEYS, Store

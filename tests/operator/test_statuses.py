@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker_operator.events import Events
-from broker_operator.kube import KubeError
-from broker_operator.model import Resource
-from broker_operator.names import PAUSED, USER
-from broker_operator.resource_cache import World
-from broker_operator.statuses import Statuses
+from broker_operator.kube.events import Events
+from broker_operator.kube.kube import KubeError
+from broker_operator.spec.model import Resource
+from broker_operator.spec.names import PAUSED, USER
+from broker_operator.world.resource_cache import World
+from broker_operator.world.statuses import Statuses
 
 from broker.seams.clock import SystemClock
 

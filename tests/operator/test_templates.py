@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from broker_operator.templates import forbidden, foreign_image
+from broker_operator.world.templates import forbidden, foreign_image
 
 FINE = {
     "metadata": {"labels": {"a": "b"}, "annotations": {"c": "d"}},

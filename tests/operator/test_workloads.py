@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 import yaml
-from broker_operator import edges, names, owners
-from broker_operator.model import AcceptorSpec, BrokerSpec
-from broker_operator.names import ACCEPTOR, BROKER
-from broker_operator.owners import Versions
+from broker_operator.spec import names
+from broker_operator.spec.model import AcceptorSpec, BrokerSpec
+from broker_operator.spec.names import ACCEPTOR, BROKER
+from broker_operator.workloads import edges, owners
+from broker_operator.workloads.owners import Versions
 
 from broker.config.load import load
 

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
-from broker_operator import workqueue
-from broker_operator.names import USER, Id
-from broker_operator.workqueue import WorkQueue
+from broker_operator.kube import workqueue
+from broker_operator.kube.workqueue import WorkQueue
+from broker_operator.spec.names import USER, Id
 
 from tests.harness.waiting import eventually
 

@@ -10,7 +10,7 @@ import grpc
 
 from broker.core.message import Blob, Run
 from broker.core.records import RunRecord
-from broker.journal import format as f
+from broker.journal.log import format as f
 from broker.rpc.v1 import log_reads_pb2 as pb
 
 MINUTE = 60_000

@@ -14,7 +14,7 @@ from broker_pipeline.replicas import SlotReplica, spread
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.journal import format as f
+from broker.journal.log import format as f
 
 from .fake_reads import MINUTE, START_MS, FakeReads
 

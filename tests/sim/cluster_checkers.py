@@ -50,7 +50,8 @@ MOST = 3
 """max_delivery_attempts, where there is such a limit."""
 OFTEN = 1 << 30
 STALE_MS = 2000
-"""For so long after it was given up may an edge hand on what it was sent before (link/owner_link.py: it knows by its
+"""For so long after it was given up may an edge hand on what it was sent before (link/edge_side/owner_link.py: it knows
+by its
 own clock that nothing was read for longer)."""
 SKEW_MS = 30
 """How far a machine's wall clock is off at most, in histories with scheduled messages: they are due by wall clocks."""

@@ -17,8 +17,8 @@ from broker.core.commands import Disconnect, Grant, Hold, Publish, Settle, Subsc
 from broker.core.effects import ConsumerClosed, Deliver, Done, Refused
 from broker.core.errors import Code
 from broker.core.message import Run
-from broker.edge.send_route import Split
-from broker.edge.split_subscription import share
+from broker.edge.destinations.send_route import Split
+from broker.edge.subscriptions.split_subscription import share
 from broker.link.owner_port import OwnerPort
 from tests.sim.checker import Violation
 from tests.sim.cluster_bodies import Receiving, Sending
@@ -402,7 +402,7 @@ class Clients:
         self.submit(publish)
 
     def _delay(self, publish: Publish) -> None:
-        """As an edge takes a SEND with a delay (edge/publishing.py)."""
+        """As an edge takes a SEND with a delay (edge/requests/publishing.py)."""
         if publish.run.due and self.wall_ms is not None:
             publish.lives(0, publish.run.due - self.model.wall_ms(), 0, self.wall_ms())
 

@@ -13,7 +13,7 @@ from typing import Any, cast
 from broker.core.address import AckMode
 from broker.core.effects import Deliver
 from broker.core.message import Run
-from broker.edge.split_subscription import order_for
+from broker.edge.subscriptions.split_subscription import order_for
 from tests.sim.checker import Violation
 from tests.sim.cluster_checkers import Holder
 

@@ -23,13 +23,13 @@ from broker.core.effects import Deliver, Turn
 from broker.core.message import DURABLE, Run
 from broker.core.records import RunRecord
 from broker.core.slots import SlotRecord
-from broker.engine import publish
 from broker.engine.engine import Engine
+from broker.engine.publishing import publish
 from broker.journal.journal import Journal
-from broker.link.edge_peer import EdgePeer, edge_of
-from broker.link.link_server import LinkServer
+from broker.link.owner_side.edge_peer import EdgePeer, edge_of
+from broker.link.owner_side.link_server import LinkServer
 from broker.metadata.port import Change
-from broker.owner.slot_lifecycle import Node
+from broker.owner.slots.slot_lifecycle import Node
 from tests.sim.checker import Violation
 from tests.sim.cluster_checkers import HERE as STILL_HERE
 from tests.sim.cluster_checkers import NUMBER, Copy
@@ -85,7 +85,7 @@ class Probes:
         """Looks at every turn in which an engine may hand something out."""
         for name in ("flush", "handle", "release", "fetched", "tick"):
             stack.enter_context(patch.object(Engine, name, self._watched(getattr(Engine, name))))
-        stack.enter_context(patch("broker.engine.publish._spill", self._crowded(publish._spill)))
+        stack.enter_context(patch("broker.engine.publishing.publish._spill", self._crowded(publish._spill)))
         stack.enter_context(patch.object(Node, "_hand_over", self._held_back(Node._hand_over)))
         stack.enter_context(patch.object(LinkServer, "_bury", self._buried(LinkServer._bury)))
         stack.enter_context(patch.object(Node, "_gathered", self._left_behind(Node._gathered)))

@@ -27,8 +27,8 @@ from broker.config.settings import (
     Settings,
 )
 from broker.core.errors import BrokerError
-from broker.link.body_spool import BodySpool
-from broker.link.cluster_port import ClusterPort
+from broker.link.bodies.body_spool import BodySpool
+from broker.link.edge_side.cluster_port import ClusterPort
 from broker.seams.entropy import number, token
 from tests.sim.cluster_checkers import DEAD, MOST
 from tests.sim.cluster_world import Host, SimDialer, World, everywhere
@@ -39,15 +39,20 @@ PREFIX = "/sim"
 SLOTS = 4
 """Fewer than the product has: each costs records, streams and epochs, and clients use few addresses."""
 
-LEISURELY = ("broker.link.cluster_port.MARK_S", "broker.owner.coordinator.RETRY_S", "broker.app.owner.RETRY_S")
+LEISURELY = (
+    "broker.link.edge_side.cluster_port.MARK_S",
+    "broker.owner.transactions.coordinator.RETRY_S",
+    "broker.app.owner.RETRY_S",
+)
 """What takes a second in the product. Safety phases are hardly longer: a shorter one lets more of it happen in them,
 and histories end sooner."""
 
 PIECES = {
-    "broker.link.body_spool.SPILL": 400, "broker.link.body_spool.PIECE": 250,
-    "broker.link.edge_bodies.CHUNK": 200, "broker.link.owner_bodies.CHUNK": 200, "broker.link.edge_bodies.WINDOW": 500,
-    "broker.owner.catchup.CHUNK_BYTES": 200, "broker.owner.catchup.BODY_WINDOW": 500,
-    "broker.owner.body_transfer.PIECE": 200, "broker.owner.body_transfer.WINDOW": 500,
+    "broker.link.bodies.body_spool.SPILL": 400, "broker.link.bodies.body_spool.PIECE": 250,
+    "broker.link.bodies.edge_bodies.CHUNK": 200, "broker.link.bodies.owner_bodies.CHUNK": 200,
+    "broker.link.bodies.edge_bodies.WINDOW": 500,
+    "broker.owner.replication.catchup.CHUNK_BYTES": 200, "broker.owner.replication.catchup.BODY_WINDOW": 500,
+    "broker.owner.bodies.body_transfer.PIECE": 200, "broker.owner.bodies.body_transfer.WINDOW": 500,
 }  # fmt: skip
 """Of large bodies, and how much of one is under way: so small that those of a few hundred bytes have several."""
 

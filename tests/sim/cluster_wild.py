@@ -12,7 +12,7 @@ from typing import Any
 from broker.core.address import AckMode, Outcome, Routing
 from broker.core.commands import BLOCK, DisconnectAll, Publish, Settle, Subscribe, SubscribeAll, UnsubscribeAll
 from broker.core.effects import Deliver
-from broker.engine.address_settings import matches
+from broker.engine.address.address_settings import matches
 from tests.sim.cluster_checkers import Message
 from tests.sim.cluster_full import ClusterHistory, main
 from tests.sim.cluster_watchers import SESSIONS, Watch, Watched, Watcher, Watching, _epoch

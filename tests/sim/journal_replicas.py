@@ -77,7 +77,7 @@ class Replica:
         self.journal: Journal
 
     def open(self) -> None:
-        with patch("broker.journal.store.token", lambda _: f"{self.number:032x}"):
+        with patch("broker.journal.log.store.token", lambda _: f"{self.number:032x}"):
             self.journal = Journal.open(self.disk, FOLDER, self.settings, self.tail)
         self.metas = {slot: {} for slot in SLOTS}
         for meta in self.journal.recovered.metas:
@@ -120,7 +120,7 @@ class World:
 
     def run(self, steps: int) -> World:
         """Raises Violation."""
-        with patch("broker.journal.compaction.STEP_BYTES", 300):  # so that compaction is always half done
+        with patch("broker.journal.compaction.compaction.STEP_BYTES", 300):  # so that compaction is always half done
             return self._run(steps)
 
     def _run(self, steps: int) -> World:

@@ -30,7 +30,7 @@ class History(World):
         self._finish()
 
     def open(self) -> Machine:
-        with patch("broker.journal.store.token", lambda _: self.disk_id):
+        with patch("broker.journal.log.store.token", lambda _: self.disk_id):
             return Machine(self.disk, self.clock, self.settings, self)
 
     # ── a life ─────────────────────────────────────────────────────────────────────────────────────

@@ -7,8 +7,8 @@ import logging
 import pytest
 
 from broker.core.commands import Publish
-from broker.owner.follower import Followers
-from broker.owner.leader import Leaders
+from broker.owner.replication.follower import Followers
+from broker.owner.replication.leader import Leaders
 from tests.sim.cluster_clocks import ClockHistory
 
 pytestmark = pytest.mark.timeout(600)

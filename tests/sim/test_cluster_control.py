@@ -14,8 +14,8 @@ import pytest
 from broker.cluster.controller import Controller
 from broker.cluster.keys import Keys
 from broker.cluster.membership import Membership
+from broker.cluster.planning.view import health
 from broker.cluster.slots import SlotTable
-from broker.cluster.view import health
 from broker.config.settings import ClusterSettings
 from broker.core.errors import RefusedError
 from broker.core.slots import Member

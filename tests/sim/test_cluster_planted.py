@@ -10,23 +10,27 @@ import pytest
 
 from broker.core.commands import Decide
 from broker.core.effects import Move
-from broker.edge.split_subscription import Order
-from broker.engine import forwarding, reattach, repeats, schedule, settle, slot_restore
+from broker.edge.subscriptions.split_subscription import Order
+from broker.engine.consumers.message_groups import Groups
+from broker.engine.dispatch import settle
 from broker.engine.engine import Engine
-from broker.engine.message_groups import Groups
-from broker.engine.slot import Slot
-from broker.journal.blobs import BlobWriter
-from broker.journal.seeds import SeedReader
-from broker.link import command_codec
-from broker.link.attach_barrier import Anteroom
-from broker.link.consumer_replay import Mirrored
-from broker.link.edge_peer import EdgePeer
-from broker.link.link_server import LinkServer
-from broker.link.slot_channel import SlotChannel
-from broker.owner.follower import Followers
-from broker.owner.isr import Lead
-from broker.owner.leader import Leaders
-from broker.owner.shard import Shard
+from broker.engine.publishing import repeats
+from broker.engine.recovery import reattach, slot_restore
+from broker.engine.routing import forwarding
+from broker.engine.state import schedule
+from broker.engine.state.slot import Slot
+from broker.journal.bodies.blobs import BlobWriter
+from broker.journal.replica.seeds import SeedReader
+from broker.link.codec import command_codec
+from broker.link.edge_side.consumer_replay import Mirrored
+from broker.link.edge_side.slot_channel import SlotChannel
+from broker.link.owner_side.attach_barrier import Anteroom
+from broker.link.owner_side.edge_peer import EdgePeer
+from broker.link.owner_side.link_server import LinkServer
+from broker.owner.replication.follower import Followers
+from broker.owner.replication.isr import Lead
+from broker.owner.replication.leader import Leaders
+from broker.owner.shard.shard import Shard
 from tests.sim.cluster_full import ClusterHistory
 
 pytestmark = pytest.mark.timeout(600)

@@ -13,7 +13,7 @@ from broker.config.addressing import AddressSettings
 from broker.config.settings import EngineSettings, JournalSettings, Settings
 from broker.journal.journal import Journal
 from broker.link.local import LocalOwner
-from broker.owner.shard import Shard
+from broker.owner.shard.shard import Shard
 from tests.sim.cluster_history import History
 from tests.sim.cluster_processes import SLOTS, diverts_of
 from tests.sim.cluster_world import Host, everywhere
@@ -59,7 +59,7 @@ class Solo:
 class SoloHistory(History):
     def build(self, stack: ExitStack) -> None:
         stack.enter_context(everywhere("SLOTS", SLOTS))
-        stack.enter_context(patch("broker.journal.store.token", lambda _: "0" * 32))
+        stack.enter_context(patch("broker.journal.log.store.token", lambda _: "0" * 32))
         self.world.host("solo", "edge", partial(Solo, self))
         self.habits.faults = [f for f in self.habits.faults if f in ("edge", "freeze", "slow")]
 
@@ -92,9 +92,9 @@ def test_the_model_sees(monkeypatch, bug):
     if bug == "receipt before sync":
         monkeypatch.setattr("tests.sim.disk.SimDisk.synced", lambda *_: None)
     elif bug == "settle forgotten":
-        monkeypatch.setattr("broker.engine.slot.Slot.settle_ids", lambda *_: None)
+        monkeypatch.setattr("broker.engine.state.slot.Slot.settle_ids", lambda *_: None)
     else:
-        from broker.engine.consumer import Consumer
+        from broker.engine.consumers.consumer import Consumer
 
         monkeypatch.setattr(Consumer, "charge", lambda self, run: run.nbytes + len(run) * self.overhead)
     assert found_by(60)

@@ -11,7 +11,7 @@ import pytest
 from broker.app import member
 from broker.config.settings import Settings
 from broker.core.memory import Memory
-from broker.owner.memory_pressure import Pressure
+from broker.owner.shard.memory_pressure import Pressure
 
 from .cluster_full import ClusterHistory
 from .seeds import parts, seeds

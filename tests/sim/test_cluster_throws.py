@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from broker.engine.engine import Engine
-from broker.link.cluster_port import ClusterPort
+from broker.link.edge_side.cluster_port import ClusterPort
 from broker.metadata.port import Delete, Put
 from tests.sim import cluster_history
 from tests.sim.cluster_full import KEYS, ClusterHistory

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.engine.wildcards import Wildcards
+from broker.engine.address.wildcards import Wildcards
 from tests.sim.checker import Violation
 from tests.sim.cluster_wild import WildHistory
 from tests.sim.seeds import histories, parts, seeds

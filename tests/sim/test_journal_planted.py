@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from broker.core.errors import JournalDead
-from broker.journal import format as f
-from broker.journal.appender import Appender
-from broker.journal.compaction import Compactor
+from broker.journal.compaction.compaction import Compactor
 from broker.journal.journal import Journal
-from broker.journal.live_index import Books
-from broker.journal.reader import Moved
-from broker.journal.store import Store
+from broker.journal.log import format as f
+from broker.journal.log.appender import Appender
+from broker.journal.log.live_index import Books
+from broker.journal.log.reader import Moved
+from broker.journal.log.store import Store
 from tests.sim.journal_world import World
 
 SEEDS = 400
@@ -74,7 +74,7 @@ def test_failed_sync_tried_again(monkeypatch):
 
     monkeypatch.setattr(Store, "_write_part", stubborn)
     # The second write() is what the bug is about: a sync that is repeated alone reports success for lost pages.
-    monkeypatch.setattr("broker.journal.store.write_all", once_per_place())
+    monkeypatch.setattr("broker.journal.log.store.write_all", once_per_place())
     monkeypatch.setattr(World, "fault_rate", 0.9)
     assert found_by() is not None
 

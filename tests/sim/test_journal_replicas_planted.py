@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.journal import format as f
-from broker.journal import seeds
-from broker.journal.appender import Appender
-from broker.journal.lineage import SlotLogs
-from broker.journal.live_index import Books
-from broker.journal.recovery import RecoveryScan
+from broker.journal.log import format as f
+from broker.journal.log.appender import Appender
+from broker.journal.log.lineage import SlotLogs
+from broker.journal.log.live_index import Books
+from broker.journal.recovery.recovery import RecoveryScan
+from broker.journal.replica import seeds
 from tests.sim.journal_replicas import World
 
 SEEDS = 300

@@ -42,7 +42,7 @@ class Site:
         self.open()
 
     def open(self) -> None:
-        with patch("broker.journal.store.token", lambda _: self.id):
+        with patch("broker.journal.log.store.token", lambda _: self.id):
             self.machine = Machine(self.disk, self.clock, SETTINGS, self)
 
     def on_effects(self, effects: list) -> None:

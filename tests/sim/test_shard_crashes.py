@@ -7,7 +7,8 @@ import logging
 
 import pytest
 
-from broker.owner import large_commits, shard, transact
+from broker.owner.shard import shard
+from broker.owner.transactions import large_commits, transact
 from tests.sim.seeds import parts, seeds
 from tests.sim.shard_history import History
 

@@ -14,10 +14,10 @@ from broker.core.errors import JournalFull
 from broker.core.message import DURABLE, Run
 from broker.core.records import MetaRecord
 from broker.engine.engine import Engine
+from broker.journal.compaction.split import by_queues
 from broker.journal.journal import Journal
-from broker.journal.reader import Moved
-from broker.journal.split import by_queues
-from broker.owner.bodies import FileBodyReader
+from broker.journal.log.reader import Moved
+from broker.owner.bodies.bodies import FileBodyReader
 from tests.harness.queues import stats
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import SimIo

@@ -7,15 +7,19 @@ from functools import partial
 
 import pytest
 
-from broker.engine import commit_release, dispatch, publish, redelivery, settle, slot_restore
-from broker.engine.consumer import Consumer
-from broker.engine.page_index import PageIndex
-from broker.engine.slot import Slot
-from broker.journal.live_index import Books
-from broker.owner import shard as owner_shard
-from broker.owner import transact
-from broker.owner.group_commit import Commits
-from broker.owner.release_gate import Gates
+from broker.engine.consumers.consumer import Consumer
+from broker.engine.dispatch import dispatch, settle
+from broker.engine.messages.page_index import PageIndex
+from broker.engine.publishing import publish
+from broker.engine.recovery import slot_restore
+from broker.engine.routing import redelivery
+from broker.engine.state import commit_release
+from broker.engine.state.slot import Slot
+from broker.journal.log.live_index import Books
+from broker.owner.commit.group_commit import Commits
+from broker.owner.commit.release_gate import Gates
+from broker.owner.shard import shard as owner_shard
+from broker.owner.transactions import transact
 from tests.sim.shard_history import History
 
 SEEDS = 300
@@ -166,7 +170,7 @@ def test_everything_is_marked_at_a_clean_start(monkeypatch):
 
 def test_large_bodies_are_never_removed(monkeypatch):
     monkeypatch.setattr(Books, "take_idle_blobs", lambda self: self.idle_blobs.clear() or [])
-    monkeypatch.setattr("broker.journal.blobs.BlobStore.remove", lambda *_: None)
+    monkeypatch.setattr("broker.journal.bodies.blobs.BlobStore.remove", lambda *_: None)
     assert "large bodies left" in found_by()
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from broker.admin import carrying, letters
-from broker.admin.carrying import MoveOrder, MoveReport, MoveSource, MoveTarget
-from broker.admin.desk import Desk
+from broker.admin.desk import carrying, letters
+from broker.admin.desk.carrying import MoveOrder, MoveReport, MoveSource, MoveTarget
+from broker.admin.desk.desk import Desk
 from broker.core.address import RECURRING, TEMPORARY, Routing
 from broker.core.commands import Act, Command, Manage, Publish
 from broker.core.ids import slot_of

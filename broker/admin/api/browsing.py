@@ -12,8 +12,8 @@ import asyncio
 from collections import Counter, OrderedDict
 from typing import Any, Final
 
-from broker.admin import letters
-from broker.admin.desk import Desk, Errand, ErrandFeed
+from broker.admin.desk import letters
+from broker.admin.desk.desk import Desk, Errand, ErrandFeed
 from broker.core.message import Run
 from broker.seams.clock import Clock
 from broker.seams.entropy import token

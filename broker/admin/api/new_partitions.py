@@ -1,6 +1,7 @@
 """Durable subscriptions that nobody uses get their queue in partitions that an address is given while the cluster runs.
 
-Who subscribes gives himself parts in them (edge/growing.py); who is away cannot. So before this edge sends anything to
+Who subscribes gives himself parts in them (edge/requests/growing.py); who is away cannot. So before this edge sends
+anything to
 a new partition it asks all owners for the durable subscriptions there are, and has those made that are missing there:
 by a SUBSCRIBE with their name and selector that takes nothing, as their own client would. Each edge does that for
 itself; what is there already stays as it is.
@@ -15,7 +16,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from broker.admin.desk import Desk, Errand
+from broker.admin.desk.desk import Desk, Errand
 from broker.core.address import AckMode, Routing
 from broker.core.commands import Command, Subscribe
 from broker.core.errors import RefusedError

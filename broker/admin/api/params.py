@@ -141,7 +141,7 @@ def read(params: Iterable[Param], given: Mapping[str, Any], where: str) -> dict[
 
 
 def question(kind: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The question (owner/views.py) that the parameters of a list ask. Raises Problem for a page token of another
+    """The question (owner/shard/views.py) that the parameters of a list ask. Raises Problem for a page token of another
     list."""
     asked = {name: value for name, value in values.items() if name != "page"}
     asked["kind"] = kind

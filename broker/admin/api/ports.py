@@ -29,7 +29,7 @@ class Owners(Protocol):
     """Who leads the slots."""
 
     async def ask(self, question: Question) -> tuple[list[Answer], list[Missing]]:
-        """What they say of a question of owner/views.py; who has said nothing."""
+        """What they say of a question of owner/shard/views.py; who has said nothing."""
         ...
 
 

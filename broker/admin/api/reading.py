@@ -10,8 +10,8 @@ from heapq import merge
 from operator import itemgetter
 from typing import Any
 
-from broker.engine.address_settings import first_said
-from broker.owner.views import SORTS
+from broker.engine.address.address_settings import first_said
+from broker.owner.shard.views import SORTS
 
 from .access import Who
 from .calls import ApiOp, Call, Caller, named

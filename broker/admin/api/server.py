@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.admin.desk import Desk
+from broker.admin.desk.desk import Desk
 from broker.config.settings import AdminSettings
 from broker.seams.clock import Clock
 from broker.seams.steps import StepKindStats

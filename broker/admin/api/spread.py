@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from broker.link.cluster_port import ClusterPort
+from broker.link.edge_side.cluster_port import ClusterPort
 
 from .ports import Answer, Missing, Question
 

@@ -68,7 +68,7 @@ def like(target: Target) -> None:
             client.publish("/topic/l", b"", h="a" * 9900)
 
 
-@abuser("an index of terms; what it cannot answer is asked in pieces (broker/engine/prefilter.py)")
+@abuser("an index of terms; what it cannot answer is asked in pieces (broker/engine/publishing/prefilter.py)")
 def selectors(target: Target) -> None:
     """2,000 selectors of a topic that all match, and messages as fast as they go."""
     with target.joined() as client, target.joined() as sender:
@@ -100,7 +100,7 @@ def consumers(target: Target) -> None:
         _listen(client, target)
 
 
-@abuser("edge.max_subscriptions; leaving in pieces (broker/engine/leaving.py)")
+@abuser("edge.max_subscriptions; leaving in pieces (broker/engine/queue/leaving.py)")
 def comes_and_goes(target: Target) -> None:
     """1,000 consumers of 1,000 queues, all gone with their connection, again and again."""
     for turn in itertools.count():
@@ -125,7 +125,7 @@ def browsers(target: Target) -> None:
 # ── many messages ─────────────────────────────────────────────────────────────────────────────────
 
 
-@abuser("fair turns of reads (broker/edge/fair_reading.py)")
+@abuser("fair turns of reads (broker/edge/transport/fair_reading.py)")
 def flood(target: Target) -> None:
     """As much into one queue as goes, without a consumer."""
     frames = build("SEND", {"destination": "/queue/flood"}, b"x" * 100) * 500
@@ -134,7 +134,7 @@ def flood(target: Target) -> None:
             client.raw(frames)
 
 
-@abuser("copies go out in turns, and who makes more waits (broker/engine/copies.py)")
+@abuser("copies go out in turns, and who makes more waits (broker/engine/messages/copies.py)")
 def fan_out(target: Target) -> None:
     """Small messages to a topic with 500 subscribers on one connection that reads them all."""
     frames = build("SEND", {"destination": "/topic/f"}, b"x" * 100) * 50
@@ -191,7 +191,7 @@ def schedules(target: Target) -> None:
             time.sleep(max(min(9.0, target.time_left()), 0.0))
 
 
-@abuser("expired ones in pieces (broker/engine/expiry.py)")
+@abuser("expired ones in pieces (broker/engine/publishing/expiry.py)")
 def expiries(target: Target) -> None:
     """50,000 messages that all expire at one moment, again and again."""
     with target.joined() as client:
@@ -225,7 +225,7 @@ def wide_commits(target: Target) -> None:
             client.ask("COMMIT", {"transaction": "t"})
 
 
-@abuser("edge.consumer_window_messages; given back in pieces (broker/engine/leaving.py)")
+@abuser("edge.consumer_window_messages; given back in pieces (broker/engine/queue/leaving.py)")
 def give_backs(target: Target) -> None:
     """Takes 50,000 messages, acknowledges none, goes; again and again."""
     with target.joined() as client:

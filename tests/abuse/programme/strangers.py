@@ -56,7 +56,7 @@ def empty_lines(target: Target) -> None:
             client.raw(b"\n" * 65_536)
 
 
-@abuser("fair turns of accepting (broker/edge/handshakes.py)")
+@abuser("fair turns of accepting (broker/edge/transport/handshakes.py)")
 def connects(target: Target) -> None:
     """CONNECT and away, as fast as one process can."""
     while target.time_left() > 0:

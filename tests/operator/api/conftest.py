@@ -12,8 +12,9 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from broker_operator import crds, names
-from broker_operator.kube import Kube, KubeError, login
+from broker_operator.crds import crds
+from broker_operator.kube.kube import Kube, KubeError, login
+from broker_operator.spec import names
 
 from tests.harness.servers import Server
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from broker_operator import names, ownership, process
-from broker_operator.lease import Lease
-from broker_operator.names import ADDRESS, API_VERSION, BROKER
+from broker_operator import process
+from broker_operator.kube.lease import Lease
 from broker_operator.process import Operator, Options
+from broker_operator.spec import names
+from broker_operator.spec.names import ADDRESS, API_VERSION, BROKER
+from broker_operator.world import ownership
 
 from broker.seams.clock import SystemClock
 from broker.seams.entropy import token

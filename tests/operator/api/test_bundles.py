@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
-from broker_operator.bundles import LABEL
-from broker_operator.names import ADDRESS, API_VERSION, BROKER, USER, Id
+from broker_operator.kube.bundles import LABEL
 from broker_operator.process import Options
+from broker_operator.spec.names import ADDRESS, API_VERSION, BROKER, USER, Id
 
 from broker.seams.entropy import token
 

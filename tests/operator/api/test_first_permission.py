@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from broker_operator.kube import KubeError
-from broker_operator.names import ADDRESS, API_VERSION, BROKER
+from broker_operator.kube.kube import KubeError
+from broker_operator.spec.names import ADDRESS, API_VERSION, BROKER
 
 from .world import NAMESPACE, World, operating
 

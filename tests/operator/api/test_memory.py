@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from broker_operator.kube import path_of
-from broker_operator.names import ADDRESS, API_VERSION, BROKER
+from broker_operator.kube.kube import path_of
+from broker_operator.spec.names import ADDRESS, API_VERSION, BROKER
 
 from broker.seams.entropy import token
 

@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 import pytest
-from broker_operator import names
-from broker_operator.names import ACCEPTOR, API_VERSION, BROKER, USER
 from broker_operator.process import Operator
+from broker_operator.spec import names
+from broker_operator.spec.names import ACCEPTOR, API_VERSION, BROKER, USER
 
 from broker.seams.entropy import token
 

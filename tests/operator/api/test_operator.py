@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from broker_operator import names
-from broker_operator.kube import KubeError
-from broker_operator.lease import Lease
-from broker_operator.names import ADDRESS, API_VERSION, BROKER, Id
+from broker_operator.kube.kube import KubeError
+from broker_operator.kube.lease import Lease
+from broker_operator.spec import names
+from broker_operator.spec.names import ADDRESS, API_VERSION, BROKER, Id
 
 from broker.seams.clock import SystemClock
 from broker.seams.entropy import token

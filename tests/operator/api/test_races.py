@@ -16,12 +16,15 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from broker_operator import cluster, handlers, lists, names, process
-from broker_operator.applying import controller_of
-from broker_operator.etcd_reconciler import ROTATION
-from broker_operator.kube import Kube, KubeError, login
-from broker_operator.names import ACCEPTOR, ADDRESS, API_VERSION, BROKER, PAUSED, USER
+from broker_operator import process
+from broker_operator.etcd.etcd_reconciler import ROTATION
+from broker_operator.kube import handlers
+from broker_operator.kube.applying import controller_of
+from broker_operator.kube.kube import Kube, KubeError, login
 from broker_operator.process import Operator, Options
+from broker_operator.spec import names
+from broker_operator.spec.names import ACCEPTOR, ADDRESS, API_VERSION, BROKER, PAUSED, USER
+from broker_operator.world import cluster, lists
 
 from broker.metadata.etcd import EtcdMetadata
 from broker.metadata.port import Delete, Put

@@ -6,9 +6,9 @@ import re
 from typing import Any
 
 import pytest
-from broker_operator.crds import schema_of
-from broker_operator.kube import KubeError, path_of
-from broker_operator.names import ACCEPTOR, ADDRESS, API_VERSION, BROKER, PLURALS, USER
+from broker_operator.crds.crds import schema_of
+from broker_operator.kube.kube import KubeError, path_of
+from broker_operator.spec.names import ACCEPTOR, ADDRESS, API_VERSION, BROKER, PLURALS, USER
 
 from tests.operator.builders import rules_of
 

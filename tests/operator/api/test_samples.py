@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from broker_operator.kube import path_of
-from broker_operator.names import API_VERSION
+from broker_operator.kube.kube import path_of
+from broker_operator.spec.names import API_VERSION
 
 from .world import NAMESPACE
 

@@ -6,7 +6,7 @@ import json
 from base64 import b64decode
 
 import pytest
-from broker_operator.names import API_VERSION, BROKER, USER
+from broker_operator.spec.names import API_VERSION, BROKER, USER
 
 from broker.seams.clock import SystemClock
 from broker.seams.entropy import token

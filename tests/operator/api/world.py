@@ -12,12 +12,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from broker_operator import names
-from broker_operator.bundles import DIGEST, digest
-from broker_operator.kube import Kube, login, path_of
-from broker_operator.model import version_of
-from broker_operator.names import API_VERSION, BROKER, Id
+from broker_operator.kube.bundles import DIGEST, digest
+from broker_operator.kube.kube import Kube, login, path_of
 from broker_operator.process import Operator, Options
+from broker_operator.spec import names
+from broker_operator.spec.model import version_of
+from broker_operator.spec.names import API_VERSION, BROKER, Id
 
 from broker.cluster.applied import Applied
 from broker.cluster.keys import Keys

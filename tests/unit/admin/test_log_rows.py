@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.admin.log_rows import QueueNames, Wanted, batch, rows
+from broker.admin.log.log_rows import QueueNames, Wanted, batch, rows
 from broker.core.message import Blob, Run
 from broker.core.records import DELIVERED, Left, MetaRecord, RunRecord, SettleRecord
-from broker.journal.history import Entry
+from broker.journal.reads.history import Entry
 from broker.rpc.v1 import log_reads_pb2 as pb
 
 

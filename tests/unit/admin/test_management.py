@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from broker.admin import management
+from broker.admin.management import management
 from broker.core.address import Routing
 from broker.core.errors import Code
 from broker.core.management import ManagementRequest, ReplyTo

@@ -9,7 +9,7 @@ import pytest
 from broker.admin.api import new_partitions
 from broker.admin.api.new_partitions import NewPartitions
 from broker.admin.api.ports import Missing
-from broker.admin.desk import Desk
+from broker.admin.desk.desk import Desk
 from broker.core.commands import Disconnect, Subscribe
 from broker.core.effects import Done, Refused
 from broker.core.errors import Code

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.app.alarm import LOOK_S, Alarm
+from broker.app.process.alarm import LOOK_S, Alarm
 
 
 class Timer:

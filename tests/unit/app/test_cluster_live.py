@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from broker.app.cluster_live import ClusterLive
-from broker.app.cluster_tokens import ClusterTokens
-from broker.app.cluster_users import ClusterUsers
+from broker.app.live.cluster_live import ClusterLive
+from broker.app.live.cluster_tokens import ClusterTokens
+from broker.app.live.cluster_users import ClusterUsers
 from broker.cluster import config_writer
 from broker.cluster.config import ConfigWatch
 from broker.cluster.config_writer import ConfigWriter, NotKnown
@@ -21,7 +21,7 @@ from broker.cluster.operate import NotPossible
 from broker.config.settings import EdgeSettings, EngineSettings, Settings
 from broker.core.errors import ConfigError
 from broker.core.slots import Member
-from broker.edge.users import load_users, save_users
+from broker.edge.access.users import load_users, save_users
 from broker.metadata.port import Put
 from broker.seams.passcodes import verify
 from tests.harness.metadata import MemoryMetadata, MemoryStore

@@ -12,7 +12,7 @@ from broker.app import cli
 from broker.config.settings import KIB, JournalSettings
 from broker.core.message import DURABLE, Run
 from broker.core.records import RunRecord
-from broker.edge.users import load_users
+from broker.edge.access.users import load_users
 from broker.journal.journal import Journal
 from broker.seams.files import OsFiles
 

@@ -9,11 +9,12 @@ from dataclasses import replace
 import pytest
 from click.testing import CliRunner
 
-from broker.app import cli, doctor, doctor_cluster
-from broker.app.doctor import FAULT, FINE, WARNING
-from broker.app.doctor_cluster import Reply
+from broker.app import cli
+from broker.app.doctor import doctor, doctor_cluster
+from broker.app.doctor.doctor import FAULT, FINE, WARNING
+from broker.app.doctor.doctor_cluster import Reply
 from broker.cluster.operate import Picture
-from broker.cluster.view import Policy, View
+from broker.cluster.planning.view import Policy, View
 from broker.config.load import load
 from broker.config.settings import MemorySettings, Settings
 from broker.core.slots import Member, SlotRecord

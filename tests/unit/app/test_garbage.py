@@ -9,7 +9,7 @@ import sys
 
 GROWING = """
 import gc
-from broker.app.garbage import collect_rarely
+from broker.app.process.garbage import collect_rarely
 walked = [0]
 def watch(phase, info):
     if phase == "start":
@@ -21,7 +21,7 @@ print(max(walked))
 """
 RINGS = """
 import weakref
-from broker.app.garbage import collect_rarely
+from broker.app.process.garbage import collect_rarely
 class Ring:
     pass
 collect_rarely()

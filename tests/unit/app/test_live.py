@@ -14,16 +14,16 @@ from typing import Any
 
 import pytest
 
-from broker.app import live as live_module
-from broker.app.live import LiveSettings
-from broker.app.live_users import LiveUsers
-from broker.app.process import _serve
-from broker.app.shrinking import Partitions
+from broker.app.live import live as live_module
+from broker.app.live.live import LiveSettings
+from broker.app.live.live_users import LiveUsers
+from broker.app.live.shrinking import Partitions
+from broker.app.process.process import _serve
 from broker.config.settings import EngineSettings, Settings
 from broker.core.errors import ConfigError
-from broker.edge import users as users_module
-from broker.edge.users import add_user
-from broker.engine.address_settings import Matcher
+from broker.edge.access import users as users_module
+from broker.edge.access.users import add_user
+from broker.engine.address.address_settings import Matcher
 
 PASSCODE = "a long passcode"
 

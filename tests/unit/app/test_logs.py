@@ -9,7 +9,7 @@ import re
 
 import pytest
 
-from broker.app import logs
+from broker.app.process import logs
 from broker.config.settings import LogSettings
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from broker.app.edge import EdgeProcess
-from broker.app.opening import Opening
 from broker.app.owner import OwnerProcess
-from broker.app.process import _started
+from broker.app.process.opening import Opening
+from broker.app.process.process import _started
 from broker.cluster.keys import Keys
 from broker.cluster.slots import SlotTable
 from broker.config.settings import (
@@ -30,7 +30,7 @@ from broker.core.records import MetaRecord
 from broker.core.slots import Member
 from broker.journal.journal import Journal
 from broker.metadata.port import Put
-from broker.owner.slot_lifecycle import RECOVER_PIECE, Node
+from broker.owner.slots.slot_lifecycle import RECOVER_PIECE, Node
 from broker.seams.files import OsFiles
 from tests.harness.metadata import MemoryMetadata, MemoryStore
 from tests.harness.waiting import eventually

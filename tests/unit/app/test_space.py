@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker.app.space import SpaceWatch
+from broker.app.process.space import SpaceWatch
 from broker.core.message import DURABLE
 from broker.journal.journal import Space
-from broker.owner.stats import ShardStats
+from broker.owner.commit.stats import ShardStats
 from tests.sim.disk import SimDisk
 from tests.unit.journal.support import open_journal, put, sent
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from broker.app.process import within
+from broker.app.process.process import within
 from broker.app.standalone import Standalone
 from broker.config.settings import AdminSettings, EdgeSettings, JournalSettings, Settings
 from broker.core.errors import ConfigError
 from broker.journal.journal import Journal
-from broker.owner.shard import Shard
+from broker.owner.shard.shard import Shard
 from broker.seams.files import OsFiles
 
 

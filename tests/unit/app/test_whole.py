@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from broker.app.whole import Whole
+from broker.app.live.whole import Whole
 
 
 class Work:

@@ -9,14 +9,14 @@ import threading
 
 import pytest
 
-from broker.app.witness import NUMBER, STILL_S, Witness
+from broker.app.process.witness import NUMBER, STILL_S, Witness
 from broker.config.settings import EngineSettings
 from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.core.effects import Turn
 from broker.core.message import Run
 from broker.engine.engine import Engine
-from broker.owner.fault_attribution import NoEnd, at_work, culprit
+from broker.owner.shard.fault_attribution import NoEnd, at_work, culprit
 from broker.seams.clock import burnt_by
 
 
@@ -45,8 +45,8 @@ async def test_a_standstill_is_told_once_with_what_the_engine_is_at(monkeypatch,
 async def test_a_step_without_end_throws_and_many_that_end_do_not(monkeypatch, caplog, steps):
     """By CPU, not by time, and only one and the same call into an engine."""
     # Not less: a machine that is so busy that each wait takes twice as long passes for one that was frozen.
-    monkeypatch.setattr("broker.app.witness.EVERY_S", 0.2)
-    monkeypatch.setattr("broker.app.witness.HANG_S", 1.0)
+    monkeypatch.setattr("broker.app.process.witness.EVERY_S", 0.2)
+    monkeypatch.setattr("broker.app.process.witness.HANG_S", 1.0)
     burnt = burnt_by(threading.get_ident())
     engine = Engine(42, EngineSettings())
 

@@ -5,7 +5,7 @@ import json
 
 from click.testing import CliRunner
 
-from broker.app.client_cli import Settling, bench, browse, receive, send
+from broker.app.commands.client_cli import Settling, bench, browse, receive, send
 from tests.harness.fake_server import FakeServer
 
 

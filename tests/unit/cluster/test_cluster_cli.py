@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 from click.testing import CliRunner
 
-from broker.app import cluster_cli
+from broker.app.commands import cluster_cli
 from broker.cluster.keys import Keys
 from broker.core.slots import Member, SlotRecord
 from broker.metadata.port import Delete, Put

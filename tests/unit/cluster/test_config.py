@@ -13,7 +13,7 @@ from broker.cluster.config import ConfigWatch, UserEntry
 from broker.cluster.keys import Keys, escape, last_part
 from broker.cluster.subscriptions import SubscriptionDirectory
 from broker.config.settings import EngineSettings
-from broker.engine.address_settings import Matcher
+from broker.engine.address.address_settings import Matcher
 from broker.metadata.port import Delete, MetadataUnavailable, Put
 
 from .world import KEYS, World, simulate

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from broker.cluster import controller
-from broker.cluster.arrange import arrange
 from broker.cluster.identity import ghost
-from broker.cluster.view import Step, StepKind
+from broker.cluster.planning.arrange import arrange
+from broker.cluster.planning.view import Step, StepKind
 from broker.core.errors import Code, RefusedError
 from broker.core.slots import SlotRecord
 from broker.metadata.port import Delete, Put

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from broker.cluster.arrange import REACHING, arrange
-from broker.cluster.placement import carried_out, foretold, left_to_move, plan, urgent
-from broker.cluster.view import Policy, StepKind, View, health
+from broker.cluster.planning.arrange import REACHING, arrange
+from broker.cluster.planning.placement import carried_out, foretold, left_to_move, plan, urgent
+from broker.cluster.planning.view import Policy, StepKind, View, health
 from broker.core.ids import SLOTS
 from broker.core.slots import Member, SlotRecord
 

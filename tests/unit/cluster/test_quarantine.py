@@ -10,10 +10,10 @@ import pytest
 
 from broker.cluster.keys import Keys
 from broker.cluster.operate import NotPossible, ask_to_lead, force, unshelve
-from broker.cluster.placement import foretold, urgent
+from broker.cluster.planning.placement import foretold, urgent
+from broker.cluster.planning.view import Policy, View, health
 from broker.cluster.quarantine import NOTE_S, WITHIN_S, Throw, note, shelved
 from broker.cluster.slots import SlotTable
-from broker.cluster.view import Policy, View, health
 from broker.core.slots import Member, SlotRecord
 from broker.metadata.port import Put
 from tests.harness.metadata import MemoryMetadata, MemoryStore

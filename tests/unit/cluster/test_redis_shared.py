@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.cluster import redis_ids
-from broker.cluster.redis_link import RedisAway, RedisLink
-from broker.cluster.redis_shared import RedisShared
+from broker.cluster.redis import redis_ids
+from broker.cluster.redis.redis_link import RedisAway, RedisLink
+from broker.cluster.redis.redis_shared import RedisShared
 from broker.config.settings import RedisSettings
 from broker.core.errors import Code, ConfigError
 from broker.seams.clock import SystemClock
@@ -198,7 +198,7 @@ async def test_leases_asked_together_travel_together(edges):
 
 async def test_without_redis_an_edge_goes_on_alone_says_so_once_and_comes_back(edges, server, caplog, monkeypatch):
     monkeypatch.setattr(redis_ids, "REFRESH_S", 0.05)
-    monkeypatch.setattr("broker.cluster.redis_link.RETRY_S", 0.1)
+    monkeypatch.setattr("broker.cluster.redis.redis_link.RETRY_S", 0.1)
     caplog.set_level(logging.INFO, "stampede.redis")
     first, second = await edges.start("refuse"), await edges.start("refuse")
     first.client_ids._link._settings = edges.settings

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.config.addressing import AddressSettings, DivertSettings, QueueSettings
-from broker.config.artemis_names import (
+from broker.config.artemis.artemis_names import (
     ADDRESS,
     ADDRESS_WITHOUT,
     BROKER_WITHOUT,
@@ -18,8 +18,8 @@ from broker.config.artemis_names import (
     QUEUE,
     QUEUE_WITHOUT,
 )
-from broker.config.import_text import as_toml
-from broker.config.importing import SECTIONS, convert
+from broker.config.artemis.import_text import as_toml
+from broker.config.artemis.importing import SECTIONS, convert
 from broker.config.load import from_tree, load
 from broker.config.permissions import OPERATIONS
 from broker.core.errors import ConfigError

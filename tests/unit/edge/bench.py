@@ -15,11 +15,11 @@ from broker.core.commands import Subscribe
 from broker.core.effects import Deliver
 from broker.core.message import BLOB, Blob, Run
 from broker.core.reasons import Reason
-from broker.edge.auth import TableAuthenticator
-from broker.edge.channel import Channel, next_connection_id
+from broker.edge.access.auth import TableAuthenticator
 from broker.edge.edge import Edge
-from broker.edge.session import Session
-from broker.edge.timers import TimerWheel
+from broker.edge.session.session import Session
+from broker.edge.transport.channel import Channel, next_connection_id
+from broker.edge.transport.timers import TimerWheel
 from broker.seams.clock import SystemClock
 
 

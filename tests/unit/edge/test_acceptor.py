@@ -15,10 +15,10 @@ from broker.core.commands import UNLIMITED, Publish, Subscribe
 from broker.core.errors import Code
 from broker.core.message import ESCAPED
 from broker.core.reasons import Reason
-from broker.edge.auth import TableAuthenticator
+from broker.edge.access.auth import TableAuthenticator
 from broker.edge.edge import OVERFLOW, Edge
-from broker.edge.session import Session
-from broker.edge.tcp import TcpChannel
+from broker.edge.session.session import Session
+from broker.edge.transport.tcp import TcpChannel
 
 from .bench import Port
 from .clocked import Socket, Time

@@ -12,11 +12,11 @@ from broker.config.addressing import AddressSettings
 from broker.core.address import Routing
 from broker.core.errors import RefusedError
 from broker.core.ids import slot_of
-from broker.edge import foreign_headers
-from broker.edge.dialect import Destination, Homes
-from broker.edge.dialects import activemq
-from broker.edge.send_route import READ, RouteCache
-from broker.engine.recurrence import FOR_EVER, Recurrence
+from broker.edge.destinations import foreign_headers
+from broker.edge.destinations.dialect import Destination, Homes
+from broker.edge.destinations.dialects import activemq
+from broker.edge.destinations.send_route import READ, RouteCache
+from broker.engine.publishing.recurrence import FOR_EVER, Recurrence
 from broker.wire.events import Head
 from broker.wire.shape import SIGNIFICANT
 

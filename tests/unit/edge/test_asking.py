@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.core.errors import Code, RefusedError
-from broker.edge.asking import ask
-from broker.edge.directory import Done
+from broker.edge.destinations.asking import ask
+from broker.edge.destinations.directory import Done
 
 NO = RefusedError(Code.CLIENT_ID_IN_USE, "another has it")
 

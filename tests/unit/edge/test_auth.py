@@ -14,11 +14,18 @@ import pytest
 from broker.config.settings import EdgeSettings, Settings
 from broker.core.errors import Code, ConfigError, RefusedError
 from broker.core.reasons import Reason
-from broker.edge import auth, login_queue
-from broker.edge.auth import ANONYMOUS, NOBODY, FileAuthenticator, Principal, TableAuthenticator, make_authenticator
-from broker.edge.directory import Directory, LocalNames
+from broker.edge.access import auth, login_queue
+from broker.edge.access.auth import (
+    ANONYMOUS,
+    NOBODY,
+    FileAuthenticator,
+    Principal,
+    TableAuthenticator,
+    make_authenticator,
+)
+from broker.edge.access.users import User, add_user, save_users
+from broker.edge.destinations.directory import Directory, LocalNames
 from broker.edge.edge import Edge
-from broker.edge.users import User, add_user, save_users
 
 from .bench import Port
 from .test_acceptor import Socket, Time

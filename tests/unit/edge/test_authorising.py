@@ -12,7 +12,7 @@ from broker.core.effects import Refused
 from broker.core.errors import Code
 from broker.core.message import Blob
 from broker.core.reasons import Reason
-from broker.edge.session import Session
+from broker.edge.session.session import Session
 from broker.wire.events import Head
 
 from .bench import Bench, Wire

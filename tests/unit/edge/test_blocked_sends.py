@@ -10,8 +10,8 @@ import pytest
 from broker.core.commands import Disconnect, Publish
 from broker.core.effects import Crowd, Done
 from broker.core.reasons import Reason
-from broker.edge import blocked_sends
-from broker.edge.session import Session
+from broker.edge.session import blocked_sends
+from broker.edge.session.session import Session
 from tests.harness.waiting import eventually
 
 from .bench import Bench

@@ -9,8 +9,8 @@ import pytest
 from broker.config.checks import check
 from broker.config.settings import EdgeSettings, Settings
 from broker.core.errors import Code, ConfigError, RefusedError
-from broker.edge.client_ids import check_client_id, check_durable
-from broker.edge.users import User
+from broker.edge.access.client_ids import check_client_id, check_durable
+from broker.edge.access.users import User
 
 from .bench import Bench, Wire
 

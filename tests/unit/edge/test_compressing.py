@@ -10,9 +10,9 @@ from zlib import compress
 import pytest
 
 from broker.core.message import BLOB, Blob, Run
-from broker.edge import compressing
-from broker.edge.compressing import Deflating, Inflating, length_of
-from broker.edge.timers import TimerWheel
+from broker.edge.session import compressing
+from broker.edge.session.compressing import Deflating, Inflating, length_of
+from broker.edge.transport.timers import TimerWheel
 
 
 class File:

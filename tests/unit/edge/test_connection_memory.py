@@ -9,9 +9,9 @@ import pytest
 
 from broker.core.memory import Memory
 from broker.core.reasons import Reason
-from broker.edge import connection_memory
-from broker.edge.connection_memory import Holding
-from broker.edge.session import Session
+from broker.edge.session.session import Session
+from broker.edge.transport import connection_memory
+from broker.edge.transport.connection_memory import Holding
 from tests.harness.waiting import eventually
 
 from .bench import Bench, Wire

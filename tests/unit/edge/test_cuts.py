@@ -17,11 +17,11 @@ from broker.config.settings import EdgeSettings, Settings, WireSettings
 from broker.core.commands import Command, Disconnect, Hold, Publish, Settle, Subscribe, Transact, Unsubscribe
 from broker.core.effects import Deliver, Done, Effect
 from broker.core.message import DURABLE, TEXT, Blob, Run
-from broker.edge.auth import TableAuthenticator
-from broker.edge.channel import Channel
-from broker.edge.directory import Directory, LocalClientIds, LocalNames
-from broker.edge.directory import Done as Told
+from broker.edge.access.auth import TableAuthenticator
+from broker.edge.destinations.directory import Directory, LocalClientIds, LocalNames
+from broker.edge.destinations.directory import Done as Told
 from broker.edge.edge import Edge
+from broker.edge.transport.channel import Channel
 from tests.harness import build
 
 from .bench import Port, Wire

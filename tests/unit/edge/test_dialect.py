@@ -4,7 +4,7 @@ import pytest
 
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
-from broker.edge.dialect import Destination, Dialect, Homes, durable_name, whole_number, yes
+from broker.edge.destinations.dialect import Destination, Dialect, Homes, durable_name, whole_number, yes
 
 resolve = Dialect.of("/queue/", "/topic/").resolve
 

@@ -10,7 +10,7 @@ from broker.core.commands import Subscribe, Unsubscribe
 from broker.core.effects import Done, Refused
 from broker.core.errors import Code, RefusedError
 from broker.core.reasons import Reason
-from broker.edge.directory import AskedNames, Directory, LocalClientIds, LocalNames, in_use
+from broker.edge.destinations.directory import AskedNames, Directory, LocalClientIds, LocalNames, in_use
 from broker.metadata.port import MetadataUnavailable
 
 from .bench import Bench, Wire

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.errors import Code
-from broker.edge.draining import AT_ONCE, LOOKED, Shedding, excess
+from broker.edge.transport.draining import AT_ONCE, LOOKED, Shedding, excess
 
 
 class Session:

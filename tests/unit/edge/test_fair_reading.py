@@ -11,9 +11,9 @@ import pytest
 
 from broker.config.acceptor import AcceptorSettings
 from broker.core.reasons import Reason
-from broker.edge import fair_reading, tcp
-from broker.edge.fair_reading import FIRST, LEAST, ROUND_S, SMALL, SMALL_S, Rounds
-from broker.edge.tcp import TcpChannel
+from broker.edge.transport import fair_reading, tcp
+from broker.edge.transport.fair_reading import FIRST, LEAST, ROUND_S, SMALL, SMALL_S, Rounds
+from broker.edge.transport.tcp import TcpChannel
 from tests.harness.shells import OFF, Edge, both_loops, closed, listening, run
 
 STEP_S = 0.005

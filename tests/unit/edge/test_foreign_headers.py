@@ -9,10 +9,10 @@ import pytest
 from broker.config.catalogue import entry_leaves
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
-from broker.edge import foreign_headers
-from broker.edge.dialect import Dialect
-from broker.edge.send_route import RouteCache
-from broker.edge.subscribing import PRIORITIES
+from broker.edge.destinations import foreign_headers
+from broker.edge.destinations.dialect import Dialect
+from broker.edge.destinations.send_route import RouteCache
+from broker.edge.requests.subscribing import PRIORITIES
 from broker.wire.events import Head
 
 DIALECT = Dialect.of("/queue/", "/topic/")

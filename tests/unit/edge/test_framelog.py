@@ -6,7 +6,7 @@ import logging
 from types import SimpleNamespace
 from typing import Any
 
-from broker.edge import framelog
+from broker.edge.transport import framelog
 from broker.wire.connection import Connection, Role
 
 from .bench import Bench

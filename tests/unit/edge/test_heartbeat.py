@@ -9,7 +9,7 @@ import pytest
 from broker.config.acceptor import AcceptorSettings
 from broker.config.ports import edge_acceptors
 from broker.config.settings import EdgeSettings
-from broker.edge.heartbeat import HeartBeat, negotiate
+from broker.edge.session.heartbeat import HeartBeat, negotiate
 
 DEFAULT = AcceptorSettings()
 LEAST = EdgeSettings().heartbeat_min_ms

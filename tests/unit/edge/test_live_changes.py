@@ -10,8 +10,8 @@ import pytest
 
 from broker.core.commands import Publish, Subscribe
 from broker.core.reasons import Reason
-from broker.edge import live_changes
-from broker.edge.live_changes import END, FEW, PIECE
+from broker.edge.requests import live_changes
+from broker.edge.requests.live_changes import END, FEW, PIECE
 
 from .bench import Bench
 from .test_authorising import ALL, bench_of, without

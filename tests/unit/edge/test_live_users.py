@@ -10,9 +10,9 @@ import pytest
 
 from broker.core.errors import RefusedError
 from broker.core.reasons import Reason
-from broker.edge import auth
-from broker.edge.auth import ANONYMOUS, Principal, TableAuthenticator
-from broker.edge.users import User
+from broker.edge.access import auth
+from broker.edge.access.auth import ANONYMOUS, Principal, TableAuthenticator
+from broker.edge.access.users import User
 from broker.seams.clock import SystemClock
 
 from .bench import Bench

@@ -8,7 +8,7 @@ import pytest
 
 from broker.core.errors import RefusedError
 from broker.core.states import IllegalMove
-from broker.edge.login_queue import BUSY, FORGET_S, FREE_OF_ADDRESS, Check, CheckState, LoginQueue, Penalties
+from broker.edge.access.login_queue import BUSY, FORGET_S, FREE_OF_ADDRESS, Check, CheckState, LoginQueue, Penalties
 
 from .test_auth import Clock
 

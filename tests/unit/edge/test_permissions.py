@@ -11,8 +11,8 @@ from broker.config.load import checked_entry, from_tree
 from broker.config.permissions import OPERATIONS
 from broker.config.settings import EngineSettings
 from broker.core.errors import ConfigError
-from broker.edge.permissions import REMEMBERED, Permissions, Rights
-from broker.engine.address_settings import Matcher, covers, matches, overlap
+from broker.edge.access.permissions import REMEMBERED, Permissions, Rights
+from broker.engine.address.address_settings import Matcher, covers, matches, overlap
 
 
 def rights(table: dict[str, dict[str, str]], *groups: str, delimiter: str = ".") -> Rights:

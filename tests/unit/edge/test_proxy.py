@@ -14,8 +14,8 @@ import pytest
 
 from broker.config.settings import Settings
 from broker.core.reasons import Reason
-from broker.edge.listener import Listeners
-from broker.edge.proxy import SIGNATURE, BadHeader, parse_block, parse_line, read_header
+from broker.edge.access.listener import Listeners
+from broker.edge.transport.proxy import SIGNATURE, BadHeader, parse_block, parse_line, read_header
 from tests.harness.secrets import self_signed
 from tests.harness.shells import OFF, Edge, both_loops, closed, listening, run
 from tests.harness.waiting import eventually

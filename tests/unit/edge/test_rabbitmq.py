@@ -11,11 +11,11 @@ from broker.config.addressing import AddressSettings
 from broker.core.address import Routing
 from broker.core.errors import Code, RefusedError
 from broker.core.management import MANAGEMENT
-from broker.edge.dialect import Dialect, Homes
-from broker.edge.dialects import arguments, choose, flags, rabbitmq
-from broker.edge.dialects.exchanges import PREDECLARED
-from broker.edge.send_route import READ, RouteCache
-from broker.edge.subscribing import PRIORITIES
+from broker.edge.destinations.dialect import Dialect, Homes
+from broker.edge.destinations.dialects import arguments, choose, flags, rabbitmq
+from broker.edge.destinations.dialects.exchanges import PREDECLARED
+from broker.edge.destinations.send_route import READ, RouteCache
+from broker.edge.requests.subscribing import PRIORITIES
 from broker.wire.events import Head
 from broker.wire.shape import SIGNIFICANT
 

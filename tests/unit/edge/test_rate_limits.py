@@ -9,7 +9,7 @@ import pytest
 
 from broker.core.commands import Grant, Publish, Subscribe
 from broker.core.errors import Code
-from broker.edge.rate_limits import Rates
+from broker.edge.subscriptions.rate_limits import Rates
 
 from .bench import Bench
 from .clocked import Socket, Time

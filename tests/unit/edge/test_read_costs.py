@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from broker.core.commands import Publish
-from broker.edge.fair_reading import FIRST, LEAST, PORTION_S, ROUND_S, Rounds
-from broker.edge.session import BURST
+from broker.edge.session.session import BURST
+from broker.edge.transport.fair_reading import FIRST, LEAST, PORTION_S, ROUND_S, Rounds
 
 from .bench import Bench
 

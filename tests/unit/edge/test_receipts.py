@@ -1,6 +1,6 @@
 """Receipts leave in frame order whatever order the owners answer in."""
 
-from broker.edge.receipts import Answers
+from broker.edge.session.receipts import Answers
 
 
 def test_answers_in_order_pass_straight_through():

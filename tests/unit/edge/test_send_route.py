@@ -5,8 +5,8 @@ import pytest
 from broker.core.address import Routing
 from broker.core.errors import RefusedError
 from broker.core.message import DURABLE
-from broker.edge.dialect import Dialect
-from broker.edge.send_route import READ, RouteCache
+from broker.edge.destinations.dialect import Dialect
+from broker.edge.destinations.send_route import READ, RouteCache
 from broker.wire.events import Head
 from broker.wire.shape import SIGNIFICANT
 

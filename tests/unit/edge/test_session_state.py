@@ -9,11 +9,11 @@ import pytest
 from broker.core.errors import Code, RefusedError
 from broker.core.reasons import Reason
 from broker.core.states import IllegalMove
-from broker.edge.auth import ANONYMOUS, Principal, TableAuthenticator
-from broker.edge.channel import Channel
-from broker.edge.directory import Directory, Done, Holder, LocalNames
-from broker.edge.session import Session
-from broker.edge.session_state import SESSION, SessionLife, SessionState
+from broker.edge.access.auth import ANONYMOUS, Principal, TableAuthenticator
+from broker.edge.destinations.directory import Directory, Done, Holder, LocalNames
+from broker.edge.session.session import Session
+from broker.edge.session.session_state import SESSION, SessionLife, SessionState
+from broker.edge.transport.channel import Channel
 from broker.seams.clock import SystemClock
 from broker.wire.versions import Version
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from broker.edge.shares import Places, network
+from broker.edge.transport.shares import Places, network
 
 
 def test_who_holds_the_most_gives_way_first_and_its_longest_waiting_first():

@@ -12,7 +12,7 @@ from broker.core.effects import BrowseEnd, Deliver, Done
 from broker.core.ids import SLOTS, slot_of, slots_of
 from broker.core.message import Blob, Run
 from broker.core.reasons import Reason
-from broker.edge.partitioner import group_of
+from broker.edge.destinations.partitioner import group_of
 
 from .bench import Bench
 

@@ -11,8 +11,8 @@ import pytest
 from broker.config.settings import Settings
 from broker.core.errors import ConfigError
 from broker.core.reasons import Reason
-from broker.edge import tcp
-from broker.edge.listener import Listeners, listen_host
+from broker.edge.access.listener import Listeners, listen_host
+from broker.edge.transport import tcp
 from tests.harness.shells import OFF, Edge, both_loops, closed, listening, run
 from tests.harness.waiting import eventually
 

@@ -7,9 +7,9 @@ import pytest
 from broker.config.settings import EngineSettings
 from broker.core.address import TEMPORARY, Routing
 from broker.core.errors import Code, RefusedError
-from broker.edge.dialect import Dialect
-from broker.edge.temporary import Private, Temporaries, address_of, private_of
-from broker.engine.address_settings import Matcher
+from broker.edge.destinations.dialect import Dialect
+from broker.edge.destinations.temporary import Private, Temporaries, address_of, private_of
+from broker.engine.address.address_settings import Matcher
 from broker.wire.events import Head
 
 PUBLIC = Dialect.public

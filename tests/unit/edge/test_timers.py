@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.edge.timers import TICK_S, Handle, TimerWheel
+from broker.edge.transport.timers import TICK_S, Handle, TimerWheel
 from tests.harness.shells import both_loops, run
 
 

@@ -18,9 +18,9 @@ from broker.config.settings import EdgeSettings, Settings
 from broker.core.certificates import first_certificate, not_after, subject
 from broker.core.errors import ConfigError
 from broker.core.reasons import Reason
-from broker.edge import handshakes
-from broker.edge.listener import Listeners
-from broker.edge.tls import CertificateWatcher
+from broker.edge.access.listener import Listeners
+from broker.edge.transport import handshakes
+from broker.edge.transport.tls import CertificateWatcher
 from tests.harness.secrets import self_signed
 from tests.harness.shells import OFF, Edge, both_loops, closed, listening, run
 from tests.harness.waiting import eventually

@@ -14,7 +14,7 @@ import pytest
 from broker.config.acceptor import AcceptorSettings
 from broker.config.settings import Settings
 from broker.core.errors import ConfigError
-from broker.edge.tls import CertificateWatcher, server_context
+from broker.edge.transport.tls import CertificateWatcher, server_context
 from tests.harness.shells import OFF, Edge, both_loops, closed, listening, run
 
 CONFIG = """[ca]

@@ -9,7 +9,7 @@ from broker.core.address import Outcome, Routing
 from broker.core.commands import Publish, Settle, Transact
 from broker.core.errors import Code, RefusedError
 from broker.core.message import DURABLE, NO_IDS, TEXT, Run
-from broker.edge.transactions import JOINED_BYTES, JOINED_IDS, OpenTransaction, Transactions
+from broker.edge.session.transactions import JOINED_BYTES, JOINED_IDS, OpenTransaction, Transactions
 
 from .bench import Bench
 

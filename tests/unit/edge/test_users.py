@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.core.errors import ConfigError
-from broker.edge.users import User, add_user, list_users, load_users, remove_user, save_users
+from broker.edge.access.users import User, add_user, list_users, load_users, remove_user, save_users
 from broker.seams.passcodes import hash_passcode, verify
 
 

@@ -11,7 +11,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from broker.core.reasons import Reason
-from broker.edge import tcp
+from broker.edge.transport import tcp
 from tests.harness.shells import Edge, both_loops, closed, listening, run
 from tests.harness.waiting import eventually
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from broker.config.addressing import AddressSettings
 from broker.config.settings import EngineSettings
 from broker.core.ids import slots_of
-from broker.engine.address_settings import Matcher
+from broker.engine.address.address_settings import Matcher
 from broker.engine.engine import Engine
 
 NAMES = ("max_delivery_attempts", "redelivery_delay_ms", "max_size_messages")

@@ -9,7 +9,7 @@ import pytest
 
 from broker.core.commands import Subscribe
 from broker.core.effects import BrowseEnd, Effect
-from broker.engine.browsers import TURN_NS
+from broker.engine.consumers.browsers import TURN_NS
 from broker.selector import Predicate
 
 from .world import ANYCAST, AUTO, CLIENT, World, bodies, browse_ends, got

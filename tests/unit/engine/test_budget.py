@@ -9,7 +9,7 @@ from broker.core.effects import Refused, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.message import NO_IDS, Run
 from broker.engine.engine import Engine
-from broker.engine.slot import Budget
+from broker.engine.state.slot import Budget
 
 
 def publish(address, routing=Routing.ANYCAST):

@@ -7,9 +7,9 @@ import pytest
 from broker.core.commands import Publish
 from broker.core.effects import Deliver
 from broker.core.message import DURABLE
-from broker.engine.copies import AWAITED
-from broker.engine.queue import Queue
-from broker.engine.slot import EFFECTS, MESSAGES, QUEUES, SHARE
+from broker.engine.messages.copies import AWAITED
+from broker.engine.queue.queue import Queue
+from broker.engine.state.slot import EFFECTS, MESSAGES, QUEUES, SHARE
 
 from .world import INDIVIDUAL, MULTICAST, World, bodies, got, run_of
 

@@ -9,8 +9,8 @@ import pytest
 from broker.core.address import Outcome
 from broker.core.commands import UNLIMITED, Hold, Settle, Subscribe
 from broker.core.errors import Code
-from broker.engine import redelivery
-from broker.engine.queue import Queue
+from broker.engine.queue.queue import Queue
+from broker.engine.routing import redelivery
 
 from .world import ANYCAST, AUTO, CLIENT, INDIVIDUAL, World, got, ids, refused
 

@@ -11,7 +11,7 @@ from broker.core.address import Outcome
 from broker.core.commands import Publish
 from broker.core.errors import Code
 from broker.core.ids import SLOTS, slot_of, slots_of
-from broker.engine.declarations import places
+from broker.engine.address.declarations import places
 
 from .world import ANYCAST, CLIENT, INDIVIDUAL, MULTICAST, UNSET, World, closed, done, got, ids, refused, run_of
 

@@ -9,7 +9,7 @@ from broker.core.commands import Publish
 from broker.core.ids import slot_of
 from broker.core.message import BLOB, DURABLE, TRANSIENT, Blob, Run
 from broker.core.records import GroupRecord, RunRecord, SettleRecord
-from broker.engine.forwarding import HOPS
+from broker.engine.routing.forwarding import HOPS
 
 from .world import ANYCAST, MULTICAST, UNSET, World, done, got, refused
 

@@ -10,7 +10,7 @@ from broker.core.address import Outcome
 from broker.core.commands import Decide, Prepare, Publish
 from broker.core.message import DURABLE, UNIQUE, Run
 from broker.core.records import GroupRecord, MetaRecord, RunRecord
-from broker.engine.id_cache import Ids
+from broker.engine.messages.id_cache import Ids
 
 from .world import ANYCAST, INDIVIDUAL, World, done, got, ids
 

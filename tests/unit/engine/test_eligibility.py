@@ -9,8 +9,8 @@ from broker.core.commands import Publish, Resume, Subscribe
 from broker.core.effects import Deliver
 from broker.core.errors import Code
 from broker.core.message import DURABLE, GROUPED, NO_IDS, Run
-from broker.engine import match_buckets
-from broker.engine.message_groups import Groups
+from broker.engine.consumers import match_buckets
+from broker.engine.consumers.message_groups import Groups
 from broker.selector.heads import head_of, key, raw
 
 from .world import ANYCAST, CLIENT, INDIVIDUAL, MULTICAST, World, browse_ends, got, ids, refused

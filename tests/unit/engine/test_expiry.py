@@ -6,7 +6,7 @@ import pytest
 
 from broker.config.addressing import AddressSettings
 from broker.core.address import Outcome
-from broker.engine.expiry import apply
+from broker.engine.publishing.expiry import apply
 
 from .world import INDIVIDUAL, World, got, ids, run_of
 

@@ -9,9 +9,9 @@ from broker.core.address import Outcome
 from broker.core.commands import Decide, Prepare, Publish
 from broker.core.errors import NewerRelease
 from broker.core.records import META_KINDS, GroupRecord, MetaRecord, RunRecord, SettleRecord
-from broker.engine import slot_restore
 from broker.engine.engine import Engine
-from broker.engine.slot import Budget
+from broker.engine.recovery import slot_restore
+from broker.engine.state.slot import Budget
 
 from .world import ANYCAST, INDIVIDUAL, World, again, got, ids, run_of
 

@@ -13,7 +13,7 @@ from broker.core.address import Outcome
 from broker.core.commands import Decide, Hold, Prepare, Publish, Settle
 from broker.core.effects import Crowd
 from broker.core.errors import Code, RefusedError
-from broker.engine import limits
+from broker.engine.state import limits
 
 from .world import ANYCAST, AUTO, CLIENT, INDIVIDUAL, MULTICAST, World, done, got, ids, refused, run_of
 

@@ -11,9 +11,9 @@ from broker.core.commands import Act, Hold, Manage, Publish, Settle
 from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Refused
 from broker.core.errors import Code
 from broker.core.ids import slot_of
-from broker.engine.portrait import queue_row
-from broker.engine.unloaded import ghost
-from broker.engine.why import why
+from broker.engine.messages.unloaded import ghost
+from broker.engine.state.portrait import queue_row
+from broker.engine.state.why import why
 from tests.unit.engine.world import ANYCAST, INDIVIDUAL, World, bodies, run_of
 
 
@@ -191,7 +191,9 @@ def test_a_purge_does_not_cost_each_message_that_is_out_and_gives_their_bytes_ba
     held = got(world.effects)
     assert len(held) == 30
     made = []
-    monkeypatch.setattr("broker.engine.consumer.ghost", lambda *args, **more: made.append(args) or ghost(*args, **more))
+    monkeypatch.setattr(
+        "broker.engine.consumers.consumer.ghost", lambda *args, **more: made.append(args) or ghost(*args, **more)
+    )
     world.do(Hold(7, 1, 0, 1, held[:3]))
     assert done(act(world, Act.PURGE)) and len(made) <= 4
     consumer = world.engine._slot.consumers[1]

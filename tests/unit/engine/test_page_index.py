@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from broker.engine.page_index import _CHUNK, PageIndex
+from broker.engine.messages.page_index import _CHUNK, PageIndex
 
 
 @pytest.mark.parametrize("seed", range(20))

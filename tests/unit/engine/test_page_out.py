@@ -11,8 +11,8 @@ from broker.core.effects import Deliver
 from broker.core.memory import HELD, MESSAGE, RUN
 from broker.core.message import PART, TRANSIENT
 from broker.core.records import RunRecord
-from broker.engine.page_index import PageIndex
-from broker.engine.runs import copy
+from broker.engine.messages.page_index import PageIndex
+from broker.engine.messages.runs import copy
 
 from .world import AUTO, CLIENT, INDIVIDUAL, MULTICAST, World, again, bodies, got, ids
 

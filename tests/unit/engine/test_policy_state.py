@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.config.addressing import AddressSettings
-from broker.engine.consumer_cursors import ConsumerCursor, Cursors
-from broker.engine.page_index import PageIndex
-from broker.engine.policy_state import QueuePolicy
+from broker.engine.consumers.consumer_cursors import ConsumerCursor, Cursors
+from broker.engine.messages.page_index import PageIndex
+from broker.engine.queue.policy_state import QueuePolicy
 from tests.unit.engine.world import run_of
 
 

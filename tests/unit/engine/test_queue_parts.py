@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from broker.core.message import Run
-from broker.engine.delayed import Delayed
-from broker.engine.gate import CommitGate
-from broker.engine.page_store import PageStore
-from broker.engine.restart_state import RestartState
-from broker.engine.watermark import DeliveryWatermark
+from broker.engine.queue.delayed import Delayed
+from broker.engine.queue.gate import CommitGate
+from broker.engine.queue.page_store import PageStore
+from broker.engine.queue.restart_state import RestartState
+from broker.engine.queue.watermark import DeliveryWatermark
 
 
 def run(first: int, count: int = 1, expires: int = 0) -> Run:

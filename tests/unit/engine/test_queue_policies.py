@@ -12,7 +12,7 @@ from broker.core.address import Outcome
 from broker.core.commands import Publish, Settle
 from broker.core.message import TRANSIENT
 from broker.core.records import GroupRecord, MetaRecord, RunRecord, SettleRecord
-from broker.engine import non_destructive, queue_policies
+from broker.engine.dispatch import non_destructive, queue_policies
 
 from .test_declarations import configure
 from .world import ANYCAST, AUTO, CLIENT, INDIVIDUAL, MULTICAST, World, again, got, ids, run_of

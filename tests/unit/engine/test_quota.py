@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.config.addressing import AddressSettings
-from broker.engine.quota import EASE, Book, Stock
+from broker.engine.address.quota import EASE, Book, Stock
 
 
 def stock_of(**settings: object) -> Stock:

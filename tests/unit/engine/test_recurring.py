@@ -10,10 +10,10 @@ from broker.core.address import RECURRING, Routing
 from broker.core.commands import Act, Manage, Publish
 from broker.core.errors import Code, RefusedError
 from broker.core.message import DURABLE
-from broker.engine import recurrence
-from broker.engine.recurrence import FOR_EVER, Recurrence, split, tick
-from broker.engine.recurring import PIECE
-from broker.engine.runs import copy
+from broker.engine.messages.runs import copy
+from broker.engine.publishing import recurrence
+from broker.engine.publishing.recurrence import FOR_EVER, Recurrence, split, tick
+from broker.engine.publishing.recurring import PIECE
 
 from .world import ANYCAST, INDIVIDUAL, MULTICAST, World, done, refused, run_of
 

@@ -11,8 +11,8 @@ from broker.core.commands import Decide, Prepare, Publish
 from broker.core.errors import Code
 from broker.core.message import UNIQUE
 from broker.core.records import RunRecord
-from broker.engine.agenda import Agenda
 from broker.engine.engine import Engine
+from broker.engine.queue.agenda import Agenda
 
 from .test_following import follow, kinds
 from .world import ANYCAST, INDIVIDUAL, MULTICAST, UNSET, World, again, done, got, ids, refused, run_of

@@ -7,7 +7,7 @@ import pytest
 from broker.core.commands import Decide, Prepare, Publish, Transact
 from broker.core.effects import Turn
 from broker.core.message import DURABLE, NO_IDS, Run
-from broker.engine.repeats import repeat
+from broker.engine.publishing.repeats import repeat
 
 from .world import ANYCAST, MULTICAST, World, got
 

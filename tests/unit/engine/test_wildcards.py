@@ -6,9 +6,9 @@ from random import Random
 
 from broker.core.address import AckMode, Routing
 from broker.core.commands import Subscribe, SubscribeAll
-from broker.engine.address_settings import matches
-from broker.engine.trie import Trie
-from broker.engine.wildcards import PIECE, Wildcards, slots_in
+from broker.engine.address.address_settings import matches
+from broker.engine.address.trie import Trie
+from broker.engine.address.wildcards import PIECE, Wildcards, slots_in
 
 DOT = "."
 

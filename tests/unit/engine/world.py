@@ -12,8 +12,8 @@ from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Refuse
 from broker.core.message import BLOB, DURABLE, REDELIVERED, TRANSIENT, Blob, Run
 from broker.core.records import GroupRecord, MetaRecord, RunRecord, SettleRecord
 from broker.engine.engine import Engine
-from broker.engine.runs import copy
-from broker.engine.slot import grouped
+from broker.engine.messages.runs import copy
+from broker.engine.state.slot import grouped
 from tests.harness.queues import stats
 
 ANYCAST, MULTICAST, UNSET = Routing.ANYCAST, Routing.MULTICAST, Routing.UNSET

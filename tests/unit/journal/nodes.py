@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from broker.core.records import MetaRecord
-from broker.journal import format as f
 from broker.journal.journal import Journal
+from broker.journal.log import format as f
 from tests.sim.disk import SimDisk
 from tests.unit.journal.support import (
     FOLDER,

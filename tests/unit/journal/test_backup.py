@@ -14,11 +14,11 @@ import pytest
 from broker.core.errors import CorruptJournal, JournalError
 from broker.core.message import BLOB, DURABLE, Run
 from broker.core.records import RunRecord
-from broker.journal import backup as subject
-from broker.journal.backup import STATEMENT, Statement, take
-from broker.journal.bodies import PIECE
+from broker.journal.bodies.bodies import PIECE
 from broker.journal.journal import Journal
-from broker.journal.restore import files_of, refuse_restored, restore
+from broker.journal.tools import backup as subject
+from broker.journal.tools.backup import STATEMENT, Statement, take
+from broker.journal.tools.restore import files_of, refuse_restored, restore
 from broker.seams.files import OsFiles
 from tests.sim.disk import SimDisk
 from tests.unit.journal.support import FOLDER, meta, sent, settings, settled

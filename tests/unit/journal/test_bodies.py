@@ -10,9 +10,9 @@ import pytest
 from broker.core.errors import CorruptJournal
 from broker.core.message import BLOB, DURABLE, Blob, Run
 from broker.core.records import RunRecord
-from broker.journal.bodies import FOOTER, PIECE
-from broker.journal.inspect import verify
+from broker.journal.bodies.bodies import FOOTER, PIECE
 from broker.journal.journal import Journal
+from broker.journal.tools.inspect import verify
 from tests.sim.disk import SimDisk
 from tests.unit.journal.support import FOLDER, commit, open_journal, settings
 

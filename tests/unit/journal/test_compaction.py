@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from broker.core.errors import CorruptJournal
-from broker.journal.compaction import Compactor
+from broker.journal.compaction.compaction import Compactor
 from broker.journal.journal import Journal
 from tests.sim.disk import SimDisk
 from tests.unit.journal.support import (

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from broker.core.message import Blob, Run
 from broker.core.records import RunRecord, SettleRecord
-from broker.journal import format as f
+from broker.journal.log import format as f
 
 U64 = st.integers(0, (1 << 64) - 1)
 U32 = st.integers(0, (1 << 32) - 1)

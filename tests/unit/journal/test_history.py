@@ -9,8 +9,8 @@ import pytest
 from broker.core.errors import CorruptJournal, JournalError, OffsetDiverged, OffsetExpired
 from broker.core.message import TRANSIENT
 from broker.core.records import GroupRecord, Left, RunRecord, SettleRecord
-from broker.journal import history
 from broker.journal.journal import Journal
+from broker.journal.reads import history
 from tests.sim.disk import SimDisk
 from tests.unit.journal.nodes import Node, copy
 from tests.unit.journal.support import FOLDER, maintain, meta, open_journal, put, sent, settings, settled

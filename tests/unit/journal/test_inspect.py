@@ -9,7 +9,7 @@ import pytest
 from broker.core.errors import CorruptJournal, JournalError
 from broker.core.message import Blob
 from broker.core.records import GroupRecord
-from broker.journal.inspect import dump, repair, verify
+from broker.journal.tools.inspect import dump, repair, verify
 from tests.sim.disk import SimDisk
 from tests.unit.journal.support import FOLDER, live_ids, meta, open_journal, put, sent, settled
 

@@ -10,9 +10,9 @@ from broker.config.settings import JournalSettings
 from broker.core.errors import CorruptJournal, JournalError, JournalFull
 from broker.core.message import DURABLE, TRANSIENT, Run
 from broker.core.records import DELIVERED, GroupRecord, RunRecord, SettleRecord
-from broker.journal import format as f
-from broker.journal.envelope import BYTES, RECORDS
 from broker.journal.journal import Journal
+from broker.journal.log import format as f
+from broker.journal.log.envelope import BYTES, RECORDS
 from broker.seams.files import OsFiles
 from tests.sim.disk import SimDisk
 from tests.unit.journal.support import (

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from broker.journal.live_index import _CHUNKS, Books
-from broker.journal.ranges import _CHUNK, LiveRanges
+from broker.journal.log.live_index import _CHUNKS, Books
+from broker.journal.log.ranges import _CHUNK, LiveRanges
 from tests.sim.disk import SimDisk
 from tests.unit.journal.support import live_ids, maintain, open_journal, put, sent, settled
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.journal.live_index import Books, SegmentBook, consecutive, merged
+from broker.journal.log.live_index import Books, SegmentBook, consecutive, merged
 
 
 def books(*segments: int) -> tuple[Books, list[SegmentBook]]:

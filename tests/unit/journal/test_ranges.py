@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from broker.journal import ranges
-from broker.journal.ranges import LiveRanges
+from broker.journal.log import ranges
+from broker.journal.log.ranges import LiveRanges
 
 
 def as_dict(pieces):

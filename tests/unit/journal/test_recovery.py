@@ -6,9 +6,9 @@ import pytest
 
 from broker.core.errors import CorruptJournal
 from broker.core.records import Stretch
-from broker.journal import format as f
-from broker.journal import recovery
 from broker.journal.journal import Journal
+from broker.journal.log import format as f
+from broker.journal.recovery import recovery
 from tests.sim.disk import SimDisk
 from tests.unit.journal.support import FOLDER, live_ids, maintain, open_journal, put, sent, settings, settled
 

@@ -10,9 +10,9 @@ from broker.config.settings import JournalSettings
 from broker.core.errors import BadItem, CorruptJournal, JournalError, StaleEpoch
 from broker.core.message import TRANSIENT
 from broker.core.records import GroupRecord, MetaRecord, RunRecord, SettleRecord
-from broker.journal import format as f
-from broker.journal.inspect import dump, verify
 from broker.journal.journal import Journal
+from broker.journal.log import format as f
+from broker.journal.tools.inspect import dump, verify
 from tests.sim.disk import SimDisk
 from tests.unit.journal.nodes import Node, content, copy, record
 from tests.unit.journal.support import (

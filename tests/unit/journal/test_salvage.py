@@ -9,11 +9,11 @@ import pytest
 from broker.core.errors import CorruptJournal, JournalError
 from broker.core.message import BLOB, DURABLE, Blob, Run
 from broker.core.records import GroupRecord, RunRecord
-from broker.journal.builder import Builder
-from broker.journal.inspect import repair, verify
 from broker.journal.journal import Journal
-from broker.journal.salvage import Salvaged, carry, remains, salvage
-from broker.journal.transcript import Transcript, load
+from broker.journal.tools.builder import Builder
+from broker.journal.tools.inspect import repair, verify
+from broker.journal.tools.salvage import Salvaged, carry, remains, salvage
+from broker.journal.tools.transcript import Transcript, load
 from tests.sim.disk import SimDisk
 from tests.unit.journal.support import FOLDER, commit, live_ids, meta, open_journal, sent, settings, settled
 

@@ -6,9 +6,10 @@ import pytest
 
 from broker.core.errors import BadItem, CorruptJournal, JournalError
 from broker.core.records import GroupRecord
-from broker.journal import compaction, seeds
-from broker.journal.seeds import read_together
-from broker.journal.walk import walk
+from broker.journal.compaction import compaction
+from broker.journal.log.walk import walk
+from broker.journal.replica import seeds
+from broker.journal.replica.seeds import read_together
 from tests.unit.journal.nodes import Node, content, copy
 from tests.unit.journal.support import (
     FOLDER,

@@ -10,10 +10,10 @@ from broker.config.settings import EngineSettings
 from broker.core.message import BLOB, DURABLE, GROUPED, Blob
 from broker.core.records import MetaRecord, RunRecord, SettleRecord, Stretch
 from broker.engine.engine import Engine
-from broker.engine.slot import Budget
-from broker.journal import recovery
+from broker.engine.state.slot import Budget
 from broker.journal.journal import Journal
-from broker.journal.recovery import Recovered
+from broker.journal.recovery import recovery
+from broker.journal.recovery.recovery import Recovered
 from tests.sim.disk import SimDisk
 from tests.unit.journal.support import FOLDER, commit, maintain, open_journal, run_of, settings
 

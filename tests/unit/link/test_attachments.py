@@ -9,9 +9,9 @@ import pytest
 
 from broker.core.address import AckMode, Routing
 from broker.core.commands import Disconnect, Subscribe
-from broker.link import edge_peer, link_server
-from broker.link.attachments import Attached, Attachments
-from broker.link.link_server import SWEEP_S
+from broker.link.owner_side import edge_peer, link_server
+from broker.link.owner_side.attachments import Attached, Attachments
+from broker.link.owner_side.link_server import SWEEP_S
 from tests.unit.link.world import Edge, Owner, World, make_settings
 
 

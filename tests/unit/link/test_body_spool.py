@@ -9,10 +9,10 @@ from broker.core.commands import Publish, Subscribe
 from broker.core.effects import Deliver, Done, Refused
 from broker.core.errors import Code
 from broker.core.message import BLOB, Run
-from broker.link import body_spool
-from broker.link.body_spool import PIECE, SPILL, BodySpool
-from broker.link.link_server import SWEEP_S
+from broker.link.bodies import body_spool
+from broker.link.bodies.body_spool import PIECE, SPILL, BodySpool
 from broker.link.owner_port import Away
+from broker.link.owner_side.link_server import SWEEP_S
 from tests.unit.link.test_edge_bodies import BODY, SLOT, Files
 from tests.unit.link.world import Edge, Owner, World, make_settings, run_of
 

@@ -28,10 +28,10 @@ from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Refuse
 from broker.core.errors import Code, ProtocolViolation
 from broker.core.message import BLOB, DURABLE, Blob, Run
 from broker.core.reasons import Reason
-from broker.link import command_codec
-from broker.link.codec import Open, SlotState, Unknown, decode_down, decode_up, sequence
-from broker.link.command_codec import put_command, take_commands
-from broker.link.effect_codec import DownBuilder, take_effects
+from broker.link.codec import command_codec
+from broker.link.codec.codec import Open, SlotState, Unknown, decode_down, decode_up, sequence
+from broker.link.codec.command_codec import put_command, take_commands
+from broker.link.codec.effect_codec import DownBuilder, take_effects
 from broker.rpc.v1 import link_pb2 as pb
 from tests.unit.link.world import run_of
 

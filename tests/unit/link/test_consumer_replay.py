@@ -9,7 +9,7 @@ import pytest
 from broker.core.address import AckMode, Outcome, Routing
 from broker.core.commands import UNLIMITED, Hold, Publish, Settle, Subscribe, Transact
 from broker.core.message import BLOB, DURABLE, Blob, Run
-from broker.link.consumer_replay import TRIES_SLACK, Mirrored, PendingCommand, add_ids, held, size_of
+from broker.link.edge_side.consumer_replay import TRIES_SLACK, Mirrored, PendingCommand, add_ids, held, size_of
 
 
 def consumer(ack: AckMode = AckMode.INDIVIDUAL, room: int = UNLIMITED, browse: bool = False) -> Mirrored:

@@ -9,7 +9,7 @@ from broker.core.commands import Confirm, Settle, Subscribe
 from broker.core.effects import Deliver, Refused
 from broker.core.errors import Code
 from broker.core.message import BLOB, DURABLE, Blob
-from broker.link.edge_bodies import CHUNK, MOVED, NOT_HELD
+from broker.link.bodies.edge_bodies import CHUNK, MOVED, NOT_HELD
 from broker.link.owner_port import Away
 from broker.rpc.v1 import link_pb2 as pb
 from tests.unit.link.test_body_spool import Place as Senders

@@ -11,12 +11,12 @@ from broker.core.commands import Prepare, Publish, Settle, Subscribe
 from broker.core.effects import Done, Refused
 from broker.core.errors import Code, JournalDead, JournalFull
 from broker.core.message import BLOB, Blob, Run
-from broker.link.consumer_replay import Mirrored, PendingCommand
-from broker.link.edge_bodies import CHUNK, MOVED, WINDOW
-from broker.link.link_server import SWEEP_S
-from broker.link.owner_bodies import OwnerBodies
+from broker.link.bodies.edge_bodies import CHUNK, MOVED, WINDOW
+from broker.link.bodies.owner_bodies import OwnerBodies
+from broker.link.edge_side.consumer_replay import Mirrored, PendingCommand
 from broker.link.owner_port import Away, Rotten, broken_disk
-from broker.owner.bodies import FileBodyWriter
+from broker.link.owner_side.link_server import SWEEP_S
+from broker.owner.bodies.bodies import FileBodyWriter
 from broker.rpc.v1 import link_pb2 as pb
 from tests.unit.link.world import Edge, Owner, World, make_settings, run_of
 

@@ -7,8 +7,8 @@ import pytest
 from broker.core.address import AckMode, Routing
 from broker.core.commands import Subscribe
 from broker.core.effects import Deliver
-from broker.link.codec import NUMBER_BITS
-from broker.link.owner_link import LAST_RETRY_S, STEADY_S
+from broker.link.codec.codec import NUMBER_BITS
+from broker.link.edge_side.owner_link import LAST_RETRY_S, STEADY_S
 from tests.unit.link.world import Edge, Owner, World, make_settings, run_of
 
 

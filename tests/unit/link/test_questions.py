@@ -6,8 +6,8 @@ from collections import deque
 
 from broker.core.address import Routing
 from broker.core.commands import Act, Manage
-from broker.link.codec import decode_down
-from broker.link.command_codec import put_command, take_commands
+from broker.link.codec.codec import decode_down
+from broker.link.codec.command_codec import put_command, take_commands
 from broker.link.questions import MOST, Asked, OperatorAnswers
 from broker.rpc.v1 import link_pb2 as pb
 

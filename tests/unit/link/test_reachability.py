@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.link.reachability import LATE_S, LOOK_S, MOST_S, STEADY_S, Reach
+from broker.link.edge_side.reachability import LATE_S, LOOK_S, MOST_S, STEADY_S, Reach
 
 
 class Looking:

@@ -22,8 +22,8 @@ from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Refuse
 from broker.core.errors import Code
 from broker.core.message import DURABLE
 from broker.core.reasons import Reason
-from broker.link.codec import Open
-from broker.link.command_codec import put_command
+from broker.link.codec.codec import Open
+from broker.link.codec.command_codec import put_command
 from broker.rpc.v1 import link_pb2 as pb
 from tests.unit.link.two import SLOT, TOKEN, Two, held, publish
 from tests.unit.link.world import Edge, make_settings, run_of
@@ -393,7 +393,7 @@ def test_a_claim_says_how_often_the_message_had_been_delivered(two):
 
 @pytest.mark.parametrize("ack", [AckMode.CLIENT, AckMode.INDIVIDUAL])
 def test_what_open_transactions_acknowledge_is_named_if_all_of_it_is_durable(two, ack):
-    """It did not die with a leader: where it is gone somebody else has it (engine/already_settled.py)."""
+    """It did not die with a leader: where it is gone somebody else has it (engine/recovery/already_settled.py)."""
     two.subscribe(3, ack)
     for first, flags in ((1, DURABLE), (3, 0), (5, DURABLE), (7, DURABLE)):
         run = run_of(b"x", b"y", ids=[first, first + 1])

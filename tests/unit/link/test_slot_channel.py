@@ -7,9 +7,9 @@ from broker.core.commands import Barrier, Command, Disconnect, Grant, Publish, S
 from broker.core.effects import Done, Refused
 from broker.core.errors import Code
 from broker.core.message import NO_IDS, Blob, Run
-from broker.link.codec import SLOT_BITS, Open
-from broker.link.consumer_replay import Mirrored
-from broker.link.slot_channel import SlotChannel, answer
+from broker.link.codec.codec import SLOT_BITS, Open
+from broker.link.edge_side.consumer_replay import Mirrored
+from broker.link.edge_side.slot_channel import SlotChannel, answer
 
 SLOT = 3
 

@@ -12,8 +12,8 @@ from collections import deque
 from broker.config.settings import ClusterSettings, EtcdSettings, Settings
 from broker.core.effects import Done
 from broker.core.message import NO_IDS, Run
-from broker.link.cluster_port import ClusterPort
-from broker.link.link_server import LinkServer
+from broker.link.edge_side.cluster_port import ClusterPort
+from broker.link.owner_side.link_server import LinkServer
 from broker.seams.stream import Ended, EndKind
 
 

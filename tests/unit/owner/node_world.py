@@ -13,9 +13,9 @@ from broker.core.errors import JournalError
 from broker.core.ids import SLOTS
 from broker.core.slots import SlotRecord
 from broker.journal.journal import Journal
-from broker.owner.io_thread import Io
-from broker.owner.shard import Shard
-from broker.owner.slot_lifecycle import Node
+from broker.owner.commit.io_thread import Io
+from broker.owner.shard.shard import Shard
+from broker.owner.slots.slot_lifecycle import Node
 from tests.sim.disk import SimDisk
 from tests.unit.engine.world import run_of
 

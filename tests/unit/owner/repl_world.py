@@ -19,13 +19,13 @@ from broker.core.message import DURABLE, Run
 from broker.core.records import GroupRecord, MetaRecord, RunRecord, SettleRecord
 from broker.core.slots import SlotRecord
 from broker.engine.engine import Engine
-from broker.journal import format as f
 from broker.journal.journal import Journal
-from broker.owner.follower import FollowerHome, Followers
-from broker.owner.leader import LeaderHome, Leaders
-from broker.owner.peer import Identity
-from broker.owner.replica_check import Inspector
-from broker.owner.standby import Shadow
+from broker.journal.log import format as f
+from broker.owner.replication.follower import FollowerHome, Followers
+from broker.owner.replication.leader import LeaderHome, Leaders
+from broker.owner.replication.peer import Identity
+from broker.owner.replication.replica_check import Inspector
+from broker.owner.slots.standby import Shadow
 from broker.seams.stream import Ended, EndKind
 from tests.sim.disk import SimDisk
 

@@ -19,7 +19,7 @@ from broker.core.effects import Deliver, Done, Refused
 from broker.core.errors import Code
 from broker.core.ids import slot_of
 from broker.engine.engine import Engine
-from broker.owner.portions import WORK
+from broker.owner.shard.portions import WORK
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
 from tests.unit.engine.world import run_of

@@ -15,8 +15,8 @@ from broker.core.errors import Code
 from broker.core.message import DURABLE, Blob, Run
 from broker.core.records import GroupRecord, MetaRecord
 from broker.engine.engine import Engine
-from broker.owner.coordinator import LAST_RETRY_S, RETRY_S, SESSION, Coordinator
-from broker.owner.cross_slot_tx import AGAIN_MOST
+from broker.owner.transactions.coordinator import LAST_RETRY_S, RETRY_S, SESSION, Coordinator
+from broker.owner.transactions.cross_slot_tx import AGAIN_MOST
 from tests.unit.engine.world import run_of
 
 HERE, THERE, ELSEWHERE = 7, 8, 9

@@ -11,7 +11,7 @@ from broker.core.commands import Publish, Settle
 from broker.core.effects import Refused
 from broker.core.errors import Code
 from broker.core.states import IllegalMove
-from broker.owner.cross_slot_tx import AGAIN_MOST, CrossSlotState, CrossSlotTx
+from broker.owner.transactions.cross_slot_tx import AGAIN_MOST, CrossSlotState, CrossSlotTx
 from tests.unit.engine.world import run_of
 
 GONE = Refused(0, 0, Code.OWNER_UNAVAILABLE, "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.slots import SlotRecord
-from broker.owner.isr import UNKNOWN, Lead, LeaderState, Progress, Track, epoch_at, judged
+from broker.owner.replication.isr import UNKNOWN, Lead, LeaderState, Progress, Track, epoch_at, judged
 
 ME, IN, OUT = "o0", "o1", "o2"
 

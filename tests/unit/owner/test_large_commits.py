@@ -11,9 +11,9 @@ from broker.core.effects import Deliver, Done, Refused
 from broker.core.errors import Code
 from broker.core.ids import slot_of
 from broker.engine.engine import Engine
-from broker.journal.envelope import RECORDS
-from broker.owner import transact
-from broker.owner.transact import CHECKED, PIECE
+from broker.journal.log.envelope import RECORDS
+from broker.owner.transactions import transact
+from broker.owner.transactions.transact import CHECKED, PIECE
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
 from tests.unit.engine.world import run_of

@@ -15,9 +15,9 @@ from broker.core.errors import Code
 from broker.core.memory import NEVER, Memory
 from broker.core.records import RunRecord
 from broker.engine.engine import Engine
-from broker.engine.slot import Budget
-from broker.owner import memory_pressure
-from broker.owner.memory_pressure import Pressure
+from broker.engine.state.slot import Budget
+from broker.owner.shard import memory_pressure
+from broker.owner.shard.memory_pressure import Pressure
 from tests.unit.engine.world import run_of
 
 KIB = 1024

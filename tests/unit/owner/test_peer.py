@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.core.errors import Code
-from broker.owner import peer as module
-from broker.owner.peer import BRISK, BROKEN_S, DIAL_AGAIN_S, FIRST_S, REFUSALS, STEADY_S, Identity, Peer
+from broker.owner.replication import peer as module
+from broker.owner.replication.peer import BRISK, BROKEN_S, DIAL_AGAIN_S, FIRST_S, REFUSALS, STEADY_S, Identity, Peer
 from broker.rpc.v1 import replica_pb2 as pb
 from broker.seams.stream import Ended, EndKind
 

@@ -10,7 +10,7 @@ from broker.core.commands import Command, Publish, Settle, Subscribe, Transact
 from broker.core.effects import Deliver, Done
 from broker.core.ids import slot_of
 from broker.engine.engine import Engine
-from broker.owner.portions import MOST, TURN, portion
+from broker.owner.shard.portions import MOST, TURN, portion
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
 from tests.unit.engine.world import run_of

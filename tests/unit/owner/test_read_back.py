@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.owner import read_back
-from broker.owner.read_back import ReadBack
-from broker.owner.standby import Shadow
+from broker.owner.slots import read_back
+from broker.owner.slots.read_back import ReadBack
+from broker.owner.slots.standby import Shadow
 from tests.unit.journal.nodes import Node
 from tests.unit.journal.support import commit, sent
 

@@ -9,9 +9,9 @@ from broker.config.settings import EngineSettings, JournalSettings, Settings
 from broker.core.address import Routing
 from broker.core.commands import Act, Manage, Publish
 from broker.core.ids import slot_of
-from broker.engine import declare
-from broker.engine.declarations import Named
-from broker.owner.reconfiguring import PIECE
+from broker.engine.address.declarations import Named
+from broker.engine.routing import declare
+from broker.owner.shard.reconfiguring import PIECE
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
 from tests.unit.engine.world import run_of

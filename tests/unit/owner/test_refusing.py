@@ -11,7 +11,7 @@ from broker.core.commands import Barrier, Disconnect, Publish
 from broker.core.effects import Refused
 from broker.core.errors import Code
 from broker.engine.engine import Engine
-from broker.owner.fault_attribution import NOBODY, culprit
+from broker.owner.shard.fault_attribution import NOBODY, culprit
 from tests.unit.engine.world import run_of
 from tests.unit.owner.node_world import SLOT, World
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from broker.core.effects import Turn
-from broker.owner.release_gate import Gates, Touched
+from broker.owner.commit.release_gate import Gates, Touched
 
 
 @dataclass

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from broker.owner.catchup import HURRY_S, LATE_ITEMS, STEP_ITEMS
-from broker.owner.isr import UNKNOWN, Progress
-from broker.owner.leader import RETRY_S
-from broker.owner.standby import Shadow
+from broker.owner.replication.catchup import HURRY_S, LATE_ITEMS, STEP_ITEMS
+from broker.owner.replication.isr import UNKNOWN, Progress
+from broker.owner.replication.leader import RETRY_S
+from broker.owner.slots.standby import Shadow
 from tests.unit.owner.repl_world import World
 
 SLOT = 7

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.errors import JournalError
-from broker.owner.catchup import RETRY_S
+from broker.owner.replication.catchup import RETRY_S
 from broker.rpc.v1 import replica_pb2 as pb
 from tests.unit.owner.test_repl_basics import SLOT, in_sync, ready_world, told
 

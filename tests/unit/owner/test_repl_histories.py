@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.journal.history import epoch_at
+from broker.journal.reads.history import epoch_at
 from tests.unit.owner.repl_world import World
 
 SLOTS = (3, 8)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from broker.core.records import MetaRecord
-from broker.engine import slot_restore
-from broker.journal import items
-from broker.owner import leader
+from broker.engine.recovery import slot_restore
+from broker.journal.log import items
+from broker.owner.replication import leader
 from broker.rpc.v1 import replica_pb2 as pb
 from broker.seams.stream import EndKind
 from tests.unit.owner.repl_world import World
@@ -155,7 +155,7 @@ def test_what_a_newer_release_has_written_is_refused_by_name_and_taken_after_the
     assert held[0] == held[1] and held[0][1] + 1 == leading.journal.last(SLOT)[1]
     monkeypatch.setattr(items, "META_KINDS", known | {"news"})
     monkeypatch.setattr(
-        "broker.engine.slot_restore._REPLAY", {**slot_restore._REPLAY, "news": lambda restore, data: None}
+        "broker.engine.recovery.slot_restore._REPLAY", {**slot_restore._REPLAY, "news": lambda restore, data: None}
     )
     world.until(lambda: world.owners["o1"].journal.last(SLOT) == leading.journal.last(SLOT), what="it goes on")
     assert world.owners["o1"].followers.seeded == 0

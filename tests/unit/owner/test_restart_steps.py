@@ -8,9 +8,10 @@ from broker.config.settings import JournalSettings, Settings
 from broker.core.address import AckMode, Routing
 from broker.core.commands import Publish, Subscribe
 from broker.core.effects import Deliver
-from broker.engine import end_of_turn, slot_restore
-from broker.engine.slot import QUEUES
-from broker.owner.shard import Shard
+from broker.engine import end_of_turn
+from broker.engine.recovery import slot_restore
+from broker.engine.state.slot import QUEUES
+from broker.owner.shard.shard import Shard
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
 from tests.unit.engine.world import World as EngineWorld

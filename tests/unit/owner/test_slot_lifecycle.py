@@ -13,7 +13,7 @@ from broker.core.commands import Prepare, Publish
 from broker.core.errors import Code, JournalError
 from broker.core.message import BLOB, NO_IDS, Run
 from broker.core.slots import SlotRecord
-from broker.owner import slot_lifecycle
+from broker.owner.slots import slot_lifecycle
 from tests.unit.engine.world import run_of
 from tests.unit.owner.node_world import ALL, ME, OTHER, SLOT, THIRD, World
 

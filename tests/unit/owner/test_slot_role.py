@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.core.states import IllegalMove
-from broker.owner.slot_role import LAST_RETRY_S, RETRY_S, RoleState, SlotRole
+from broker.owner.slots.slot_role import LAST_RETRY_S, RETRY_S, RoleState, SlotRole
 
 
 def leading():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.owner.slot_role import RoleState
-from broker.owner.slot_status import Standing
+from broker.owner.slots.slot_role import RoleState
+from broker.owner.slots.slot_status import Standing
 
 
 class Owner:

@@ -9,7 +9,7 @@ import pytest
 from broker.core.address import Routing
 from broker.core.commands import Publish
 from broker.engine.engine import Engine
-from broker.owner.slow_turns import Blame
+from broker.owner.shard.slow_turns import Blame
 from broker.seams.steps import SLOW_S, Steps
 from tests.harness import steps as harness
 from tests.unit.engine.world import run_of

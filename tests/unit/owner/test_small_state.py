@@ -8,9 +8,9 @@ from broker.config.settings import JournalSettings, Settings
 from broker.core.address import Routing
 from broker.core.commands import Act, Manage, Publish
 from broker.core.records import MetaRecord
-from broker.engine import slot_restore
-from broker.journal.appender import Appender
-from broker.owner import group_commit
+from broker.engine.recovery import slot_restore
+from broker.journal.log.appender import Appender
+from broker.owner.commit import group_commit
 from tests.harness.queues import stats
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine

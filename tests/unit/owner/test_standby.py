@@ -9,8 +9,8 @@ from broker.core.effects import Turn
 from broker.core.message import DURABLE, Run
 from broker.core.records import MetaRecord, RunRecord, SettleRecord
 from broker.engine.engine import Engine
-from broker.journal import format as f
-from broker.owner.standby import PRUNE_SLACK, Shadow, joined
+from broker.journal.log import format as f
+from broker.owner.slots.standby import PRUNE_SLACK, Shadow, joined
 from tests.harness.queues import stats
 
 QUEUE = {"id": 1, "name": "a", "address": "a", "routing": 1, "auto": False, "subscription": False}

@@ -11,7 +11,7 @@ from broker.core.effects import Turn
 from broker.core.message import Run
 from broker.engine.engine import Engine
 from broker.journal.journal import Space
-from broker.owner.stats import SHOWN, SLICE, ShardStats
+from broker.owner.commit.stats import SHOWN, SLICE, ShardStats
 
 JOURNAL = SimpleNamespace(inflight_bytes=0, free_bytes=0, space=Space.ENOUGH, disk_bytes=int, live_bytes=int)
 

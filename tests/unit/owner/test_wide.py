@@ -8,7 +8,7 @@ from broker.core.commands import Disconnect, Publish, Settle, Subscribe, Transac
 from broker.core.effects import Crowd, Deliver, Done
 from broker.core.ids import slot_of
 from broker.engine.engine import Engine
-from broker.engine.slot import MESSAGES
+from broker.engine.state.slot import MESSAGES
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
 from tests.unit.engine.world import run_of

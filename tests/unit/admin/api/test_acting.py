@@ -270,7 +270,7 @@ async def test_a_client_is_disconnected_and_told_by_whom(api):
 async def test_an_errand_that_is_given_up_gives_everything_back(api, monkeypatch):
     """In its order, and nobody's attempts are counted."""
     await send(api, "orders", 5)
-    monkeypatch.setattr("broker.admin.carrying._Work._commit", lambda *_: asyncio.sleep(1000))
+    monkeypatch.setattr("broker.admin.desk.carrying._Work._commit", lambda *_: asyncio.sleep(1000))
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(2):
             await api.raw("POST", "/queues/orders/move", json={"to": "b"})

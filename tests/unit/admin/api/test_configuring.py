@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from broker.app import live as live_module
 from broker.app.cli import main
-from broker.app.live import LiveSettings
+from broker.app.live import live as live_module
+from broker.app.live.live import LiveSettings
 from broker.client import ClientError, connect
 from broker.config import changes as changes_module
 from broker.config.changes import Changes, LiveChange, checked

@@ -13,10 +13,10 @@ from broker.config.settings import EngineSettings
 from broker.core.address import Routing
 from broker.core.effects import Turn
 from broker.edge.portrait import Clients
-from broker.engine.addresses import create
 from broker.engine.engine import Engine
-from broker.engine.slot import Budget
-from broker.owner.views import SORTS, Views
+from broker.engine.routing.addresses import create
+from broker.engine.state.slot import Budget
+from broker.owner.shard.views import SORTS, Views
 from broker.seams.clock import SystemClock
 from broker.wire.versions import Version
 

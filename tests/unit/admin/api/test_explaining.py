@@ -112,7 +112,7 @@ def test_the_command_says_why(monkeypatch):
         "open": False, "groups": ["eu"],
         "rights": [{"operation": "send", "allowed": False, "entry": "orders.#", "groups": ["ops"]}],
     }  # fmt: skip
-    monkeypatch.setattr("broker.app.explain_cli.AdminApi.get", lambda *_, **__: told)
+    monkeypatch.setattr("broker.app.commands.explain_cli.AdminApi.get", lambda *_, **__: told)
     result = CliRunner().invoke(main, ["rights", "alice", "orders.eu", "send"])
     assert result.exit_code == 1 and "the entry orders.# says ops; alice is in eu" in result.output
     told["open"] = True

@@ -168,7 +168,7 @@ async def test_pages_of_others_are_refused_before_anything_else(api):
 
 
 async def test_with_users_only_who_may(tmp_path):
-    from broker.edge.users import add_user
+    from broker.edge.access.users import add_user
 
     path = str(tmp_path / "users.toml")
     for name, groups in (("ada", ["admin"]), ("bob", ["shop"]), ("eve", [])):

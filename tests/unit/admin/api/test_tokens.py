@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from broker.app import live_tokens
 from broker.app.cli import main
-from broker.app.live_tokens import LiveTokens
+from broker.app.live import live_tokens
+from broker.app.live.live_tokens import LiveTokens
 from broker.core.errors import ConfigError
 from tests.harness.api import Api, login, running
 

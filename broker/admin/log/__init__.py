@@ -1,0 +1,1 @@
+"""The read API: rows of the log, for archives."""

@@ -1,0 +1,1 @@
+"""Management by messages, as Artemis has it."""

@@ -1,0 +1,303 @@
+"""Artemis' management messages: what a SEND to `activemq.management` asks for, carried out by operations of the API.
+
+  _AMQ_ResourceName    broker, queue.NAME or address.NAME
+  _AMQ_Attribute       what to read: `messageCount`
+  _AMQ_OperationName   what to do: `moveMessages`; its arguments are the body, a JSON array
+
+The answer goes to reply-to: `_AMQ_OperationSucceeded`, and in the body a JSON array with the result, or with why not.
+
+Rule: nothing is done here that the API does not do, for nobody who may not do it there; each change is in the audit
+log. Names of Artemis stand in these tables alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from broker.core.commands import Command, Publish
+from broker.core.errors import Code, RefusedError
+from broker.core.management import SCHEDULER, STATISTICS, ManagementRequest, ReplyTo, name_of
+
+from ..api import audit
+from ..api.access import Gate, Who
+from ..api.calls import ApiOp, Call
+from ..api.params import read
+from ..api.problems import Problem, bad_value, unknown
+from ..desk import letters
+from ..desk.desk import Desk
+from .scheduler_messages import SchedulerMessages
+from .statistics_messages import StatisticsMessages
+
+_log = logging.getLogger("stampede.admin")
+
+MOST_NAMES: Final = 500
+MOST_SHOWN: Final = 200
+RESOURCE, ATTRIBUTE, OPERATION, SUCCEEDED = (
+    "_AMQ_ResourceName", "_AMQ_Attribute", "_AMQ_OperationName", "_AMQ_OperationSucceeded",
+)  # fmt: skip
+OF_QUEUE: Final[Mapping[str, str]] = {
+    "messageCount": "messages", "consumerCount": "consumers", "deliveringCount": "delivering",
+    "scheduledCount": "scheduled", "persistentSize": "bytes", "name": "name", "address": "address",
+    "routingType": "routing", "durable": "durable", "paused": "paused", "filter": "selector",
+    "exclusive": "exclusive", "maxConsumers": "max_consumers", "deadLetterAddress": "dead_letter_address",
+    "expiryAddress": "expiry_address",
+}  # fmt: skip
+"""Attribute of a queue → what the API calls it. Numbers of its parts are added up."""
+OF_ADDRESS: Final = ("queueNames", "queueCount", "messageCount", "routingTypes")
+OF_BROKER: Final = ("queueNames", "addressNames", "version", "connectionCount", "totalMessageCount")
+Operation = Callable[["MessageManagement", Who, str, Sequence[Any]], Awaitable[Any]]
+
+
+class MessageManagement:
+    """ops: of the API."""
+
+    def __init__(self, gate: Gate, ops: Sequence[ApiOp], desk: Desk) -> None:
+        self._gate = gate
+        self._ops = {op.name: op for op in ops}
+        self._desk = desk
+        self._scheduler = SchedulerMessages(self.run, desk)
+        self._statistics = StatisticsMessages(self.run, desk)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def take(self, requests: Sequence[ManagementRequest], done: Callable[[RefusedError | None], None]) -> None:
+        """core.management.Manage."""
+        task = asyncio.get_running_loop().create_task(self._all(requests, done))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _all(self, requests: Sequence[ManagementRequest], done: Callable[[RefusedError | None], None]) -> None:
+        refused = None
+        for request in requests:
+            try:
+                await self._one(request)
+            except RefusedError as why:
+                refused = refused or why
+            except Problem as problem:
+                refused = refused or RefusedError(Code.NOT_ALLOWED, f"{problem}; {problem.fix}")
+            except Exception:
+                # Whatever it is: frames of the client wait for this.
+                _log.exception("the answer to a management message: internal error")
+                refused = RefusedError(Code.INTERNAL, "the log of the broker says more")
+        done(refused)
+
+    async def _one(self, request: ManagementRequest) -> None:
+        """Raises RefusedError when the answer cannot be sent."""
+        asked = name_of(request.headers["destination"])
+        if asked == SCHEDULER or asked.startswith(STATISTICS):
+            others = self._scheduler if asked == SCHEDULER else self._statistics
+            await others.carry(self._gate.who(request.user, request.peer), request)
+            return
+        try:
+            result, succeeded = await self._carried(request), True
+        except Problem as problem:
+            result, succeeded = f"{problem}; {problem.fix}" if problem.fix else str(problem), False
+        except RefusedError as why:
+            result, succeeded = str(why), False
+        except Exception:
+            _log.exception("a management message: internal error")
+            result, succeeded = "internal error; the log of the broker says more", False
+        if request.reply is not None:
+            await self._answer(request, request.reply, result, succeeded)
+
+    async def _carried(self, request: ManagementRequest) -> Any:
+        headers = request.headers
+        kind, _, name = headers.get(RESOURCE, "").partition(".")
+        who = self._gate.who(request.user, request.peer)
+        attribute, operation = headers.get(ATTRIBUTE), headers.get(OPERATION)
+        if attribute is not None:
+            return await self._read(who, kind, name, attribute)
+        if operation is None:
+            raise bad_value(RESOURCE, headers.get(RESOURCE, ""), f"name {ATTRIBUTE} or {OPERATION} beside it")
+        carry = OPERATIONS.get(kind, {}).get(operation)
+        if carry is None:
+            known = ", ".join(sorted(OPERATIONS.get(kind, {}))) or "broker, queue.NAME, address.NAME"
+            raise unknown("operation", f"{operation} of {kind}", f"known are {known}")
+        outcome = "failed"
+        try:
+            result = await carry(self, who, name, _arguments(request.body))
+            outcome = "done"
+            return result
+        finally:
+            if operation not in READ_ONLY:
+                audit.note(who.name, who.peer, operation, headers.get(RESOURCE, "")[:1000], outcome, by="message")
+
+    async def _answer(self, request: ManagementRequest, to: ReplyTo, result: Any, succeeded: bool) -> None:
+        headers = {"destination": request.headers["reply-to"], SUCCEEDED: str(succeeded).lower()}
+        if "correlation-id" in request.headers:
+            headers["correlation-id"] = request.headers["correlation-id"]
+        body = msgspec.json.encode([result])
+        run = letters.made({**headers, "content-type": "application/json", "content-length": str(len(body))}, body,
+                           durable=False, priority=4)  # fmt: skip
+
+        def publish(session: int, seq: int) -> Command:
+            return Publish(to.slot, session, seq, to.address, to.routing, run, to.queue, to.create)
+
+        with self._desk.errand() as errand:
+            await errand.ask(publish)
+
+    # ── reading ────────────────────────────────────────────────────────────────────────────────────
+
+    async def _read(self, who: Who, kind: str, name: str, attribute: str) -> Any:
+        known: Sequence[str] = {"queue": [*OF_QUEUE], "address": OF_ADDRESS, "broker": OF_BROKER}.get(kind, ())
+        if attribute not in known:
+            fix = f"known are {', '.join(known)}" if known else "resources are broker, queue.NAME and address.NAME"
+            raise unknown("attribute", f"{attribute} of {kind}", fix)
+        if kind == "queue":
+            return await self._of_queue(who, name, OF_QUEUE[attribute])
+        if kind == "address":
+            return await self._of_address(who, name, attribute)
+        if attribute in ("queueNames", "addressNames"):
+            return await self._names(who, "queues" if attribute == "queueNames" else "addresses", {})
+        overview = await self.run(who, "overview", {})
+        if attribute == "version":
+            return overview["version"]
+        if attribute == "connectionCount":
+            return overview["clients"]["connections"]
+        return overview["messaging"]["messages"]
+
+    async def _of_queue(self, who: Who, name: str, field: str) -> Any:
+        values = [part[field] for part in (await self.run(who, "queue", {"queue": name}))["parts"]]
+        return sum(values) if type(values[0]) is int and field != "max_consumers" else values[0]
+
+    async def _of_address(self, who: Who, name: str, attribute: str) -> Any:
+        rows = await self._listed(who, "queues", {"address": name})
+        if attribute == "queueNames":
+            return sorted({row["name"] for row in rows})
+        if attribute == "queueCount":
+            return len({row["name"] for row in rows})
+        if attribute == "routingTypes":
+            return sorted({row["routing"] for row in rows})
+        return sum([row["messages"] for row in rows])
+
+    async def _names(self, who: Who, kind: str, where: dict[str, Any]) -> list[str]:
+        return sorted({row["name"] for row in await self._listed(who, kind, where)})
+
+    async def _listed(self, who: Who, kind: str, where: dict[str, Any]) -> list[dict[str, Any]]:
+        page = await self.run(who, kind, {}, {**where, "limit": str(MOST_NAMES)})
+        if page["next"] is not None:
+            raise Problem(
+                409, "too-many", "Too many", f"there are {page['total']}, an answer has {MOST_NAMES}",
+                f"page through GET /api/v1/{kind}",
+            )  # fmt: skip
+        rows: list[dict[str, Any]] = page["items"]
+        return rows
+
+    # ── operations ─────────────────────────────────────────────────────────────────────────────────
+
+    async def run(
+        self, who: Who, op: str, path: dict[str, str], query: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> Any:  # fmt: skip
+        """An operation of the API. Raises Problem."""
+        known = self._ops[op]
+        known.check(who)
+        values = read(known.query, query or {}, "the request"), read(known.body, body or {}, "the request")
+        return await known.handler(Call(who, path, *values))
+
+    async def carry(self, who: Who, op: str, queue: str, body: dict[str, Any]) -> int:
+        """Messages that an operation has moved, to the last one."""
+        total = 0
+        while True:
+            report = await self.run(who, op, {"queue": queue}, None, body)
+            total += int(report["done"])
+            if not (report["more"] and report["done"]):
+                return total
+
+
+def _arguments(body: bytes) -> Sequence[Any]:
+    """Raises Problem."""
+    try:
+        found = msgspec.json.decode(body) if body.strip() else []
+    except msgspec.DecodeError:
+        found = None
+    if not isinstance(found, list) or not all(isinstance(each, str | int | bool | None) for each in found):
+        raise bad_value("the body", repr(body[:100]), 'a JSON array of arguments, like ["colour = \'red\'", "other"]')
+    return found
+
+
+def _text(arguments: Sequence[Any], at: int, what: str) -> str:
+    """One that must be there."""
+    value = arguments[at] if at < len(arguments) else None
+    if value is None or value == "":
+        raise bad_value("the body", str(list(arguments))[:100], f"argument {at + 1} is {what}")
+    return str(value)
+
+
+def _selector(arguments: Sequence[Any]) -> dict[str, Any]:
+    return {"selector": str(arguments[0])} if arguments and arguments[0] else {}
+
+
+def _on_all(op: str) -> Operation:
+    async def carry(api: MessageManagement, who: Who, name: str, arguments: Sequence[Any]) -> Any:
+        return await api.carry(who, op, name, _selector(arguments))
+
+    return carry
+
+
+def _on_one(op: str) -> Operation:
+    async def carry(api: MessageManagement, who: Who, name: str, arguments: Sequence[Any]) -> Any:
+        return await api.carry(who, op, name, {"ids": [_text(arguments, 0, "the id of a message")]}) > 0
+
+    return carry
+
+
+async def _move(api: MessageManagement, who: Who, name: str, arguments: Sequence[Any]) -> Any:
+    to = _text(arguments, 1, "the address they go to")
+    return await api.carry(who, "move-messages", name, {**_selector(arguments), "to": to})
+
+
+async def _move_one(api: MessageManagement, who: Who, name: str, arguments: Sequence[Any]) -> Any:
+    body = {"ids": [_text(arguments, 0, "the id of a message")], "to": _text(arguments, 1, "the address it goes to")}
+    return await api.carry(who, "move-messages", name, body) > 0
+
+
+async def _list(api: MessageManagement, who: Who, name: str, arguments: Sequence[Any]) -> Any:
+    query = {**_selector(arguments), "limit": str(MOST_SHOWN)}
+    return (await api.run(who, "messages", {"queue": name}, query))["items"]
+
+
+async def _count(api: MessageManagement, who: Who, name: str, arguments: Sequence[Any]) -> Any:
+    if _selector(arguments):
+        raise bad_value("the body", str(arguments[0]), "nothing: listMessages has a filter, its first 200 are shown")
+    return (await api.run(who, "queue", {"queue": name}))["parts"][0]["messages"]
+
+
+def _acts(op: str) -> Operation:
+    async def carry(api: MessageManagement, who: Who, name: str, arguments: Sequence[Any]) -> None:
+        await api.run(who, op, {"queue": name})
+
+    return carry
+
+
+async def _create(api: MessageManagement, who: Who, _: str, arguments: Sequence[Any]) -> None:
+    """createQueue(address, name), (address, name, routing) or, as newer ones say it, (address, routing, name)."""
+    rest = [str(each) for each in arguments[1:]]
+    routing = next((each for each in rest if each in ("ANYCAST", "MULTICAST")), "ANYCAST")
+    names = [each for each in rest if each != routing]
+    if len(names) > 1:
+        raise bad_value("the body", str(list(arguments))[:100], "address, name and routing type")
+    body = {"address": _text(arguments, 0, "the address"), "routing": routing}
+    await api.run(who, "create-queue", {}, None, {**body, **({"name": names[0]} if names else {})})
+
+
+async def _destroy(api: MessageManagement, who: Who, _: str, arguments: Sequence[Any]) -> None:
+    force = "true" if len(arguments) > 1 and arguments[1] is True else "false"
+    await api.run(who, "delete-queue", {"queue": _text(arguments, 0, "the queue")}, {"force": force})
+
+
+READ_ONLY: Final = ("listMessages", "countMessages")
+OPERATIONS: Final[Mapping[str, Mapping[str, Operation]]] = {
+    "queue": {
+        "listMessages": _list, "countMessages": _count, "pause": _acts("pause-queue"), "resume": _acts("resume-queue"),
+        "removeMessages": _on_all("purge-queue"), "removeAllMessages": _on_all("purge-queue"),
+        "removeMessage": _on_one("purge-queue"), "retryMessages": _on_all("retry-messages"),
+        "retryMessage": _on_one("retry-messages"), "moveMessages": _move, "moveMessage": _move_one,
+    },
+    "broker": {"createQueue": _create, "destroyQueue": _destroy},
+}  # fmt: skip
+"""Kind of resource → name of an operation of Artemis → what does it."""

@@ -1,0 +1,1 @@
+"""What stops or slows a broker, found before it does."""

@@ -1,0 +1,1 @@
+"""Settings, users and tokens changed while the broker runs."""

@@ -1,0 +1,1 @@
+"""What any process of Stampede needs: signals, logs, a witness, the machine's bounds."""

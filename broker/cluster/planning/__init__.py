@@ -1,0 +1,1 @@
+"""Which owner leads and follows which slot. Rule: pure."""

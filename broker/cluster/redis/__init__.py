@@ -1,0 +1,1 @@
+"""What edges share in Redis and may forget."""

@@ -1,0 +1,1 @@
+"""Settings read from Artemis' broker.xml."""

@@ -1,0 +1,1 @@
+"""Who comes in where, and what they may do."""

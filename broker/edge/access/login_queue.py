@@ -1,0 +1,276 @@
+"""Whose passcode is checked next, and who has to wait because he was wrong before.
+
+An argon2 check takes tens of milliseconds of a processor on purpose, so whoever wants to keep others out only has to
+ask for many. Checks therefore wait by address, and the addresses take turns: 990 wrong logins of one address cost the
+next client of another one check, not 990. Who has logged in before with this name from this address waits in a queue of
+his own, which gets three turns of four.
+
+Wrong passcodes earn waits by name and address. An address as a whole earns them after many failures (one guess each for
+many names), and then only for names that never came in from there: those behind one balancer do not pay for others.
+
+Rule: knows addresses and names, never passcodes. One thing waits in several queues when several ask for it; it leaves
+them all at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import Final
+
+from broker.core.errors import Code, RefusedError
+from broker.core.states import StateTable
+from broker.seams.clock import Clock
+
+from ..transport.shares import Places
+
+FREE_FAILURES = 3
+"""Wrong passcodes of a name from one address that have no consequence: people mistype."""
+FREE_OF_ADDRESS = 30
+"""The same of all names from one address together, before those pay that never came in from there."""
+MAX_PENALTY_S = 5.0
+"""Longest wait before an answer; less than login_timeout_s, so that the client still gets its ERROR frame."""
+FORGET_S = 300.0
+"""Failures are forgotten after this time without another."""
+MAX_KEPT = 10_000
+"""Failures that are counted, and logins that are remembered as proven; the longest unseen go first."""
+PROVEN_TURNS = 4
+"""Every so many turns one is for those who never came in, however many others wait."""
+BUSY = "too many logins at once; try again in a few seconds"
+
+Pair = tuple[str, str]
+"""(address, name)"""
+ALL = "\n"
+"""All names of an address; no login can be called that."""
+
+
+def busy() -> RefusedError:
+    return RefusedError(Code.LOGIN_FAILED, BUSY)
+
+
+class CheckState(Enum):
+    """Of one passcode for one name."""
+
+    WAITING = "waiting"
+    """It holds places in the queues of the addresses that ask, and no thread."""
+    GRANTED = "granted"
+    """It has a thread and no place: others of its address move up."""
+    REFUSED = "refused"
+    """It has neither: all its places went to others, or the broker ends. Those who asked are told to try again."""
+    OVER = "over"
+    """It has neither: it is known whether the passcode is right, or nobody asks any more."""
+
+
+LOGIN_CHECK: Final = StateTable(
+    "The check of a passcode, that any number of connections may wait for (`edge/access/login_queue.py`).",
+    CheckState,
+    {CheckState.WAITING: "a login whose passcode nobody has found right yet"},
+    {
+        CheckState.WAITING: {
+            CheckState.GRANTED: "a thread is free, and it is its turn",
+            CheckState.REFUSED: "its last place goes to another, or the broker ends",
+            CheckState.OVER: "another edge has found it right, or nobody asks any more",
+        },
+        CheckState.GRANTED: {CheckState.OVER: "the thread has its answer, or nobody asks any more"},
+        CheckState.REFUSED: {CheckState.OVER: "those who asked have been told"},
+    },
+    {CheckState.OVER: "it is forgotten"},
+)
+
+
+class Check:
+    """One passcode for one name. state   see CheckState.
+
+    granted   it is its turn.    entries   address → whether a penalty was served there."""
+
+    __slots__ = ("entries", "granted", "name", "state")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.state = LOGIN_CHECK.begin(CheckState.WAITING)
+        self.granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.entries: dict[str, bool] = {}
+
+    def grant(self) -> None:
+        """It is its turn."""
+        self.state = LOGIN_CHECK.to(self.state, CheckState.GRANTED)
+        if not self.granted.done():  # who waits for it may have gone in this very turn of the loop
+            self.granted.set_result(None)
+
+    def refuse(self, error: RefusedError | None = None) -> None:
+        """It will have no turn. None: nobody is told why, the broker ends."""
+        self.state = LOGIN_CHECK.to(self.state, CheckState.REFUSED)
+        if error is None:
+            self.granted.cancel()
+        else:
+            self.granted.set_exception(error)
+
+    def end(self) -> None:
+        """It has been done, or is not needed any more."""
+        self.state = LOGIN_CHECK.to(self.state, CheckState.OVER)
+
+
+class LoginQueue:
+    """threads: checks at a time. most: that may wait. blocked: has the pair earned a wait meanwhile."""
+
+    def __init__(self, threads: int, most: int, blocked: Callable[[Pair], bool]) -> None:
+        self._free = threads
+        self._blocked = blocked
+        self._proven: dict[Check, None] = {}
+        self._strangers: dict[str, dict[Check, None]] = {}
+        """By address; the address whose turn is next comes first."""
+        self._places: Places[tuple[str, Check]] = Places(most)
+        self._turn = 0
+
+    def wait(self, check: Check, address: str, proven: bool, paid: bool) -> None:
+        """It waits as this address' now, too. Raises RefusedError if that has waiting what it may have."""
+        if check.state is not CheckState.WAITING:
+            return
+        if proven:
+            if len(self._proven) >= self._places.most and check not in self._proven:
+                raise busy()
+            self._proven[check] = None
+        elif address in check.entries:
+            check.entries[address] |= paid
+        else:
+            places = self._places
+            full = len(places) >= places.most
+            if full and places.top <= places.held(address) + 1:
+                raise busy()
+            # Before another gives way: that may be the only place this very check has had.
+            check.entries[address] = paid
+            self._strangers.setdefault(address, {})[check] = None
+            if full and (longest := places.longest) is not None:
+                self._drop(*longest)
+            places.take(address, (address, check))
+        self._next()
+
+    def over(self, check: Check) -> None:
+        """It has been done, or is not needed any more."""
+        was = check.state
+        check.end()
+        if was is CheckState.WAITING:
+            self._leave(check)
+        elif was is CheckState.GRANTED:
+            self._free += 1
+            self._next()
+
+    def close(self) -> None:
+        """Nothing that waits will have its turn."""
+        waiting = [*self._proven, *(check for queue in self._strangers.values() for check in queue)]
+        for check in dict.fromkeys(waiting):  # one may wait as several addresses'
+            check.refuse()
+        self._proven.clear()
+        self._strangers.clear()
+
+    def _next(self) -> None:
+        while self._free:
+            check = self._pick()
+            if check is None:
+                return
+            self._leave(check)
+            self._free -= 1
+            check.grant()
+
+    def _pick(self) -> Check | None:
+        self._turn += 1
+        if self._proven and (not self._strangers or self._turn % PROVEN_TURNS):
+            return next(iter(self._proven))
+        while self._strangers:
+            address = next(iter(self._strangers))
+            queue = self._strangers.pop(address)
+            check = next(iter(queue))
+            self._strangers[address] = queue  # behind all others
+            if check.entries[address] or not self._blocked((address, check.name)):
+                return check
+            self._drop(address, check)
+        return next(iter(self._proven), None)
+
+    def _drop(self, address: str, check: Check) -> None:
+        """It waits as this address' no more; with the last of its entries it is refused."""
+        self._remove(address, check)
+        del check.entries[address]
+        if not check.entries and check not in self._proven:
+            check.refuse(busy())
+
+    def _leave(self, check: Check) -> None:
+        self._proven.pop(check, None)
+        for address in check.entries:
+            self._remove(address, check)
+        check.entries.clear()
+
+    def _remove(self, address: str, check: Check) -> None:
+        self._places.leave((address, check))
+        queue = self._strangers[address]
+        del queue[check]
+        if not queue:
+            del self._strangers[address]
+
+
+class Penalties:
+    """Failed logins, the waits they earn (0.5 s doubling up to MAX_PENALTY_S, one login at a time), and who came in."""
+
+    def __init__(self, clock: Clock, sleep: Callable[[float], Awaitable[None]]) -> None:
+        self._clock = clock
+        self._sleep = sleep
+        self._failures: dict[Pair, tuple[int, float]] = {}
+        """(address, name), or (address, ALL) → (how many, when last); oldest first."""
+        self._waiting: set[Pair] = set()
+        self._proven: dict[Pair, None] = {}
+
+    def proven(self, pair: Pair) -> bool:
+        """Has somebody logged in with this name from this address."""
+        return pair in self._proven
+
+    def blocked(self, pair: Pair) -> bool:
+        """Must it wait before its next check."""
+        return self._earned(pair) > 0
+
+    async def serve(self, pair: Pair) -> bool:
+        """Waits as long as the pair has earned; whether it had. Raises RefusedError while another login waits there."""
+        seconds = self._earned(pair)
+        if not seconds:
+            return False
+        key = pair if self._over(pair, FREE_FAILURES) >= 0 else (pair[0], ALL)
+        if key in self._waiting:
+            raise busy()
+        self._waiting.add(key)
+        try:
+            await self._sleep(seconds)
+        finally:
+            self._waiting.discard(key)
+        return True
+
+    def failed(self, pair: Pair) -> None:
+        for key in (pair, (pair[0], ALL)):
+            count, _ = self._failures.pop(key, (0, 0.0))
+            if len(self._failures) >= MAX_KEPT:
+                del self._failures[next(iter(self._failures))]
+            self._failures[key] = (count + 1, self._clock.monotonic())
+
+    def succeeded(self, pair: Pair) -> None:
+        """The first time also forgives the address: many clients behind it are no guesser. Later ones do not, or a
+        guesser with one right passcode could go on for ever."""
+        self._failures.pop(pair, None)
+        if pair in self._proven:
+            del self._proven[pair]
+        else:
+            self._failures.pop((pair[0], ALL), None)
+        if len(self._proven) >= MAX_KEPT:
+            del self._proven[next(iter(self._proven))]
+        self._proven[pair] = None
+
+    def _earned(self, pair: Pair) -> float:
+        over = self._over(pair, FREE_FAILURES)
+        if pair not in self._proven:
+            over = max(over, self._over((pair[0], ALL), FREE_OF_ADDRESS))
+        return min(0.5 * 2.0 ** min(over, 10), MAX_PENALTY_S) if over >= 0 else 0.0
+
+    def _over(self, key: Pair, free: int) -> int:
+        """Failures beyond the free ones; below 0: none."""
+        count, last = self._failures.get(key, (0, 0.0))
+        if count and self._clock.monotonic() - last > FORGET_S:
+            del self._failures[key]
+            return -free
+        return count - free

@@ -1,0 +1,1 @@
+"""What a destination means, in the dialect of the client."""

@@ -1,0 +1,174 @@
+"""CONNECT and STOMP: version, login, client-id, heart-beats, CONNECTED.
+
+Rule: nothing else is processed until the login is decided; passcodes are looked at here and forgotten.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from broker import __version__
+from broker.core.errors import Code, RefusedError
+from broker.core.reasons import Reason
+from broker.core.virtual_host import HOST, split
+from broker.wire.events import IMPLIED, Frame
+from broker.wire.versions import SUPPORTED, Version, negotiate
+from broker.wire.writer import connected_frame, error_frame
+
+from ..access.acceptor import unknown_host
+from ..access.auth import Principal, refusal
+from ..access.client_ids import check_client_id
+from ..destinations.asking import ask
+from ..destinations.directory import Done
+from ..session import heartbeat
+from ..session.session import Session
+
+SERVER = f"stampede/{__version__}"
+
+
+def connect(session: Session, frame: Frame) -> None:
+    """Decides at once when it can, else parks the connection until the login thread has decided."""
+    headers = frame.headers
+    version = negotiate(headers.get("accept-version"))
+    if version is None:
+        _mismatch(session, frame)
+        return
+    _enter_host(session, headers.get("host"))
+    auth, host = session.edge.auth, session.host
+    if (user := session.acceptor.default_user) and "login" not in headers:
+        known = auth.trusted(host.inside(user))
+        if known is None:
+            raise RefusedError(Code.LOGIN_FAILED, refusal(user))
+        _identify(session, frame, version, known)
+        return
+    login, passcode = headers.get("login"), headers.get("passcode")
+    if login is not None:
+        if login.startswith(HOST):
+            raise RefusedError(Code.LOGIN_FAILED, refusal(login))
+        login = host.inside(login)
+    principal = auth.try_now(login, passcode, session.channel.peer)
+    if principal is not None:
+        _identify(session, frame, version, principal)
+        return
+    session.intake.park()
+    session.is_checked_by(asyncio.get_running_loop().create_task(_login(session, frame, version, login, passcode)))
+
+
+def _enter_host(session: Session, host: str | None) -> None:
+    """Raises RefusedError(UNKNOWN_HOST). Who names none gets the one of the port."""
+    hosts = session.entrance.hosts
+    if hosts and host is not None and host not in hosts:
+        raise unknown_host(host)
+    session.enters(session.edge.entrances.to_host(session.entrance, host, session.channel.tls_name))
+
+
+async def _login(session: Session, frame: Frame, version: Version, login: str | None, passcode: str | None) -> None:
+    try:
+        principal = await session.edge.auth.authenticate(login, passcode, session.channel)
+    except RefusedError as refused:
+        session.edge.counters.login(False)
+        session.check_is_over()
+        session.fail(refused.code, refused.detail, frame.receipt)
+        return
+    session.check_is_over()
+    if session.closed or session.leaving:
+        return
+    try:
+        _identify(session, frame, version, principal)
+    except RefusedError as refused:
+        session.fail(refused.code, refused.detail, frame.receipt)
+        return
+    if session.connected:
+        session.outbox.flush()
+        session.intake.unpark()
+
+
+def _identify(session: Session, frame: Frame, version: Version, principal: Principal) -> None:
+    """Accepts the login once the client-id, if there is one, is this connection's. Raises RefusedError."""
+    client_id = frame.headers.get("client-id", "")
+    if not client_id:
+        _accept(session, frame, version, principal)
+        return
+    if client_id.startswith(HOST):
+        raise RefusedError(Code.BAD_HEADER, f"client-id:{client_id[:50]} begins with {HOST}; choose another one")
+    _own(session, principal, client_id)
+    client_id = session.host.inside(client_id)
+    client_ids = session.edge.directory.client_ids
+    session.claims()
+
+    def question(done: Done) -> None:
+        def answered(answer: RefusedError | None) -> None:
+            if answer is None and session.closed:
+                client_ids.release(client_id, session)
+            done(answer)
+
+        client_ids.claim(client_id, session, answered)
+
+    def then() -> None:
+        session.has_client_id(client_id)
+        _accept(session, frame, version, principal)
+
+    ask(session, frame.receipt, question, then)
+
+
+def _own(session: Session, principal: Principal, client_id: str) -> None:
+    """Raises RefusedError for a client-id that may be another user's."""
+    auth, host = session.edge.auth, session.host
+    if auth.has_users:
+        user = split(principal.name).local
+        check_client_id(session.acceptor.client_ids, user, client_id, lambda name: auth.knows(host.inside(name)))
+
+
+def _accept(session: Session, frame: Frame, version: Version, principal: Principal) -> None:
+    headers = frame.headers
+    edge = session.edge
+    if not edge.auth.holds(principal.name, principal.mark):
+        # Users were replaced while it was asked whose the client-id is.
+        raise RefusedError(Code.LOGIN_FAILED, refusal(headers.get("login")))
+    # Here, so that logins that were checked side by side do not all come in, and strangers learn nothing of it.
+    if (members := session.entrance.members).full:
+        raise RefusedError(
+            Code.CONNECTION_LIMIT, f"{members.most} are open in '{session.host.name}' (its max_connections)"
+        )
+    session.logged_in(principal.name, principal.mark, version)
+    if frame.command == IMPLIED:
+        session.watch.connected(heartbeat.negotiate(None, session.acceptor, edge.settings.edge.heartbeat_min_ms))
+        return
+    wanted = headers.get("heart-beat") if version is not Version.V10 else None
+    beat = heartbeat.negotiate(wanted, session.acceptor, edge.settings.edge.heartbeat_min_ms)
+    reply: list[tuple[str, str]] = [("session", f"{edge.boot}-{session.id}")]
+    full = version is not Version.V10 or session.acceptor.full_connected_v10
+    if full or "accept-version" in headers:
+        reply.insert(0, ("version", version.value))
+    if full:
+        if beat.reply is not None:
+            reply.append(("heart-beat", beat.reply))
+        elif version is Version.V10:
+            reply.append(("heart-beat", f"{beat.send_ms},0"))
+        if session.acceptor.server_header:
+            reply.append(("server", session.acceptor.server_name or SERVER))
+    if "request-id" in headers:
+        reply.append(("response-id", headers["request-id"]))
+    if frame.receipt is not None:
+        reply.append(("receipt-id", headers["receipt"]))
+    session.outbox.write(connected_frame(reply))
+    session.watch.connected(beat)
+
+
+def _mismatch(session: Session, frame: Frame) -> None:
+    """C25: ERROR with the versions we speak, then close."""
+    supported = ",".join(v.value for v in SUPPORTED)
+    detail = "Supported protocol versions are " + " ".join(f"v{v.value}" for v in SUPPORTED)
+    session.edge.counters.error("VERSION_MISMATCH")
+    session.outbox.write(
+        error_frame(
+            session.version,
+            Code.VERSION_MISMATCH,
+            detail,
+            frame.receipt,
+            [("version", supported)],
+            session.entrance.dialect.texts.get(Code.VERSION_MISMATCH),
+        )
+    )
+    session.outbox.flush()
+    session.close(Reason.PROTOCOL_ERROR, "VERSION_MISMATCH")

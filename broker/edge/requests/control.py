@@ -1,0 +1,147 @@
+"""Frames that are not SEND or plain ACK: one function per command.
+
+The wire has checked that the frame is legal (required headers, known ack mode, order); here it meets the
+connection's state. Rule: a function either adds to the intake's batch and asks for an answer, or raises
+RefusedError; the intake turns that into an ERROR and closes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from broker.core.address import Outcome
+from broker.core.commands import Barrier, Hold, Settle, Transact
+from broker.core.errors import Code, RefusedError
+from broker.core.reasons import Reason
+from broker.wire.events import Frame
+from broker.wire.versions import Version
+
+from ..destinations.dialect import whole_number, yes
+from ..session.session import Session
+from .acks import delivery
+from .subscribing import subscribe, unsubscribe
+
+MAX_DELAY_MS = 366 * 24 * 3600 * 1000
+MAX_IDS = 1 << 53
+
+
+def ack(session: Session, frame: Frame) -> None:
+    """ACK with more than an id: a transaction, usually."""
+    _settle(session, frame, Outcome.ACK)
+
+
+def nack(session: Session, frame: Frame) -> None:
+    """NACK: retry by the address settings; `requeue:false`, or the dialect, dead-letters at once; `delay` in ms."""
+    requeue = yes(frame.headers, "requeue") if "requeue" in frame.headers else not session.entrance.dialect.rejects
+    reject = not requeue
+    _settle(session, frame, Outcome.REJECT if reject else Outcome.NACK)
+
+
+def _settle(session: Session, frame: Frame, outcome: Outcome) -> None:
+    headers = frame.headers
+    id = headers["id"] if session.version is Version.V12 else headers["message-id"]
+    sub, number = delivery(session, session.raw(id), headers.get("subscription"))
+    delay = whole_number(headers, "delay", 0, MAX_DELAY_MS)
+    name = headers.get("transaction")
+    if sub.browses:
+        _seen(session, frame, name)
+        return
+    covered = sub.covered([number])
+    seqs = session.answers.ask_parts(None if frame.receipt is None else [frame.receipt], len(covered))
+    for (part, ids), seq in zip(covered, seqs, strict=True):
+        own = seq if name is None else 0
+        settle = Settle(part.slot, session.id, own, part.consumer, ids, outcome, -1 if delay is None else delay)
+        if name is None:
+            session.intake.batch.append(settle)
+        else:
+            session.transactions.add(name, settle, 1, 0)
+            session.intake.batch.append(Hold(part.slot, session.id, seq, part.consumer, ids))
+    if sub.order is not None:
+        sub.order.flow()
+
+
+def _seen(session: Session, frame: Frame, transaction: str | None) -> None:
+    """An ACK or NACK of what a browser was shown: clients that acknowledge everything do so; it changes nothing."""
+    if transaction is not None:
+        session.transactions.get(transaction)
+    if frame.receipt is not None:
+        session.answer_now([frame.receipt])
+
+
+def begin(session: Session, frame: Frame) -> None:
+    """BEGIN may say what the transaction needs: that its destination remembers so many duplicate ids."""
+    least = whole_number(frame.headers, "id-cache-size", 0, MAX_IDS)
+    if least is not None:
+        _check_ids(session, frame.headers.get("destination"), least)
+    session.transactions.begin(frame.headers["transaction"])
+    if frame.receipt is not None:
+        session.answer_now([frame.receipt])
+
+
+def _check_ids(session: Session, destination: str | None, least: int) -> None:
+    """Raises RefusedError(TOO_FEW_IDS)."""
+    if destination is None:
+        raise RefusedError(Code.MISSING_HEADER, "BEGIN with id-cache-size needs the destination it speaks of")
+    address = session.entrance.dialect.resolve(destination, None, "destination-type").address
+    known = session.edge.match(address).id_cache_size
+    if known < least:
+        raise RefusedError(
+            Code.TOO_FEW_IDS,
+            f"{address[:100]} remembers the last {known} ids, and the sender repeats up to {least}: set its "
+            f"id_cache_size to {least} or more",
+        )
+
+
+def commit(session: Session, frame: Frame) -> None:
+    transaction = session.transactions.end(frame.headers["transaction"])
+    if not transaction.parts:
+        if frame.receipt is not None:
+            session.answer_now([frame.receipt])
+        return
+    slot = transaction.parts[0].slot
+    transaction.age(session.edge.clock.wall_ms())
+    session.intake.batch.append(Transact(slot, session.id, session.answers.ask_one(frame.receipt), transaction.parts))
+
+
+def abort(session: Session, frame: Frame) -> None:
+    transaction = session.transactions.end(frame.headers["transaction"])
+    session.intake.batch.extend(transaction.returns(session.id))
+    if frame.receipt is not None:
+        session.answer_now([frame.receipt])
+
+
+def disconnect(session: Session, frame: Frame) -> None:
+    """DISCONNECT: its receipt comes when everything before it is answered and durable, receipt or not (C56, C61):
+    it is how clients make sure of what they sent without asking each time. By then what they have not acknowledged is
+    back in its queues, also for a client that comes to another edge next."""
+    session.outbox.consumed()
+    if session.crowds is not None and session.crowds.when_empty(partial(_disconnect_late, session, frame)):
+        # What it sent goes first. Its consumers end now: what they hold may be what there is no room for.
+        session.intake.batch.extend(session.ends(Reason.CLIENT_DISCONNECT))
+        session.intake.park()
+        return
+    if frame.receipt is None:
+        session.leave([])
+        return
+    session.intake.batch.extend(session.ends(Reason.CLIENT_DISCONNECT))
+    for slot in session.slots():
+        session.intake.batch.append(Barrier(slot, session.id, session.answers.ask([])))
+    session.leave([frame.receipt])
+
+
+def _disconnect_late(session: Session, frame: Frame) -> None:
+    disconnect(session, frame)
+    session.intake.unpark()
+
+
+CONTROL: dict[str, Callable[[Session, Frame], None]] = {
+    "SUBSCRIBE": subscribe,
+    "UNSUBSCRIBE": unsubscribe,
+    "ACK": ack,
+    "NACK": nack,
+    "BEGIN": begin,
+    "COMMIT": commit,
+    "ABORT": abort,
+    "DISCONNECT": disconnect,
+}

@@ -1,0 +1,295 @@
+"""What comes in on one connection: events of a read become commands, which leave in one batch.
+
+Rule: one submit per read, and nothing behind the session's end; frames are taken in order, one after another, and
+none while something before it is not finished (`park`). The socket is read only while nobody holds it. A frame that
+is refused ends the session, with its receipt. Must not know what the frames mean (publishing, acking, control,
+connecting), nor how they are answered.
+"""
+
+from __future__ import annotations
+
+from broker.core.commands import Command
+from broker.core.errors import RefusedError
+from broker.wire.events import IMPLIED, Acks, BodyData, BodyEnd, BodyStart, Event, Frame, Sends, Violation
+
+from ..session.session import Session
+from ..subscriptions.rate_limits import Rates
+from ..transport import framelog
+from ..transport.fair_reading import OF_LARGE
+from . import acks, connecting, control
+from .publishing import LargeSend, Publisher
+
+GOES_ON = {"park", "memory"}
+"""Who may hold the socket while frames that have come are carried out: what waits here is in memory already."""
+
+
+class Inbound:
+    """The reading half of a session.
+
+    batch   commands of this read; whoever carries out a frame adds to it.
+    publisher   the sending part; made with the first SEND."""
+
+    __slots__ = ("_breathing", "_edge", "_holds", "_late", "_parked", "_session", "batch", "publisher")
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._edge = session.edge
+        self.batch: list[Command] = []
+        self.publisher: Publisher | None = None
+        self._parked: list[Event] | None = None
+        self._late: list[Event] | None = None
+        self._holds: set[str] | None = None
+        self._breathing = False
+
+    def take(self, events: list[Event]) -> None:
+        """What a read has brought."""
+        if self._edge.log_frames:
+            framelog.received(self._session, events)
+        if self._edge.rates is not None:
+            events = self._admitted(self._edge.rates, events)
+        if self._parked is not None:
+            self._parked += events
+        elif events:
+            self._process(events)
+
+    def _process(self, events: list[Event]) -> None:
+        session = self._session
+        counters = self._edge.counters
+        if self._edge.changes.busy:
+            self._edge.changes.meets(session)
+            if session.closed or session.leaving:
+                events = []
+        for position, event in enumerate(events):
+            try:
+                kind = type(event)
+                if kind is Sends:
+                    counters.frames_in += len(event.records)  # type: ignore[union-attr]
+                    publisher = self.publisher
+                    if publisher is None:
+                        publisher = self.publisher = Publisher(session, self)
+                    publisher.sends(event)  # type: ignore[arg-type]
+                elif kind is Acks:
+                    counters.frames_in += len(event.ids)  # type: ignore[union-attr]
+                    acks.acks(session, event)  # type: ignore[arg-type]
+                else:
+                    self._other(event)
+            except RefusedError as refused:
+                if not session.survives(event, refused):
+                    session.fail(refused.code, refused.detail, _receipt_of(event), about=refused.about)
+            if session.closed or session.leaving:
+                break
+            if self._parked is not None:
+                self._parked += events[position + 1 :]
+                break
+        if self.batch or session.closed:
+            self.submit()
+        elif self.publisher is not None:
+            self.publisher.last = None
+        if session.outbox.out:
+            session.outbox.flush()
+
+    def _other(self, event: Event) -> None:
+        kind = type(event)
+        if kind is Frame:
+            assert isinstance(event, Frame)
+            self._edge.counters.frames_in += 1
+            if event.command in ("CONNECT", "STOMP", IMPLIED):
+                connecting.connect(self._session, event)
+            else:
+                control.CONTROL[event.command](self._session, event)
+        elif kind is BodyData:
+            assert isinstance(event, BodyData) and self.large
+            self.large.data(event.data)
+        elif kind is BodyStart:
+            assert isinstance(event, BodyStart)
+            self._edge.counters.frames_in += 1
+            if self.publisher is None:
+                self.publisher = Publisher(self._session, self)
+            self.publisher.body_start(event)
+        elif kind is BodyEnd:
+            assert self.large
+            self.large.end()
+        else:
+            assert isinstance(event, Violation)
+            self._session.fail(event.code, event.detail, event.receipt, about=event.about)
+
+    def last(self, ends: list[Command]) -> None:
+        """The session ends, perhaps in the middle of a read: what its frames have asked for leaves in front of what
+        ends its consumers, in the same batch. An owner that heard of the end first would drop the ACKs, and a SUBSCRIBE
+        behind it would leave a consumer for ever; so nothing leaves behind it either (submit)."""
+        self.batch += ends
+        self._leave()
+
+    def submit(self) -> None:
+        """Sends the batch of this read on its way; pauses the socket when the owner cannot keep up."""
+        if self._session.closed:
+            self.batch = []
+        self._leave()
+
+    def _leave(self) -> None:
+        if self.publisher is not None:
+            self.publisher.last = None
+        if self.batch:
+            session = self._session
+            batch, self.batch = self.batch, []
+            if session.crowds is not None:
+                batch = session.crowds.sift(batch)
+            if self._edge.port.submit(batch) and not session.closed:
+                self._edge.pause(session)
+
+    @property
+    def large(self) -> LargeSend | None:
+        """The large body that is coming in."""
+        return None if self.publisher is None else self.publisher.large
+
+    # ── waiting ────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def parked(self) -> bool:
+        """Something is not finished: frames wait behind it, or for the rate of their user."""
+        return self._parked is not None or self._late is not None
+
+    def _admitted(self, rates: Rates, events: list[Event], again: bool = False) -> list[Event]:
+        """What of these its rates let in now; the rest waits, and everything behind it."""
+        if self._late is not None:
+            self._late += events
+            return []
+        events, late = rates.admit(self._session, events, self.go_on, again)
+        if late:
+            self._late = late
+            self.hold("rate")
+        return events
+
+    def go_on(self) -> None:
+        """The turn of what waits for a rate has come."""
+        late, self._late = self._late, None
+        rates = self._edge.rates
+        if late is None or rates is None or (session := self._session).closed or session.leaving:
+            return
+        try:
+            events = self._admitted(rates, late, True)
+            if self._late is None:
+                self.release("rate")
+            if self._parked is not None:
+                self._parked += events
+            elif events:
+                self._process(events)
+        except Exception:
+            session.fault()
+        if session.ended and not self.parked:
+            session.eof()  # it came while frames waited
+
+    def park(self) -> None:
+        """Later frames wait until unpark(): something before them is not finished yet."""
+        if self._parked is None:
+            self._parked = []
+            self.hold("park")
+            self._edge.holding.note(self._session)
+
+    def unpark(self) -> None:
+        session = self._session
+        events, self._parked = self._parked, None
+        self._breathing = False
+        self.release("park")
+        if session.closed:
+            return
+        try:
+            held_back = session.wire.receive(b"")
+            if self._edge.rates is not None:
+                held_back = self._admitted(self._edge.rates, held_back)
+            self._process([] if session.leaving else (events or []) + held_back)
+            if session.wire.more and not session.closed and not session.leaving:
+                self.breathe()
+        except Exception:
+            session.fault()
+        if session.ended and not self.parked:
+            session.eof()  # it came while frames waited
+
+    def breathe(self) -> None:
+        """What the frame before has asked for was much: everybody else has a turn before the next one."""
+        if self._parked is None:
+            self.park()
+            self._breathing = True
+            rounds = self._edge.rounds
+            rounds.left(self._session.wire.held)
+            rounds.wait(self)
+
+    def take_portion(self) -> None:
+        """See fair_reading.TakesTurns. Nothing, when the owner has no room meanwhile: release() asks again."""
+        if not self._may_breathe():
+            return
+        session, edge = self._session, self._edge
+        waited, reads = session.wire.held, edge.reads
+        began, at = edge.rounds.began(), reads.begin()
+        self.unpark()
+        edge.rounds.used(began)
+        if reads.took(at):
+            reads.tell(f"some of {waited} bytes of {session.told} that had waited")
+
+    @property
+    def lane(self) -> str:
+        """See fair_reading.TakesTurns."""
+        return self._session.whose + OF_LARGE
+
+    def _may_breathe(self) -> bool:
+        return self._breathing and self._holds is not None and self._holds <= GOES_ON
+
+    @property
+    def waits(self) -> bool:
+        """See fair_reading.TakesTurns: what is left has its turn in the next one."""
+        return False
+
+    def finish(self) -> None:
+        """The connection is gone: what came before that and has only waited for its turn counts. In one step, however
+        much it is: no more than a read brought, and nobody is there to wait for the next turn."""
+        while self._breathing and not (self._session.closed or self._session.leaving):
+            self.unpark()
+
+    def hold(self, why: str) -> None:
+        """Stops reading the socket until every holder has released it."""
+        if self._holds is None:
+            self._holds = set()
+        self._holds.add(why)
+        self._session.channel.pause_reading()
+
+    def release(self, why: str) -> None:
+        if self._holds is not None and why in self._holds:
+            self._holds.discard(why)
+            if self._may_breathe():
+                self._edge.rounds.wait(self)
+            session = self._session
+            if not self._holds and not session.closed:
+                self._holds = None
+                session.heard()
+                session.channel.resume_reading()
+
+    @property
+    def reading(self) -> bool:
+        """False while it is us who are not reading: silence is not the client's fault then. Nor is it while what came
+        waits for its turn (fair_reading.py): a heart-beat may be among it."""
+        channel = self._session.channel
+        return not self._holds and channel.held() <= channel.buffered()
+
+    # ── the end ────────────────────────────────────────────────────────────────────────────────────
+
+    def close(self) -> None:
+        """The session has ended: what has come of a large body is nothing, nor is what waits for a rate."""
+        self._late = None
+        self._breathing = False
+        if self.large is not None:
+            self.large.abort()
+
+    def over(self) -> None:
+        """The connection is over: no rings of objects."""
+        self.publisher = None
+        self._holds = None
+        del self._session
+
+
+def _receipt_of(event: Event) -> bytes | None:
+    """The receipt id an ERROR about this event carries (C63)."""
+    if isinstance(event, Frame | BodyStart):
+        return event.receipt
+    if isinstance(event, Sends | Acks):
+        return event.receipts[0] if event.receipts else None
+    return None

@@ -1,0 +1,1 @@
+"""One client: its state, what it waits for, its writing half."""

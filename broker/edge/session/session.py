@@ -1,0 +1,530 @@
+"""One client connection: who it is, what it has asked for and consumes, and how it ends.
+
+What comes in goes through its intake, what goes out through its outbox; this is where both meet.
+
+Rule: answers leave in frame order; whatever goes wrong ends in one ERROR frame and a named close reason, and the
+connection ends once. Must not know queues, slots' insides, or what kind of socket it has.
+"""
+
+from __future__ import annotations
+
+import logging
+from asyncio import Task
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from broker.config.acceptor import AcceptorSettings
+from broker.core.address import AckMode
+from broker.core.commands import Command, Disconnect, DisconnectAll
+from broker.core.errors import Code, RefusedError
+from broker.core.reasons import Reason
+from broker.core.virtual_host import VirtualHost, split
+from broker.seams.steps import QUICK_S
+from broker.wire.connection import Connection, Role
+from broker.wire.events import Event
+from broker.wire.versions import Version
+from broker.wire.writer import error_frame, escape
+
+from ..access.acceptor import Entrance
+from ..access.auth import ANONYMOUS
+from ..access.permissions import CREATE, Rights, not_created
+from ..destinations.temporary import Temporaries
+from ..subscriptions.subscription import SlotSubscription
+from ..subscriptions.wildcard_subscription import block
+from ..transport.channel import GONE, Channel
+from ..transport.shares import network
+from .blocked_sends import Crowds
+from .open_errors import to_be_told
+from .outbound import Outbound
+from .parts import EdgeServices, ReadingHalf
+from .receipts import Answers, Then
+from .session_state import SessionLife
+from .transactions import Transactions
+from .watchdog import Watch
+
+log = logging.getLogger("stampede.edge")
+
+AT_ONCE = (
+    Reason.HEARTBEAT_MISSED, Reason.SLOW_CONSUMER, Reason.OWNER_STOPPED, Reason.WEBSOCKET_PROTOCOL, Reason.INTERNAL,
+)  # fmt: skip
+"""Ends that do not wait for a large body on its way out: nobody reads it, or nobody can go on writing it."""
+CALM = {Reason.CLIENT_DISCONNECT, Reason.SHUTDOWN, Reason.OWNER_STOPPED, Reason.DISK_FULL}
+"""Ends that say nothing about the messages the client held: it went in order, or the broker left it, or could take
+nothing (who moves messages from queue to queue would make dead letters of all of them while a disk is full)."""
+WAITING = 64 * 1024
+"""Bytes that a connection with unfinished business has of its read, about."""
+
+NO_SUBSCRIPTIONS: dict[str, SlotSubscription] = {}
+NO_HANDLES: dict[bytes, SlotSubscription] = {}
+
+
+BURST = 128
+"""Frames of a read, or groups of like ones, that are taken in one turn of the loop: each takes 0.02 to 0.04 ms. How
+many bytes are much (fair_reading.py) was learned of the frames before, and those may have been of another kind: 196 KB
+of BEGIN, SEND and ABORT behind a large body took 240 ms."""
+
+
+class Session(SessionLife):
+    """See the head of this file. Fields that most connections never need are made on first use."""
+
+    __slots__ = (
+        "_doomed", "_temporaries", "_transactions", "_used", "answers", "bytes_in", "channel", "client_id", "crowds",
+        "edge", "ended", "entrance", "handles", "id", "intake", "login_mark", "login_task", "outbox", "principal",
+        "rights", "subscriptions", "watch", "wire",
+    )  # fmt: skip
+
+    def __init__(
+        self, edge: EdgeServices, channel: Channel, entrance: Entrance, intake: Callable[[Session], ReadingHalf]
+    ) -> None:
+        """intake: makes its reading half, which knows what frames mean."""
+        super().__init__()
+        self.edge = edge
+        self.channel = channel
+        self.entrance = entrance
+        self.id = channel.id
+        self.wire = Connection(Role.SERVER, entrance.wire, entrance.memo, entrance.leniency, BURST)
+        self.answers = Answers()
+        self.intake = intake(self)
+        self.outbox = Outbound(self)
+        self.subscriptions = NO_SUBSCRIPTIONS
+        self.handles = NO_HANDLES
+        self.client_id = ""
+        self.principal = ""
+        self.login_mark = 0
+        """Principal.mark"""
+        self.rights: Rights | None = None
+        self.ended = False
+        """The client has sent its last byte."""
+        self.bytes_in = 0
+        self.login_task: Task[None] | None = None
+        self._transactions: Transactions | None = None
+        self._temporaries: Temporaries | None = None
+        self._doomed: dict[int, tuple[str, str]] | None = None
+        self._used: set[int] | None = None
+        self.crowds: Crowds | None = None
+        self.watch = Watch(self)
+
+    @property
+    def version(self) -> Version:
+        return self.wire.version
+
+    @property
+    def host(self) -> VirtualHost:
+        """The virtual host it is in."""
+        return self.entrance.dialect.host
+
+    @property
+    def login(self) -> str:
+        """Its user, as the clients of its virtual host know him."""
+        return split(self.principal).local
+
+    @property
+    def acceptor(self) -> AcceptorSettings:
+        """Parameters of the port it came in by."""
+        return self.entrance.settings
+
+    @property
+    def transactions(self) -> Transactions:
+        if self._transactions is None:
+            self._transactions = Transactions(self.edge.settings.edge)
+        self.edge.holding.note(self)
+        return self._transactions
+
+    @property
+    def temporaries(self) -> Temporaries:
+        if self._temporaries is None:
+            self._temporaries = Temporaries(
+                self.entrance.dialect.public, self.edge.settings.edge.max_subscriptions, self.host
+            )
+        return self._temporaries
+
+    @property
+    def transacted(self) -> int:
+        """Bytes that wait for COMMIT."""
+        return self._transactions.held if self._transactions is not None else 0
+
+    @property
+    def held(self) -> int:
+        """Bytes that it keeps in memory now."""
+        size = self.channel.held() + self.wire.held + self.outbox.waiting + self.transacted
+        if self.intake.parked:
+            size += WAITING
+        if (large := self.intake.large) is not None:
+            size += large.pending
+        return size if self.crowds is None else size + self.crowds.nbytes
+
+    # ── from the socket ────────────────────────────────────────────────────────────────────────────
+
+    def receive(self, data: bytes) -> None:
+        """A piece of the client's byte stream, cut anywhere."""
+        if self.closed or self.leaving:
+            return
+        reads = self.edge.reads
+        began = reads.now()
+        if began > reads.mark.due:
+            reads.mark.look(began)
+        self.bytes_in += len(data)
+        self.edge.counters.bytes_in += len(data)
+        was_connected = self.connected
+        try:
+            self.intake.take(self.wire.receive(data))
+            if self.connected and not was_connected:
+                # The wire holds back what came behind CONNECT until the login was decided.
+                self.intake.take(self.wire.receive(b""))
+            if self.wire.more:
+                self.intake.breathe()
+        except Exception:
+            self.fault()
+        self.watch.after_read()
+        span = reads.now() - began
+        if span <= QUICK_S:
+            reads.quick += 1
+            reads.total += span
+        elif reads.took_long(began, span):
+            reads.tell(f"{len(data)} bytes of {self.told}")
+
+    @property
+    def told(self) -> str:
+        """Whose connection this is, for people."""
+        return f"{self.channel.peer} #{self.id}" + (f" (user {self.principal[:100]!r})" if self.principal else "")
+
+    @property
+    def whose(self) -> str:
+        """Who has its share of turns: its user, or its address while nobody has logged in by name."""
+        user = self.principal
+        return (
+            user if user and user != ANONYMOUS.name else "@" + network(self.channel.peer.rpartition(":")[0].strip("[]"))
+        )
+
+    def heard(self) -> None:
+        """The client lives, though it sent no byte of STOMP."""
+        if not self.closed:
+            self.watch.heard()
+
+    def hold(self, why: str) -> None:
+        """Its socket is not read until whoever holds it has released it."""
+        self.intake.hold(why)
+
+    def release(self, why: str) -> None:
+        self.intake.release(why)
+
+    @property
+    def writable(self) -> bool:
+        """The socket takes more."""
+        return self.outbox.writable
+
+    def pause_writing(self) -> None:
+        self.outbox.pause()
+
+    def resume_writing(self) -> None:
+        self.outbox.resume()
+
+    @property
+    def idle(self) -> bool:
+        """A point at which its end takes nothing from the client but the connection: nothing is asked, half read, half
+        written, or part of a transaction."""
+        return (
+            not (self.leaving or self.closed)
+            and self.answers.quiet
+            and not self._transactions
+            and not self.intake.parked
+            and not (self.crowds is not None and self.crowds.nbytes)
+            and self.outbox.clear
+            and not self.wire.mid_frame
+        )
+
+    # ── login ──────────────────────────────────────────────────────────────────────────────────────
+
+    def is_checked_by(self, task: Task[None]) -> None:
+        """Its passcode is being checked; the task goes with it."""
+        self.is_checked()
+        self.login_task = task
+
+    def check_is_over(self) -> None:
+        """It is known whether the passcode is right."""
+        self.login_task = None
+
+    def has_client_id(self, client_id: str) -> None:
+        """It is its own, until the end."""
+        self.client_id = client_id
+
+    def enters(self, entrance: Entrance) -> None:
+        """It is in a virtual host from now on."""
+        self.entrance = entrance
+        self.wire.remembers_in(entrance.memo)
+
+    def logged_in(self, user: str, mark: int, version: Version) -> None:
+        """It may go on, as this user. mark: Principal.mark."""
+        self._opens()
+        self.entrance.members.came()
+        self.principal, self.login_mark = user, mark
+        self.authorised()
+        self.edge.known(self)
+        self.wire.accept_login(version)
+        self.edge.counters.login(True)
+
+    def authorised(self) -> None:
+        """Its rights are those of its user now."""
+        self.rights = self.edge.rights(self.principal)
+
+    # ── answers ────────────────────────────────────────────────────────────────────────────────────
+
+    def answer_now(self, ids: list[bytes]) -> None:
+        """Receipts of something already done; they still wait for their turn."""
+        if self.answers.quiet:
+            self.outbox.receipts(ids)
+        else:
+            self.done(self.answers.ask(ids))
+
+    def done(self, seq: int) -> None:
+        """Request `seq` is carried out."""
+        if self.crowds is not None:
+            self.crowds.answered(seq)
+        ids, thens = self.answers.done(seq)
+        if ids:
+            self.outbox.receipts(ids)
+        for then in thens:
+            then()
+
+    def slots(self) -> list[int]:
+        """Where this session has work that may not be durable yet."""
+        return sorted(self._used or ())
+
+    def use(self, slot: int) -> None:
+        """Durable messages went to this slot, or acknowledgements."""
+        if self._used is None:
+            self._used = set()
+        self._used.add(slot)
+
+    def leave(self, ids: list[bytes], then: Then | None = None) -> None:
+        """DISCONNECT: answer when everything before is answered, then close."""
+        self._leaves()
+        seq = self.answers.ask(ids, then or self._left)
+        self.done(seq)
+
+    def _left(self, reason: Reason = Reason.CLIENT_DISCONNECT) -> None:
+        self.outbox.flush()
+        self.close(reason)
+
+    def deletes(self, seqs: Sequence[int], queue: str, address: str) -> None:
+        """These requests delete a durable subscription to the address."""
+        if self._doomed is None:
+            self._doomed = {}
+        self._doomed.update(dict.fromkeys(seqs, (queue, address)))
+
+    def deleted(self, seqs: Sequence[int]) -> None:
+        """It is gone."""
+        for seq in seqs:
+            if self._doomed is not None:
+                self._doomed.pop(seq, None)
+
+    def refused(self, seq: int, code: Code, detail: str) -> None:
+        """The owner did not carry out request `seq`: its turn to be answered is the ERROR's, also when DISCONNECT
+        came behind it. A request that nobody waits for (seq 0) has no turn."""
+        if self.closed:
+            return
+        if self._doomed and seq in self._doomed and code is Code.NO_SUCH_SUBSCRIPTION:
+            # Its queue went without this edge hearing of it: the name must not stay behind.
+            self.edge.directory.names.release(*self._doomed.pop(seq), lambda answer: None)
+        if code is Code.NOT_ALLOWED and self.rights is None:
+            code = Code.NO_SUCH_DESTINATION  # it was not to be made, whoever asks (Destination.create)
+        elif code is Code.NOT_ALLOWED:
+            self.edge.counters.deny(CREATE)
+            detail = not_created(self.principal, detail)
+        if not seq:
+            self.fail(code, detail, at_once=self.leaving)
+            return
+        if code is Code.ADDRESS_FULL and self._stays_open and (whole := self.answers.whole(seq)):
+            self.answers.told_otherwise(seq, partial(self.tell_errors, code, detail, whole, ""))
+            self.done(seq)
+            return
+        receipt = self.answers.first_receipt(seq)
+        self._leaves()
+        self.answers.instead(seq, partial(self._fail, code, detail, receipt))
+        self.done(seq)
+
+    def crowded(self, slot: int, address: str, full: bool, passing: bool) -> None:
+        """An address that it sends to has reached its limit, or has room again."""
+        if self.crowds is None:
+            self.crowds = Crowds(self)
+        if passing:
+            self.crowds.passing(slot, address, full)
+        else:
+            self.crowds.crowd(slot, address, full)
+
+    # ── subscriptions ──────────────────────────────────────────────────────────────────────────────
+
+    def add_subscription(self, key: str, sub: SlotSubscription) -> None:
+        """A subscription, or one more part of it: the last one stands for all in `subscriptions`."""
+        if self.subscriptions is NO_SUBSCRIPTIONS:
+            self.subscriptions = {}
+            self.handles = {}
+        self.subscriptions[key] = sub
+        self.add_part(sub)
+
+    def add_part(self, sub: SlotSubscription) -> None:
+        """A part has come to a subscription of these tables."""
+        self.handles[sub.handle] = sub
+        self.edge.consumers[sub.consumer] = sub
+        if sub.ack is not AckMode.AUTO:
+            self.use(sub.slot)
+
+    def remove_subscription(self, key: str, sub: SlotSubscription) -> list[SlotSubscription]:
+        """Returns its parts."""
+        del self.subscriptions[key]
+        if self._temporaries is not None:
+            self._temporaries.unsubscribed(sub.address)
+        if sub.wide:
+            self.edge.wildcards.pop(block(sub.consumer))
+        parts = [sub] if sub.fan is None else sub.fan.parts
+        for part in parts:
+            del self.handles[part.handle]
+            del self.edge.consumers[part.consumer]
+            part.leave_others()
+        return parts
+
+    def consumer_closed(self, sub: SlotSubscription, code: Code, detail: str) -> None:
+        """The owner ended this subscription; the client must hear of it, and STOMP only has ERROR for that."""
+        self.fail(code, detail, None)
+
+    def raw(self, text: str) -> bytes:
+        """A decoded header value as this connection's version writes it."""
+        return escape(text, self.version).encode()
+
+    def ends(self, reason: Reason) -> list[Command]:
+        """What ends all its consumers."""
+        calm = reason in CALM
+        subs = self.handles.values()
+        found: list[Command] = [
+            Disconnect(slot, self.id, calm) for slot in sorted({sub.slot for sub in subs if not sub.wide})
+        ]
+        if any([sub.wide for sub in subs]):
+            found.append(DisconnectAll(self.id, calm))
+        return found
+
+    # ── the end ────────────────────────────────────────────────────────────────────────────────────
+
+    def fail(
+        self, code: Code, detail: str, receipt: bytes | None = None, at_once: bool = False, about: str = ""
+    ) -> None:
+        """One ERROR frame, then the end (C37, C63). What was asked before is answered first, unless `at_once`:
+        then nobody is left to answer. about: RefusedError.about."""
+        if self.closed or (self.leaving and not at_once):
+            return
+        self._leaves()
+        self.intake.submit()
+        if at_once:
+            self._fail(code, detail, receipt, about)
+        else:
+            self.answers.when_quiet(partial(self._fail, code, detail, receipt, about))
+
+    @property
+    def _stays_open(self) -> bool:
+        return self.acceptor.open_after_error and self.connected
+
+    def survives(self, event: Event, refused: RefusedError) -> bool:
+        """Answers a frame that was refused where it came in. False: it ends the connection."""
+        receipts = to_be_told(event, refused.code) if self._stays_open else []
+        if receipts:
+            self.intake.submit()
+            self.answers.when_quiet(partial(self.tell_errors, refused.code, refused.detail, receipts, refused.about))
+        return bool(receipts)
+
+    def tell_errors(self, code: Code, detail: str, receipts: Sequence[bytes | None], about: str) -> None:
+        """ERROR frames that do not end the connection (open_errors.py)."""
+        if not self.closed:
+            for receipt in receipts:
+                self._error(code, detail, receipt, about)
+            self.outbox.flush()
+
+    def _error(self, code: Code, detail: str, receipt: bytes | None, about: str) -> None:
+        self.edge.counters.error(code.name)
+        text = self.entrance.dialect.text(code, about)
+        self.outbox.write(error_frame(self.version, code, self.host.told(detail), receipt, text=text))
+
+    def _fail(self, code: Code, detail: str, receipt: bytes | None, about: str = "") -> None:
+        if self.closed:
+            return
+        self._error(code, detail, receipt, about)
+        self.outbox.flush()
+        self.close(code.reason, f"{code.name}: {detail}" if detail else code.name)
+
+    def close(self, reason: Reason, detail: str = "") -> None:
+        """Ends the connection after what was written has left, a large body under way included."""
+        if self.closed:
+            return
+        if reason in AT_ONCE or not self.outbox.after(partial(self._close, reason, detail)):
+            self._close(reason, detail)
+
+    def _close(self, reason: Reason, detail: str) -> None:
+        self._end(reason, detail)
+        self.channel.close(reason)
+
+    def fault(self) -> None:
+        """We have made a mistake (call while handling the exception): it ends this connection and no other."""
+        log.exception("%s #%d: internal error", self.channel.peer, self.id)
+        self.abort(Reason.INTERNAL)
+
+    def abort(self, reason: Reason, detail: str = "") -> None:
+        """Ends it at once; what waits for the socket is dropped."""
+        if self.closed:
+            return
+        self._end(reason, detail)
+        self.channel.abort()
+
+    def eof(self) -> None:
+        """The client has sent its last byte: what it sent is still carried out and answered (C61, C62)."""
+        self.ended = True
+        if not self.intake.parked:
+            self._hang_up()
+
+    def _hang_up(self) -> None:
+        """Nothing more will come: closes once everything is answered."""
+        if self.channel.reason is not None:
+            self.close(self.channel.reason)
+        elif self.closed or self.leaving:
+            return
+        elif self.crowds is not None and self.crowds.when_empty(self._hang_up, gone=True):
+            self.intake.batch.extend(self.ends(Reason.CLIENT_GONE))  # as at DISCONNECT
+            self.intake.submit()
+        else:
+            self.leave([], lambda: self._left(Reason.CLIENT_GONE))
+
+    def lost(self) -> None:
+        """The connection is over. Called exactly once by the channel."""
+        self.intake.finish()
+        self._end(self.channel.reason or Reason.CLIENT_GONE, "")
+        self.edge.forget(self)
+        # No rings of objects: the memory of 5,000 connections is free at once, not when the collector comes by.
+        self.channel = GONE
+        self.intake.over()
+        self.outbox.over()
+        del self.watch
+
+    def _end(self, reason: Reason, detail: str) -> None:
+        if self.closed:
+            return
+        self._closes()
+        self.watch.stop()
+        if self.login_task is not None:
+            self.login_task.cancel()
+        self.intake.last(self.ends(reason))
+        if self.crowds is not None:
+            self.crowds.close()
+        self._transactions = self._temporaries = None
+        self.intake.close()
+        self.outbox.close()
+        for sub in self.handles.values():
+            self.edge.consumers.pop(sub.consumer, None)
+            if sub.wide:
+                self.edge.wildcards.pop(block(sub.consumer), None)
+            sub.over(self.outbox)
+        self.subscriptions = NO_SUBSCRIPTIONS
+        self.handles = NO_HANDLES
+        if self.client_id:
+            self.edge.directory.client_ids.release(self.client_id, self)
+        self.edge.closed(self, reason, detail)
+
+    def taken_over(self) -> None:
+        """Another connection has this one's client-id now."""
+        self.fail(Code.CLIENT_ID_IN_USE, "a newer connection has taken it over (edge.client_id_in_use)")

@@ -1,0 +1,1 @@
+"""Addresses as values: what they are set to, what wildcards match, what they may use."""

@@ -1,0 +1,148 @@
+"""What an address holds beside what it may hold: its stock, and each queue's share of it.
+
+Rule: counts, and who waits for them to fall; what happens at a bound is decided in limits.py. The sum of the books of
+an address is its stock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from broker.config.addressing import AddressSettings
+from broker.core.effects import Crowd, Turn
+from broker.core.errors import Code, RefusedError
+from broker.core.message import Run
+
+from ..messages.unloaded import Stub
+
+BLOCK, FAIL, DROP = "BLOCK", "FAIL", "DROP"
+NEVER: Final = 1 << 62
+"""A bound that is not there."""
+EASE: Final = 8
+"""Producers that wait go on when this part of the limit is free: woken by every message, they would do little else."""
+
+LIMITS: Final = frozenset((
+    "full_policy", "max_size_bytes", "max_size_messages", "page_full_policy", "page_limit_bytes",
+    "page_limit_messages",
+))  # fmt: skip
+"""Settings that give an address a limit."""
+
+
+def limited(settings: AddressSettings) -> bool:
+    """Has the address a limit at all. PAGE at `max_size_*` is what every address does anyway."""
+    if settings.full_policy == "PAGE":
+        return settings.page_limit_bytes >= 0 or settings.page_limit_messages >= 0
+    return settings.max_size_bytes >= 0 or settings.max_size_messages >= 0
+
+
+def refuses(settings: AddressSettings) -> bool:
+    """May SEND end in an ERROR because the address is full."""
+    policy = settings.page_full_policy if settings.full_policy == "PAGE" else settings.full_policy
+    return policy == FAIL and limited(settings)
+
+
+class Stock:
+    """What all queues of an address hold together, and its bounds.
+
+    messages, nbytes             at present.    most_messages, most_bytes   full from there on.
+    reject_bytes                 BLOCK: from there on messages are refused.
+    waiting                      sessions that were told to wait."""
+
+    __slots__ = (
+        "address", "messages", "most_bytes", "most_messages", "nbytes", "policy", "reject_bytes", "waiting",
+    )  # fmt: skip
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.messages = self.nbytes = 0
+        self.waiting: dict[int, None] = {}
+        self.policy = BLOCK
+        self.most_messages = self.most_bytes = self.reject_bytes = NEVER
+
+    def bound(self, settings: AddressSettings) -> None:
+        """Takes the bounds of the settings, which must have some (see limited())."""
+        paging = settings.full_policy == "PAGE"
+        self.policy = settings.page_full_policy if paging else settings.full_policy
+        messages = settings.page_limit_messages if paging else settings.max_size_messages
+        nbytes = settings.page_limit_bytes if paging else settings.max_size_bytes
+        self.most_messages = _share(messages, settings.partitions)
+        self.most_bytes = _share(nbytes, settings.partitions)
+        self.reject_bytes = _share(settings.reject_threshold_bytes, settings.partitions)
+
+    def full(self) -> bool:
+        """Has it reached its limit."""
+        return self.messages >= self.most_messages or self.nbytes >= self.most_bytes
+
+    def eased(self) -> bool:
+        """May those who wait go on."""
+        messages, nbytes = self.most_messages, self.most_bytes
+        return (
+            not self.full() and self.messages <= messages - messages // EASE and self.nbytes <= nbytes - nbytes // EASE
+        )
+
+    def wake(self) -> dict[int, None]:
+        """Those who wait, who do not any longer."""
+        waiting, self.waiting = self.waiting, {}
+        return waiting
+
+    def release(self, slot: int, turn: Turn) -> None:
+        """Who waits goes on."""
+        turn.effects.extend([Crowd(session, slot, self.address, False) for session in self.wake()])
+
+    def error(self, asked: int = 0) -> RefusedError:
+        """What a producer is told who may not wait. asked: messages of the same transaction that would still fit."""
+        more = f", and {asked} of this transaction" if asked else ""
+        return RefusedError(
+            Code.ADDRESS_FULL,
+            f'Address "{self.address}" is full: {self.messages} messages, {self.nbytes} bytes{more}; '
+            "send again when some have been consumed",
+        )
+
+
+class Book:
+    """One queue's share of the stock of its address."""
+
+    __slots__ = ("messages", "nbytes", "stock")
+
+    def __init__(self, stock: Stock) -> None:
+        self.messages = self.nbytes = 0
+        self.stock = stock
+
+    def change(self, messages: int, nbytes: int) -> None:
+        """So much came, or (negative) left. What lay in the journal at a restart has estimated sizes: an empty queue
+        has no bytes, whatever the sum says."""
+        messages = max(messages, -self.messages)
+        if self.messages + messages == 0:
+            nbytes = -self.nbytes
+        nbytes = max(nbytes, -self.nbytes)
+        self.messages += messages
+        self.nbytes += nbytes
+        self.stock.messages += messages
+        self.stock.nbytes += nbytes
+
+    def leave(self, messages: int, nbytes: int, slot: int, turn: Turn) -> None:
+        """So much has left for good; those who wait for that go on."""
+        self.change(-messages, -nbytes)
+        if self.stock.waiting and self.stock.eased():
+            self.stock.release(slot, turn)
+
+    def leave_runs(self, runs: Sequence[Run], slot: int, turn: Turn) -> None:
+        """Whole runs have left for good."""
+        self.leave(sum([len(run.ids) for run in runs]), sum([run.nbytes for run in runs]), slot, turn)
+
+    def leave_messages(self, taken: Mapping[int, Run], slot: int, turn: Turn) -> None:
+        """Single messages have left for good."""
+        messages = nbytes = 0
+        for i, run in taken.items():
+            if type(run) is Stub and not run.position:
+                continue  # known to its client only: it left before
+            messages += 1
+            nbytes += run.size_of(run.ids.index(i))
+        self.leave(messages, nbytes, slot, turn)
+
+
+def _share(limit: int, partitions: int) -> int:
+    if limit < 0:
+        return NEVER
+    return max(limit // partitions, min(limit, 1))

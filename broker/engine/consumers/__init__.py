@@ -1,0 +1,1 @@
+"""Consumers of a queue: their credit, their place, and what each may have."""

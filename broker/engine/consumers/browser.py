@@ -1,0 +1,153 @@
+"""A browsing consumer: sees what was ready when it came and it asked for, once and in order, and takes nothing.
+
+Rule: it looks at a list made at its SUBSCRIBE; what is consumed meanwhile may be shown all the same. Its selector is
+asked of a few messages at a time, no earlier than they can be shown: step() ends when it has cost what it may.
+Must not know queues.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+
+from broker.core.effects import BrowseEnd, Deliver, Turn
+from broker.core.message import Run
+from broker.selector.heads import head_of
+
+from ..messages.page_index import PageIndex
+from ..messages.runs import pick
+from .consumer import Consumer
+
+_ASKED = 32
+"""Messages its selector is asked of at a time."""
+_QUESTION_NS, _SHOWN_NS = 1000, 2000
+"""About what the simplest question costs, and to show a run."""
+
+
+class Browser:
+    """feed   runs to be shown.    places   journal positions still to be read.
+    done   it has seen everything.    overran   over what its selector would have cost too much; empty: nothing."""
+
+    __slots__ = ("_address", "_some", "_unasked", "asked", "consumer", "done", "feed", "overran", "places")
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        address: str,
+        runs: list[Run],
+        places: PageIndex,
+        far: list[int],
+        some: dict[int, set[int]],
+    ) -> None:
+        """`address`: of the messages, for AMQAddress. `places`: a snapshot, its own. `far`: positions of which only the
+        messages `some` are in the queue."""
+        self.consumer = consumer
+        self.feed: deque[Run] = deque()
+        self._unasked: deque[Run] = deque()
+        """Runs of which the selector has still to be asked; without one there is nothing to ask."""
+        self.overran = ""
+        self._address = address
+        self._some = some
+        (self._unasked if self._selective() else self.feed).extend(runs)
+        places.prepend(far)
+        self.places = places
+        self.done = False
+        self.asked: array[int] = array("Q")
+
+    def next_positions(self, count: int) -> array[int]:
+        """The next positions to read, in order."""
+        self.asked = self.places.first(count)
+        return self.asked
+
+    def fetched(self, answer: list[Run], runs: list[Run]) -> None:
+        """The journal's answer, and what of it is in the queue; positions not covered are asked for again."""
+        self.places.drop(consumed(self.asked, answer))
+        self._feed([self._present(run) for run in runs])
+
+    def emptied(self, queue: int) -> None:
+        """There is nothing left to see; the queue of that number stands for its own now."""
+        self.feed.clear()
+        self._unasked.clear()
+        self.places = PageIndex()
+        self.consumer.move(queue)
+
+    def take_overran(self) -> str:
+        """Over what its selector was given up, if it was; said once."""
+        overran, self.overran = self.overran, ""
+        return overran
+
+    def can_go_on(self) -> bool:
+        """It has something to ask, to show or to say, and nothing has to happen before."""
+        if self.done:
+            return False
+        if self.feed:
+            return self.consumer.room > 0
+        return bool(self._unasked) or not self.places.size
+
+    def is_hungry(self) -> bool:
+        """It can only go on with a page of the journal."""
+        return not (self.done or self.feed or self._unasked) and self.places.size > 0
+
+    def _present(self, run: Run) -> Run:
+        """Those messages of a run that was read back which are in the queue."""
+        ids = self._some.get(run.position)
+        return run if ids is None else pick(run, [at for at, i in enumerate(run.ids) if i in ids])
+
+    def _feed(self, runs: list[Run]) -> None:
+        (self._unasked if self._selective() else self.feed).extend([run for run in runs if run.ids])
+
+    def _selective(self) -> bool:
+        wish = self.consumer.wish
+        return wish is not None and wish[0] is not None
+
+    def step(self, turn: Turn, most: int) -> int:
+        """Asks, delivers what there is room for, and tells when that was all. Ends when it has cost about `most`
+        nanoseconds; returns what it has cost."""
+        spent = _SHOWN_NS
+        while spent < most:
+            if not self.feed and self._unasked:
+                spent += self._ask(self._unasked.popleft())
+            if self.feed:
+                if self.consumer.room <= 0:
+                    return spent
+                spent += self._show(turn, self.feed.popleft())
+            elif not self._unasked:
+                if not self.places.size and not self.done:
+                    self.done = True
+                    turn.effects.append(BrowseEnd(self.consumer.id))
+                return spent
+        return spent
+
+    def _ask(self, run: Run) -> int:
+        """The selector of the first messages of a run: those it wants are to be shown. Returns nanoseconds, about."""
+        wish = self.consumer.wish
+        selector = None if wish is None else wish[0]
+        assert selector is not None, "without a selector everything is shown"
+        count = len(run.ids)
+        if count > _ASKED:
+            self._unasked.appendleft(run.cut(slice(_ASKED, None)))
+            run = run.cut(slice(_ASKED))
+        cost = len(run.ids) * (_QUESTION_NS + selector.heavy * len(head_of(run, 0)))
+        wanted = selector.select(run, self._address)
+        if len(wanted):
+            self.feed.append(pick(run, wanted))
+        if selector.meter is not None:
+            self.overran = selector.meter.overran() or self.overran
+        return cost
+
+    def _show(self, turn: Turn, run: Run) -> int:
+        """Delivers of this run what there is room for. Returns nanoseconds, about."""
+        if run.expires and run.expires <= turn.now:
+            return _SHOWN_NS
+        consumer = self.consumer
+        fitting = consumer.prefix(run)
+        if fitting < len(run.records):
+            self.feed.appendleft(run.cut(slice(fitting, None)))
+            run = run.cut(slice(fitting))
+        turn.effects.append(Deliver(consumer.id, run, consumer.charge(run)))
+        return _SHOWN_NS
+
+
+def consumed(asked: array[int], runs: list[Run]) -> int:
+    """How many of the asked positions an answer of the journal covers. It may stop early, and skips what is dead."""
+    return asked.index(runs[-1].position) + 1 if runs else len(asked)

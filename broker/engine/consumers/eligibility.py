@@ -1,0 +1,367 @@
+"""What a queue knows of who may get which message.
+
+Rule: state and questions; handing out is selective_dispatch.py's. A selector has a bit as long as a consumer has it,
+and a little longer (a client that reconnects is not worth a second look at everything that waits). Must not know turns.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from broker.config.addressing import AddressSettings
+from broker.core.message import GROUPED, REDELIVERED, Run
+from broker.selector import Predicate
+from broker.selector.heads import head_of
+
+from ..messages.runs import Span, add_span, inside
+from ..messages.unloaded import Stub
+from .consumer import Consumer
+from .match_buckets import LOOSE, NOBODY, Far, Key, MatchBucket
+from .message_groups import Groups
+from .selector_index import Sieve
+
+_RETIRED = 8
+"""Selectors nobody has any more, whose answers are kept."""
+
+Wish = tuple[Predicate | None, int]
+"""What a consumer may get: selector, and the session whose own messages it does not want (0: it wants all)."""
+
+
+class Selected(Protocol):
+    """What of a queue is asked here."""
+
+    consumers: list[Consumer]
+    settings: AddressSettings
+    count: int
+    far: int
+
+    def empty(self) -> bool:
+        """Nothing in it, nothing on its way in or out."""
+        ...
+
+
+class Audience:
+    """Those who may get the messages of some lanes, by priority.    start: where the round robin goes on."""
+
+    __slots__ = ("consumers", "start")
+
+    def __init__(self, consumers: list[Consumer]) -> None:
+        self.consumers = consumers
+        self.start = 0
+
+    def served(self, place: int) -> None:
+        """The one at that place got something: the next one is the first to be asked."""
+        self.start = (place + 1) % len(self.consumers)
+
+
+class Choice:
+    """lanes      what was looked at and waits.    newest   the highest id that was ever among it.
+    transit    messages of a lane that are being read back; None: none are.    asked   their positions, as asked for.
+    exclusive  the one consumer that gets anything; None: all do.
+    groups     None: nobody has sent a group yet, or they are ignored.
+    paused     groups are dealt out anew, when everything under way is settled.
+    learning   groups of what consumers hold are being read back.
+    hungry     in the last turn somebody could have taken more than memory had for him."""
+
+    __slots__ = (
+        "_always", "_audiences", "_bits", "_origins", "_retired", "_sieve", "_strangers", "_used", "address", "asked",
+        "exclusive", "groups", "hungry", "known", "lanes", "learning", "newest", "paused", "strange", "transit",
+    )  # fmt: skip
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.lanes: dict[Key, MatchBucket] = {}
+        self.newest = 0
+        self.transit: MatchBucket | None = None
+        self.strange: dict[int, dict[int, int]] = {}
+        """Position → ids held by consumers that have come back, and whose: their groups are those consumers', but have
+        to be read first."""
+        self.learning = False
+        self.asked: array[int] = array("Q")
+        self.known = 0
+        """Bits that are asked of every message now."""
+        self.exclusive: Consumer | None = None
+        self.groups: Groups | None = None
+        self.paused = False
+        self.hungry = False
+        self._bits: dict[Wish, int] = {}
+        self._retired: OrderedDict[Wish, None] = OrderedDict()
+        self._audiences: dict[tuple[int, int], Audience] = {}
+        self._origins: dict[int, list[Span]] = {}
+        """Session → its own messages, where a consumer of it does not want them."""
+        self._strangers: dict[int, int] = {}
+        """Session → bits of those consumers."""
+        self._always = 0
+        """Bits that every message has, but for its origin."""
+        self._sieve = Sieve(address)
+        self._used = 0
+        """Bits of `_bits`."""
+
+    # ── handing out ────────────────────────────────────────────────────────────────────────────────
+
+    def begin(self, held: int, buckets: int) -> bool:
+        """May something be handed out: not while consumers have something of groups that are dealt anew.
+
+        held: messages that consumers have.    buckets: of groups, by the settings; 0: they are ignored."""
+        if self.paused and held:
+            return False
+        self.paused = False
+        if buckets and self.groups is None:
+            self.groups = Groups(buckets)
+        return True
+
+    def served(self, hungry: bool) -> None:
+        """Everything that can go out has. hungry: somebody could have taken more."""
+        self.hungry = hungry
+
+    def waiting(self) -> list[MatchBucket]:
+        """Lanes with messages, with the one that is being read back."""
+        lanes = [lane for lane in self.lanes.values() if lane]
+        if len(lanes) < len(self.lanes):
+            self.lanes = {lane.key: lane for lane in lanes}  # somebody else has emptied the others
+        if self.transit is not None and len(self.transit.far):
+            lanes.append(self.transit)
+        return lanes
+
+    def learn(self, most: int) -> array[int]:
+        """Asks what consumers held when they came back: where it lies, at most so many."""
+        self.asked = array("Q", list(self.strange)[:most])
+        self.learning = True
+        return self.asked
+
+    def learned(self) -> None:
+        """That has come."""
+        self.learning = False
+
+    def read_back(self, lane: MatchBucket, most: int) -> array[int]:
+        """Asks for the first messages of the lane: where they lie, at most so many."""
+        self.transit = MatchBucket(lane.key)
+        positions: dict[int, None] = {}
+        for i, position in lane.far.take(most):
+            self.transit.far.add((i,), position)
+            positions[position] = None
+        self.asked = array("Q", positions)
+        return self.asked
+
+    def was_read_back(self) -> None:
+        """They have come."""
+        self.transit = None
+
+    # ── consumers ──────────────────────────────────────────────────────────────────────────────────
+
+    def join(self, queue: Selected, consumer: Consumer) -> None:
+        """A consumer has come (it is in queue.consumers already)."""
+        wish = consumer.wish
+        if wish is not None:
+            known = wish in self._bits
+            if not known:
+                self._bits[wish] = bit = ~self._used & (self._used + 1)
+                self._used |= bit
+            consumer.asks(self._bits[wish])
+            if not known or wish in self._retired:
+                self._retired.pop(wish, None)
+                self._ask(wish)
+        settings = queue.settings
+        if settings.exclusive:
+            self.exclusive = self.exclusive or queue.consumers[0]
+        if settings.group_rebalance and self.groups is not None and len(self.groups):
+            self._deal_anew()
+            self.paused = settings.group_rebalance_pause
+        self._changed()
+
+    def leave(self, queue: Selected, consumer: Consumer) -> None:
+        """A consumer has ended (it is in queue.consumers no more)."""
+        wish = consumer.wish
+        if wish is not None and not any(other.wish == wish for other in queue.consumers):
+            self._retired[wish] = None
+            self._ask_no_more(wish)
+            if not any(other.wish is not None and other.wish[1] == wish[1] for other in queue.consumers):
+                self._origins.pop(wish[1], None)
+            while len(self._retired) > _RETIRED:
+                oldest, _ = self._retired.popitem(last=False)
+                self._forget_bit(self._bits.pop(oldest))
+        if self.exclusive is consumer:
+            self.exclusive = queue.consumers[0] if queue.consumers else None
+        if self.groups is not None:
+            self.groups.leave(consumer.id)
+            self._relabel(lambda lane: setattr(lane, "owner", LOOSE if lane.owner == consumer.id else lane.owner))
+        self._changed()
+
+    def reading(self) -> bool:
+        """Is the fetch under way, if there is one, for this and not for a browser."""
+        return self.transit is not None or self.learning
+
+    def own(self, queue: Selected, run: Run, held: dict[int, int]) -> None:
+        """Messages of the run are held by consumers (id → whose): the groups they belong to are those consumers'."""
+        alive = {consumer.id for consumer in queue.consumers}
+        if not run.flags & GROUPED or not queue.settings.group_buckets:
+            return
+        if self.groups is None:
+            self.groups = Groups(queue.settings.group_buckets)
+        for at, i in enumerate(run.ids):
+            if held.get(i) in alive and (group := self.groups.of(head_of(run, at))) is not None:
+                self.groups.claim(group, held[i])
+
+    def configure(self, queue: Selected) -> None:
+        """The queue's settings have changed."""
+        settings = queue.settings
+        first = queue.consumers[0] if queue.consumers else None
+        self.exclusive = (self.exclusive or first) if settings.exclusive else None
+        if self.groups is not None and self.groups.buckets != settings.group_buckets:
+            self._deal_anew()
+            self.groups = None
+        self._changed()
+
+    def _deal_anew(self) -> None:
+        """No group belongs to anybody."""
+        assert self.groups is not None
+        self.groups.clear()
+        self._relabel(lambda lane: setattr(lane, "owner", LOOSE if lane.owner else NOBODY))
+
+    def _changed(self) -> None:
+        """Who asks what has changed."""
+        self._audiences.clear()
+        self.known = self._sieve.asked | self._always
+
+    def _ask(self, wish: Wish) -> None:
+        """Somebody has it now."""
+        predicate, session = wish
+        bit = self._bits[wish]
+        if predicate is not None:
+            self._sieve.add(bit, predicate)
+        else:
+            self._always |= bit
+        if session:
+            self._strangers[session] = self._strangers.get(session, 0) | bit
+
+    def _ask_no_more(self, wish: Wish) -> None:
+        """Nobody has it any more."""
+        predicate, session = wish
+        bit = self._bits[wish]
+        if predicate is not None:
+            self._sieve.remove(bit, predicate)
+        else:
+            self._always &= ~bit
+        if session:
+            self._strangers[session] &= ~bit
+            if not self._strangers[session]:
+                del self._strangers[session]
+
+    def _forget_bit(self, bit: int) -> None:
+        self._used &= ~bit
+        self._relabel(lambda lane: lane.forget(bit))
+
+    def _relabel(self, change: Callable[[MatchBucket], None]) -> None:
+        """Something is known otherwise of all lanes; equal ones become one."""
+        lanes, self.lanes = self.lanes, {}
+        for lane in lanes.values():
+            change(lane)
+            same = self.lanes.get(lane.key)
+            if same is None:
+                self.lanes[lane.key] = lane
+            else:
+                same.merge(lane)
+        if self.transit is not None:
+            change(self.transit)
+
+    def audience(self, queue: Selected, bits: int, owner: int) -> Audience:
+        """Who may get messages that match these selectors and belong to that consumer (NOBODY: to no group)."""
+        found = self._audiences.get((bits, owner))
+        if found is None:
+            found = self._audiences[bits, owner] = Audience(
+                [
+                    consumer
+                    for consumer in self.active(queue)
+                    if (not consumer.bit or consumer.bit & bits) and owner in (NOBODY, consumer.id)
+                ]
+            )
+        return found
+
+    def active(self, queue: Selected) -> list[Consumer]:
+        """Who gets anything at all, by priority."""
+        return queue.consumers if self.exclusive is None else [self.exclusive]
+
+    # ── messages ───────────────────────────────────────────────────────────────────────────────────
+
+    def came_from(self, queue: Selected, session: int, span: Span) -> None:
+        """Messages of a session, some consumer of which does not want them. They are not in the queue yet."""
+        if session in self._strangers:
+            if self._origins and queue.empty():
+                self._origins.clear()
+            add_span(self._origins.setdefault(session, []), span)
+
+    def overran(self, queue: Selected) -> list[tuple[list[Consumer], str]]:
+        """Whose selectors would have cost too much since the last time that this was asked, and over what."""
+        return [
+            ([consumer for consumer in queue.consumers if consumer.bit & bit], why)
+            for bit, why in self._sieve.take_overran()
+        ]
+
+    def look(self, run: Run, most: int = 0) -> tuple[dict[int, list[int]] | int, int, int]:
+        """(bits → indices of the messages they match, an int: all messages match these; of so many messages, from the
+        first on; nanoseconds that took, roughly). most: of these, about; 0: all of the run is looked at."""
+        found, count = self._sieve.sift(run, most)
+        return self._known_of(run, found), count, self._sieve.index.work
+
+    def _known_of(self, run: Run, found: dict[int, list[int]] | int) -> dict[int, list[int]] | int:
+        """The same, with what is known of all messages of the run."""
+        add, remove = self._always, 0
+        for session, spans in self._origins.items():
+            if inside(spans, run.ids[0]):  # a run has one sender
+                remove |= self._strangers.get(session, 0)
+        if not add and not remove:
+            return found
+        if isinstance(found, int):
+            return (found | add) & ~remove
+        result: dict[int, list[int]] = {}
+        for bits, at in found.items():
+            result.setdefault((bits | add) & ~remove, []).extend(at)
+        return {bits: sorted(at) for bits, at in result.items()}
+
+    def lane(self, bits: int, owner: int, run: Run) -> MatchBucket:
+        """Where a run waits of which everything is known."""
+        again = bool(run.flags & REDELIVERED)
+        return self.lane_of((self.known, bits, owner, run.priority, run.attempts, again))
+
+    def lane_of(self, key: Key) -> MatchBucket:
+        found = self.lanes.get(key)
+        if found is None:
+            found = self.lanes[key] = MatchBucket(key)
+        return found
+
+    def park(self, bits: int, owner: int, run: Run) -> None:
+        """The run waits."""
+        self.lane(bits, owner, run).add(run)
+        if run.ids[-1] > self.newest:
+            self.newest = run.ids[-1]
+
+    def stores(self) -> Iterator[deque[Run]]:
+        """What waits in memory; who empties one of them need not tell."""
+        for lane in self.lanes.values():
+            yield lane.near
+
+    def far(self) -> Iterator[Far]:
+        """What waits elsewhere."""
+        for lane in self.lanes.values():
+            yield lane.far
+        if self.transit is not None:
+            yield self.transit.far
+
+    def withdraw(self, spans: list[Span], mean: int) -> dict[int, Run]:
+        """Takes messages that wait elsewhere out, by their ids: stubs, their bytes are not here. mean: size of each."""
+        found: dict[int, Run] = {}
+        for far in self.far():
+            for i, position in far.withdraw(spans):
+                found[i] = Stub(range(i, i + 1), position, mean)
+        return found
+
+    def idle(self, queue: Selected) -> bool:
+        """Is it needed no more."""
+        if self.transit is not None or self.strange or self.paused or self.exclusive is not None:
+            return False
+        if queue.count or queue.far:
+            return False  # in lanes, or still to be looked at: a group that was not must not be dealt out like the rest
+        return not (self.groups and len(self.groups)) and all(consumer.wish is None for consumer in queue.consumers)

@@ -1,0 +1,152 @@
+"""Messages that have been looked at and wait, sorted by who may get them.
+
+A lane holds messages of which the same is known: which selectors they match, whose group they belong to, their
+priority and what was said of their deliveries. So the next message for a consumer is the first of some lanes, and
+nobody looks at the others. What memory has no room for is *far*: of it only (id, position) is kept, 16 bytes, and the
+journal has the rest.
+
+Rule: ids ascend in a lane. Must not know consumers, selectors or turns.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable
+
+from broker.core.message import Run
+
+from ..messages.runs import Span, inside, regroup
+
+_WASTE = 4096
+"""Taken entries at the front of a far part before it is copied."""
+
+NOBODY = 0
+"""Owner of messages without group."""
+LOOSE = -1
+"""Owner of messages whose groups belong to nobody yet, as far as is known."""
+
+Key = tuple[int, int, int, int, int, bool]
+
+
+class Far:
+    """Messages known by id and position only, by ascending id."""
+
+    __slots__ = ("_ids", "_places", "_taken")
+
+    def __init__(self) -> None:
+        self._ids = array("Q")
+        self._places = array("Q")
+        self._taken = 0
+
+    def __len__(self) -> int:
+        return len(self._ids) - self._taken
+
+    def first(self) -> int:
+        """The first id; there must be one."""
+        return self._ids[self._taken]
+
+    def add(self, ids: Iterable[int], position: int) -> None:
+        """All of these at one position; they may stand anywhere among the others."""
+        for i in ids:
+            if not self._ids or i > self._ids[-1]:
+                self._ids.append(i)
+                self._places.append(position)
+            else:
+                at = bisect_left(self._ids, i, self._taken)
+                self._ids.insert(at, i)
+                self._places.insert(at, position)
+
+    def take(self, count: int) -> list[tuple[int, int]]:
+        """Removes the first (id, position) …"""
+        start = self._taken
+        self._taken = end = min(start + count, len(self._ids))
+        taken = list(zip(self._ids[start:end], self._places[start:end], strict=True))
+        if self._taken > _WASTE and self._taken * 2 > len(self._ids):
+            del self._ids[: self._taken], self._places[: self._taken]
+            self._taken = 0
+        return taken
+
+    def all(self) -> list[tuple[int, int]]:
+        """(id, position) …"""
+        return list(zip(self._ids[self._taken :], self._places[self._taken :], strict=True))
+
+    def withdraw(self, spans: list[Span]) -> list[tuple[int, int]]:
+        """Removes those inside the ascending spans."""
+        low, high = spans[0][0], spans[-1][1]
+        if not len(self) or self._ids[-1] < low or self.first() > high:
+            return []
+        found = [entry for entry in self.all() if inside(spans, entry[0])]
+        if found:
+            kept = [entry for entry in self.all() if not inside(spans, entry[0])]
+            self._ids = array("Q", [i for i, _ in kept])
+            self._places = array("Q", [place for _, place in kept])
+            self._taken = 0
+        return found
+
+
+class MatchBucket:
+    """known    bits of the selectors that were asked.    bits   of those that match.
+    owner    consumer to whom the groups of these messages belong; NOBODY, LOOSE.
+    priority, attempts, again   of all of them; again: REDELIVERED.
+    near     runs in memory."""
+
+    __slots__ = ("again", "attempts", "bits", "far", "known", "near", "owner", "priority")
+
+    def __init__(self, key: Key) -> None:
+        self.known, self.bits, self.owner, self.priority, self.attempts, self.again = key
+        self.near: deque[Run] = deque()
+        self.far = Far()
+
+    @property
+    def key(self) -> Key:
+        return self.known, self.bits, self.owner, self.priority, self.attempts, self.again
+
+    def __bool__(self) -> bool:
+        return bool(self.near) or len(self.far) > 0
+
+    def forget(self, bit: int) -> None:
+        """Nobody asks for that any more."""
+        self.known &= ~bit
+        self.bits &= ~bit
+
+    def first(self) -> int:
+        """Id of the first message; there must be one."""
+        if not self.near:
+            return self.far.first()
+        first = self.near[0].ids[0]
+        return min(first, self.far.first()) if len(self.far) else first
+
+    def beyond(self) -> bool:
+        """Is the first message far."""
+        return len(self.far) > 0 and (not self.near or self.far.first() < self.near[0].ids[0])
+
+    def add(self, run: Run) -> None:
+        """A run, wherever its place is."""
+        near = self.near
+        if not near or near[-1].ids[-1] < run.ids[0]:
+            near.append(run)
+            return
+        if near[0].ids[0] < run.ids[0] and near[-1].ids[0] < run.ids[0]:
+            near.extend(regroup({i: r for r in (near.pop(), run) for i in r.ids}))
+            return
+        newest, passed = run.ids[-1], [run]
+        while near and near[0].ids[0] < newest:
+            passed.append(near.popleft())
+        near.extendleft(reversed(regroup({i: r for r in passed for i in r.ids}) if len(passed) > 1 else passed))
+
+    def merge(self, other: MatchBucket) -> None:
+        """Everything of another lane."""
+        runs = [*self.near, *other.near]
+        self.near = deque(regroup({i: run for run in runs for i in run.ids}))
+        for i, place in other.far.all():
+            self.far.add((i,), place)
+
+
+def dress(run: Run, lane: MatchBucket) -> Run:
+    """A run that was read back, as it was when it was put away."""
+    run.attempts = lane.attempts
+    if lane.again:
+        run.came_again()
+    return run

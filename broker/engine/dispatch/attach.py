@@ -1,0 +1,100 @@
+"""Consumers come to their queues: at their SUBSCRIBE, or, for a wildcard that has no message yet, with the first one.
+
+Rule: whoever consumes has come through enrol(); who only looks (a browser) stands in the tables alone. The way out is
+settle.py's. Must not know what is in a queue.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+
+from broker.core.commands import Publish, Subscribe, SubscribeAll
+from broker.core.effects import Turn
+from broker.core.errors import Code, RefusedError
+
+from ..consumers.consumer import Consumer
+from ..queue import wishes
+from ..queue.queue import Queue
+from ..routing.addresses import delete, own_queue
+from ..routing.routing import check_budget, resolve
+from ..state.slot import Slot
+from . import slow_consumers
+
+
+def enrol(slot: Slot, queue: Queue, consumer: Consumer, turn: Turn) -> None:
+    """It consumes the queue from now on."""
+    turn.works()
+    register(slot, consumer)
+    insort(queue.consumers, consumer, key=_by_priority)
+    wishes.join(queue, consumer)
+    queue.in_use()
+    if queue.settings.slow_consumer_threshold >= 0:
+        slow_consumers.watch(slot, queue, turn.now)
+
+
+def register(slot: Slot, consumer: Consumer) -> None:
+    """Puts a consumer into the tables (the way back: addresses.forget_consumer)."""
+    slot.consumers[consumer.id] = consumer
+    slot.sessions.setdefault(consumer.session, []).append(consumer.id)
+    if consumer.no_local:
+        slot.strangers[consumer.session] = slot.strangers.get(consumer.session, 0) + 1
+
+
+def check_consumers(slot: Slot, queue: Queue, turn: Turn) -> None:
+    """Raises RefusedError(CONSUMER_LIMIT); a queue that was made for the consumer alone goes again."""
+    most, here = queue.settings.max_consumers, len(queue.consumers)
+    if 0 <= most <= here:
+        if queue.tied:
+            delete(slot, queue, turn)
+        else:
+            slot.watch_idle(queue, turn.now)
+        raise RefusedError(
+            Code.CONSUMER_LIMIT, f"'{queue.name}' has {here} consumers, and max_consumers of its settings is {most}"
+        )
+
+
+def fall_asleep(slot: Slot, command: Subscribe) -> None:
+    """A wildcard consumer that needs no queue yet. Raises RefusedError."""
+    resolve(slot, command)
+    check_budget(slot)
+    if slot.patterns is not None:
+        slot.patterns.forget(command.consumer, command.session)
+    if slot.wildcards.sleep(slot.number, command, slot.match.delimiter):
+        return
+    slot.wildcard().sleep(command)
+
+
+def forget(slot: Slot, consumer: int, session: int) -> bool:
+    """A consumer has ended. Returns whether it was asleep."""
+    asleep = slot.patterns is not None and slot.patterns.forget(consumer, session)
+    return slot.wildcards.forget(slot.number, consumer, session) or asleep
+
+
+def forget_session(slot: Slot, session: int) -> None:
+    """All its consumers have ended."""
+    if slot.patterns is not None:
+        slot.patterns.forget_session(session)
+    slot.wildcards.forget_session(slot.number, session)
+
+
+def awaken(slot: Slot, command: Publish, turn: Turn) -> list[Queue]:
+    """The wildcard queues that get this message; sleeping consumers get theirs now."""
+    due = slot.patterns.sleepers(command.address) if slot.patterns is not None else []
+    if slot.wildcards.some:
+        due += slot.wildcards.due(slot.number, command.address, slot.match.delimiter)
+    for asleep in due:
+        queue = own_queue(slot, asleep, turn)
+        enrol(slot, queue, Consumer(asleep, queue.id), turn)
+    return slot.patterns.queues(command.address) if slot.patterns is not None else []
+
+
+def fall_asleep_everywhere(slot: Slot, command: SubscribeAll) -> None:
+    """The same in all slots; any of them may say whether it can be had. Raises RefusedError."""
+    wishes.check(command.model, slot.xpath)
+    resolve(slot, command.model)
+    check_budget(slot)
+    slot.wildcards.add(command, slot.match.delimiter)
+
+
+def _by_priority(consumer: Consumer) -> int:
+    return -consumer.priority

@@ -1,0 +1,223 @@
+"""This slot's part of a transaction over several slots: kept durable and unseen until the coordinator has decided.
+
+Rule: what is prepared can be carried out whatever happens in between: its messages rest in a hidden durable queue
+(restart, paging and replication treat them like any other), what it settles is out of its queue already.
+Must not know who decides, nor how decisions are kept (tx_decisions.py).
+"""
+
+from __future__ import annotations
+
+from broker.core.address import Outcome, Routing
+from broker.core.commands import Decide, Prepare, Publish, Settle
+from broker.core.effects import Done, Turn
+from broker.core.errors import RefusedError
+from broker.core.message import DURABLE, UNIQUE, Run
+from broker.core.records import MetaRecord, RunRecord
+
+from ..dispatch.settle import check_settle
+from ..messages.runs import copy, spans_of
+from ..queue.queue import Queue
+from ..routing.addresses import create, delete
+from ..routing.redelivery import give_back, nack, reject
+from ..routing.routing import check_publish
+from ..state.duplicates import repeated
+from ..state.limits import Asked
+from ..state.slot import Slot, grouped
+from ..state.tx_parts import Claim, Parked, Prepared
+from . import admission
+from .publish import publish
+
+HIDDEN = "$tx"
+"""Stands as the address in the records of parked messages; no queue can be reached by it."""
+
+IN_DOUBT_MS = 1000
+"""After so long without a decision the coordinator is asked."""
+
+
+def prepare(slot: Slot, command: Prepare, turn: Turn) -> None:
+    """Raises RefusedError if a part cannot be carried out, or a later leader of the coordinator has asked before;
+    nothing is kept then. Asked twice: done once."""
+    if slot.decisions.newer(command.coordinator, command.epoch):
+        turn.appends.append(
+            MetaRecord(slot.number, "coordinator", {"slot": command.coordinator, "epoch": command.epoch})
+        )
+    if command.tx not in slot.prepared:
+        _check(slot, command.parts)
+        for part in command.parts:
+            if isinstance(part, Publish):
+                part.arrive(turn.now, turn.ahead)
+        prepared = slot.prepared[command.tx] = Prepared(command.tx, command.coordinator, turn.now)
+        group = turn.part()
+        _park(slot, prepared, [part for part in command.parts if isinstance(part, Publish)], group)
+        for part in command.parts:
+            if isinstance(part, Settle):
+                _claim(slot, prepared, part)
+        group.appends.append(MetaRecord(slot.number, "prepared", prepared.data()))
+        turn.appends.extend(grouped(slot.number, group.appends))
+    _answer(slot, command, turn)
+
+
+def decide(slot: Slot, command: Decide, turn: Turn) -> None:
+    """Carries the decision out, as soon as what it needs is in memory. What is not known has been decided before."""
+    prepared = slot.prepared.get(command.tx)
+    if prepared is None:
+        _answer(slot, command, turn)
+        return
+    if prepared.commit is None:
+        prepared.decide(command.commit)
+    prepared.waiting.append(command)
+    hidden = slot.queues.get(prepared.queue)
+    if hidden is None or not prepared.commit or _complete(hidden):
+        _carry_out(slot, prepared, hidden, turn)
+
+
+def arrived(slot: Slot, hidden: Queue, turn: Turn) -> None:
+    """Something has changed in a hidden queue: reads back what is paged, and commits what waits for it."""
+    slot.fetch_hidden(hidden, turn)
+    if _complete(hidden):
+        for prepared in list(slot.prepared.values()):
+            if prepared.queue == hidden.id and prepared.commit:
+                _carry_out(slot, prepared, hidden, turn)
+
+
+def _complete(hidden: Queue) -> bool:
+    return not hidden.gate.entries and not len(hidden.pages.index)
+
+
+def _check(slot: Slot, parts: list[Publish | Settle]) -> None:
+    settled: dict[int, list[int]] = {}
+    asked: Asked = {}
+    again = any([isinstance(part, Publish) and repeated(slot, part) for part in parts])
+    for part in parts:
+        if isinstance(part, Publish):
+            if again:
+                continue  # nothing will be published
+            check_publish(slot, part)
+            admission.check(slot, part, asked, waits=False)
+        else:
+            check_settle(slot, part)
+            settled.setdefault(part.consumer, []).extend(part.ids)
+    for consumer, ids in settled.items():
+        if ids:
+            slot.consumers[consumer].check(ids)  # also not twice in different parts
+
+
+def _park(slot: Slot, prepared: Prepared, parts: list[Publish], turn: Turn) -> None:
+    if not parts:
+        return
+    hidden = create(slot, HIDDEN, f"{HIDDEN}.{prepared.tx}", Routing.ANYCAST, turn, hidden=True)
+    prepared.park(hidden.id)
+    entries: list[tuple[Queue, Run, bool]] = []
+    for part in parts:
+        run = part.run
+        durable = bool(run.flags & DURABLE)
+        run.lasts()
+        slot.number_run(run, turn.now)
+        slot.reserve(turn)
+        turn.appends.append(RunRecord(slot.number, HIDDEN, [hidden.id], run))
+        first = run.ids[0]
+        hidden.numbered(run.ids[-1])
+        prepared.publishes.append(
+            Parked(
+                first,
+                hidden.last,
+                part.address,
+                part.queue,
+                int(part.routing),
+                part.create,
+                durable,
+                bool(run.flags & UNIQUE),
+            )
+        )
+        entries.append((hidden, run, False))
+    slot.hold(entries, turn.number)
+
+
+def _claim(slot: Slot, prepared: Prepared, part: Settle) -> None:
+    consumer = slot.consumers[part.consumer]
+    taken = consumer.take(part.ids, held=True) if part.ids else {}
+    queue = slot.queues[consumer.queue]
+    queue.hold_no_more(len(taken))
+    queue.leaves_for(len(taken))
+    lasting = [i for i, run in taken.items() if run.flags & DURABLE] if queue.durable and not queue.stays() else []
+    spans = spans_of(lasting) if lasting else []
+    prepared.claims.append(Claim(queue.id, spans, int(part.outcome), part.delay, taken))
+    slot.touched[queue] = None  # its credit is back
+
+
+def _carry_out(slot: Slot, prepared: Prepared, hidden: Queue | None, turn: Turn) -> None:
+    """All of it in one log group."""
+    del slot.prepared[prepared.tx]
+    group = turn.part()
+    if hidden is not None:
+        if prepared.commit:
+            _publish_parked(slot, prepared, hidden, group)
+        delete(slot, hidden, group)
+    for claim in prepared.claims:
+        queue = slot.queues.get(claim.queue)
+        if queue is not None:
+            queue.arrived(len(claim.messages))
+            _settle_claimed(slot, queue, claim, bool(prepared.commit), group)
+            slot.touched[queue] = None
+            slot.watch_idle(queue, turn.now)
+    group.appends.append(MetaRecord(slot.number, "unprepared", {"tx": prepared.tx}))
+    turn.merge(group, grouped(slot.number, group.appends))
+    for command in prepared.waiting:
+        _answer(slot, command, turn)
+
+
+def _answer(slot: Slot, command: Prepare | Decide, turn: Turn) -> None:
+    if command.seq:
+        slot.barrier(Done(command.session, command.seq), turn)
+
+
+def _publish_parked(slot: Slot, prepared: Prepared, hidden: Queue, turn: Turn) -> None:
+    commands: list[Publish] = []
+    parts = iter(prepared.publishes)
+    part: Parked | None = None
+    for parked in sorted(hidden.in_order(), key=_first):
+        while part is None or part.last < parked.ids[0]:
+            part = next(parts)
+        run = copy(parked)
+        run.anew(0 if part.durable else DURABLE)
+        if part.unique:
+            run.look_for_twins()
+        command = Publish(slot.number, 0, 0, part.address, Routing(part.routing), run, part.queue, part.create)
+        commands.append(command.within())
+    if any([repeated(slot, command) for command in commands]):
+        return
+    for command in commands:
+        try:
+            publish(slot, command, turn, checked=True)
+        except RefusedError:
+            # Meanwhile a subscription took the very name of the address: nobody can get it any more.
+            slot.counters.drops_unrouted(len(command.run.records))
+
+
+def _settle_claimed(slot: Slot, queue: Queue, claim: Claim, commit: bool, turn: Turn) -> None:
+    messages, count = claim.messages, len(claim.messages)
+    counters = slot.counters
+    if not commit or claim.outcome == Outcome.RETURN:
+        give_back(slot, queue, messages, None, turn)
+    elif claim.outcome == Outcome.ACK:
+        counters.acked += count
+        if not queue.stays():
+            slot.settle_ids(queue, messages, turn)
+    elif claim.outcome == Outcome.NACK:
+        nack(slot, queue, messages, claim.delay, turn)
+    else:
+        counters.nacks(count)
+        reject(slot, queue, messages, turn)
+
+
+def _first(run: Run) -> int:
+    return run.ids[0]
+
+
+def in_doubt(slot: Slot, now: int) -> list[tuple[str, int]]:
+    """(transaction, coordinator slot) of what was prepared here and has waited long for its decision."""
+    return [
+        (tx, waiting.coordinator)
+        for tx, waiting in slot.prepared.items()
+        if waiting.commit is None and waiting.since + IN_DOUBT_MS <= now
+    ]

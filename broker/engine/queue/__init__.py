@@ -1,0 +1,1 @@
+"""A queue and its parts, each changed by its own methods only."""

@@ -1,0 +1,507 @@
+"""A queue: ready runs by priority, and its parts: what is paged out, what waits for the log or for a time, how far it
+may hand out.
+
+Rule: FIFO within a priority; while the page index is not empty every new run goes to its end. Within the
+paged part order is strictly FIFO whatever the priorities.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+
+from broker.config.addressing import AddressSettings
+from broker.core.address import RECURRING, Routing
+from broker.core.memory import COUNT, HELD, MESSAGE, RUN, Memory
+from broker.core.message import DEFAULT_PRIORITY, GROUPED, Run
+from broker.selector import Predicate, compile, stored
+
+from ..address.quota import Book, Stock
+from ..consumers.browser import Browser
+from ..consumers.browsers import Browsers
+from ..consumers.consumer import Consumer
+from ..consumers.consumer_pace import ConsumerPace
+from ..consumers.eligibility import Choice
+from ..messages.runs import Span
+from ..messages.unloaded import Stub
+from .agenda import Agenda
+from .delayed import Delayed
+from .gate import CommitGate
+from .leaving import Leaving
+from .on_their_way import OnTheirWay
+from .page_store import PageStore
+from .policy_state import QueuePolicy
+from .restart_state import RestartState
+from .watermark import DeliveryWatermark
+
+
+class Queue:
+    """count, nbytes          ready messages in memory.
+    delivering              held by consumers.    moving   on their way to another address.
+    gate                    accepted, waiting for the log.    pages   paged out.    delayed   not ready before a time.
+    watermark               how far it may hand out.    restart   what is known of what came back at the restart.
+    last                    last id ever published to this queue.    sent   highest id delivered.
+    spilled                 transient records of this queue are in the journal.
+    expiry                  earliest expiry of a message in memory, 0: none expires.    swept   looked for at that time.
+    counts, due             durable messages that were out before: how often in vain; redelivery time while delayed.
+    agenda                  what is not due yet (schedule.py); None: nothing ever was.
+    out, handed             bytes, messages that consumers held when it was weighed last, and what they got since.
+    weight                  what the account of the process has of it (weigh).
+    returned                came back in this turn: at the head before anything is dispatched.
+    leaving                 what ended consumers held, as far as it is not back; None: nothing (redelivery.py).
+    kind                    what it does beside first in, first out (policy_state.py); None: nothing.
+    choice                  who may get which message (eligibility.py); None: everybody everything.
+    far                     ready messages of which memory has only the number (match_buckets.py).
+    selector, filter        only matching messages enter: the text, and the same compiled; None: all.
+    declared                it stands in the settings: never deleted on demand.
+    recurring               what is due here is sent elsewhere (recurring.py), and on its way; None: handed out.
+    paused                  somebody wants it to hand out nothing (manage.py); its settings may say the same.
+    """
+
+    __slots__ = (
+        "address", "agenda", "auto_created", "book", "browsers", "choice", "consumers", "count", "counts", "declared",
+        "delayed", "deleted", "delivering", "due", "durable", "expiry", "far", "filter", "gate", "handed", "hidden",
+        "id", "idle_since", "kind", "last", "leaving", "levels", "moving", "name", "nbytes", "out", "owed", "pace",
+        "pages", "paused", "ready", "recurring", "restart", "returned", "routing", "selector", "sent", "settings",
+        "spilled", "start", "subscription", "swept", "tied", "watermark", "weight",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        id: int,
+        name: str,
+        address: str,
+        routing: Routing,
+        settings: AddressSettings,
+        *,
+        durable: bool = True,
+        auto_created: bool = False,
+        subscription: bool = False,
+        tied: bool = False,
+        hidden: bool = False,
+    ) -> None:
+        self.id = id
+        self.name = name
+        self.address = address
+        self.routing = routing
+        self.settings = settings
+        self.durable = durable
+        self.auto_created = auto_created
+        self.subscription = subscription
+        """A durable subscription."""
+        self.tied = tied
+        """Dies with its consumer."""
+        self.hidden = hidden
+        self.recurring = OnTheirWay() if address.startswith(RECURRING) else None
+        """Holds what a transaction of several slots has prepared: no address leads to it."""
+        self.deleted = False
+        self.ready: deque[Run] = deque()
+        self.levels: list[deque[Run]] | None = None
+        self.count = self.nbytes = self.delivering = self.moving = 0
+        self.gate = CommitGate()
+        self.pages = PageStore()
+        self.delayed = Delayed()
+        self.watermark = DeliveryWatermark()
+        self.restart = RestartState()
+        self.last = self.sent = 0
+        self.spilled = False
+        self.expiry = self.swept = 0
+        self.consumers: list[Consumer] = []
+        self.browsers: Browsers | None = None
+        self.start = 0
+        self.counts: dict[int, int] = {}
+        self.due: dict[int, int] = {}
+        self.out = self.handed = self.weight = 0
+        self.returned: list[Run] = []
+        self.leaving: deque[Leaving] | None = None
+        self.idle_since = 0
+        self.agenda: Agenda | None = None
+        self.kind: QueuePolicy | None = None
+        self.choice: Choice | None = None
+        self.far = 0
+        self.selector: str | None = None
+        self.filter: Predicate | None = None
+        self.declared = self.paused = False
+        self.owed = 0
+        """It is to get what its address kept up to this id, when that is in memory (retroactive.py); 0: nothing."""
+        self.pace: ConsumerPace | None = None
+        """How fast its consumers are, where that matters."""
+        self.book: Book | None = None
+        """Its share of what its address holds, where that has a limit."""
+
+    # ── what it is ─────────────────────────────────────────────────────────────────────────────────
+
+    def configure(self, settings: AddressSettings) -> None:
+        """Its settings have changed; equip() makes it what they say."""
+        self.settings = settings
+
+    def declare(self, declared: bool) -> None:
+        """It stands in the settings, or does so no more."""
+        self.declared = declared
+
+    def pause(self, paused: bool) -> None:
+        """Somebody wants it to hand out nothing, or again what it has; equip() makes it so."""
+        self.paused = paused
+
+    def owes(self, last: int) -> None:
+        """It is to get what its address kept up to this id; 0: it has it."""
+        self.owed = last
+
+    def spills(self) -> None:
+        """Transient records of it are in the journal."""
+        self.spilled = True
+
+    def open_book(self, stock: Stock) -> None:
+        """Its address has a limit: what it holds is counted, from nothing on."""
+        self.book = Book(stock)
+
+    def close_book(self) -> None:
+        """Its address has no limit, or it has gone."""
+        self.book = None
+
+    def delete(self, memory: Memory) -> None:
+        """It is gone, and so is what the account of the process had of it."""
+        self.deleted = True
+        memory.queues -= self.weight
+        self.weight = 0
+
+    def weigh(self, memory: Memory) -> None:
+        """What it holds has changed: the account of the process follows."""
+        if self.deleted:
+            return
+        delivering = self.delivering
+        if self.handed != delivering:
+            # Which messages have been settled is not looked up: as large as the mean.
+            if self.handed > delivering:
+                self.out = self.out * delivering // self.handed
+            self.handed = delivering
+        plain = self.levels is None and self.choice is None
+        runs = (len(self.ready) if plain else self.count) + self.gate.entries + self.delayed.runs
+        weight = (
+            self.nbytes + self.gate.nbytes + self.out + self.delayed.nbytes
+            + RUN * runs + MESSAGE * self.count + HELD * delivering + COUNT * len(self.counts)
+            + 8 * self.pages.index.size
+        )  # fmt: skip
+        if weight != self.weight:
+            memory.queues += weight - self.weight
+            self.weight = weight
+
+    def select(self, selector: str | None, known: bool = False) -> None:
+        """Only matching messages enter from now on; what is in it stays. Raises RefusedError(BAD_SELECTOR), but for
+        one that is `known` from the log."""
+        self.filter = (stored(selector) if known else compile(selector)) if selector else None
+        self.selector = selector or None
+
+    def selective(self) -> bool:
+        """Does not every message of its address enter it."""
+        return self.filter is not None or self.settings.purge_on_no_consumers
+
+    def closed(self) -> bool:
+        """Does nothing enter it at present."""
+        return self.settings.purge_on_no_consumers and not self.consumers and not self.hidden
+
+    def level(self, priority: int) -> deque[Run]:
+        """The deque of a priority; ten of them once a second priority shows up."""
+        if self.levels is None:
+            if priority == DEFAULT_PRIORITY:
+                return self.ready
+            self.levels = [self.ready if p == DEFAULT_PRIORITY else deque() for p in range(10)]
+        return self.levels[min(max(priority, 0), 9)]
+
+    # ── what is ready ──────────────────────────────────────────────────────────────────────────────
+
+    def numbered(self, last: int) -> None:
+        """Messages up to this id have been published to it; where they go follows."""
+        self.last = last
+
+    def receive(self, run: Run) -> None:
+        """The run has been published to it, and is ready at once: numbered() and enter()."""
+        self.last = run.ids[-1]
+        plain = self.levels is None and run.priority == DEFAULT_PRIORITY and self.kind is None
+        if plain and not run.expires and not run.flags & GROUPED:  # as enter() does it, in one call a message
+            self.ready.append(run)
+            self.count += len(run.records)
+            self.nbytes += run.nbytes
+        else:
+            self.enter(run)
+
+    def enter(self, run: Run) -> None:
+        """The run is ready, behind all others of its priority."""
+        if self.levels is None and run.priority == DEFAULT_PRIORITY:
+            self.ready.append(run)
+        else:
+            self.level(run.priority).append(run)
+        self.added(run)
+
+    def enter_front(self, run: Run) -> None:
+        """The run is ready, before all others of its priority."""
+        self.level(run.priority).appendleft(run)
+        self.added(run)
+
+    def added(self, run: Run, known: bool = False) -> None:
+        """The run has been put among what is ready. known: it was there before, wholly or as part of another."""
+        self.count += len(run.records)
+        self.nbytes += run.nbytes
+        if run.expires and (not self.expiry or run.expires < self.expiry):
+            self.expiry = run.expires
+        if run.flags & GROUPED and self.choice is None and self.settings.group_buckets:
+            self.choose()
+        if self.kind is not None and not known:
+            self.kind.came(run)
+
+    def stores(self) -> Iterator[deque[Run]]:
+        """All places where ready runs are, each by ascending id; they may be emptied and filled again."""
+        yield from self.levels or (self.ready,)
+        if self.choice is not None:
+            yield from self.choice.stores()
+
+    def front(self) -> deque[Run]:
+        """The deque to take from next. There must be a ready message."""
+        if self.levels is not None:
+            for level in reversed(self.levels):
+                if level:
+                    return level
+        return self.ready
+
+    def left(self, run: Run) -> None:
+        """The run was popped."""
+        self.count -= len(run.records)
+        self.nbytes -= run.nbytes
+        if self.kind is not None:
+            self.kind.left(run)
+
+    def stays_in_part(self, part: Run) -> None:
+        """Of a run that is about to leave() this part has been put where the run was."""
+        self.count += len(part.records)
+        self.nbytes += part.nbytes
+
+    def hand_out_all(self) -> list[Run]:
+        """Takes out all that is ready: it is on its way to a consumer. Of a plain queue."""
+        runs = list(self.ready)
+        self.ready.clear()
+        self.count = self.nbytes = 0
+        for run in runs:
+            if run.ids[-1] > self.sent:
+                self.sent = run.ids[-1]
+        return runs
+
+    def swept_out(self, now: int, earliest: int) -> None:
+        """What had expired is out of memory. earliest: when the first of the rest does; 0: none of it."""
+        self.swept = now
+        self.expiry = earliest
+
+    def in_order(self) -> list[Run]:
+        """All ready runs as they would be delivered."""
+        if self.choice is not None:
+            return sorted([run for store in self.stores() for run in store], key=_rank)
+        if self.levels is None:
+            return list(self.ready)
+        return [run for level in reversed(self.levels) for run in level]
+
+    # ── what is paged out ──────────────────────────────────────────────────────────────────────────
+
+    def page(self, run: Run) -> None:
+        """Only the run's position is kept."""
+        self.page_at(run.position, len(run.ids), run.nbytes, run.expires)
+        if self.kind is not None:
+            self.kind.paged(run)
+
+    def page_at(self, position: int, count: int, nbytes: int, expires: int) -> None:
+        """So many messages are at that position.    expires   of which the first at that time; 0: they do not."""
+        self.pages.add(position, count, nbytes, expires)
+        if self.kind is not None:
+            self.kind.paged_unseen(position)
+
+    def pages_at(self, positions: Sequence[int], count: int, nbytes: int, expires: int) -> None:
+        """The same for several places."""
+        self.page_at(positions[0], count, nbytes, expires)
+        self.pages.index.extend(positions[1:])
+        if self.kind is not None:
+            for position in positions[1:]:
+                self.kind.paged_unseen(position)
+
+    def arrange(self, order: list[int]) -> None:
+        """What is in the page index stands there in another order: the places it has now, in the new one."""
+        self.pages.arrange(order)
+        if self.kind is not None:
+            self.kind.arranged(self.pages.index)
+
+    def unpaged(self, positions: int, count: int, nbytes: int) -> None:
+        """The first `positions` have been read back, or were found dead."""
+        if self.kind is not None:
+            self.kind.unpaged(self.pages.index, positions)
+        self.pages.drop(positions, count, nbytes, self.gate.pages > 0)
+
+    # ── who gets what ──────────────────────────────────────────────────────────────────────────────
+
+    def choose(self) -> Choice:
+        """From now on somebody looks at its messages, one by one."""
+        self.choice = choice = Choice(self.address)
+        for consumer in self.consumers:
+            choice.join(self, consumer)
+        return choice
+
+    def withdraw_far(self, choice: Choice, spans: list[Span]) -> dict[int, Run]:
+        """Takes messages of which memory has only the number out, by their ids: stubs, their bytes are not here."""
+        found = choice.withdraw(spans, self.nbytes // self.count + 1 if self.count else 1)
+        self.far -= len(found)
+        return found
+
+    def put_far(self, count: int) -> None:
+        """So many that were ready are known by number only."""
+        self.far += count
+
+    def come_near(self, count: int) -> None:
+        """So many of these have been read back, or were found dead."""
+        self.far -= count
+
+    def choose_no_more(self) -> None:
+        """Everybody may have everything."""
+        self.choice = None
+
+    def recall(self, messages: dict[int, Run], delay: int | None, reject: bool, failed: bool) -> dict[int, Run]:
+        """Asks for the bytes of the stubs among `messages`; returns the others. Until then they are out of sight, and
+        nothing is handed out, so that what goes to the head is not overtaken. The rest: see Recall."""
+        rest: dict[int, Run] = {}
+        wanted: dict[int, list[int]] = {}
+        for i, run in messages.items():
+            if type(run) is not Stub:
+                rest[i] = run
+            elif run.position:
+                wanted.setdefault(run.position, []).append(i)
+        for position, ids in wanted.items():
+            self.pages.recalls.setdefault(position, []).append((ids, delay, reject, failed))
+            self.moving += len(ids)
+        return rest
+
+    def equip(self) -> None:
+        """Becomes what its settings say: plain, or more than first in, first out."""
+        settings = self.settings
+        special = (
+            settings.last_value
+            or settings.last_value_key
+            or settings.ring_size >= 0
+            or settings.non_destructive
+            or settings.paused
+            or self.paused
+            or settings.consumers_before_dispatch
+        )
+        if special:
+            self.kind = self.kind or QueuePolicy()
+            self.kind.configure(self, settings, self.pages.index)
+        elif not (self.stays() and self.delivering):
+            self.kind = None
+
+    def stays(self) -> bool:
+        """Do its messages stay when they are consumed."""
+        return self.kind is not None and self.kind.cursors is not None
+
+    def agenda_of(self) -> Agenda:
+        """Its messages that are not due; made when first needed."""
+        if self.agenda is None:
+            self.agenda = Agenda()
+        return self.agenda
+
+    def watch_pace(self) -> ConsumerPace:
+        """How fast its consumers are is measured from here on, anew."""
+        self.pace = ConsumerPace()
+        return self.pace
+
+    def forget_pace(self) -> None:
+        """Nobody measures how fast its consumers are any longer."""
+        self.pace = None
+
+    def browse(self, browser: Browser) -> None:
+        """Another one looks at it."""
+        if self.browsers is None:
+            self.browsers = Browsers()
+        self.browsers.add(browser)
+
+    def in_use(self) -> None:
+        """Somebody uses it: it is not deleted for being idle."""
+        self.idle_since = 0
+
+    def idles(self, now: int) -> None:
+        """Nobody uses it since then."""
+        self.idle_since = now
+
+    def leaves(self, messages: dict[int, Run], failed: bool) -> None:
+        """A consumer that held these has ended; until they are back, piece by piece, they still count as held."""
+        if self.leaving is None:
+            self.leaving = deque()
+        self.leaving.append(Leaving(messages, failed))
+        self.delivering += len(messages)
+
+    def leaves_for(self, count: int) -> None:
+        """So many are on their way to another address: neither ready nor held."""
+        self.moving += count
+
+    def arrived(self, count: int) -> None:
+        """So many are no more on their way: they are there, or were read back, or it was decided about them."""
+        self.moving -= count
+
+    def hand_out(self, count: int, nbytes: int, last: int, held: bool) -> None:
+        """A consumer gets so many, up to this id. held: until it says what became of them they are its."""
+        if held:
+            self.delivering += count
+            self.handed += count
+            self.out += nbytes
+        if last > self.sent:
+            self.sent = last
+
+    def hold(self, count: int) -> None:
+        """A consumer that came back holds so many."""
+        self.delivering += count
+
+    def hold_no_more(self, count: int) -> None:
+        """A consumer has said what became of so many, or they are taken from it."""
+        self.delivering -= count
+
+    def came_back(self, runs: Iterable[Run]) -> None:
+        """What was with a consumer goes to the head before anything is dispatched."""
+        self.returned += runs
+
+    def take_returned(self) -> list[Run]:
+        """Takes that out."""
+        returned, self.returned = self.returned, []
+        return returned
+
+    def restored(self, last: int) -> int:
+        """Messages up to this id came back at the restart. Returns the last id known so far."""
+        self.last = max(self.last, last)
+        return self.last
+
+    def all_back(self) -> None:
+        """Nothing is left of what consumers held that have ended."""
+        self.leaving = None
+
+    def takes(self) -> bool:
+        """Would a new message be delivered at once."""
+        if self.count or self.pages.paging or self.returned or self.leaving is not None:
+            return False
+        if self.kind is not None and self.kind.cursors is not None:
+            return False
+        return any(consumer.ready() for consumer in self.consumers)
+
+    def tally(self) -> list[int]:
+        """Messages that are ready, held by consumers, paged out, delayed, and not due yet."""
+        scheduled = self.agenda.count if self.agenda is not None else 0
+        return [self.count, self.delivering, self.pages.count + self.far, self.delayed.count, scheduled]
+
+    def empty(self) -> bool:
+        """Nothing in it, nothing on its way in or out."""
+        here = self.count or self.far or self.delivering or self.returned or self.delayed.runs or self.agenda
+        return not (here or self.moving or self.gate.entries or self.pages.index.size)
+
+    def idle(self) -> bool:
+        """Empty enough to be deleted when nobody uses it."""
+        most = self.settings.auto_delete_message_count
+        if not most:
+            return self.empty()
+        if self.delivering or self.moving or self.gate.entries:
+            return False
+        return most < 0 or sum(self.tally()) + sum([len(run.ids) for run in self.returned]) <= most
+
+
+def _rank(run: Run) -> tuple[int, int]:
+    return -run.priority, run.ids[0]

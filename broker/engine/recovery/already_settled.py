@@ -1,0 +1,70 @@
+"""What becomes of an acknowledgement that names strange ghosts (unloaded.py): messages that were not in the queue when
+their consumer attached to this leader, and not by what it has asked of this leader itself.
+
+Most are settled, by the first try of this very command with an earlier leader: then it succeeds. But its edge may have
+been given up: then another consumer has the message, or has given it back since.
+
+Rule: nothing is answered with success that has no effect: what is in the queue is taken for real, what somebody else
+holds is refused. Must not know what is done with what is taken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from broker.core.errors import Code, RefusedError
+
+from ..consumers.consumer import Consumer, Ledger
+from ..messages.unloaded import is_firm, is_ghost, is_strange
+from ..queue.queue import Queue
+from ..state.slot import Slot
+from .reattach import withdraw
+
+
+def claim(queue: Queue, consumer: Consumer, ids: Sequence[int]) -> Ledger:
+    """Makes their ghosts real whose messages are in the queue. Returns the others. Call it before a transaction sets
+    `ids` aside: the credit that comes back with that may let out the very messages, to this consumer."""
+    ghosts = {i: run for i, run in consumer.named(ids).items() if is_strange(run)}
+    if not ghosts:
+        return ghosts
+    found = withdraw(queue, [(i, i) for i in sorted(ghosts)])
+    consumer.embody(found)
+    return {i: run for i, run in ghosts.items() if i not in found}
+
+
+def check(slot: Slot, queue: Queue, consumer: Consumer, ids: Sequence[int], atomic: bool) -> None:
+    """Call it before `ids` are settled. What of their ghosts is in the queue is the consumer's own again, as if it had
+    been there when it attached. Raises RefusedError if somebody else has one of the rest.
+
+    atomic   for a transaction: one that is answered already is not carried out again, so nobody may have settled what
+             it names. What is older than this leader and not durable may have died with the last one, and concerns
+             nobody."""
+    ghosts = claim(queue, consumer, ids)
+    if not ghosts:
+        return
+    rest = set(ghosts)
+    theirs = {i for other in queue.consumers if other is not consumer for i in _had(other, rest)}
+    theirs |= rest & _under_way(slot, queue)
+    if atomic:
+        theirs |= {i for i in rest if i >= slot.first_id or is_firm(ghosts[i])}
+    if theirs:
+        raise RefusedError(
+            Code.NO_SUCH_DELIVERY,
+            f"message {min(theirs)} was given to another consumer while this edge was away; it is delivered again if "
+            "that one does not acknowledge it",
+        )
+
+
+def _had(other: Consumer, ids: set[int]) -> set[int]:
+    """Which of them it was handed, and may still settle."""
+    groups = [other.ledger or {}, other.bodies or {}, *other.held.values()]
+    had = {i for group in groups for i in group.keys() & ids if not is_ghost(group[i])}
+    return had.union(*(ids.intersection(run.ids) for run in other.flight or ()))
+
+
+def _under_way(slot: Slot, queue: Queue) -> set[int]:
+    """On their way back into the queue, or with a transaction that may still be rolled back. What is being read back
+    to be a dead letter is settled: by this very command, or by somebody else."""
+    back = {i for recalls in queue.pages.recalls.values() for ids, _, reject, _ in recalls if not reject for i in ids}
+    claimed = {i for p in slot.prepared.values() for c in p.claims if c.queue == queue.id for i in c.messages}
+    return back | claimed

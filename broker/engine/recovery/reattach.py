@@ -1,0 +1,167 @@
+"""A consumer attaches again: what its client holds becomes its own again before anybody is served.
+
+Rule: an id is in one place only. What is taken out of memory or out of the paged part here is found there no more
+(paged: it counts as settled for the pages to come). Must not know sessions.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+
+from broker.core.commands import Resume
+from broker.core.effects import Turn
+from broker.core.message import Run
+
+from ..consumers.consumer import Consumer, Ledger
+from ..messages.runs import Span, add_span, inside, pick, without
+from ..messages.unloaded import Stub, ghost, is_ghost, is_strange
+from ..queue.queue import Queue
+from ..queue.wishes import reclaim
+from ..routing.redelivery import give_back
+from ..state.slot import Slot
+
+
+def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, earlier: Ledger | None, turn: Turn) -> None:
+    """Gives the new attachment what its client holds, settles what it has taken, and gives back the rest of what its
+    earlier attachment to this leader held (None: there was none, or it has ended)."""
+    if queue.kind is not None and queue.kind.cursors is not None:
+        queue.kind.cursors.attach(consumer, known.held, known.taken)
+        queue.hold(len(consumer.ledger or ()))
+        return
+    # A ghost holds nothing: its message is looked for again, and may be in the queue by now.
+    before = {i: run for i, run in (earlier or {}).items() if not is_ghost(run)}
+    held = known.held if consumer.ledger is not None or consumer.bodies is not None else []
+    lost = _lost(slot.inherited.get(queue.id, {}), known, before) if held and slot.inherited else []
+    named = _ascending([*(part for span in held for part in without(span, lost)), *known.taken])
+    mine = {i: run for i, run in before.items() if inside(named, i)}
+    # Lost with the stream: nobody has failed. (A NACK whose answer went with it is not counted either.)
+    give_back(slot, queue, {i: run for i, run in before.items() if i not in mine}, None, turn, failed=False)
+    mine.update(withdraw(queue, [part for span in named for part in without(span, _spans(mine))]))
+    if known.taken:
+        taken = _ascending(known.taken)
+        gone = {i: run for i, run in mine.items() if inside(taken, i)}
+        slot.counters.acked += len(gone)
+        slot.settle_ids(queue, gone, turn)
+    if held:
+        ledger = _held(queue, consumer, known, mine, earlier)
+        reclaim(queue, consumer, ledger)
+        if consumer.ledger is None:
+            consumer.carry(ledger)
+        else:
+            consumer.adopt(ledger, any(i not in mine for i in ledger))
+        queue.hold(len(ledger))
+
+
+def _held(queue: Queue, consumer: Consumer, known: Resume, mine: Ledger, earlier: Ledger | None) -> Ledger:
+    """What is the consumer's again, in the order of delivery. Of large bodies in AckMode.AUTO nobody says anything that
+    is not there."""
+    if consumer.ledger is None:
+        spans = _ascending(known.held)
+        return {i: run for i, run in sorted(mine.items()) if inside(spans, i)}
+    ledger: Ledger = {}
+    strange = {i for i, run in (earlier or {}).items() if is_strange(run)}
+    firm = _ascending(known.firm) if queue.durable else []
+    for span in known.held:
+        # Proof that it was its own doing: as long as it stays attached nobody else takes anything from it.
+        own, lasting, absent = ghost(span, own=True), ghost(span, firm=True), ghost(span)
+        for i in absent.ids:
+            if i in mine:
+                ledger[i] = mine[i]
+            elif earlier is not None and i not in strange:
+                ledger[i] = own
+            else:
+                ledger[i] = lasting if inside(firm, i) else absent
+    return ledger
+
+
+def _lost(counts: dict[int, int], known: Resume, before: Ledger) -> list[Span]:
+    """What an earlier leader has taken from the client without its edge's knowledge (which was given up, or late):
+    who was given it next may attach later than this one, and must find it. `counts`: of the log."""
+    held, tries = _ascending(known.held), known.tries
+    return [
+        (i, i)
+        for i, attempts in sorted(counts.items())
+        if attempts > tries.get(i, 0) and i not in before and inside(held, i)
+    ]
+
+
+def withdraw(queue: Queue, spans: list[Span]) -> Ledger:
+    """Takes the messages of the ascending `spans` out of the queue, wherever in it they are."""
+    found: Ledger = {}
+    if not spans:
+        return found
+    queue.came_back(_rest(queue.take_returned(), spans, found))
+    for level in queue.stores():
+        _from_level(queue, level, spans, found)
+    if queue.choice is not None:
+        found.update(queue.withdraw_far(queue.choice, spans))
+    if queue.delayed.runs:
+        _from_delayed(queue, spans, found)
+    if queue.pages.table is not None:
+        for span in spans:
+            _from_pages(queue, span, found)
+    return found
+
+
+def _from_level(queue: Queue, level: deque[Run], spans: list[Span], found: Ledger) -> None:
+    """Runs of a level stand by ascending id, but where some were scheduled."""
+    passed: list[Run] = []
+    while level and (queue.agenda is not None or level[0].ids[0] <= spans[-1][1]):
+        run = level.popleft()
+        for part in _rest([run], spans, found):
+            passed.append(part)
+            if part is not run:
+                queue.stays_in_part(part)
+        if not passed or passed[-1] is not run:
+            queue.left(run)
+    level.extendleft(reversed(passed))
+
+
+def _from_delayed(queue: Queue, spans: list[Span], found: Ledger) -> None:
+    size = len(found)
+    left = [(due, part) for due, run in queue.delayed for part in _rest([run], spans, found)]
+    if len(found) != size:
+        queue.delayed.keep(left)
+
+
+def _from_pages(queue: Queue, span: Span, found: Ledger) -> None:
+    table = queue.pages.table
+    assert table is not None
+    mean = queue.pages.nbytes // max(queue.pages.count, 1)
+    for place, part in list(table.find(*span)):
+        for first, last in without(part, queue.restart.settled):
+            stub = Stub(range(first, last + 1), queue.pages.index.at(place), mean * (last - first + 1))
+            found.update(dict.fromkeys(stub.ids, stub))
+            queue.restart.withdrawn((first, last))
+            queue.pages.withdrawn(len(stub.ids), stub.nbytes)
+
+
+def _rest(runs: Iterable[Run], spans: list[Span], found: Ledger) -> list[Run]:
+    """What is left of the runs when the messages of `spans` have gone to `found`."""
+    rest: list[Run] = []
+    for run in runs:
+        kept: list[int] = []
+        if run.ids[0] <= spans[-1][1] and run.ids[-1] >= spans[0][0]:
+            kept = [at for at, i in enumerate(run.ids) if not inside(spans, i)]
+            if len(kept) < len(run.ids):
+                found.update({i: run for i in run.ids if inside(spans, i)})
+                if kept:
+                    rest.append(pick(run, kept))
+                continue
+        rest.append(run)
+    return rest
+
+
+def _ascending(spans: Iterable[Span]) -> list[Span]:
+    result: list[Span] = []
+    for first, last in sorted(spans):
+        add_span(result, (first, last))
+    return result
+
+
+def _spans(messages: Ledger) -> list[Span]:
+    result: list[Span] = []
+    for i in sorted(messages):
+        add_span(result, (i, i))
+    return result

@@ -1,0 +1,278 @@
+"""Addresses and their queues: creation on demand, deletion.
+
+Rule: changes and records; what may be had is decided in routing.py. Must not know what is in a queue.
+"""
+
+from __future__ import annotations
+
+from broker.core.address import Routing
+from broker.core.commands import Publish, Subscribe
+from broker.core.effects import ConsumerClosed, Turn
+from broker.core.errors import Code, RefusedError
+from broker.core.reasons import Reason
+from broker.core.records import Left, MetaRecord, SettleRecord
+
+from ..address.address_rules import Rules
+from ..queue.queue import Queue
+from ..state import limits
+from ..state.slot import Address, Slot, grouped
+from . import dead_letter_queues, kept_messages
+from .routing import check_budget, default_routing, has_type, mismatch, resolve
+
+
+def anycast_queue(slot: Slot, name: str, turn: Turn) -> Queue:
+    """The queue named like the address, made if need be. Raises RefusedError if a subscription has that name."""
+    address = slot.addresses.get(name)
+    if address is not None:
+        found = address.queues.get(name)
+        if found is not None:
+            if found.routing is not Routing.ANYCAST:
+                raise mismatch(name, Routing.ANYCAST)
+            return found
+    return create(slot, name, name, Routing.ANYCAST, turn, auto_created=True)
+
+
+def named_queue(slot: Slot, command: Publish | Subscribe, name: str, turn: Turn) -> Queue:
+    """Queue `name` of the address (FQQN), made if need be."""
+    address = slot.addresses.get(command.address)
+    found = address.queues.get(name) if address else None
+    if found is not None:
+        return found
+    routing, own = command.routing, None
+    if routing is not Routing.ANYCAST and has_type(slot, command.address, Routing.MULTICAST):
+        own = dead_letter_queues.filter_of(slot, command.address, name)
+    routing = Routing.MULTICAST if own else routing or default_routing(slot, command.address)
+    return create(slot, command.address, name, routing, turn, auto_created=True, selector=own)
+
+
+def subscribed_queue(slot: Slot, command: Subscribe, turn: Turn) -> Queue:
+    """The queue a SUBSCRIBE consumes, made if need be. Raises RefusedError, nothing changed then."""
+    routing = resolve(slot, command)
+    if routing is Routing.ANYCAST and (command.queue is None or command.durable):
+        address = slot.addresses.get(command.address)
+        if address is None or command.address not in address.queues:
+            check_budget(slot)
+        return anycast_queue(slot, command.address, turn)
+    if command.queue is not None and not command.durable:
+        address = slot.addresses.get(command.address)
+        if address is None or command.queue not in address.queues:
+            check_budget(slot)
+        return named_queue(slot, command, command.queue, turn)
+    if command.queue is not None:
+        known = slot.subscriptions.get(command.queue)
+        if known is not None:
+            if command.resume is None and known.selector != (command.selector or None):
+                _other_selector(slot, known, command, turn)
+            return known
+        check_budget(slot)
+        return create(
+            slot, command.address, command.queue, Routing.MULTICAST, turn, subscription=True, selector=command.selector
+        )
+    check_budget(slot)
+    return own_queue(slot, command, turn)
+
+
+def _other_selector(slot: Slot, queue: Queue, command: Subscribe, turn: Turn) -> None:
+    """A durable subscription comes back with another selector. What waits in it stays, whatever is decided. Raises
+    RefusedError(SUBSCRIPTION_CONFLICT)."""
+    if queue.declared and command.selector is None:
+        return  # its settings say what it takes
+    if not queue.declared and queue.settings.durable_conflict == "replace" and not queue.consumers:
+        change_selector(slot, queue, command.selector, turn)
+        return
+    has = f"the selector {queue.selector!r}" if queue.selector else "no selector"
+    help = "its settings say so" if queue.declared else "UNSUBSCRIBE with its name first, or subscribe as before"
+    if queue.consumers and queue.settings.durable_conflict == "replace":
+        help = "it can be changed when it has no consumers"
+    raise RefusedError(Code.SUBSCRIPTION_CONFLICT, f"'{queue.name}' has {has}; {help}")
+
+
+def own_queue(slot: Slot, command: Subscribe, turn: Turn) -> Queue:
+    """The queue that dies with its only consumer. No client can name it: destinations hold one `::` at most."""
+    return create(
+        slot, command.address, f"{command.address}::{command.consumer}", Routing.MULTICAST, turn,
+        durable=False, tied=True, selector=command.selector,
+    )  # fmt: skip
+
+
+def create(
+    slot: Slot,
+    address: str,
+    name: str,
+    routing: Routing,
+    turn: Turn,
+    *,
+    durable: bool = True,
+    auto_created: bool = False,
+    subscription: bool = False,
+    tied: bool = False,
+    hidden: bool = False,
+    selector: str | None = None,
+    replay: bool = True,
+) -> Queue:
+    """A new queue; durable ones are recorded. replay: it gets what the address kept for later queues. Raises
+    RefusedError(BAD_SELECTOR), nothing changed then."""
+    turn.works()
+    queue = Queue(
+        slot.next_queue, name, address, routing, slot.declarations.settings(address, name),
+        durable=durable, auto_created=auto_created, subscription=subscription, tied=tied, hidden=hidden,
+    )  # fmt: skip
+    queue.select(selector)
+    if not hidden:
+        queue.equip()
+    slot.number_queue()
+    bind(slot, queue)
+    rules = slot.addresses[address].rules if replay and not hidden else None
+    ring = kept_messages.ring_for(slot, queue) if rules is not None and rules.retroactive else None
+    if ring is not None:
+        kept_messages.promise(slot, ring, queue)
+    first = len(turn.appends)
+    if durable:
+        turn.appends.append(MetaRecord(slot.number, "queue", described(queue)))
+    if ring is not None and not queue.owed:
+        kept_messages.give(slot, ring, queue, slot.next_id - 1, turn)
+        turn.appends[first:] = grouped(slot.number, turn.appends[first:])  # a queue without what it was made with
+    return queue
+
+
+def bind(slot: Slot, queue: Queue) -> None:
+    """Makes the queue known to its address."""
+    slot.queues[queue.id] = queue
+    if queue.hidden:
+        slot.hidden[queue.address, queue.name, queue.routing] = queue
+        return
+    slot.budget.queue_made()
+    address = slot.addresses.get(queue.address)
+    if address is None:
+        address = slot.addresses[queue.address] = Address(queue.address)
+        address.obey(slot.rulebook(queue.address))
+    address.queues[queue.name] = queue
+    (address.anycast if queue.routing is Routing.ANYCAST else address.multicast).append(queue)
+    slot.filter_came(queue)
+    if queue.routing is Routing.MULTICAST:
+        if address.filters is not None:
+            address.filters.add(queue)
+        elif queue.filter is not None:
+            address.filter()
+    limits.open_book(slot, address, queue)
+    if queue.selective() and address.rules is None:
+        address.obey(Rules(slot.match(queue.address)))
+    if queue.subscription:
+        slot.subscriptions[queue.name] = queue
+    if queue.routing is Routing.MULTICAST and slot.match.is_pattern(queue.address):
+        slot.wildcard().bind(queue)
+
+
+def select(slot: Slot, queue: Queue, selector: str | None, known: bool = False) -> None:
+    """The queue takes other messages from now on. Raises RefusedError(BAD_SELECTOR), nothing changed then. known: see
+    Queue.select()."""
+    patterns = slot.patterns if slot.match.is_pattern(queue.address) else None
+    address = slot.addresses[queue.address]
+    filters = address.filters if queue.routing is Routing.MULTICAST else None
+    if patterns is not None:
+        patterns.unbind(queue)
+    if filters is not None:
+        filters.remove(queue)
+    slot.filter_goes(queue)
+    try:
+        queue.select(selector, known)
+    finally:
+        slot.filter_came(queue)
+        if filters is not None:
+            filters.add(queue)
+        elif queue.filter is not None and queue.routing is Routing.MULTICAST:
+            address.filter()
+        if patterns is not None:
+            patterns.bind(queue)
+    find_rules(slot, address)
+
+
+def change_selector(slot: Slot, queue: Queue, selector: str | None, turn: Turn) -> None:
+    """As select(), and recorded."""
+    select(slot, queue, selector)
+    if queue.durable:
+        turn.appends.append(MetaRecord(slot.number, "queue", described(queue)))
+
+
+def find_rules(slot: Slot, address: Address) -> None:
+    """Settings, or filters of queues, have changed."""
+    address.obey(slot.rulebook(address.name))
+    if address.rules is None and (address.filters or any(queue.selective() for queue in address.queues.values())):
+        address.obey(Rules(slot.match(address.name)))
+
+
+def described(queue: Queue) -> dict[str, object]:
+    """Data of the "queue" MetaRecord."""
+    about: dict[str, object] = {
+        "id": queue.id, "name": queue.name, "address": queue.address, "routing": int(queue.routing),
+        "auto": queue.auto_created, "subscription": queue.subscription, "hidden": queue.hidden,
+        "selector": queue.selector, "owed": queue.owed,
+    }  # fmt: skip
+    if queue.paused:
+        about["paused"] = True
+    return about
+
+
+def unbind(slot: Slot, queue: Queue) -> None:
+    """The queue is gone; the address goes with its last queue."""
+    queue.delete(slot.budget.memory)
+    del slot.queues[queue.id]
+    slot.touched.pop(queue, None)
+    slot.unfinished.pop(queue, None)
+    slot.timed.discard(queue)
+    if queue.hidden:
+        del slot.hidden[queue.address, queue.name, queue.routing]
+        return
+    slot.budget.queue_gone()
+    address = slot.addresses[queue.address]
+    del address.queues[queue.name]
+    (address.anycast if queue.routing is Routing.ANYCAST else address.multicast).remove(queue)
+    slot.filter_goes(queue)
+    if address.filters is not None and queue.routing is Routing.MULTICAST:
+        address.filters.remove(queue)
+    if not address.queues and not address.declared:
+        del slot.addresses[queue.address]
+    elif queue.selective():
+        find_rules(slot, address)
+    if queue.subscription:
+        del slot.subscriptions[queue.name]
+    if slot.patterns is not None and queue.routing is Routing.MULTICAST and slot.match.is_pattern(queue.address):
+        slot.patterns.unbind(queue)
+        slot.wildcard_gone()
+
+
+def delete(slot: Slot, queue: Queue, turn: Turn) -> None:
+    """Deletes a queue with everything in it; its other consumers are told."""
+    turn.works()
+    browsers = queue.browsers.clear() if queue.browsers else []
+    for consumer in [*queue.consumers, *(browser.consumer for browser in browsers)]:
+        forget_consumer(slot, consumer.id, consumer.session)
+        slot.budget.bury(list((consumer.ledger or {}).values()))
+        turn.effects.append(ConsumerClosed(consumer.id, Reason.QUEUE_DELETED))
+    queue.consumers.clear()
+    why = Left.ENDED if queue.empty() else Left.PURGED
+    slot.budget.bury([run for store in queue.stores() for run in store])
+    unbind(slot, queue)
+    limits.deleted(slot, queue, turn)
+    # One span covers also what is paged out, whose ids are not in memory.
+    everything = [(1, max(queue.last, queue.restart.restored))]
+    if queue.spilled:
+        turn.appends.append(SettleRecord(slot.number, queue.id, everything, durable=False))
+    if queue.durable:
+        if everything[0][1]:
+            turn.appends.append(SettleRecord(slot.number, queue.id, everything, True, why, turn.now))
+        turn.appends.append(MetaRecord(slot.number, "unqueue", {"id": queue.id}))
+
+
+def forget_consumer(slot: Slot, consumer: int, session: int) -> None:
+    """Takes a consumer out of the tables."""
+    known = slot.consumers.pop(consumer, None)
+    if known is not None and known.no_local:
+        slot.strangers[session] -= 1
+        if not slot.strangers[session]:
+            del slot.strangers[session]
+    owned = slot.sessions.get(session)
+    if owned is not None:
+        owned.remove(consumer)
+        if not owned:
+            del slot.sessions[session]

@@ -1,0 +1,86 @@
+"""What an address has kept for queues to come, as a queue that is made gets it (retroactive.py keeps it).
+
+Rule: gives copies, in the order in which the messages came; or promises them, when they are not all in memory.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from broker.core.address import Routing
+from broker.core.effects import Turn
+from broker.core.message import BLOB, DURABLE, PART, TRANSIENT, Run
+from broker.core.records import RunRecord
+
+from ..messages.runs import copy, pick
+from ..queue.queue import Queue
+from ..state import limits
+from ..state.slot import Slot
+
+HIDDEN: Final = "$last"
+"""Name of such a queue."""
+
+
+def ring_for(slot: Slot, queue: Queue) -> Queue | None:
+    """What has been kept for a queue that is being made."""
+    return kept_of(slot, queue.address) if queue.routing is Routing.MULTICAST else None
+
+
+def promise(slot: Slot, ring: Queue, queue: Queue) -> None:
+    """If not all that was kept is in memory, the queue gets it later: its record says so. Else: give()."""
+    if not complete(ring):
+        queue.owes(slot.next_id - 1)
+        slot.latecomers.append((ring, queue, queue.owed))
+
+
+def is_mine(queue: Queue) -> bool:
+    """Is the hidden queue one of these."""
+    return queue.name == HIDDEN
+
+
+def kept_of(slot: Slot, address: str) -> Queue | None:
+    return slot.hidden.get((address, HIDDEN, Routing.MULTICAST))
+
+
+def complete(ring: Queue) -> bool:
+    """Is all that it holds in memory: what is on its way to the disk is younger than whoever asks."""
+    return not len(ring.pages.index)
+
+
+def give(slot: Slot, ring: Queue, queue: Queue, bound: int, turn: Turn) -> None:
+    """Copies of what is not younger than message `bound`, in the order it came."""
+    for kept in sorted(ring.in_order(), key=_id):
+        if kept.ids[0] <= bound and not 0 < kept.expires <= turn.now:
+            run = copy(kept) if queue.filter is None else pick(kept, queue.filter.select(kept, queue.address))
+            if run.records:
+                _enter(slot, queue, run, turn)
+
+
+def _id(run: Run) -> int:
+    return run.ids[0]
+
+
+def _enter(slot: Slot, queue: Queue, run: Run, turn: Turn) -> None:
+    run.anew(TRANSIENT | PART)
+    if run.due <= turn.now:
+        run.due_at(0)
+    slot.number_run(run, turn.now)
+    queue.numbered(run.ids[-1])
+    durable = bool(run.flags & DURABLE) and queue.durable
+    if slot.booked:
+        limits.entered([queue], run)
+    if not (durable or run.due or run.flags & BLOB):
+        if queue.gate.entries:
+            slot.hold([(queue, run, False)], turn.number)  # behind what waits for the log
+        else:
+            queue.enter(run)
+            slot.touched[queue] = None
+        return
+    if durable:
+        queue.watermark.came(run.ids[-1], dispatched=False)
+    else:
+        run.spilled()
+        queue.spills()
+    slot.reserve(turn)
+    turn.appends.append(RunRecord(slot.number, queue.address, [queue.id], run))
+    slot.hold([(queue, run, False)], turn.number)

@@ -1,0 +1,1 @@
+"""The state of a slot and the bounds it is held to."""

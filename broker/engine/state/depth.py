@@ -1,0 +1,45 @@
+"""How much waits at an address: the numbers that people and autoscalers ask for.
+
+Rule: reads one slot, changes nothing, and costs as much as the addresses asked for have queues.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..address.address_settings import matches
+from ..queue.queue import Queue
+from .slot import Address, Slot
+
+
+def depths(slot: Slot, match: str) -> Iterator[dict[str, Any] | None]:
+    """One entry per queue of the address, or of all addresses that the pattern `match` stands for, in messages; None
+    for each address that it does not. Between two of them anything may happen to the slot.
+
+    waiting      ready, paged out or on their way in.    scheduled    not due yet (delays of redelivery too)."""
+    if slot.match.is_pattern(match):
+        pattern, words = slot.match.words(match), slot.match.words
+        for name, address in list(slot.addresses.items()):
+            if matches(pattern, words(name)):
+                yield from _of(address)
+            else:
+                yield None
+    elif match in slot.addresses:
+        yield from _of(slot.addresses[match])
+
+
+def _later(queue: Queue) -> int:
+    return queue.delayed.count + (queue.agenda.count if queue.agenda else 0)
+
+
+def _of(address: Address) -> Iterator[dict[str, Any] | None]:
+    for queue in list(address.queues.values()):
+        if queue.hidden or queue.deleted:
+            yield None
+            continue
+        waiting = queue.count + queue.far + queue.pages.count + sum([len(run.records) for run in queue.returned])
+        yield {
+            "address": address.name, "queue": queue.name, "routing": queue.routing.name, "waiting": waiting,
+            "delivering": queue.delivering, "scheduled": _later(queue), "consumers": len(queue.consumers),
+        }  # fmt: skip

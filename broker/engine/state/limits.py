@@ -1,0 +1,267 @@
+"""Bounds of what an address may hold, and what happens at them.
+
+Bytes and messages are counted per queue (`Book`) and per address (`Stock`, the sum over its queues): everything that
+was published to a queue and has not left it for good, wherever it is meanwhile (ready, with a consumer, paged out,
+delayed). A message in three queues counts three times. Queues of wildcard subscriptions count for the pattern they
+subscribed to, not for the addresses it covers. A split address has its limits divided by its partitions.
+
+What came in at once is taken at once: a limit may be passed by the messages of one read of a socket. Only DROP looks
+at single messages (edges send them one by one to addresses that FAIL). Dead letters and expired messages are never
+refused, or they would be lost.
+
+Rule: books exist only where a limit applies, and can be made anew from the queues at any time: they are in no log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from broker.core.address import Routing
+from broker.core.commands import Publish
+from broker.core.effects import Crowd, Turn
+from broker.core.message import Run
+
+from ..address.quota import BLOCK, DROP, FAIL, Stock, limited
+from ..messages.runs import pick
+from ..queue.filters import Found, Look
+from ..queue.queue import Queue
+from .slot import Address, Slot
+
+MOST_WAITING: Final = 10_000
+"""Sessions remembered as waiting at one address. The engine does not hear of the end of all of them; one that is
+forgotten goes on, and is told again."""
+
+
+# ── publishing ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def admit(slot: Slot, address: Address | None, command: Publish) -> bool:
+    """May the messages come in; False: they are dropped in silence. `command.run` may be a shorter one afterwards.
+    Raises RefusedError(ADDRESS_FULL), but never for parts of a transaction (`command.atomic`): those have been asked
+    by check(). `address` None: it has no queues."""
+    stock = _stock_of(slot, address, command.address)
+    if stock is None:
+        return True
+    if stock.policy == DROP:
+        return _fits(slot, stock, address, command)
+    if not command.atomic:
+        _refuse(stock, command)
+    return True
+
+
+Asked = dict[str, tuple[int, int]]
+"""Address → messages and bytes that the parts of a transaction which were checked before this one bring to it."""
+
+
+def check(slot: Slot, address: Address | None, command: Publish, asked: Asked, waits: bool = True) -> None:
+    """Raises RefusedError(ADDRESS_FULL) if a part of a transaction may not come in. asked: of the same transaction,
+    this part is added. waits: its session can be told to wait; else BLOCK refuses as well (a transaction over several
+    slots: nobody here knows its session)."""
+    stock = _stock_of(slot, address, command.address)
+    if stock is not None:
+        if stock.policy == FAIL and command.session:
+            _ask(stock, address, command, asked)
+        _refuse(stock, command)
+        if not waits and command.session and stock.policy == BLOCK and stock.full():
+            raise stock.error()
+
+
+def _ask(stock: Stock, address: Address | None, command: Publish, asked: Asked) -> None:
+    """FAIL is exact to the message: all of the transaction has to fit, each as if those before it had come in."""
+    messages, nbytes = asked.get(stock.address, (0, 0))
+    for at, ways in enumerate(_ways(address, command)):
+        if ways and (stock.messages + messages >= stock.most_messages or stock.nbytes + nbytes >= stock.most_bytes):
+            raise stock.error(messages)
+        messages += ways
+        nbytes += ways * command.run.size_of(at)
+    asked[stock.address] = messages, nbytes
+
+
+def _refuse(stock: Stock, command: Publish) -> None:
+    if not command.session:
+        return
+    if stock.full() if stock.policy == FAIL else stock.policy == BLOCK and stock.nbytes >= stock.reject_bytes:
+        raise stock.error()
+
+
+def _stock_of(slot: Slot, address: Address | None, name: str) -> Stock | None:
+    """Of the address; one without queues has an empty one."""
+    if address is not None:
+        return address.stock
+    if not limited(slot.match(name)):
+        return None
+    stock = Stock(name)
+    stock.bound(slot.match(name))
+    return stock
+
+
+def _fits(slot: Slot, stock: Stock, address: Address | None, command: Publish) -> bool:
+    """DROP: takes out the messages that find the address full. What no queue wants needs no room."""
+    run = command.run
+    messages, nbytes = stock.messages, stock.nbytes
+    count = len(run.records)
+    most = len(address.queues) or 1 if address is not None else 1
+    if messages + most * count <= stock.most_messages and nbytes + most * run.nbytes <= stock.most_bytes:
+        return True
+    fitting: list[int] = []
+    for at, ways in enumerate(_ways(address, command)):
+        if not ways or (messages < stock.most_messages and nbytes < stock.most_bytes):
+            messages += ways
+            nbytes += ways * run.size_of(at)
+            fitting.append(at)
+    slot.counters.drops_full(count - len(fitting))
+    if len(fitting) < count:
+        command.brings(pick(run, fitting))
+    return bool(fitting)
+
+
+def _ways(address: Address | None, command: Publish) -> list[int]:
+    """How many queues each message goes to."""
+    run = command.run
+    count = len(run.records)
+    anycast, multicast = _queues(address, command)
+    # Several anycast queues take turns; whose it is is decided later, so each message is taken to find one.
+    ways = [int(len(anycast) > 1 or not anycast + multicast)] * count
+    known: Found = {}
+    if multicast and address is not None and address.filters:
+        look = Look(run)
+        look.go_on(address.filters, 0)
+        known = dict.fromkeys(address.filters.takers, ()) | look.found
+    for queue in multicast + (anycast if len(anycast) == 1 else []):
+        if not queue.closed():
+            for at in _taken(queue, run, command.address, known):
+                ways[at] += 1
+    return ways
+
+
+def _taken(queue: Queue, run: Run, address: str, known: Found) -> Sequence[int]:
+    """The messages that the queue lets in. known: of filters that were asked together."""
+    if queue.filter is None:
+        return range(len(run.records))
+    at = known.get(queue.filter)
+    return queue.filter.select(run, address) if at is None else at
+
+
+def _queues(address: Address | None, command: Publish) -> tuple[list[Queue], list[Queue]]:
+    """Those there are for the command: anycast ones, and others."""
+    if address is None:
+        return [], []
+    if command.queue is not None:
+        named = address.queues.get(command.queue)
+        return ([named] if named is not None else []), []
+    anycast = address.anycast if command.routing is not Routing.MULTICAST else []
+    return anycast, address.multicast if command.routing is not Routing.ANYCAST else []
+
+
+def entered(queues: Sequence[Queue], run: Run) -> None:
+    """The run has been published to these queues."""
+    for queue in queues:
+        if queue.book is not None:
+            queue.book.change(len(run.records), run.nbytes)
+
+
+def published(slot: Slot, command: Publish, turn: Turn) -> None:
+    """Tells the sender to wait if the address is full now. Told with every SEND that comes all the same: an edge that
+    has heard of it before may have forgotten (the stream to it broke)."""
+    address = slot.addresses.get(command.address)
+    stock = address.stock if address is not None else None
+    session = command.session
+    if stock is None or stock.policy != BLOCK or not session or not stock.full():
+        return
+    if len(stock.waiting) >= MOST_WAITING and session not in stock.waiting:
+        eldest = next(iter(stock.waiting))
+        del stock.waiting[eldest]
+        turn.effects.append(Crowd(eldest, slot.number, stock.address, False))
+    stock.waiting[session] = None
+    turn.effects.append(Crowd(session, slot.number, stock.address, True))
+
+
+# ── leaving ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def deleted(slot: Slot, queue: Queue, turn: Turn) -> None:
+    """The queue is gone with all it had."""
+    book = queue.book
+    if book is not None:
+        book.leave(book.messages, book.nbytes, slot.number, turn)
+        queue.close_book()
+        if queue.address not in slot.addresses:
+            book.stock.release(slot.number, turn)
+
+
+# ── the books ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def open_book(slot: Slot, address: Address, queue: Queue) -> None:
+    """A queue has come to the address."""
+    if address.stock is None and limited(slot.match(address.name)):
+        _stock(slot, address)
+    if address.stock is not None:
+        queue.open_book(address.stock)
+
+
+def _stock(slot: Slot, address: Address) -> None:
+    stock = Stock(address.name)
+    stock.bound(slot.match(address.name))
+    address.count(stock)
+    slot.booked_by(True)
+
+
+def configure(slot: Slot) -> None:
+    """Settings have changed, or everything was restored: all books are made anew. Who waits where there is room now is
+    told by the next tick (relieve)."""
+    slot.booked_by(False)
+    old = slot.loose
+    for address in slot.addresses.values():
+        if address.stock is not None and address.stock.waiting:
+            old.append(address.stock)
+        address.count(None)
+        if limited(slot.match(address.name)):
+            _stock(slot, address)
+        for queue in address.queues.values():
+            if address.stock is None:
+                queue.close_book()
+            else:
+                queue.open_book(address.stock)
+    if slot.booked:
+        _count(slot)
+    if old:
+        slot.tick_soon()
+
+
+def _count(slot: Slot) -> None:
+    for consumer in slot.consumers.values():
+        queue = slot.queues[consumer.queue]
+        if queue.kind is not None and queue.kind.cursors is not None:
+            continue  # what they hold is in the queue all the same
+        if queue.book is not None:
+            held = {**(consumer.ledger or {}), **(consumer.bodies or {})}
+            for group in consumer.held.values():
+                held.update(group)
+            for run in consumer.flight or ():
+                queue.book.change(len(run.records), run.nbytes)
+            queue.book.change(len(held), sum([run.size_of(run.ids.index(i)) for i, run in held.items()]))
+    for waiting in slot.pending:
+        for queue, run, _ in waiting.entries:
+            if queue.book is not None:
+                queue.book.change(len(run.records), run.nbytes)
+    for queue in slot.queues.values():
+        if (book := queue.book) is not None:
+            book.change(queue.count + queue.pages.count, queue.nbytes + queue.pages.nbytes)
+            if queue.kind is not None and queue.kind.last_value is not None:
+                messages, nbytes = queue.kind.last_value.settled()
+                book.change(-messages, -nbytes)
+            if queue.far:
+                # Of what memory has the number only, no size is known: as large as the others.
+                book.change(queue.far, queue.far * (queue.nbytes // queue.count if queue.count else 0))
+            if queue.agenda is not None:
+                book.change(queue.agenda.count, queue.agenda.nbytes)
+            for run in [*queue.returned, *(run for _, run in queue.delayed)]:
+                book.change(len(run.records), run.nbytes)
+
+
+def relieve(slot: Slot, turn: Turn) -> None:
+    """Who waits by settings that are no more may go on: the next SEND finds out whether there is room."""
+    for stock in slot.take_loose():
+        stock.release(slot.number, turn)

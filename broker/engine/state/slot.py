@@ -1,0 +1,580 @@
+"""The state of one slot, and what waits in it for the log.
+
+Rule: data with the few verbs every other module needs (number, hold, answer, fetch, settle records, wake-up times);
+what commands mean is decided elsewhere. Must not know commands.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from broker.config.settings import EngineSettings
+from broker.core.address import Routing
+from broker.core.effects import Done, Effect, Fetch, Turn
+from broker.core.memory import NEVER, RUN, Memory
+from broker.core.message import DURABLE, TRANSIENT, Run
+from broker.core.records import GroupRecord, Left, LogRecord, MetaRecord, RunRecord, SettleRecord
+
+from ..address.address_rules import Rulebook, Rules
+from ..address.declarations import named
+from ..address.quota import Stock
+from ..address.wildcards import Wildcards
+from ..consumers.consumer import Consumer, Ledger
+from ..messages.copies import WIDE, Copies
+from ..messages.id_cache import Ids
+from ..messages.runs import Span, spans_of, spans_of_runs
+from ..queue.filters import Filters, Seen
+from ..queue.queue import Queue
+from ..queue.wildcard_queues import Patterns
+from .producer_state import Producers
+from .tx_decisions import Decisions
+from .tx_parts import Prepared
+
+RESERVE_IDS = 1 << 20
+"""Ids announced to the log at a time. After a restart numbering goes on behind the announced ones, so no id is
+ever given twice, whatever had not reached the disk."""
+
+PIECE = 400
+"""Deliveries of one queue in one turn, beside as many as have come in: a backlog is handed out in pieces of some
+milliseconds (docs/adr/0009)."""
+LEAST = 32
+"""… and of each further queue whose backlog is large."""
+
+QUEUES = 1000
+"""Queues looked at in one turn; others that want it come in the next one."""
+EFFECTS = 1000
+"""What may be told in one turn before other queues have to wait for the next one, beside what has come in."""
+MESSAGES = 4000
+"""Messages handed out in one turn, likewise. A topic makes more of them than come in."""
+SHARE = 64
+"""Of both, what a slot may whose turn comes when others have used that up."""
+SWEEP_MS = 1000
+"""Expired messages nobody consumes are looked for this often at most."""
+
+
+_GRAVE = 1000
+"""Runs freed at a time."""
+_HIDDEN_PAGE = 1024
+"""Positions of a hidden queue read back at a time."""
+
+
+class Budget:
+    """What all slots of a process share: how many queues there may be and are, and the account of its memory.
+
+    room   bytes that a queue may keep in memory at present, if that is less than its setting.
+    graves   runs of queues that are gone: to free 100,000 of them at once takes 30 ms."""
+
+    __slots__ = ("graves", "limit", "memory", "room", "used")
+
+    def __init__(self, limit: int, memory: Memory | None = None) -> None:
+        self.limit = limit
+        self.used = 0
+        self.memory = memory or Memory()
+        self.room = NEVER
+        self.graves: list[list[Run]] = []
+
+    def queue_made(self) -> None:
+        """There is one more."""
+        self.used += 1
+
+    def queue_gone(self) -> None:
+        """There is one less."""
+        self.used -= 1
+
+    def give(self, room: int) -> None:
+        """So many bytes a queue may keep in memory from now on; Slot.make_room() follows."""
+        self.room = room
+
+    def bury(self, runs: list[Run]) -> None:
+        """Nobody needs these any more: forget() them, bit by bit."""
+        if len(runs) > _GRAVE:
+            self.graves.append(runs)
+
+    def forget(self) -> bool:
+        """A bit of that. True: there is more."""
+        if self.graves:
+            del self.graves[-1][-_GRAVE:]
+            if not self.graves[-1]:
+                self.graves.pop()
+        return bool(self.graves)
+
+
+class Address:
+    """An address exists as long as it has queues, or is declared.
+
+    rules   what it does with messages; None: nothing, it is plain.
+    filters   who takes what of its multicast queues; None: nobody has ever asked for less than everything.
+    start   where the round robin over anycast queues goes on."""
+
+    __slots__ = ("anycast", "declared", "filters", "multicast", "name", "queues", "rules", "start", "stock")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.queues: dict[str, Queue] = {}
+        self.anycast: list[Queue] = []
+        self.multicast: list[Queue] = []
+        self.filters: Filters | None = None
+        self.start = 0
+        self.declared = False
+        self.rules: Rules | None = None
+        self.stock: Stock | None = None
+        """What it holds, where that has a limit."""
+
+    def obey(self, rules: Rules | None) -> None:
+        """What it does with messages from now on."""
+        self.rules = rules
+
+    def filter(self) -> None:
+        """Some queue of it has a filter: from now on it is looked who takes what."""
+        self.filters = Filters(self.name, self.multicast)
+
+    def declare(self, declared: bool) -> None:
+        """It stands in the settings, or does so no more."""
+        self.declared = declared
+
+    def count(self, stock: Stock | None) -> None:
+        """What it holds is counted anew, from nothing on; None: not at all."""
+        self.stock = stock
+
+    def turn_on(self, start: int) -> None:
+        """The next message goes to the queue after that."""
+        self.start = start
+
+
+WITHHELD: Final = 1 << 63
+"""Taken off the room of a consumer that may not begin yet: more than it may ever have (commands.UNLIMITED)."""
+
+
+class Held:
+    """What waits for a commit: runs to enter queues (paged: into the index), an effect to tell, a mark, a consumer
+    that may begin. front: the runs are of one queue, have been in it, and enter before all others of its index."""
+
+    __slots__ = ("consumer", "due", "effect", "entries", "front", "mark", "number")
+
+    def __init__(
+        self,
+        number: int,
+        effect: Effect | None = None,
+        entries: Sequence[tuple[Queue, Run, bool]] = (),
+        mark: tuple[Queue, int] | None = None,
+        consumer: Consumer | None = None,
+        due: Queue | None = None,
+        front: bool = False,
+    ) -> None:
+        self.front = front
+        self.number = number
+        self.effect = effect
+        self.entries = entries
+        self.mark = mark
+        self.consumer = consumer
+        self.due = due
+
+
+class Counters:
+    """Plain numbers since the start of the process."""
+
+    __slots__ = (
+        "accepted", "acked", "dead_lettered", "delivered", "dropped_full", "dropped_unrouted", "duplicates", "expired",
+        "nacked", "redelivered", "replaced", "selector_overruns", "slow_consumers",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.accepted = self.delivered = self.acked = self.nacked = 0
+        self.expired = self.dead_lettered = self.dropped_unrouted = self.duplicates = self.redelivered = 0
+        self.replaced = self.selector_overruns = 0
+        self.dropped_full = self.slow_consumers = 0
+
+    # What every message passes (accepted, delivered, redelivered, acked) is added to where it happens: a call each
+    # would be a sixtieth of all it takes.
+
+    def nacks(self, count: int) -> None:
+        """A consumer could not deal with so many, or would not."""
+        self.nacked += count
+
+    def drops_unrouted(self, count: int) -> None:
+        """No queue wanted so many."""
+        self.dropped_unrouted += count
+
+    def drops_full(self, count: int) -> None:
+        """So many found their address full."""
+        self.dropped_full += count
+
+    def repeats(self, count: int) -> None:
+        """The duplicate ids of so many were known."""
+        self.duplicates += count
+
+    def replaces(self, count: int) -> None:
+        """Newer messages have taken the place of so many."""
+        self.replaced += count
+
+    def dead_letters(self, count: int) -> None:
+        """So many could not be delivered."""
+        self.dead_lettered += count
+
+    def expires(self, count: int) -> None:
+        """The time of so many was over."""
+        self.expired += count
+
+    def overruns(self) -> None:
+        """A selector was given up on."""
+        self.selector_overruns += 1
+
+    def is_slow(self) -> None:
+        """A consumer takes fewer than it is to."""
+        self.slow_consumers += 1
+
+
+class Slot:
+    """released      highest commit number known to be durable.
+    crashed_at    first id after the last unclean start: `dispatched` runs before it are suspect.
+    first_id      ids below were given by earlier leaders.
+    touched       queues to dispatch at the end of the turn.
+    unfinished    queues with more to hand out than a turn may; at the end of the next one they go on, first first.
+    fresh         deliveries beside PIECE, so that no queue gets longer because it is handed out in pieces: as many
+                  messages as have entered queues since the dispatch before.
+    entered       of those accepted since then: what enters later (< 0), or was accepted earlier (> 0).
+    stop          in the dispatch under way: when the turn has so many effects, it is enough.
+    most          (bytes of a queue in memory, of a page) by the settings.    pressed   it is less at present.
+    timed         queues that want ticks.    due   when (epoch ms), 0: none does.
+    producers     what was taken from whom.
+    inherited     queue id → `counts` of the queue, where there were some, as an earlier leader left them.
+    prepared      parts of transactions that wait for a decision.    decisions   transactions coordinated here."""
+
+    __slots__ = (
+        "addresses", "approved", "booked", "browsing", "budget", "consumers", "copies", "counters", "crashed_at",
+        "decisions", "declarations", "due", "entered", "filtered", "first_id", "fresh", "hidden", "inherited",
+        "known_ids", "latecomers", "limit", "loose", "mark_messages", "match", "max_held", "max_held_messages", "most",
+        "next_id", "next_queue", "number", "overran", "page_bytes", "patterns", "pending", "prepared", "pressed",
+        "producers", "queues", "reserved", "rulebook", "seen", "sessions", "stop", "strangers", "subscriptions",
+        "timed", "touched", "unfinished", "wildcards", "xpath",
+    )  # fmt: skip
+
+    def __init__(
+        self, number: int, settings: EngineSettings, budget: Budget, first_id: int, wildcards: Wildcards
+    ) -> None:
+        self.budget = budget
+        self.wildcards = wildcards
+        self.number = number
+        self.configure(settings)
+        self.next_id = self.first_id = max(first_id, 1)
+        self.reserved = 0
+        self.next_queue = 1
+        self.crashed_at = 0
+        self.addresses: dict[str, Address] = {}
+        self.queues: dict[int, Queue] = {}
+        self.subscriptions: dict[str, Queue] = {}
+        self.consumers: dict[int, Consumer] = {}
+        self.sessions: dict[int, list[int]] = {}
+        self.patterns: Patterns | None = None
+        self.pending: deque[Held] = deque()
+        self.touched: dict[Queue, None] = {}
+        self.unfinished: OrderedDict[Queue, None] = OrderedDict()
+        self.copies = Copies()
+        self.browsing: OrderedDict[Queue, None] = OrderedDict()
+        """Queues whose browsers look on at the end of the turn, who goes first first (dispatch.browse)."""
+        self.entered = self.fresh = self.stop = 0
+        self.timed: set[Queue] = set()
+        self.due = 0
+        self.approved: set[object] = set()
+        """Parts that passed check() in this turn: they may settle what a transaction holds."""
+        self.counters = Counters()
+        self.producers = Producers()
+        self.inherited: dict[int, dict[int, int]] = {}
+        self.prepared: dict[str, Prepared] = {}
+        self.booked = False
+        """Some address has a limit."""
+        self.loose: list[Stock] = []
+        """Producers that wait for limits which are no more."""
+        self.decisions = Decisions()
+        self.hidden: dict[tuple[str, str, Routing], Queue] = {}
+        """(address, name, routing) → queues no address leads to."""
+        self.strangers: dict[int, int] = {}
+        """Session → its consumers that do not want what it sends."""
+        self.latecomers: list[tuple[Queue, Queue, int]] = []
+        """(kept messages, queue that gets those up to this id when they are in memory) … (retroactive.py)"""
+        self.overran: dict[int, str] = {}
+        """Consumer → over what its selector was given up (costly_selectors.py)."""
+        self.filtered = 0
+        """Queues with a filter."""
+        self.seen: dict[int, Seen] = {}
+        """By the identity of the list of their bytes: messages that are looked at before they come (prefilter.py)."""
+        self.known_ids: dict[str, Ids] = {}
+        """By address (duplicates.py)."""
+
+    def configure(self, settings: EngineSettings) -> None:
+        """Bounds, and what addresses do from now on; queues keep what was looked up for them."""
+        self.most = (settings.queue_memory_bytes, settings.page_bytes)
+        self.make_room()
+        self.mark_messages = settings.mark_messages
+        self.max_held = settings.max_held_bytes
+        self.max_held_messages = settings.max_held_messages
+        self.xpath = settings.xpath
+        known = named(settings)
+        self.match = known.match
+        self.rulebook = Rulebook(self.match, known.diverts)
+        self.declarations = known.declarations(self.number)
+
+    def make_room(self) -> None:
+        """Bounds of queues and pages, by their settings and by what is left for all of the process."""
+        room = self.budget.room
+        self.pressed = room < self.most[0]
+        self.limit = min(self.most[0], room)
+        self.page_bytes = min(self.most[1], max(room // 2, 1))
+
+    # ── what it has ────────────────────────────────────────────────────────────────────────────────
+
+    def number_queue(self) -> int:
+        """The number of a new queue; it is never used again."""
+        number = self.next_queue
+        self.next_queue += 1
+        return number
+
+    def filter_came(self, queue: Queue) -> None:
+        """A queue has come, or has another selector."""
+        self.filtered += queue.filter is not None
+
+    def filter_goes(self, queue: Queue) -> None:
+        """It is about to go, or to get another selector."""
+        self.filtered -= queue.filter is not None
+
+    def wildcard(self) -> Patterns:
+        """The patterns of this slot; there will be one now."""
+        if self.patterns is None:
+            self.patterns = Patterns(self.match.delimiter)
+        return self.patterns
+
+    def wildcard_gone(self) -> None:
+        """A pattern has gone; it may have been the last."""
+        self.patterns = self.patterns or None
+
+    def booked_by(self, some: bool) -> None:
+        """Does some address have a limit."""
+        self.booked = some
+
+    def take_loose(self) -> list[Stock]:
+        """Takes out the producers that wait for limits which are no more."""
+        loose, self.loose = self.loose, []
+        return loose
+
+    def take_latecomers(self) -> list[tuple[Queue, Queue, int]]:
+        """Takes out the queues that wait for kept messages."""
+        latecomers, self.latecomers = self.latecomers, []
+        return latecomers
+
+    def take_overran(self) -> dict[int, str]:
+        """Takes out the consumers whose selectors were given up."""
+        overran, self.overran = self.overran, {}
+        return overran
+
+    # ── after a restart ────────────────────────────────────────────────────────────────────────────
+
+    def replay_ids(self, reserved: int) -> None:
+        """The log says that ids below this one may have been given."""
+        self.reserved = max(self.reserved, reserved)
+
+    def replay_queues(self, following: int) -> None:
+        """The log says that queues below this number were there."""
+        self.next_queue = max(self.next_queue, following)
+
+    def replay_crash(self, first: int) -> None:
+        """The log says which id came first after the last unclean start."""
+        self.crashed_at = first
+
+    def restart(self, clean: bool) -> bool:
+        """The log has been read: numbering goes on behind all that was announced. True: it was an unclean start, and
+        what was dispatched before is suspect."""
+        self.next_id = max(self.next_id, self.reserved)
+        self.first_id = self.next_id
+        if clean or not self.reserved:
+            return False
+        self.crashed_at = self.next_id
+        return True
+
+    # ── a turn ─────────────────────────────────────────────────────────────────────────────────────
+
+    def serves_again(self) -> OrderedDict[Queue, None]:
+        """A turn begins: those that wait, to take from the front. Who has had a piece of the turn waits anew."""
+        waited, self.unfinished = self.unfinished, OrderedDict()
+        return waited
+
+    def puts_off(self, waited: OrderedDict[Queue, None] | None, rest: dict[Queue, None]) -> None:
+        """What a turn has not come to. First of the next one is who has waited longest, then whoever else had nothing,
+        then who had a piece."""
+        if waited is None:
+            waited = OrderedDict()
+        waited.update(rest)
+        if waited is not self.unfinished:
+            waited.update(self.unfinished)
+            self.unfinished = waited
+
+    # ── numbering ──────────────────────────────────────────────────────────────────────────────────
+
+    def number_run(self, run: Run, now: int) -> None:
+        """Gives the run its ids and its time."""
+        first = self.next_id
+        self.next_id = first + len(run.records)
+        run.ids = range(first, self.next_id)
+        run.time = now
+
+    def reserve(self, turn: Turn) -> None:
+        """Call before a numbered run goes into the log."""
+        if self.next_id > self.reserved:
+            self.reserved = self.next_id + RESERVE_IDS
+            turn.appends.append(MetaRecord(self.number, "ids", {"next": self.reserved}))
+
+    # ── waiting for the log ────────────────────────────────────────────────────────────────────────
+
+    def answer(self, session: int, seq: int, turn: Turn, before: int) -> None:
+        """Tells Done: now if nothing was appended since `before` (see progress), else when it is durable."""
+        if seq:
+            if progress(turn) == before:
+                turn.effects.append(Done(session, seq))
+            else:
+                self.pending.append(Held(turn.number, Done(session, seq)))
+
+    def barrier(self, effect: Effect, turn: Turn) -> None:
+        """Tells `effect` when everything so far is durable, also what earlier turns wrote."""
+        self.pending.append(Held(turn.number, effect))
+
+    def hold(self, entries: Sequence[tuple[Queue, Run, bool]], number: int, done: Done | None = None) -> None:
+        """Runs that enter their queues (paged: the index) when turn `number` is durable; then `done` is told."""
+        for queue, run, paged in entries:
+            queue.gate.wait(run, paged)
+        if entries:
+            self.entered -= len(entries[0][1].records)
+            if len(entries) > WIDE:
+                self.copies.waits(len(entries))
+        self.pending.append(Held(number, done, entries))
+
+    def hold_front(self, queue: Queue, runs: Sequence[Run], turn: Turn) -> None:
+        """Runs that were in the queue enter the front of its index when what this turn writes is durable."""
+        queue.gate.wait_for_pages(len(runs))
+        self.pending.append(Held(turn.number, entries=[(queue, run, True) for run in runs], front=True))
+
+    def hold_due(self, queue: Queue, turn: Turn) -> None:
+        """More of the queue is due when what this turn writes is durable."""
+        self.pending.append(Held(turn.number, due=queue))
+
+    # ── reading back ───────────────────────────────────────────────────────────────────────────────
+
+    def page_of(self, queue: Queue) -> int:
+        """So many positions are a page, by the mean of what is paged out."""
+        mean = queue.pages.nbytes // (len(queue.pages.index) or 1) + 1
+        if self.pressed:
+            mean += RUN  # many small ones are more than their bytes
+        return max(self.page_bytes // mean, 1)
+
+    def fetch(self, queue: Queue, positions: Sequence[int], turn: Turn, fetching: int = 0) -> None:
+        """Asks the journal for these. fetching: whom for (see Queue); no other fetch of the queue may be under way."""
+        queue.pages.fetch(fetching)
+        turn.fetches.append(Fetch(self.number, queue.id, positions))
+
+    def fetch_front(self, queue: Queue, count: int, turn: Turn) -> None:
+        """Asks for the front of the page index, at most so many positions: they are to enter memory."""
+        positions = queue.pages.index.first(count)
+        self.fetch(queue, positions, turn, len(positions))
+
+    def fetch_hidden(self, queue: Queue, turn: Turn) -> None:
+        """Nobody dispatches a hidden queue: what of it is paged out comes back as soon as it can."""
+        if len(queue.pages.index) and queue.pages.fetching is None:
+            self.fetch_front(queue, _HIDDEN_PAGE, turn)
+
+    # ── what leaves for good ───────────────────────────────────────────────────────────────────────
+
+    def settle_runs(self, queue: Queue, runs: list[Run], turn: Turn, why: int = Left.ACKED) -> None:
+        """Whole runs left the queue for good."""
+        if queue.book is not None:
+            queue.book.leave_runs(runs, self.number, turn)
+        if queue.durable:
+            kept = [run for run in runs if run.flags & DURABLE]
+            if kept:
+                self._settled(queue, spans_of_runs(kept), turn, why)
+        if queue.spilled:
+            kept = [run for run in runs if run.flags & TRANSIENT]
+            if kept:
+                turn.appends.append(SettleRecord(self.number, queue.id, spans_of_runs(kept), durable=False))
+
+    def settle_ids(self, queue: Queue, taken: Ledger, turn: Turn, why: int = Left.ACKED) -> None:
+        """These messages left the queue for good."""
+        if queue.book is not None:
+            queue.book.leave_messages(taken, self.number, turn)
+        if queue.durable:
+            ids = [i for i, run in taken.items() if run.flags & DURABLE]
+            if ids:
+                self._settled(queue, spans_of(ids), turn, why)
+        if queue.spilled:
+            ids = [i for i, run in taken.items() if run.flags & TRANSIENT]
+            if ids:
+                turn.appends.append(SettleRecord(self.number, queue.id, spans_of(ids), durable=False))
+
+    def _settled(self, queue: Queue, spans: list[Span], turn: Turn, why: int) -> None:
+        turn.appends.append(SettleRecord(self.number, queue.id, spans, True, why, turn.now))
+        if queue.counts:
+            self.forget_counts(queue, spans)
+
+    @staticmethod
+    def forget_counts(queue: Queue, spans: Iterable[Span]) -> None:
+        """Settled messages need no delivery count any more."""
+        counts, due = queue.counts, queue.due
+        for first, last in spans:
+            if last - first < len(counts):
+                gone: Iterable[int] = range(first, last + 1)
+            else:
+                gone = [i for i in counts if first <= i <= last]
+            for i in gone:
+                counts.pop(i, None)
+                due.pop(i, None)
+
+    # ── time ───────────────────────────────────────────────────────────────────────────────────────
+
+    def wake(self, queue: Queue, at: int) -> None:
+        """The queue wants a tick at that time."""
+        self.timed.add(queue)
+        if not self.due or at < self.due:
+            self.due = at
+
+    def tick_soon(self) -> None:
+        """A tick is wanted at once."""
+        self.due = 1
+
+    def ticks(self) -> set[Queue]:
+        """It is time: takes out the queues that want a tick."""
+        self.due = 0
+        timed, self.timed = self.timed, set()
+        return timed
+
+    def watch_expiry(self, queue: Queue) -> None:
+        """Something in the queue expires."""
+        self.wake(queue, max(queue.expiry, queue.swept + SWEEP_MS) + 1)
+
+    def watch_idle(self, queue: Queue, now: int) -> None:
+        """The queue may have become unused: delete it when it stays so."""
+        if queue.auto_created and not queue.deleted and not queue.consumers and queue.idle():
+            if not queue.settings.auto_delete or queue.idle_since or queue.declared:
+                return
+            queue.idles(now)
+            self.wake(queue, now + queue.settings.auto_delete_delay_ms)
+
+
+def progress(turn: Turn) -> int:
+    """Grows whenever something is to be written for this turn."""
+    return len(turn.appends) + len(turn.moves)
+
+
+def grouped(slot: int, records: list[LogRecord]) -> list[LogRecord]:
+    """The same records, counting together or not at all; transient ones, which no restart sees, stand behind."""
+    if any(type(r) is GroupRecord for r in records):
+        records = [part for r in records for part in (r.records if isinstance(r, GroupRecord) else (r,))]
+    lasting = [r for r in records if not _transient(r)]
+    rest = [r for r in records if _transient(r)]
+    if len(lasting) > 1:
+        return [GroupRecord(slot, lasting), *rest]  # type: ignore[arg-type]
+    return lasting + rest
+
+
+def _transient(record: LogRecord) -> bool:
+    if isinstance(record, RunRecord):
+        return bool(record.run.flags & TRANSIENT)
+    return isinstance(record, SettleRecord) and not record.durable

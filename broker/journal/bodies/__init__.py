@@ -1,0 +1,1 @@
+"""Large bodies in files of their own."""

@@ -1,0 +1,1 @@
+"""Space of what is settled, given back."""

@@ -1,0 +1,1 @@
+"""Records as bytes, their places, and the files they are in."""

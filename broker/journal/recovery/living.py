@@ -1,0 +1,109 @@
+"""What of a run lives at the place where it was found.
+
+Rule: a message lives in one place only, where the books say; everything else of a run counts as settled there.
+Must not know files, or how runs are found.
+"""
+
+from __future__ import annotations
+
+from broker.core.records import RunRecord
+
+from ..log import format as f
+from ..log.live_index import Books
+
+Settled = dict[int, list[tuple[int, int]]]
+"""queue → spans of this run's ids that have left it"""
+
+
+class Living:
+    """Asks books that do not change meanwhile."""
+
+    def __init__(self, books: Books) -> None:
+        self._books = books
+        self._around: dict[tuple[int, int], tuple[int, int]] = {}
+        self._around_segment = 0
+
+    def whole(self, slot: int, queue: int, first: int, last: int, segment: int) -> bool:
+        """Do all of these ids live, there, in that queue."""
+        if self._around_segment == segment:
+            # (1, 0) holds no id.
+            low, high = self._around.get((slot, queue), (1, 0))
+            if low <= first and last <= high:
+                return True
+        ranges = self._books.queues.get((slot, queue))
+        piece = None if ranges is None else ranges.range_at(first)
+        if piece is None or last > piece[1] or piece[2] != segment:
+            return False
+        if self._around_segment != segment:
+            self._around.clear()
+            self._around_segment = segment
+        self._around[slot, queue] = piece[:2]
+        return True
+
+    def of(
+        self, data: bytes, at: int, flags: int, slot: int, position: int, bodies: bool = False
+    ) -> tuple[RunRecord, Settled] | None:
+        """The run at `at` (not transient), if this place of it holds a live message."""
+        record = f.read_run(data, at, flags, slot, bodies)
+        run = record.run
+        run.placed(position)
+        ids = run.ids
+        first, last, segment = ids[0], ids[-1], position >> 32
+        # Gaps, not survivors: nearly always all of a run is alive and there is nothing to say.
+        settled: Settled = {}
+        alive = False
+        for queue in record.queues:
+            low, high = self._around.get((slot, queue), (1, 0))
+            if low <= first and last <= high and self._around_segment == segment:
+                alive = True  # neighbours mostly lie in the same range: no search
+                continue
+            gaps: list[tuple[int, int]] = []
+            following = first
+            for low, high, where in self._books.live(slot, queue, first, last):
+                # Alive elsewhere means: this place is a copy that has been left behind, or not reached yet, and
+                # counts as settled here. So each message is found in one place, whatever order segments are read in.
+                if where == segment:
+                    alive = True
+                    self._remember(slot, queue, last, segment)
+                    if low > following:
+                        gaps.append((following, low - 1))
+                    following = high + 1
+            if following <= last:
+                gaps.append((following, last))
+            if gaps:
+                settled[queue] = gaps
+        return (record, settled) if alive else None
+
+    def _remember(self, slot: int, queue: int, message: int, segment: int) -> None:
+        """Keeps the range in which this queue's next runs probably lie. Nothing changes while runs() is in use."""
+        if self._around_segment != segment:
+            self._around.clear()
+            self._around_segment = segment
+        piece = self._books.queues[slot, queue].range_at(message)
+        if piece is not None and piece[2] == segment:
+            self._around[slot, queue] = piece[:2]
+
+
+def settled_of(books: Books, record: RunRecord) -> Settled | None:
+    """What has left its queues of a run, wherever it is now; None: no message of it lives."""
+    ids = record.run.ids
+    first, last = ids[0], ids[-1]
+    settled: Settled = {}
+    alive = False
+    for queue in record.queues:
+        # The usual answer, by one search. What follows is for runs with holes.
+        if books.holds(record.slot, queue, first, last):
+            alive = True
+            continue
+        gaps: list[tuple[int, int]] = []
+        following = first
+        for low, high, _ in books.live(record.slot, queue, first, last):
+            alive = True
+            if low > following:
+                gaps.append((following, low - 1))
+            following = high + 1
+        if following <= last:
+            gaps.append((following, last))
+        if gaps:
+            settled[queue] = gaps
+    return settled if alive else None

@@ -1,0 +1,1 @@
+"""The log as replicas have it: items, whole copies, sums to compare by."""

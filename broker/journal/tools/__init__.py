@@ -1,0 +1,1 @@
+"""A folder looked at, copied, mended by commands, without a broker."""

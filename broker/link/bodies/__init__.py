@@ -1,0 +1,1 @@
+"""Large bodies in pieces, beside everything else; both ends."""

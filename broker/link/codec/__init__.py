@@ -1,0 +1,1 @@
+"""Commands and effects as bytes between edges and owners."""

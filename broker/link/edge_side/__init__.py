@@ -1,0 +1,1 @@
+"""Owners as an edge sees them: each slot, its leader, and what is not answered yet."""

@@ -1,0 +1,619 @@
+"""ClusterPort: the OwnerPort of an edge process onto all owners of a cluster.
+
+Rule: a client never notices which owner serves it, nor that another one does now: what was asked is asked again until
+it is answered, what was delivered is told to the new owner, and what an old owner still says is not heard. Slots are
+independent: one without an owner holds up nobody else. Must not know how leaders are chosen: route() and offline()
+tell.
+"""
+
+# The way of a SEND through an edge. Session 5 sends to /queue/a, slot 9, led by A:
+#     submit    _take: numbered 21 in its slot's channel and kept; its seq on the wire is 21 << 8 | 9, its dedup
+#               (token, 21)
+#     send      to A's link, which gathers a batch. 21 stays in `kept`
+#     A fails   route(9, epoch 5, B): everything that must be known is told to B, 21 among it, with the same numbers
+#     Done      seq says slot and number: 21 is forgotten, the session gets its receipt. A second Done (from a stream
+#               that is over) finds nothing, and is not heard
+# So each SEND happens once (the owners' producer state knows 21) and is answered once (`kept` forgets it).
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import Any
+
+from broker.config.settings import Settings
+from broker.core.address import Outcome
+from broker.core.commands import (
+    EVERYWHERE,
+    Command,
+    Disconnect,
+    Grant,
+    Hold,
+    Prepare,
+    Publish,
+    Settle,
+    Subscribe,
+    Transact,
+    Unsubscribe,
+)
+from broker.core.effects import BrowseEnd, ConsumerClosed, Crowd, Deliver, Done, Effect, Refused
+from broker.core.errors import Code
+from broker.core.metrics import Metric
+from broker.core.patience import Patience
+from broker.rpc.v1 import link_pb2 as pb
+from broker.seams.clock import Clock, Later, Schedule
+from broker.seams.stream import Dialer
+
+from ..bodies.body_spool import BodySpool
+from ..bodies.edge_bodies import KeptBlob
+from ..codec.codec import PROTOCOL, SLOT_BITS, SlotState
+from ..codec.command_codec import MAX_MESSAGE_BYTES, LinkCommand
+from ..codec.effect_codec import LinkEffect
+from ..owner_port import EffectListener
+from ..stats import LinkStats, of_lanes
+from .all_slots import Together
+from .backpressure import Telling
+from .consumer_replay import Mirrored, PendingCommand, held, size_of
+from .cross_slot_tx import Parking
+from .downloads import Downloads
+from .owner_link import OwnerLink
+from .routes import Routes
+from .slot_channel import SlotChannel, answer
+from .uploads import Uploads
+
+log = logging.getLogger("stampede.link")
+
+MARK_S = 1.0
+"""How often the owner of AUTO consumers is asked whether what they were given is settled for good."""
+UNREACHED = 0.5
+"""Of a lease: so long an owner that others know to live is tried before it is said not to be reached. One that died is
+known to be dead by then, and nobody need be told of it."""
+# What fits a field of the wire; a client may write any number into an ACK.
+MAX_ID = (1 << 63) - 1
+SLOT_MASK = (1 << SLOT_BITS) - 1
+
+
+class ClusterPort:
+    """See the head of this file.
+
+    id, boot    who this process is, in the whole cluster and since its start.
+    token       63 random bits, new at every start, never 0.
+    sparing     rarely used: a slot is opened, and its owner dialled, when the first command for it comes. Not for
+                edges: a new leader waits for all of them, who may have clients that hold messages of it.
+    keeper      of large bodies on their way; without one they fail when their owner changes.
+    schedule(callback), later(seconds, callback)   as for owner.Shard.
+    """
+
+    shares_wildcards = False
+
+    def __init__(
+        self,
+        settings: Settings,
+        dialer: Dialer,
+        clock: Clock,
+        schedule: Schedule,
+        later: Later,
+        id: str,
+        boot: str,
+        token: int,
+        sparing: bool = False,
+        keeper: BodySpool | None = None,
+    ) -> None:
+        self.stats = LinkStats()
+        self._settings = settings.cluster
+        self._dialer = dialer
+        self._clock = clock
+        self._schedule = schedule
+        self._later = later
+        self._token = token
+        self._hello = pb.Hello(cluster=settings.etcd.prefix, version=PROTOCOL, edge=id, boot=boot, token=token)
+        self._keeper = keeper
+        self._telling = Telling(self._settings.edge_pending_bytes, schedule, self.stats)
+        self._routes = Routes(
+            clock, self._telling, self.stats, self._make_link, self._watch, sparing,
+            self._settings.lease_s * UNREACHED,
+        )  # fmt: skip
+        self.unreached = self._routes.unreached
+        self.ask, self.unled = self._routes.ask, self._routes.unled
+        self._uploads = Uploads(
+            self._routes, keeper, schedule, later, self.stats, self._watch, self._unavailable, self._refuse
+        )
+        self._lanes = self._routes.lanes
+        self._consumers: dict[int, Mirrored] = {}
+        self._downloads = Downloads(self._routes, self._consumers, schedule, later, self._watch)
+        self.write_body, self.read_body = self._uploads.write, self._downloads.read
+        self.arrived = self._downloads.arrived
+        self.held = partial(held, self._consumers)
+        self._parking, self._together = Parking(), Together()
+        self._watching = False
+        self._marking: dict[SlotChannel, None] = {}
+        self._mark_timer = False
+        self._patience: dict[str, Patience] = {}
+        """Owner → ours with it."""
+
+    # ── the cluster ────────────────────────────────────────────────────────────────────────────────
+
+    def route(self, slot: int, epoch: int, leader_id: str, address: str) -> None:
+        """The slot is led there now. Told again with the same values: nothing happens."""
+        # Before the route: else what was refused for the shelf would be refused once more.
+        self._shelve(slot, "")
+        self._routes.route(slot, epoch, leader_id, address)
+
+    def offline(self, slot: int, shelved: str = "") -> None:
+        """Nobody leads the slot now. `shelved`: why nobody shall, so that it makes no sense to wait."""
+        self._routes.offline(slot)
+        self._shelve(slot, shelved)
+
+    def _shelve(self, slot: int, why: str) -> None:
+        lane = self._lanes.get(slot)
+        if lane is None or lane.shelved == why:
+            return
+        lane.shelve(why, self._clock.monotonic())
+        if why:
+            self._give_up(lane)
+
+    def close(self, why: str = "the edge is stopping") -> None:
+        """Ends all links."""
+        self._routes.close(why)
+
+    def attach(self, listener: EffectListener) -> None:
+        self._telling.attach(listener)
+
+    # ── the edge ───────────────────────────────────────────────────────────────────────────────────
+
+    def submit(self, commands: list[Command]) -> bool:
+        """The commands are the port's from now on. True: pause the producer until on_relief."""
+        pressed = False
+        for command in commands:
+            if command.slot == EVERYWHERE:
+                pressed |= self.submit(list(self._together.parts(command)))  # type: ignore[arg-type]
+                continue
+            if self._parking.active and self._parking.park(command):
+                self._closing(command)
+                pressed = True
+                continue
+            # All are taken, also when one presses: the edge has given them away.
+            pressed |= self._take(command)
+        return pressed
+
+    def metrics(self) -> list[Metric]:
+        keeper = self._keeper.metrics() if self._keeper is not None else ()
+        return [*self.stats.metrics("edge"), *keeper, *of_lanes(self._lanes.values())]
+
+    # ── commands ───────────────────────────────────────────────────────────────────────────────────
+
+    def _take(self, command: Command) -> bool:
+        lane = self._lanes.get(command.slot) or self._routes.lane(command.slot)
+        # The slot has had no owner for long: an answer at once instead of a wait for each.
+        if lane.refusing and self._refuse_at_once(lane, command):
+            return False
+        kind = type(command)
+        if kind is Publish:
+            nbytes = size_of(command)
+            entry = lane.keep(command, command.seq, nbytes)  # type: ignore[union-attr]
+            blob = command.run.blob  # type: ignore[union-attr]
+            # The body can be sent again as long as its message is not answered.
+            if blob is not None and isinstance(blob, KeptBlob):
+                entry.carries(blob.body)
+            seq = entry.number << SLOT_BITS | lane.slot
+            command.numbered(seq, (self._token, entry.number))  # type: ignore[union-attr]
+            return self._send(lane, command, nbytes)
+        if kind is Grant:
+            self._grant(lane, command)  # type: ignore[arg-type]
+            return False
+        return self._other(lane, command)
+
+    def _send(self, lane: SlotChannel, command: LinkCommand, nbytes: int) -> bool:
+        """A kept command leaves. True: its owner holds too much already."""
+        lane.send(command, nbytes)
+        if not lane.opened:
+            self._watch()
+        return self._telling.presses(lane, getattr(command, "session", 0))
+
+    def _grant(self, lane: SlotChannel, command: Grant) -> None:
+        consumer = self._consumers.get(command.consumer)
+        # Grants are not kept: what a new owner must know of room is in the consumer's `outstanding`.
+        if consumer is not None:
+            consumer.granted(command.nbytes)
+        lane.send(command, 24)
+
+    def _other(self, lane: SlotChannel, command: Command) -> bool:
+        nbytes = size_of(command)
+        seq: int = getattr(command, "seq", 0)
+        session: int = getattr(command, "session", 0)
+        if nbytes > MAX_MESSAGE_BYTES:
+            why = f"it takes {nbytes} bytes; send it in several transactions of at most {MAX_MESSAGE_BYTES}"
+            self._telling.tell(Refused(session, seq, Code.TRANSACTION_LIMIT, why))
+            return False
+        parts = command.parts if isinstance(command, Transact | Prepare) else [command]
+        if any(isinstance(part, Settle | Hold) and any(not 0 <= i <= MAX_ID for i in part.ids) for part in parts):
+            self._telling.tell(Refused(session, seq, Code.NO_SUCH_DELIVERY, "no message has that number"))
+            return False
+        # A session tells all slots in which it consumed; where all of that has ended nobody would answer.
+        if isinstance(command, Disconnect) and not lane.of_session(session):
+            return False  # every consumer it had here has been refused or closed
+        self._closing(command)
+        entry = lane.keep(command, seq, nbytes)
+        # A Disconnect has no answer; the Barrier behind it has (SlotChannel.commands).
+        if not isinstance(command, Disconnect):
+            command.seq = lane.seq(entry)  # type: ignore[union-attr]
+        self._mirror(lane, entry, command)
+        if isinstance(command, Transact) and self._transact(lane, entry, command):
+            return False
+        pressed = False
+        for each in lane.commands(entry):
+            pressed = self._send(lane, each, nbytes)
+            nbytes = 0
+        return pressed
+
+    def _mirror(self, lane: SlotChannel, entry: PendingCommand, command: Command) -> None:
+        """Notes what the command does to consumers."""
+        if isinstance(command, Subscribe):
+            consumer = Mirrored(command)
+            entry.concerns(consumer)
+            command.settle_by_edge(consumer.confirms and not command.browse)
+            self._consumers[command.consumer] = consumer
+            lane.begin(consumer)
+        elif isinstance(command, Unsubscribe | Settle | Hold):
+            # Asked of the channel, not of the whole edge: a consumer that has ended here concerns nobody.
+            known = entry.concerns(lane.consumers.get(command.consumer))
+            if known is None:
+                return
+            if isinstance(command, Unsubscribe):
+                known.leaves()
+            else:
+                known.set_aside(entry, command.ids)
+        elif isinstance(command, Disconnect):
+            for consumer in lane.of_session(command.session):
+                consumer.leaves()
+
+    def _closing(self, command: Command) -> None:
+        """What it ends gets nothing from now on, also while it is still on its way to the owner."""
+        if isinstance(command, Unsubscribe):
+            consumer = self._consumers.get(command.consumer)
+            if consumer is not None:
+                consumer.closes()
+        elif isinstance(command, Disconnect):
+            for consumer in self._routes.lane(command.slot).of_session(command.session):
+                consumer.closes()
+
+    def _transact(self, lane: SlotChannel, entry: PendingCommand, command: Transact) -> bool:
+        """True: it must wait. One that reaches into other slots leaves when the Holds there, and what its session sent
+        there, are answered (else it might overtake them), and what its session asks for afterwards waits until it is
+        answered (else that might be seen before it)."""
+        others: dict[SlotChannel, None] = {}
+        for part in command.parts:
+            if part.slot != lane.slot:
+                others[self._routes.lane(part.slot)] = None
+            if isinstance(part, Settle):
+                consumer = self._consumers.get(part.consumer)
+                if consumer is not None:
+                    consumer.set_aside(entry, part.ids)
+        # In several slots it may leave later than what was numbered behind it, so it counts in a sequence of its own.
+        command.counts_as(lane.turn(entry) if others else (0, entry.number))
+        return bool(others) and self._parking.begin(command.session, lane, entry, others)
+
+    def _refuse_at_once(self, lane: SlotChannel, command: Command) -> bool:
+        if isinstance(command, Disconnect | Grant):
+            return False
+        session: int = getattr(command, "session", 0)
+        refused = Refused(session, getattr(command, "seq", 0), *self._unavailable(lane))
+        if (told := self._together.told(refused)) is not None:
+            self._telling.tell(told)
+        return True
+
+    # ── answers ────────────────────────────────────────────────────────────────────────────────────
+
+    def on_link_effects(self, link: OwnerLink, effects: list[LinkEffect]) -> None:
+        # One call of the listener for a whole message of the owner.
+        out: list[Effect] = []
+        for effect in effects:
+            kind = type(effect)
+            if kind is Deliver:
+                self._deliver(link, effect, out)  # type: ignore[arg-type]
+            elif kind is Done:
+                self._answered(link, effect.seq, None, out)  # type: ignore[union-attr]
+            elif kind is Refused:
+                self._answered(link, effect.seq, effect, out)  # type: ignore[union-attr,arg-type]
+            elif kind is Crowd:
+                self._routes.crowd(link, effect, out)  # type: ignore[arg-type]
+            elif kind is SlotState:
+                self._routes.said(link, effect)  # type: ignore[arg-type]
+            else:
+                self._consumer_end(link, effect, out)  # type: ignore[arg-type]
+        if out and self._telling.listener is not None:
+            self._telling.listener.on_effects(out)
+
+    def _deliver(self, link: OwnerLink, effect: Deliver, out: list[Effect]) -> None:
+        consumer = self._consumers.get(effect.consumer)
+        # Said back (`gone`): the owner confirms it for nobody, and the message stays for others (I6).
+        if consumer is None or consumer.closing:
+            link.gone(effect.consumer)
+            return
+        lane = self._routes.current(link, consumer.slot)
+        if lane is None:
+            return
+        if consumer.command.browse and consumer.spans:
+            fresh = consumer.unseen(effect.run)
+            # Browsers begin anew with a new owner, from the head of the queue: what they have seen is taken out here.
+            if fresh is not effect.run:
+                self._skip(lane, consumer, effect, fresh)
+            if fresh is None:
+                return
+            effect.shows(fresh)
+        consumer.delivered(effect.run, effect.cost)
+        if consumer.confirms and not consumer.command.browse:
+            self._mark(lane)
+        out.append(effect)
+
+    def _skip(self, lane: SlotChannel, consumer: Mirrored, effect: Deliver, fresh: Any) -> None:
+        """What a browser has seen before the owner changed takes no room."""
+        cost = 0 if fresh is None else fresh.nbytes + len(fresh) * consumer.command.overhead
+        lane.send(Grant(lane.slot, consumer.number, effect.cost - cost), 24)
+        effect.costs(cost)
+
+    def _answered(self, link: OwnerLink, seq: int, refused: Refused | None, out: list[Effect]) -> None:
+        lane = self._routes.current(link, seq & SLOT_MASK)
+        if lane is None:
+            return
+        entry = lane.kept.get(seq >> SLOT_BITS)
+        if entry is None:
+            return
+        # A large message whose body is with the last owner: the body is sent again, and then the message.
+        if refused is not None and refused.code is Code.OWNER_MOVED and self._uploads.missing(lane, entry):
+            return
+        self._finish(lane, entry, refused, out)
+
+    def _refuse(self, lane: SlotChannel, entry: PendingCommand, refused: Refused) -> None:
+        """No owner says so."""
+        self._finish(lane, entry, refused, self._telling.untold)
+        self._telling.soon()
+
+    def _finish(self, lane: SlotChannel, entry: PendingCommand, refused: Refused | None, out: list[Effect]) -> None:
+        """The entry is answered; what it meant for consumers is final."""
+        command = entry.command
+        kind = type(command)
+        # Answered, and kept: it says what an open transaction claims (C51).
+        if kind is Hold and refused is None and self._lives(lane, entry.consumer):
+            self._held(entry, out)
+            return
+        # First here, then told: whoever hears of it may submit again from within.
+        self._forget(lane, entry)
+        if kind is not Publish:
+            refused = self._finish_other(lane, entry, refused)
+        if self._parking.starting:
+            self._start_transaction(entry)
+        self._tell_answer(entry, refused, out)
+
+    @staticmethod
+    def _lives(lane: SlotChannel, consumer: Mirrored | None) -> bool:
+        return consumer is not None and lane.consumers.get(consumer.number) is consumer
+
+    def _held(self, entry: PendingCommand, out: list[Effect]) -> None:
+        """A Hold stays until its transaction ends: a new owner must hear of it."""
+        if not entry.answered:
+            self._tell_answer(entry, None, out)
+            entry.answer()
+            self._start_transaction(entry)
+
+    def _tell_answer(self, entry: PendingCommand, refused: Refused | None, out: list[Effect]) -> None:
+        effect = answer(entry, refused)
+        if entry.seq < 0:
+            effect = self._together.told(effect)
+        if effect is not None:
+            out.append(effect)
+
+    def _finish_other(self, lane: SlotChannel, entry: PendingCommand, refused: Refused | None) -> Refused | None:
+        """Returns the refusal, unless what was asked holds anyway."""
+        command, consumer = entry.command, entry.consumer
+        if isinstance(command, Subscribe):
+            assert consumer is not None
+            if refused is None:
+                consumer.begins()
+                self._downloads.attached(lane, consumer)
+            else:
+                self._end_consumer(lane, consumer)
+        elif isinstance(command, Unsubscribe):
+            return self._unsubscribed(lane, command, consumer, refused)
+        elif isinstance(command, Settle | Hold):
+            if consumer is not None:
+                consumer.forget(entry)
+            self._end_holds(entry)
+            return None if entry.own else refused
+        elif isinstance(command, Transact):
+            for part in command.parts:
+                if isinstance(part, Settle) and (held := self._consumers.get(part.consumer)) is not None:
+                    held.forget(entry)
+            self._release(entry)
+            self._end_holds(entry)
+            self._unpark(command.session, entry)
+        elif isinstance(command, Disconnect):
+            # All that was left of it here, in one step: a session is one client's, and bounded by what it may
+            # subscribe to.
+            for gone in lane.of_session(command.session):
+                self._end_consumer(lane, gone)
+            return None
+        elif entry is lane.marked:
+            lane.unmark(refused is None)
+        return refused
+
+    def _unsubscribed(
+        self, lane: SlotChannel, command: Unsubscribe, consumer: Mirrored | None, refused: Refused | None
+    ) -> Refused | None:
+        if (
+            refused is not None
+            and refused.code is Code.NO_SUCH_SUBSCRIPTION
+            and (consumer is not None or command.delete_queue is None)
+        ):
+            # It had ended (a browser, a queue that was deleted), or an earlier owner carried this out.
+            # What the client wants is so: the subscription is gone. Whose call ended it nobody can tell after a
+            # fail-over.
+            refused = None
+        if consumer is not None:
+            self._end_consumer(lane, consumer)
+            if refused is not None:
+                # The subscription cannot be deleted, but the consumer has no other way to end.
+                self._take(Unsubscribe(command.slot, command.session, 0, command.consumer, command.address))
+        return refused
+
+    def _end_consumer(self, lane: SlotChannel, consumer: Mirrored) -> None:
+        lane.end(consumer)
+        self._downloads.end(consumer)
+        self._consumers.pop(consumer.number, None)
+        for hold in dict.fromkeys(consumer.holds.values()):
+            if hold.answered:
+                self._forget(lane, hold)
+
+    def _release(self, entry: PendingCommand) -> None:
+        """A transaction is answered. Where an owner changed meanwhile, it may have happened before that: then what its
+        Holds claimed there nobody will ever settle (gone: it would count as delivered for ever; given back by a NACK:
+        it would stay with this consumer). Giving back does nothing where there is nothing to give."""
+        for hold in entry.holds:
+            command = hold.command
+            lives = self._lives(self._routes.lane(command.slot), hold.consumer)
+            if hold.claimed and lives and isinstance(command, Hold):
+                self._take(Settle(command.slot, command.session, 0, command.consumer, command.ids, Outcome.RETURN))
+
+    def _end_holds(self, entry: PendingCommand) -> None:
+        """The transaction of these Holds is over."""
+        for hold in entry.end_holds():
+            if hold.consumer is not None:
+                hold.consumer.forget(hold)
+            if hold.answered:
+                self._forget(self._routes.lane(hold.command.slot), hold)
+
+    def _forget(self, lane: SlotChannel, entry: PendingCommand) -> None:
+        lane.forget(entry)
+        if lane.asked is entry:
+            lane.go_on()
+        if lane.link is not None and lane.link.paused:
+            self._telling.eased(lane.link)
+
+    def _consumer_end(self, link: OwnerLink, effect: ConsumerClosed | BrowseEnd, out: list[Effect]) -> None:
+        consumer = self._consumers.get(effect.consumer)
+        if consumer is None:
+            return
+        lane = self._routes.current(link, consumer.slot)
+        if lane is None:
+            return
+        if isinstance(effect, BrowseEnd):
+            consumer.ends()
+        else:
+            self._end_consumer(lane, consumer)
+        # The session that ends it needs no word of its end.
+        if not consumer.closing:
+            out.append(effect)
+
+    # ── transactions over slots ────────────────────────────────────────────────────────────────────
+
+    def _start_transaction(self, before: PendingCommand) -> None:
+        ready = self._parking.answered(before)
+        if ready is not None:
+            lane, entry = ready
+            self._send(lane, entry.command, entry.nbytes)
+
+    def _unpark(self, session: int, entry: PendingCommand) -> None:
+        commands = self._parking.end(session, entry)
+        if commands is None:
+            return
+        self.submit(commands)
+        self._telling.relieve({session})
+
+    # ── links ──────────────────────────────────────────────────────────────────────────────────────
+
+    def _make_link(self, owner: str, address: str) -> OwnerLink:
+        patience = self._patience.setdefault(owner, Patience(self._settings.dead_after_ms / 1000))
+        return OwnerLink(
+            owner, address, self._hello, self._settings, self._dialer, self._clock, self._schedule, self._later, self,
+            self.stats, patience,
+        )  # fmt: skip
+
+    def on_dialed(self, link: OwnerLink) -> None:
+        self._routes.dialed(link)
+
+    def on_answered(self, link: OwnerLink) -> None:
+        self._routes.answered(link)
+
+    def on_broken(self, link: OwnerLink) -> None:
+        self._routes.broken(link)
+
+    def on_pressure(self, link: OwnerLink) -> None:
+        self._telling.eased(link)
+
+    def on_unsendable(self, command: LinkCommand, why: str) -> None:
+        log.error("a %s does not fit into a message: %s", type(command).__name__, why)
+        lane = self._routes.lane(command.slot)
+        entry = lane.kept.get(getattr(command, "seq", 0) >> SLOT_BITS)
+        if entry is not None:
+            self._refuse(lane, entry, Refused(0, 0, Code.INTERNAL))
+
+    # ── time ───────────────────────────────────────────────────────────────────────────────────────
+
+    def _unavailable(self, lane: SlotChannel) -> tuple[Code, str]:
+        if lane.shelved:
+            return Code.SLOT_SHELVED, (
+                f"it is in slot {lane.slot}, which was shelved; others are not concerned. Ask the operator: "
+                "`stampede cluster status`"
+            )
+        return Code.OWNER_UNAVAILABLE, (
+            f"no owner has served it for {self._settings.unavailable_after_s:g} s (unavailable_after_s); "
+            "try again later, or ask the operator: `stampede cluster status`"
+        )
+
+    def _watch(self) -> None:
+        """Has the slots without an owner looked at."""
+        if not self._watching:
+            self._watching = True
+            self._later(min(1.0, self._settings.unavailable_after_s / 2), self._check_down)
+
+    def _check_down(self) -> None:
+        self._watching = False
+        if self._routes.closed:
+            return
+        # At most a second too late: looked at once a second, while somebody waits.
+        limit = self._clock.monotonic() - self._settings.unavailable_after_s
+        for lane in list(self._lanes.values()):
+            if lane.opened or not (lane.kept or lane.waiting or self._downloads.waits(lane.slot)):
+                continue
+            if lane.down_since <= limit:
+                self._give_up(lane)
+            else:
+                self._watch()
+
+    def _give_up(self, lane: SlotChannel) -> None:
+        """Who waits for the slot has waited long enough. Ends of consumers are told whenever it comes back."""
+        if lane.give_up():
+            log.error("slot %d: %s", lane.slot, lane.shelved or self._unavailable(lane)[1])
+        code, why = self._unavailable(lane)
+        self._uploads.give_up(lane)
+        self._downloads.give_up(lane, why)
+        for entry in list(lane.kept.values()):
+            kind = type(entry.command)
+            # Nobody waits for these: they stay, and are told to whoever leads next.
+            if kind is Disconnect or entry.answered or entry.resume or entry.own:
+                continue
+            if entry.number in lane.kept:
+                session: int = getattr(entry.command, "session", 0)
+                refused = Refused(session, entry.seq, code, why)
+                self._finish(lane, entry, refused, self._telling.untold)
+        if lane.live:
+            self._routes.open(lane)
+        self._telling.landed(lane.slot)
+        self._telling.soon()
+
+    def _mark(self, lane: SlotChannel) -> None:
+        """AUTO consumers of the slot were given something."""
+        self._marking[lane] = None
+        if not self._mark_timer:
+            self._mark_timer = True
+            self._later(MARK_S, self._mark_all)
+
+    def _mark_all(self) -> None:
+        self._mark_timer = False
+        lanes, self._marking = self._marking, {}
+        for lane in lanes:
+            # One Barrier at a time for each slot, and none to nobody.
+            if lane.marked is not None or not lane.opened:
+                self._mark(lane)
+                continue
+            self._send(lane, lane.mark(), 0)

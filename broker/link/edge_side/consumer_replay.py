@@ -1,0 +1,392 @@
+"""What an edge knows of its consumers: enough to attach them to another owner as if nothing had happened.
+
+Rule: in the client ack modes every message that the client was given, and whose settlement nobody has answered yet, is
+in `ids` or in `aside`, in the order of delivery, until it is given back; in AckMode.AUTO only what has a large body is,
+until all of that has come, and what was delivered else since an owner last said that everything is durable is in
+`spans`. Must not know links nor who leads a slot.
+"""
+
+# Example, ack:client. The client was given 1 2 3 4 5 of slot 9 and acknowledges 3, which means 1 2 3 (C43); A dies.
+#     ids      4 5           given, not settled
+#     aside    ACK → 1 2 3   settled by an ACK that nobody has answered
+#     again    Subscribe(resume: held 1…5) to B, then the ACK with its number. B gives 1 … 5 back to this consumer, so
+#              that the ACK settles 1 2 3. If A had done so before it died, B finds them settled already (ghosts), and
+#              the ACK changes nothing
+# Why held in the order of delivery: an ACK is for all before it, and B must count the same "before".
+#
+# In AckMode.AUTO nothing is held: what was delivered counts as consumed (C41). `spans` says what was delivered since
+# an owner last said that all of that is settled on the disk, so that a new owner does not deliver it a second time.
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from broker.core.address import AckMode, Outcome
+from broker.core.commands import UNLIMITED, Command, Hold, Publish, Resume, Settle, Subscribe
+from broker.core.message import BLOB, DURABLE, Run
+
+from ..bodies.edge_bodies import BodyUp
+
+Span = tuple[int, int]
+TRIES_SLACK = 1000
+
+
+class PendingCommand:
+    """A command that waits for its answer. By identity; `number` is unique in its slot.
+
+    seq         what the edge called it; 0: nobody wants to hear of it (any more).
+    consumer    whose life it begins, changes or ends.
+    resume      it attaches a consumer again: made anew for each replay.
+    answered    a Hold that is kept until its transaction ends.
+    happened    its effect has been seen: on a replay only its answer is asked for.
+    holds       the Holds that end with it.
+    parked      a Transact that may not leave yet.
+    turn        the sequence it is numbered in, alone; 0: that of the lane.
+    body        the large body of a Publish, if it can be sent again.
+    claimed     a Hold that a new owner (or stream) was told of: what it covers was claimed there, whether the
+                transaction had happened or not.
+    firm        a Hold: all that it covers is durable.
+    own         nobody has asked for it: the port did. A refusal means that it is no more.
+    """
+
+    __slots__ = (
+        "answered", "body", "claimed", "command", "consumer", "firm", "happened", "holds", "nbytes", "number",
+        "own", "parked", "resume", "seq", "turn",
+    )  # fmt: skip
+
+    def __init__(self, number: int, command: Command, seq: int, nbytes: int) -> None:
+        self.number = number
+        self.command = command
+        self.seq = seq
+        self.nbytes = nbytes
+        self.consumer: Mirrored | None = None
+        self.resume = False
+        self.answered = False
+        self.happened = False
+        self.holds: list[PendingCommand] = []
+        self.parked = False
+        self.turn = 0
+        self.claimed = self.firm = self.own = False
+        self.body: BodyUp | None = None
+
+    def attaches_again(self, consumer: Mirrored) -> None:
+        """It tells a new owner, or stream, of the consumer."""
+        self.resume, self.consumer = True, consumer
+
+    def alone_in(self, turn: int) -> int:
+        """The sequence it is numbered in."""
+        self.turn = turn
+        return turn
+
+    def park(self) -> None:
+        """It may not leave yet."""
+        self.parked = True
+
+    def unpark(self) -> None:
+        """It may leave now."""
+        self.parked = False
+
+    def answer(self) -> None:
+        """A Hold is answered, and stays for those who lead its slot next; nobody wants to hear of it any more."""
+        self.answered = True
+        self.seq = 0
+
+    def end_holds(self) -> list[PendingCommand]:
+        """The Holds that ended with it."""
+        holds, self.holds = self.holds, []
+        return holds
+
+    def concerns(self, consumer: Mirrored | None) -> Mirrored | None:
+        """Whose life it begins, changes or ends; None: nobody's."""
+        self.consumer = consumer
+        return consumer
+
+    def carries(self, body: BodyUp) -> None:
+        """Its large body can be sent again."""
+        self.body = body
+
+    def of_port(self, consumer: Mirrored, seq: int) -> None:
+        """A Settle of the port's own, `seq` on the wire."""
+        assert isinstance(self.command, Settle)
+        self.own, self.consumer, self.command.seq = True, consumer, seq
+        consumer.set_aside(self, self.command.ids)
+
+
+class Mirrored:
+    """One consumer.
+
+    subscribed    its Subscribe has been answered.
+    closing       its Unsubscribe or Disconnect has been submitted: it gets nothing any more.
+    leaving       that stands in its lane now, behind what it settles and holds; what comes later concerns nothing.
+    outstanding   bytes delivered and not granted back.
+    ids           message → is it durable.
+    aside         what unanswered Settles and open Holds cover, in the order of these commands.
+    backs         unanswered Settles that give messages back.
+    holds         id named by a Hold of an open transaction → that Hold.
+    opening       which of its slot's openings it was last attached behind.
+    old           spans that the Barrier under way covers.
+    tries         attempts of what it was given again, also of some that is settled since.
+    """
+
+    __slots__ = (
+        "_removed", "aside", "backs", "closing", "command", "confirms", "ended", "holds", "ids", "leaving", "number",
+        "old", "opening", "outstanding", "slot", "spans", "subscribed", "tries",
+    )  # fmt: skip
+
+    def __init__(self, command: Subscribe) -> None:
+        self.number = command.consumer
+        self.slot = command.slot
+        self.command = command
+        self.confirms = command.ack is AckMode.AUTO or command.browse
+        self.subscribed = False
+        self.closing = False
+        self.leaving = False
+        self.ended = False
+        self.outstanding = self.opening = 0
+        self.ids: dict[int, bool] = {}
+        self.aside: dict[PendingCommand, list[int]] = {}
+        self.holds: dict[int, PendingCommand] = {}
+        self.backs: dict[PendingCommand, None] = {}
+        self.spans: list[Span] = []
+        self.old: list[Span] = []
+        self.tries: dict[int, int] = {}
+        self._removed = 0
+
+    @property
+    def given(self) -> bool:
+        """Was anything delivered to it that it may still have."""
+        return bool(self.outstanding or self.ids or self.aside or self.spans or self.old)
+
+    # ── its life ───────────────────────────────────────────────────────────────────────────────────
+
+    def begins(self) -> None:
+        """Its Subscribe is answered."""
+        self.subscribed = True
+
+    def closes(self) -> None:
+        """What ends it has been submitted: it gets nothing any more."""
+        self.closing = True
+
+    def leaves(self) -> None:
+        """What ends it stands in its lane."""
+        self.leaving = True
+
+    def ends(self) -> None:
+        """A browser has seen everything."""
+        self.ended = True
+
+    # ── deliveries ─────────────────────────────────────────────────────────────────────────────────
+
+    def delivered(self, run: Run, cost: int) -> None:
+        """The client is about to be given the run."""
+        self.outstanding += cost
+        # A large body in AUTO is consumed when all of it has come, not when it began: until then it is held like any
+        # other.
+        if self.confirms and not (self.command.bodies and run.flags & BLOB):
+            add_ids(self.spans, run.ids)
+            return
+        if self.backs:
+            self._came_back(run.ids)
+        if run.attempts or self.tries:
+            self._tried(run)
+        lasting = bool(run.flags & DURABLE)
+        # The usual delivery, without a list.
+        if len(run.records) == 1:
+            self.ids[run.ids[0]] = lasting
+        else:
+            self.ids.update(dict.fromkeys(run.ids, lasting))
+
+    def granted(self, nbytes: int) -> None:
+        """So much is given back to its owner."""
+        self.outstanding -= nbytes
+
+    def attached(self, opening: int) -> None:
+        """The owner of that opening knows of it."""
+        self.opening = opening
+
+    def holds_body(self, message: int) -> bool:
+        """May its body be asked for in its name."""
+        return message in self.ids
+
+    def _tried(self, run: Run) -> None:
+        if run.attempts:
+            self.tries.update(dict.fromkeys(run.ids, run.attempts))
+            # Paid by what came since the last time.
+            if len(self.tries) > 2 * len(self.ids) + TRIES_SLACK:
+                self._prune()
+        else:  # counted anew: its leader lost the counts
+            for i in run.ids:
+                self.tries.pop(i, None)
+
+    def _prune(self) -> None:
+        """Forgets the attempts of what is settled."""
+        kept = {*self.ids, *(i for covered in self.aside.values() for i in covered)}
+        self.tries = {i: attempts for i, attempts in self.tries.items() if i in kept}
+
+    def unseen(self, run: Run) -> Run | None:
+        """A browser that began anew sees the queue from its head: what of the run it has not seen yet."""
+        seen = self.spans
+        # After a change of the owner only.
+        fresh = [n for n, i in enumerate(run.ids) if not any(first <= i <= last for first, last in seen)]
+        if len(fresh) == len(run.records):
+            return run
+        if not fresh:
+            return None
+        return run.pick(fresh)
+
+    def _came_back(self, ids: Iterable[int]) -> None:
+        """A message that a Settle gives back was delivered again: that Settle has happened, as a whole, and on a replay
+        it would take the new delivery away."""
+        again = set(ids)
+        for entry in list(self.backs):
+            mine = [entry, *(hold for hold in entry.holds if hold in self.aside)]
+            if any(again.intersection(self.aside.get(each, ())) for each in mine):
+                self._happened(entry)
+
+    def _happened(self, entry: PendingCommand) -> None:
+        for each in [entry, *(hold for hold in entry.holds if hold in self.aside)]:
+            each.happened = True
+            self.forget(each)
+
+    def let_go(self) -> None:
+        """Another owner (or stream) begins. What unanswered Settles give back may have reached another consumer, of any
+        edge, and is that one's then. So it is not claimed again: if nobody has it, it is in the queue, and that is all
+        they were about (but for a delay). A REJECT is repeated: its messages go to nobody but the dead letters.
+        The same goes for what a consumer that is leaving held for a transaction that was not committed before."""
+        for entry in list(self.backs):
+            # A NACK or a RETURN that is repeated could take a message away from somebody who has got it since.
+            if getattr(entry.command, "outcome", None) is not Outcome.REJECT:
+                self._happened(entry)
+        if self.leaving:
+            for hold in dict.fromkeys(self.holds.values()):
+                self._happened(hold)
+
+    # ── settlements ────────────────────────────────────────────────────────────────────────────────
+
+    def set_aside(self, entry: PendingCommand, ids: Sequence[int]) -> None:
+        """`ids` are settled by the entry, or held by it. What open Holds cover stays with them until it is answered."""
+        if self.leaving:
+            return
+        covered: list[int] = []
+        hold = isinstance(entry.command, Hold)
+        alone = isinstance(entry.command, Settle) and entry.command.outcome is Outcome.UNREADABLE
+        # Firm until something of it is not durable.
+        entry.firm = hold
+        for i in ids:
+            # An ACK in a transaction was said before, by a Hold; the COMMIT's Settle ends it.
+            held = self.holds.get(i)
+            if held is not None and not hold:
+                entry.holds.append(held)
+                del self.holds[i]
+            elif i in self.ids:
+                if alone:  # it never came to the client: what stands before it did, and is not settled by this
+                    del self.ids[i]
+                    covered.append(i)
+                else:
+                    entry.firm &= self._take(i, covered)
+                if hold:
+                    self.holds[i] = entry
+        if covered:
+            self.aside[entry] = covered
+        if isinstance(entry.command, Settle) and entry.command.outcome is not Outcome.ACK:
+            self.backs[entry] = None
+
+    def _take(self, i: int, covered: list[int]) -> bool:
+        """Is all of it durable."""
+        ids = self.ids
+        # client-individual: this one (C44).
+        if self.command.ack is not AckMode.CLIENT:
+            covered.append(i)
+            return ids.pop(i)
+        # The latest: everything. Clients that acknowledge each message, or the last one, come here.
+        if i == next(reversed(ids)):
+            covered += ids
+            self.ids = {}
+            self._removed = 0
+            return all(ids.values())
+        before = len(covered)
+        # A dict keeps the order of delivery: all up to this one (C43).
+        for j in ids:
+            covered.append(j)
+            if j == i:
+                break
+        lasting = all([ids.pop(j) for j in covered[before:]])
+        self._removed += len(covered) - before
+        if self._removed > len(ids):
+            # A dict emptied from its front scans the dead places again and again: rebuild it in time.
+            self.ids = dict(ids.items())
+            self._removed = 0
+        return lasting
+
+    def forget(self, entry: PendingCommand) -> None:
+        """The entry is answered, or (a Hold) its transaction has ended: what it covers is no longer ours."""
+        self.aside.pop(entry, None)
+        self.backs.pop(entry, None)
+        if self.holds:
+            self.holds = {i: hold for i, hold in self.holds.items() if hold is not entry}
+
+    def mark(self) -> None:
+        """A Barrier is on its way behind what the owner has been told of the deliveries so far."""
+        self.old += self.spans
+        self.spans = []
+
+    def settled(self) -> None:
+        """Everything delivered before the Barrier that was just answered is settled for good."""
+        self.old = []
+
+    # ── again ──────────────────────────────────────────────────────────────────────────────────────
+
+    def again(self, seq: int) -> Subscribe:
+        """The command that attaches it to the slot's owner of now."""
+        asked = self.command
+        room = asked.room if asked.room >= UNLIMITED else asked.room - self.outstanding
+        # A queue that was made for this subscription may be made again; the room is what is left of what it asked
+        # for.
+        command = asked.attach_again(seq, asked.create or self.subscribed, 0 if self.closing else room)
+        held: list[Span] = []
+        firm: list[Span] = []
+        for entry, covered in self.aside.items():
+            entry.claimed = True
+            add_ids(held, covered)
+            if entry.firm:
+                add_ids(firm, covered)
+        if not self.leaving:  # else its end gives them back, and may have done so already
+            add_ids(held, self.ids)
+        self._prune()
+        command.resumes(Resume(held, [] if command.browse else self.old + self.spans, self.tries, firm))
+        return command
+
+
+def held(consumers: Mapping[int, Mirrored], slot: int, number: int) -> list[int]:
+    """What the consumer's client was given and has not settled."""
+    known = consumers.get(number)
+    return [] if known is None or known.closing else list(known.ids)
+
+
+def add_ids(spans: list[Span], ids: Iterable[int]) -> None:
+    """Appends ids in their order; neighbours join."""
+    if isinstance(ids, range) and ids.step == 1:
+        first, last = ids[0], ids[-1]
+        if spans and spans[-1][1] + 1 == first:
+            first = spans.pop()[0]
+        spans.append((first, last))
+        return
+    for i in ids:
+        # In the order of delivery, so a queue that is consumed in order is one span however much it is.
+        if spans and spans[-1][1] + 1 == i:
+            spans[-1] = (spans[-1][0], i)
+        else:
+            spans.append((i, i))
+
+
+def size_of(command: Command) -> int:
+    """Bytes on the wire, about, and what it takes of the memory for unanswered commands."""
+    kind = type(command)
+    if kind is Publish:
+        run: Run = command.run  # type: ignore[union-attr]
+        # A large body travels by itself and is counted there.
+        return 96 + run.nbytes - (run.blob.length if run.blob is not None else 0)
+    parts = getattr(command, "parts", None)
+    if parts is not None:
+        return 96 + sum(size_of(part) for part in parts)
+    return 96 + 6 * len(getattr(command, "ids", ()))

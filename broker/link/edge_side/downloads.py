@@ -1,0 +1,121 @@
+"""Large bodies on their way to the clients of one edge, and the slots they come from: when each goes on.
+
+Rule: a body whose message a consumer holds (one of AckMode.AUTO holds it until all of the body is with its client) is
+bound to no owner. When its stream ends it waits until whoever leads the slot then has been told what the consumer
+holds, and goes on where it was. Must not know streams nor pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from broker.core.address import Outcome
+from broker.core.commands import Settle
+from broker.core.message import Blob
+from broker.seams.clock import Later, Schedule
+
+from ..bodies.edge_bodies import BodyDown
+from ..owner_port import Away, BodyReader
+from .consumer_replay import Mirrored
+from .routes import Routes
+from .slot_channel import OWN_BYTES, SlotChannel
+
+AGAIN_S = 0.05
+"""How soon an owner is asked again that has turned a body away. It tells us just now that it does not lead the slot."""
+
+
+class Downloads:
+    """See the head of this file. watch: somebody waits for a slot that is not open."""
+
+    def __init__(
+        self,
+        routes: Routes,
+        consumers: Mapping[int, Mirrored],
+        schedule: Schedule,
+        later: Later,
+        watch: Callable[[], None],
+    ) -> None:
+        self._routes = routes
+        self._consumers = consumers
+        self._schedule = schedule
+        self._later = later
+        self._watch = watch
+        self._waiting: dict[int, dict[Mirrored, dict[BodyDown, int]]] = {}
+        """Slot → consumer → body, and its message."""
+
+    def read(self, slot: int, blob: Blob, consumer: int = 0, message: int = 0) -> BodyReader:
+        lane, known = self._routes.lane(slot), self._consumers.get(consumer)
+        holds = known is not None and known.holds_body(message)
+        # Who holds the message may have its body from whoever leads next; others (an operator who looks at it) ask
+        # again.
+        lost = partial(self._lost, known, message) if known is not None and holds else None
+        body = BodyDown(self._schedule, blob.length, lost)
+        if lane.opened and lane.link is not None:
+            lane.link.bodies.open(body, slot, blob)
+        elif lost is not None:
+            lost(body)
+        return body
+
+    def arrived(self, consumer: int, message: int, outcome: Outcome = Outcome.ACK) -> None:
+        """The owner is to be told, whoever it is and as often as it takes."""
+        known = self._consumers.get(consumer)
+        if known is None or not known.confirms or not known.holds_body(message):
+            return
+        lane = self._routes.lane(known.slot)
+        command = Settle(lane.slot, known.command.session, 0, consumer, [message], outcome)
+        # Numbered and kept like a client's: told to each owner until one has answered. Nobody at the edge waits for
+        # it.
+        lane.keep_own(command, known)
+        lane.send(command, OWN_BYTES)
+        if not lane.opened:
+            self._watch()
+
+    def attached(self, lane: SlotChannel, consumer: Mirrored) -> None:
+        """The slot's owner of now knows what the consumer holds."""
+        consumer.attached(lane.openings)
+        link = lane.link
+        if link is None:
+            return
+        for body, message in self._take(consumer).items():
+            link.bodies.go_on(body, lane.slot, consumer.number, message)
+
+    def end(self, consumer: Mirrored, why: str = "its subscription has ended") -> None:
+        """No owner will have what it holds."""
+        for body in self._take(consumer):
+            body.failed(Away(why))
+
+    def give_up(self, lane: SlotChannel, why: str) -> None:
+        """What waits for the slot has waited long enough."""
+        for consumer in list(self._waiting.get(lane.slot, ())):
+            self.end(consumer, why)
+
+    def waits(self, slot: int) -> bool:
+        return slot in self._waiting
+
+    def _lost(self, consumer: Mirrored, message: int, body: BodyDown) -> None:
+        """It goes on when the slot is led, and the consumer attached there."""
+        if self._routes.closed or consumer.closing:
+            body.failed(Away("the edge is stopping" if self._routes.closed else "its subscription has ended"))
+            return
+        self._waiting.setdefault(consumer.slot, {}).setdefault(consumer, {})[body] = message
+        lane = self._routes.lane(consumer.slot)
+        # Attached there already, and turned away all the same: it is about to say that it leads no more.
+        if lane.opened and consumer.opening == lane.openings:
+            # Not at once: a loop over the network would be the result.
+            self._later(AGAIN_S, partial(self._again, consumer))
+        else:
+            self._watch()
+
+    def _take(self, consumer: Mirrored) -> dict[BodyDown, int]:
+        """What waits for it, which does not wait any more."""
+        waiting = self._waiting.get(consumer.slot, {})
+        bodies = waiting.pop(consumer, {})
+        if not waiting:
+            self._waiting.pop(consumer.slot, None)
+        return bodies
+
+    def _again(self, consumer: Mirrored) -> None:
+        lane = self._routes.lane(consumer.slot)
+        if lane.opened and consumer.opening == lane.openings:
+            self.attached(lane, consumer)

@@ -1,0 +1,478 @@
+"""One edge's stream to one owner: batches, their clock, heart-beats, and a fresh dial when it breaks.
+
+Rule: at most one batch is untaken; what gathers meanwhile is the next one, closed when it is sent, and slots share it
+fairly. Whatever was sent on a stream that broke may or may not have arrived: its user replays. Must not know what
+commands mean.
+"""
+
+# Example. The edge submits SENDs all the time; the way to the owner and back takes 1 ms.
+#     add          the first one: a flush is scheduled, behind everything this step of the loop still adds
+#     batch 1      leaves with 3 commands; `_awaiting`
+#     add …        40 more commands gather
+#     taken 1      in the owner's next message: batch 2 leaves with all 40
+# So a quiet edge waits for nothing and a busy one sends large messages: the round trip is the clock, as in Nagle's
+# algorithm, and one untaken batch bounds what a broken stream can leave in doubt.
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import Final, Protocol
+
+from broker.config.settings import ClusterSettings
+from broker.core.errors import CODES, Code, ProtocolViolation
+from broker.core.patience import Patience, stood_still
+from broker.rpc.v1 import link_pb2 as pb
+from broker.seams.clock import Clock, Later, Schedule
+from broker.seams.stream import EDGE_SERVICE, Dialer, Ended, EndKind, Stream
+
+from ..bodies.edge_bodies import BodyHub
+from ..codec.codec import CONGESTED, DOWN_PING, UP_PING, decode_down
+from ..codec.command_codec import LinkCommand, put_command
+from ..codec.effect_codec import LinkEffect, take_effects
+from ..questions import Asked, Done
+from ..stats import LinkStats
+
+log = logging.getLogger("stampede.link")
+
+FIRST_RETRY_S = 0.02
+LAST_RETRY_S = 1.0
+STEADY_S = 5.0
+"""A stream that broke sooner was no success: the pause before the next dial goes on growing. One that breaks again and
+again costs both ends a replay each time."""
+LEASE_SHARE: Final = 0.6
+"""Of its lease, which is renewed every third of it: an owner may hear that it has ended so soon after an edge stood
+still."""
+TAKEN_MESSAGES = 8
+TAKEN_BYTES = 64 * 1024
+TAKEN_S = 0.02
+"""After so many messages, bytes, seconds the owner hears what was taken, also when there is nothing else to say."""
+
+
+class LinkUser(Protocol):
+    """Who uses the link."""
+
+    def on_dialed(self, link: OwnerLink) -> None:
+        """A new stream: tell it everything (it may still fail)."""
+        ...
+
+    def on_answered(self, link: OwnerLink) -> None:
+        """The first word on a stream."""
+        ...
+
+    def on_broken(self, link: OwnerLink) -> None:
+        """The stream is over; what was queued is forgotten. The link dials anew by itself."""
+        ...
+
+    def on_link_effects(self, link: OwnerLink, effects: list[LinkEffect]) -> None: ...
+    def on_pressure(self, link: OwnerLink) -> None:
+        """`link.congested` has changed."""
+        ...
+
+    def on_unsendable(self, command: LinkCommand, why: str) -> None: ...
+
+
+class OwnerLink:
+    """See the head of this file. The first dial is made by start()."""
+
+    def __init__(
+        self,
+        owner: str,
+        address: str,
+        hello: pb.Hello,
+        settings: ClusterSettings,
+        dialer: Dialer,
+        clock: Clock,
+        schedule: Schedule,
+        later: Later,
+        user: LinkUser,
+        stats: LinkStats,
+        patience: Patience,
+    ) -> None:
+        """`patience`: with this owner; it outlives the link."""
+        self.owner = owner
+        self.address = address
+        self.congested = False
+        self.closed = False
+        self.nbytes = 0
+        """Of unanswered commands of its slots; kept by the user."""
+        self.slots: set[int] = set()
+        """Routed here; kept by the user."""
+        self.paused: set[int] = set()
+        """Sessions that wait for on_relief; kept by the user."""
+        self.bodies = BodyHub(self)
+        self.asked = Asked()
+        self._hello = hello
+        self._settings = settings
+        self._dialer = dialer
+        self._clock = clock
+        self._schedule = schedule
+        self._later = later
+        self._user = user
+        self._stats = stats
+        self._patience = patience
+        self._end: _End | None = None
+        self._stream: Stream | None = None
+        self._retry = FIRST_RETRY_S
+        self._dialled = 0.0
+        self._answered = False
+        self._heard = 0.0
+        self._read = 0.0
+        """When the last message came; standing still is not taken off, as it is from `_heard`."""
+        self._ticked = 0.0
+        self._quiet = True
+        self._said_no = ""
+        self._reset()
+
+    def _reset(self) -> None:
+        self._queues: dict[int, deque[tuple[LinkCommand, int]]] = {}
+        self._queued = 0
+        self._batch = 0
+        self._awaiting = False
+        self._scheduled = False
+        self._gone: list[int] = []
+        self._frames: list[pb.Body] = []
+        self._taken = 0
+        self._told = 0
+        self._untold_bytes = 0
+        self._timer = False
+
+    @property
+    def up(self) -> bool:
+        """There is a stream (whether anybody hears it remains to be seen)."""
+        return self._stream is not None
+
+    def ask(self, question: bytes, done: Done) -> None:
+        """Asks the owner something that concerns no slot in particular (questions.py)."""
+        if self._stream is None:
+            done(None, "there is no connection to it")
+            return
+        self._send_up(self.asked.ask(question, done))
+
+    # ── life ───────────────────────────────────────────────────────────────────────────────────────
+
+    def start(self) -> None:
+        """Dials, unless it is closed."""
+        # A dial that was scheduled may come after another one.
+        if self.closed or self._end is not None:
+            return
+        self._reset()
+        self._dialled = self._heard = self._read = self._ticked = self._clock.monotonic()
+        self._answered = False
+        end = self._end = _End(self)
+        self._stream = self._dialer.dial(self.address, EDGE_SERVICE, end)
+        # Hello and everything that must be known leave at once, without a round trip in between. A stream that is
+        # refused has cost a message.
+        self._send(pb.Up(hello=self._hello))
+        self._user.on_dialed(self)
+        self._later(self._settings.ping_ms / 1000, end.tick)
+
+    def close(self, why: str) -> None:
+        """Nobody needs it any more."""
+        self.closed = True
+        stream, self._stream, self._end = self._stream, None, None
+        if stream is not None:
+            stream.close(why)
+        self.bodies.lost(why)
+        self.asked.lost(why)
+
+    def on_closed(self, end: _End, why: Ended) -> None:
+        if end is not self._end:
+            return
+        self._stats.lost_stream()
+        self._end = self._stream = None
+        log.info("link to %s (%s) lost: %s", self.owner, self.address, why)
+        self._reset()
+        if self.congested:
+            self.congested = False
+            self._user.on_pressure(self)
+        # Slots first, then bodies: those that are lost look whether their slot is open.
+        self._user.on_broken(self)
+        bodies, self.bodies = self.bodies, BodyHub(self)
+        bodies.lost(f"the connection to its owner was lost: {why}")
+        self.asked.lost(f"the connection to it was lost: {why}")
+        if why.kind is EndKind.REFUSED:
+            self._patience.ended()
+        # Being answered is not enough: an owner that answers and breaks again would be dialled without a pause.
+        if self._answered and self._clock.monotonic() - self._dialled >= STEADY_S:
+            self._retry = FIRST_RETRY_S
+        self._later(self._retry, self.start)
+        self._retry = min(self._retry * 2, LAST_RETRY_S)
+
+    def _abort(self, why: str) -> None:
+        stream, end = self._stream, self._end
+        if stream is not None and end is not None:
+            stream.abort(why)
+            self.on_closed(end, Ended(why))
+
+    def tick(self, end: _End) -> None:
+        """Every ping_ms: says something when nothing was said, and notices when nothing was heard."""
+        if end is not self._end:
+            return
+        now = self._clock.monotonic()
+        ping = self._settings.ping_ms / 1000
+        # Before anything that waits in the socket is read.
+        if self._given_up(now - self._ticked - ping):
+            return
+        self._heard = min(now, self._heard + stood_still(self._ticked, now, ping))
+        self._ticked = now
+        # Two patiences: an owner that starts, or replays a log, takes longer for its first word than for the next.
+        borne = self._patience.silence(now) if self._answered else self._patience.answer(now)
+        if now - self._heard > borne:
+            self._patience.judged(now)
+            self._abort(f"nothing heard for {borne * 1000:.0f} ms (dead_after_ms)")
+            return
+        if self._quiet:
+            self._ping()
+        self._quiet = True
+        self._later(ping, end.tick)
+
+    def _given_up(self, seconds: float) -> bool:
+        """We, or what is sent to us, stood still for so long. Has the owner given us up by now? Then its earlier
+        deliveries are others' since, who have them marked: what waits here to be read is from before that, and goes
+        unread. The next stream begins with all that we have."""
+        bound = min(self._settings.edge_grace_s, self._settings.lease_s * LEASE_SHARE)
+        if seconds <= bound:
+            return False
+        self._abort(f"nothing was read for {seconds:.3g} s: the owner has given this edge up (edge_grace_s)")
+        return True
+
+    def _ping(self) -> None:
+        if self._taken > self._told:
+            self._send_up(pb.Up(ping=True))
+        else:
+            self._send_bytes(UP_PING)
+
+    # ── out ────────────────────────────────────────────────────────────────────────────────────────
+
+    def carry(self, slot: int, nbytes: int) -> None:
+        """Its owner is asked for that slot, too, of which so much is unanswered."""
+        self.slots.add(slot)
+        self.nbytes += nbytes
+
+    def release(self, slot: int, nbytes: int) -> None:
+        """… and is no more."""
+        self.slots.discard(slot)
+        self.nbytes -= nbytes
+
+    def relieve(self) -> set[int]:
+        """Sessions that have paused for it, and need not any more."""
+        paused, self.paused = self.paused, set()
+        return paused
+
+    def add(self, slot: int, command: LinkCommand, nbytes: int) -> None:
+        """Queues the command; it leaves with the next batch."""
+        queue = self._queues.get(slot)
+        if queue is None:
+            queue = self._queues[slot] = deque()
+        queue.append((command, nbytes))
+        self._queued += nbytes
+        if not self._scheduled and not self._awaiting:
+            self._scheduled = True
+            self._schedule(self._flush_soon)
+
+    def drop(self, slot: int) -> None:
+        """Forgets what is queued for the slot."""
+        for _, nbytes in self._queues.pop(slot, ()):
+            self._queued -= nbytes
+
+    def send_body(self, body: pb.Body) -> None:
+        """Outside of the batches' clock; before any `taken` that is told from now on."""
+        self._frames.append(body)
+        if body.data or len(self._frames) >= 16:
+            self._flush()
+        elif not self._scheduled:
+            self._scheduled = True
+            self._schedule(self._flush_soon)
+
+    def gone(self, consumer: int) -> None:
+        """A delivery to this consumer that is not told as taken yet has reached nobody."""
+        if consumer not in self._gone:
+            self._gone.append(consumer)
+
+    def _flush_soon(self) -> None:
+        self._scheduled = False
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._stream is None:
+            return
+        up = pb.Up()
+        if self._queues and not self._awaiting:
+            self._fill(up)
+        if self._frames:
+            up.bodies.extend(self._frames)
+            self._frames = []
+        elif not up.batch and not self._due():
+            return
+        self._send_up(up)
+
+    def _fill(self, up: pb.Up) -> None:
+        for command in self._cut():
+            try:
+                put_command(command, up)
+            except (ValueError, TypeError) as error:
+                # A number that no field takes. Its sender's affair, not the link's.
+                del up.commands[-1]
+                self._user.on_unsendable(command, str(error))
+        if up.commands:
+            self._batch += 1
+            up.batch = self._batch
+            self._awaiting = True
+
+    def _cut(self) -> list[LinkCommand]:
+        """The next batch: at most batch_bytes, but at least one command; slots in turn, with equal shares."""
+        cap = self._settings.batch_bytes
+        queues = self._queues
+        batch: list[LinkCommand] = []
+        # The usual case: everything fits, nothing is counted.
+        if self._queued <= cap:
+            for queue in queues.values():
+                batch += [command for command, _ in queue]
+            self._queues = {}
+            self._queued = 0
+            return batch
+        share, total = cap // len(queues), 0
+        for slot in list(queues):
+            queue = queues.pop(slot)
+            mine = 0
+            # At least one command a slot, however large, or a slot with large messages would starve.
+            while queue and mine <= share and (total < cap or not mine):
+                command, nbytes = queue.popleft()
+                batch.append(command)
+                mine += nbytes
+                total += nbytes
+            if queue:
+                queues[slot] = queue  # now the last in the row
+            if total >= cap:
+                break
+        self._queued -= total
+        return batch
+
+    def _due(self) -> bool:
+        """Is it time to tell what was taken."""
+        return self._taken - self._told >= TAKEN_MESSAGES or self._untold_bytes >= TAKEN_BYTES
+
+    def _send_up(self, up: pb.Up) -> None:
+        # `taken` is told once, on whatever leaves next; `gone` with it, or the owner would confirm what nobody got.
+        if self._taken > self._told:
+            up.taken = self._told = self._taken
+            self._untold_bytes = 0
+            if self._gone:
+                up.gone.extend(self._gone)
+                self._gone = []
+        self._send(up)
+
+    def _send(self, up: pb.Up) -> None:
+        self._send_bytes(up.SerializeToString())
+
+    def _send_bytes(self, data: bytes) -> None:
+        assert self._stream is not None
+        self._quiet = False
+        self._stats.sent(len(data))
+        self._stream.send(data)
+
+    # ── in ─────────────────────────────────────────────────────────────────────────────────────────
+
+    def on_message(self, end: _End, data: bytes) -> None:
+        if end is not self._end:
+            return
+        now = self._clock.monotonic()
+        # Who has not answered may be slow: then only how long we stood still counts. It may have heard us before.
+        # The clock of the machine, not of the stream: what lies in the socket's buffer may be as old as our sleep.
+        late = now - self._read if self._answered else now - self._ticked - self._settings.ping_ms / 1000
+        if self._given_up(late):
+            return
+        self._heard = self._read = now
+        if not self._answered:
+            self._answered = True
+            if self._patience.answered(self._heard):
+                borne = self._patience.silence(self._heard)
+                log.info("%s was only slow: it may be silent for %.3g s now", self.owner, borne)
+            self._user.on_answered(self)
+        self._stats.took(len(data))
+        if data == DOWN_PING:
+            self._welcome()
+            return
+        try:
+            down = decode_down(data)
+            effects = take_effects(down)
+        except ProtocolViolation as violation:
+            self._stats.refused_peer()
+            log.error("owner %s (%s): %s", self.owner, self.address, violation)
+            self._abort(violation.code.name)
+            return
+        if down.HasField("refusal"):
+            self._refused(down.refusal)
+            return
+        self._welcome()
+        self._take(down, effects, len(data))
+        if end is self._end:
+            self._after(end)
+
+    def _welcome(self) -> None:
+        """The owner talks to us."""
+        self._said_no = ""
+
+    def _take(self, down: pb.Down, effects: list[LinkEffect], nbytes: int) -> None:
+        # Of an earlier batch: nothing yet.
+        if down.taken >= self._batch:
+            self._awaiting = False
+        if down.pressure:
+            self.congested = down.pressure == CONGESTED
+            self._user.on_pressure(self)
+        for body in down.bodies:
+            self.bodies.on_body(body)
+        if down.told:
+            self.asked.told(down.told)
+        if down.batch:
+            self._taken = down.batch
+            self._untold_bytes += nbytes
+        # Last: what is told may submit, and close this very link.
+        if effects:
+            self._user.on_link_effects(self, effects)
+
+    def _after(self, end: _End) -> None:
+        if self._taken > self._told and not self._timer:
+            self._timer = True
+            self._later(TAKEN_S, end.tell_taken)
+        self._flush()
+
+    def tell_taken(self, end: _End) -> None:
+        if end is not self._end:
+            return
+        self._timer = False
+        if self._taken > self._told:
+            self._send_up(pb.Up())
+
+    def _refused(self, refusal: pb.Refusal) -> None:
+        """We cannot be what we are here: waiting is all that is left, and saying so once."""
+        self._stats.refused_peer()
+        self._retry = LAST_RETRY_S
+        code = CODES.get(refusal.code, Code.INTERNAL)
+        text = f"{code.name}: {refusal.detail}"
+        if text != self._said_no:
+            self._said_no = text
+            log.error("owner %s (%s) refuses this process: %s", self.owner, self.address, text)
+        self._abort(text)
+
+
+class _End:
+    """The StreamEnd of one dial: what an earlier stream still says is not mistaken for the present one's."""
+
+    __slots__ = ("_link",)
+
+    def __init__(self, link: OwnerLink) -> None:
+        self._link = link
+
+    def on_message(self, message: bytes) -> None:
+        self._link.on_message(self, message)
+
+    def on_closed(self, why: Ended) -> None:
+        self._link.on_closed(self, why)
+
+    def tick(self) -> None:
+        self._link.tick(self)
+
+    def tell_taken(self) -> None:
+        self._link.tell_taken(self)

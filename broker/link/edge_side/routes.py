@@ -1,0 +1,232 @@
+"""Which owner each slot is asked of now, and the streams to the owners.
+
+Rule: one link per owner that leads anything; a slot is live on the link of its leader of the newest epoch, or nowhere.
+Whenever that changes, the slot's owner hears all it must know first. Must not know what commands mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+from broker.core.effects import Crowd, Effect
+from broker.core.ids import SLOTS
+from broker.seams.clock import Clock
+
+from ..codec.codec import MOVED, OPENED, SERVING, SlotState
+from ..stats import LinkStats
+from .backpressure import Telling
+from .owner_link import OwnerLink
+from .reachability import Reach
+from .slot_channel import SlotChannel
+
+
+class Routes:
+    """See the head of this file.
+
+    make_link   a link to (owner id, address).
+    unserved   called when a slot is not open any more: whoever waits for it (a command, a body) does so with an end.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        telling: Telling,
+        stats: LinkStats,
+        make_link: Callable[[str, str], OwnerLink],
+        unserved: Callable[[], None],
+        sparing: bool,
+        unreached_s: float,
+    ) -> None:
+        """`sparing`: of what is never used nothing is opened or dialled. `unreached_s`: as Reach has it."""
+        self.lanes: dict[int, SlotChannel] = {}
+        self.links: dict[tuple[str, str], OwnerLink] = {}
+        self.closed = False
+        self._clock = clock
+        self._telling = telling
+        self._stats = stats
+        self._make_link = make_link
+        self._unserved = unserved
+        self._sparing = sparing
+        self._reach = Reach(unreached_s)
+        self._unused: dict[int, tuple[int, str, str]] = {}
+        """Where slots are led that nobody has asked for yet."""
+
+    def lane(self, slot: int) -> SlotChannel:
+        """The slot's, made when first needed."""
+        lane = self.lanes.get(slot)
+        if lane is None:
+            assert 0 <= slot < SLOTS
+            lane = self.lanes[slot] = SlotChannel(slot, self._clock.monotonic())
+            if slot in self._unused:
+                self.route(slot, *self._unused.pop(slot))
+        return lane
+
+    # ── from the cluster ───────────────────────────────────────────────────────────────────────────
+
+    def route(self, slot: int, epoch: int, leader: str, address: str) -> None:
+        # An owner reaches other owners this way, rarely, and only some slots of them.
+        if self._sparing and slot not in self.lanes:
+            if epoch >= self._unused.get(slot, (0,))[0]:
+                self._unused[slot] = (epoch, leader, address)
+            return
+        lane = self.lane(slot)
+        link = self.links.get((leader, address))
+        # Records come late and twice; epochs only rise (I1).
+        if self.closed or (link is not None and lane.link is link and lane.epoch == epoch) or epoch < lane.epoch:
+            return
+        # First: nothing that was meant for the last leader may go to the next one but by a replay.
+        self._down(lane)
+        lane.led_in(epoch)
+        if link is None:
+            link = self.links[leader, address] = self._make_link(leader, address)
+        if lane.link is not link:
+            self._leave(lane)
+            lane.join(link)
+            self._telling.landed(slot)
+        # Else on_dialed opens all slots of the link at once.
+        if link.up:
+            self.open(lane)
+        else:
+            link.start()
+
+    def offline(self, slot: int) -> None:
+        if self._sparing and slot not in self.lanes:
+            self._unused.pop(slot, None)
+            return
+        lane = self.lane(slot)
+        self._down(lane)
+        self._leave(lane)
+
+    def close(self, why: str) -> None:
+        self.closed = True
+        links, self.links = self.links, {}
+        for link in links.values():
+            link.close(why)
+
+    # ── for operators ──────────────────────────────────────────────────────────────────────────────
+
+    def ask(self, question: bytes, done: Callable[[str, bytes | None, str], None]) -> list[str]:
+        """Asks all owners that lead anything; done(owner, answer, why there is none) for each. Returns whom."""
+        links = [link for link in self.links.values() if link.slots]
+        for link in links:
+            link.ask(question, partial(done, link.owner))
+        return [link.owner for link in links]
+
+    def unled(self) -> int:
+        """Slots that nobody is known to lead."""
+        return sum([lane.link is None for lane in self.lanes.values()])
+
+    # ── from the links ─────────────────────────────────────────────────────────────────────────────
+
+    def unreached(self, addresses: Mapping[str, str]) -> tuple[str, ...]:
+        """Owners that are not reached, of the live ones with these addresses. To be called every reach.LOOK_S."""
+        found = self._reach.look(self._clock.monotonic(), addresses)
+        for (owner, address), link in list(self.links.items()):
+            if not link.slots and (owner not in found or addresses[owner] != address):
+                self._drop(link)
+        return found
+
+    def dialed(self, link: OwnerLink) -> None:
+        self._reach.lost(link.owner, self._clock.monotonic())
+        # In order, so that a history of the simulator repeats.
+        for slot in sorted(link.slots):
+            self.open(self.lane(slot))
+
+    def answered(self, link: OwnerLink) -> None:
+        self._reach.heard(link.owner, self._clock.monotonic())
+
+    def broken(self, link: OwnerLink) -> None:
+        self._reach.lost(link.owner, self._clock.monotonic())
+        for slot in sorted(link.slots):
+            self._down(self.lane(slot))
+
+    def said(self, link: OwnerLink, effect: SlotState) -> None:
+        """What an owner says of a slot."""
+        lane = self.lanes.get(effect.slot)
+        # A word of an owner that is not asked any more.
+        if lane is None or lane.link is not link:
+            return
+        if effect.state == OPENED and effect.epoch == lane.epoch and lane.live:
+            lane.open()
+            self.begin_bodies(lane)
+        elif effect.state == MOVED and lane.live:
+            # It will say SERVING when it leads the slot, or the metadata will name another owner.
+            self._stats.found_moved()
+            self._down(lane)
+            # It stopped and leads on in the same epoch (a transfer that was called off): it has said so to all, and
+            # wants all anew.
+            if effect.epoch == lane.epoch:
+                self.open(lane)
+        elif effect.state == SERVING and effect.epoch == lane.epoch and not lane.live:
+            self.open(lane)
+
+    def crowd(self, link: OwnerLink, effect: Crowd, out: list[Effect]) -> None:
+        """An owner says that an address is full, or has room again."""
+        lane = self.current(link, effect.slot)
+        if lane is None:
+            return
+        key = (effect.session, effect.address, effect.passing)
+        if effect.full:
+            lane.crowds[key] = None
+        else:
+            lane.crowds.pop(key, None)
+        out.append(effect)
+
+    def begin_bodies(self, lane: SlotChannel) -> None:
+        """Large bodies that wait for the slot."""
+        if lane.opened:
+            lane.start_bodies()
+
+    # ── a slot ─────────────────────────────────────────────────────────────────────────────────────
+
+    def current(self, link: OwnerLink, slot: int) -> SlotChannel | None:
+        """The slot's lane, if this link is where its effects come from now."""
+        lane = self.lanes.get(slot)
+        # I8 from this side: whatever an owner says of a slot counts only behind its OPENED in the epoch that we asked
+        # for.
+        if lane is None or lane.link is not link or not lane.opened:
+            self._stats.dropped_stale()
+            return None
+        return lane
+
+    def open(self, lane: SlotChannel) -> None:
+        """Tells the slot's owner, on the stream there is, all it must know."""
+        link = lane.link
+        assert link is not None
+        # What is queued is in the replay as well.
+        link.drop(lane.slot)
+        self._stats.replay(lane.begin_again())
+        self._end_crowds(lane)
+
+    def _end_crowds(self, lane: SlotChannel, passing: bool = False) -> None:
+        """Whoever leads it now says so itself when the next SEND comes; what the last one said is nobody's to end."""
+        for session, address, busy in lane.take_crowds(passing):
+            self._telling.tell(Crowd(session, lane.slot, address, False, busy))
+
+    def _down(self, lane: SlotChannel) -> None:
+        """Nobody hears what we send for the slot."""
+        lane.down(self._clock.monotonic())
+        self._end_crowds(lane, passing=True)  # who is not read for it could not ACK anything meanwhile
+        if lane.link is not None:
+            lane.link.drop(lane.slot)
+            if lane.link.up:
+                lane.link.bodies.withdraw(lane.slot)
+        self._unserved()
+
+    def _leave(self, lane: SlotChannel) -> None:
+        """The slot is not its link's any more."""
+        link = lane.leave()
+        if link is None:
+            return
+        self._telling.eased(link)
+        if not link.slots:
+            if not self._reach.reported(link.owner):
+                self._drop(link)
+            self._telling.relieve(link.paused)
+
+    def _drop(self, link: OwnerLink) -> None:
+        """Nothing is led there. (One that is said not to be reached is dialled on: that it is reached must show.)"""
+        self.links.pop((link.owner, link.address), None)
+        self._reach.unused(link.owner)
+        link.close("no slot that this process uses is led here")

@@ -1,0 +1,1 @@
+"""Edges as an owner sees them."""

@@ -1,0 +1,475 @@
+"""LinkServer: the owner's end of all edges' streams.
+
+Rule: a command reaches the shard only for a slot that is led here in the epoch the edge believes in; else it did not
+happen, and the edge is told. A peer that cannot be right (another cluster, another release, a second process of the
+same name, garbage) is refused by name. Must not know engines: commands go to `submit`, effects come as the shard's
+listener.
+"""
+
+# Example. Edge E's machine loses its network for 2 s.
+#     silent   no message for dead_after_ms: _lost. Its stream is over, its consumers stay attached: what they hold is
+#              theirs
+#     back     a Hello of the same boot: the same EdgePeer, all slots are opened anew, each consumer attaches again
+#              with what it holds. Clients have noticed nothing
+# If it does not come back within edge_grace_s, or its lease ends while it has no stream: _bury. Its sessions end, 500
+# in a step, and what they held goes to others, as redelivered (I6). A Hello of another boot buries the old process at
+# once if that has no stream; else the newcomer is refused: one name is one process.
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+
+from broker.config.settings import Settings
+from broker.core.commands import Command, Disconnect
+from broker.core.effects import BrowseEnd, ConsumerClosed, Deliver, Done, Effect
+from broker.core.errors import Code, ProtocolViolation
+from broker.core.metrics import Metric
+from broker.core.patience import stood_still
+from broker.rpc.v1 import link_pb2 as pb
+from broker.seams.clock import Clock, Later, Schedule
+from broker.seams.stream import Ended, Stream
+
+from ..bodies.owner_bodies import FindBody, NewBody, OpenBody
+from ..codec.codec import PROTOCOL, SERVING, UP_PING, SlotState, decode_up, malformed
+from ..codec.command_codec import MAX_MESSAGE_BYTES
+from ..questions import OperatorAnswers
+from ..stats import LinkStats
+from .attach_barrier import Anteroom
+from .edge_peer import EdgePeer, Resting, edge_of
+
+log = logging.getLogger("stampede.link")
+
+FLOOD = 20
+FLOOD_S = 10.0
+"""More new streams than that of one edge, or greetings that fail from one address, in so many seconds: refused."""
+SWEEP_S = 1.0
+ENDED = 500
+"""Sessions of an edge that is gone which are ended in one step."""
+OF_CONSUMERS = (Deliver, ConsumerClosed, BrowseEnd)
+HEADROOM = 2 * 1024 * 1024
+"""What a message may take above its one largest command."""
+
+
+class LinkServer:
+    """See the head of this file.
+
+    submit            the shard's.
+    new_body, open_body   files for large bodies of a slot (owner/bodies/bodies.py).
+    find_body         where the body of a message is that a consumer holds (owner/bodies/held_bodies.py).
+    published(slot, dedup)   has this slot taken that number of that producer.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        submit: Callable[[list[Command]], bool],
+        clock: Clock,
+        schedule: Schedule,
+        later: Later,
+        new_body: NewBody,
+        open_body: OpenBody,
+        find_body: FindBody,
+        published: Callable[[int, tuple[int, int]], bool],
+    ) -> None:
+        self.stats = LinkStats()
+        self.served: dict[int, int] = {}
+        self.resting: dict[int, Resting] = {}
+        self.anteroom: Anteroom[EdgePeer] = Anteroom()
+        self.batch_bytes = settings.cluster.batch_bytes
+        self.silence_s = settings.cluster.dead_after_ms / 1000
+        self.new_body = new_body
+        self.open_body = open_body
+        self.find_body = find_body
+        self._published = published
+        self._cluster = settings.etcd.prefix
+        self._settings = settings.cluster
+        self._submit = submit
+        self._clock = clock
+        self._schedule = schedule
+        self._later = later
+        self._peers: dict[int, EdgePeer] = {}
+        self._by_edge: dict[str, EdgePeer] = {}
+        self._strangers: dict[EdgeStream, None] = {}
+        self._farewells: dict[int, Iterator[Disconnect]] = {}
+        """Of edges that are gone: what ends their sessions, piece by piece."""
+        self._floods: dict[str, deque[float]] = {}
+        self._congested = False
+        self._ticking = False
+        self._ticked = 0.0
+        self._sweeping = False
+        self._closed = ""
+        self.answers = OperatorAnswers(schedule)
+        """To operators."""
+
+    # ── the node ───────────────────────────────────────────────────────────────────────────────────
+
+    def serve(self, slot: int, epoch: int, news: Callable[[], None] | None = None) -> None:
+        """The slot is led here from now on; edges that wait for that hear it.
+
+        news   None: it takes everything. Else consumers that attach again only, until let_in(); called when another
+               edge has told all about the slot."""
+        self.served[slot] = epoch
+        # Ends of sessions that came while it stood still: they must not get lost with the pause.
+        resting = self.resting.pop(slot, None)
+        if resting is not None and resting.epoch == epoch and resting.ends:
+            self._submit(resting.ends)
+        if news is not None:
+            self.anteroom.open(slot, news)
+        # One for each edge, not for each of its clients.
+        for peer in self._peers.values():
+            peer.other(SlotState(slot, epoch, SERVING))
+            self.flush_soon(peer)
+
+    def let_in(self, slot: int) -> None:
+        """The slot takes everything from now on, and first what has waited for that."""
+        waiting = self.anteroom.close(slot)
+        # Admitted in their order, each by what is so now.
+        commands = [command for peer, opening, waits in waiting if (command := peer.let_in(opening, waits)) is not None]
+        for peer in dict.fromkeys([peer for peer, _, _ in waiting]):
+            self.flush_soon(peer)
+        self._take(commands)
+
+    def unserve(self, slot: int, over: bool = False) -> None:
+        """The slot is not led here any more (over: nor will be by this engine): its commands come back as moved, its
+        deliveries do not leave, and nobody's confirmations count. Edges hear it at once: if it is led here again after
+        all, in the same epoch even, they must say anew what they have."""
+        epoch = self.served.pop(slot, None)
+        if over:
+            self.resting.pop(slot, None)
+        if epoch is None:
+            return
+        if not over:
+            self.resting[slot] = Resting(epoch)
+        self.anteroom.close(slot)
+        for peer in self._peers.values():
+            if slot in peer.opened:
+                peer.moved(slot)
+                self.flush_soon(peer)
+        if not self._sweeping:
+            self._sweeping = True
+            self._later(SWEEP_S, self._sweep)
+
+    def attached(self, slot: int) -> set[str]:
+        """Edges that have told this owner all about the slot, in the epoch it is led in."""
+        epoch = self.served.get(slot)
+        return {peer.edge for peer in self._peers.values() if epoch is not None and peer.told.get(slot) == epoch}
+
+    def edge_gone(self, edge: str, boot: str) -> None:
+        """Its lease is gone: if its stream is too, the process is dead for sure, and its sessions end now. While it
+        talks to us it only cannot reach the store: its clients keep what they hold."""
+        peer = self._by_edge.get(edge)
+        # Two witnesses for a death: the store and the stream.
+        if peer is not None and peer.boot == boot and peer.stream is None:
+            self._bury(peer)
+
+    def close(self, why: str = "the owner is stopping") -> None:
+        """Ends all streams; edges look for the slots' next leaders."""
+        self._closed = why
+        for peer in list(self._peers.values()):
+            if peer.stream is not None:
+                peer.flush()
+                peer.stream.close(why)
+        for stranger in list(self._strangers):
+            stranger.stream.close(why)
+
+    def metrics(self) -> list[Metric]:
+        live = sum(peer.stream is not None for peer in self._peers.values())
+        return [
+            *self.stats.metrics("owner"),
+            Metric("stomp_link_edges", "gauge", "Edges with a stream to this owner.", [({}, float(live))]),
+            Metric("stomp_link_slots_served", "gauge", "Slots led here.", [({}, float(len(self.served)))]),
+        ]
+
+    # ── the shard ──────────────────────────────────────────────────────────────────────────────────
+
+    def on_effects(self, effects: list[Effect]) -> None:
+        peers = self._peers
+        touched: dict[EdgePeer, None] = {}
+        for effect in effects:
+            kind = type(effect)
+            number: int = effect.consumer if kind in OF_CONSUMERS else effect.session  # type: ignore[union-attr]
+            # 0, or an edge that is gone: nobody to be told.
+            peer = peers.get(edge_of(number))
+            if peer is None:
+                continue
+            if kind is Deliver:
+                peer.deliver(effect)  # type: ignore[arg-type]
+            elif kind is Done:
+                peer.done(number, effect.seq)  # type: ignore[union-attr]
+            else:
+                peer.other(effect)
+            touched[peer] = None
+        for peer in touched:
+            # Else a flush is scheduled behind this turn, and takes it along.
+            if not peer.dirty:
+                peer.flush()
+
+    def on_relief(self) -> None:
+        self._congested = False
+        for peer in self._peers.values():
+            peer.press(False)
+
+    def on_stopped(self, why: str) -> None:
+        self.close(f"the owner has stopped: {why}")
+
+    def published(self, slot: int, dedup: tuple[int, int]) -> bool:
+        return self._published(slot, dedup)
+
+    def told(self, token: int, slot: int) -> bool:
+        peer = self._peers.get(token)
+        return peer is not None and peer.leads(slot) and peer.told.get(slot) == self.served.get(slot)
+
+    # ── streams ────────────────────────────────────────────────────────────────────────────────────
+
+    def accept(self, service: str, stream: Stream) -> EdgeStream:
+        """A stream of EDGE_SERVICE. It must say who it is before anything else."""
+        end = EdgeStream(self, stream, self._clock.monotonic())
+        self._strangers[end] = None
+        if self._closed:
+            self._schedule(partial(stream.close, self._closed))
+        self._tick_soon()
+        return end
+
+    def on_message(self, end: EdgeStream, data: bytes) -> None:
+        # Whatever it is: it lives.
+        now = end.heard = self._clock.monotonic()
+        self.stats.took(len(data))
+        peer = end.peer
+        if end.over or (peer is not None and peer.stream is not end.stream):
+            return
+        if peer is not None:
+            peer.heard = now
+            if data == UP_PING:
+                return
+        # Before it is decoded, which costs several times its size.
+        if len(data) > MAX_MESSAGE_BYTES + HEADROOM:
+            self._refuse(end, Code.COMPONENT_MESSAGE_TOO_LARGE, f"{len(data)} bytes in one message")
+            return
+        try:
+            up = decode_up(data)
+            if peer is None:
+                self._greet(end, up)
+                return
+            if up.HasField("hello"):
+                raise malformed("a second Hello")
+            commands = peer.take(up)
+            if up.asks:
+                self.answers.take(up.asks, partial(_send, peer, end.stream))
+        except ProtocolViolation as violation:
+            self._refuse(end, violation.code, violation.detail)
+            return
+        self._take(commands)
+        # Also without effects: that the batch was taken has to be told, for the edge's next one waits for it.
+        self.flush_soon(peer)
+        self.anteroom.call()
+
+    def _take(self, commands: list[Command]) -> None:
+        if commands and self._submit(commands) and not self._congested:
+            self._congested = True
+            for each in self._peers.values():
+                each.press(True)
+
+    def on_closed(self, end: EdgeStream, why: Ended) -> None:
+        self._strangers.pop(end, None)
+        peer = end.peer
+        if peer is not None and peer.stream is end.stream:
+            self._lost(peer, why.detail)
+
+    def _greet(self, end: EdgeStream, up: pb.Up) -> None:
+        hello = up.hello
+        if not up.HasField("hello") or not hello.token or not hello.edge or not hello.boot or hello.token >> 63:
+            raise malformed("the first message is not a Hello")
+        if hello.version != PROTOCOL:
+            self._refuse(
+                end, Code.WRONG_RELEASE, f"it speaks link version {hello.version}, this owner {PROTOCOL}; upgrade one"
+            )
+        elif hello.cluster != self._cluster:
+            self._refuse(
+                end, Code.WRONG_CLUSTER, f"its keys are under '{hello.cluster[:100]}', this owner's under "
+                f"'{self._cluster}' (etcd.prefix)"
+            )  # fmt: skip
+        elif self._flooded(hello.edge):
+            self._refuse(
+                end, Code.COMPONENT_FLOOD, f"more than {FLOOD} new streams of '{hello.edge[:100]}' in {FLOOD_S:g} s"
+            )
+        else:
+            self._count(hello.edge)
+            self._welcome(end, hello)
+
+    def _welcome(self, end: EdgeStream, hello: pb.Hello) -> None:
+        peer = self._by_edge.get(hello.edge)
+        if peer is not None and (peer.boot != hello.boot or peer.token != hello.token):
+            if peer.stream is not None:
+                self._refuse(
+                    end,
+                    Code.DUPLICATE_IDENTITY,
+                    f"'{hello.edge[:100]}' is connected from {peer.stream.peer}; give each process its own cluster.id",
+                )
+                return
+            self._bury(peer)
+            peer = None
+        # All at once here, although it may be long: what it says first must meet a clean table, and this is rare.
+        while hello.token in self._farewells:  # what it says now must not come before its own end
+            self._end_some(hello.token)
+        if peer is None:
+            peer = self._by_edge[hello.edge] = self._peers[hello.token] = EdgePeer(hello, self)
+        self._strangers.pop(end, None)
+        old = peer.stream
+        peer.begin(end.stream)
+        peer.heard = end.heard
+        if peer.patience.answered(end.heard):
+            log.info("%s was only slow: it may be silent for %.3g s now", peer.edge, peer.patience.silence(end.heard))
+        end.peer = peer
+        if old is not None:
+            # The newer one is right: an edge dials only when it has given up the last one.
+            old.abort("the edge has a newer stream")
+        if self._congested:
+            peer.press(True)
+
+    def _refuse(self, end: EdgeStream, code: Code, detail: str) -> None:
+        """Says why, and ends the stream."""
+        if end.over:
+            return
+        end.over = True
+        self.stats.refused_peer()
+        host = f"host {_host(end.stream.peer)}"
+        if code is Code.BAD_COMPONENT_MESSAGE and end.peer is None and self._flooded(host):
+            # Not a line in the log for each. Who greets well from that host is not made to suffer for it.
+            code, detail = Code.COMPONENT_FLOOD, f"more than {FLOOD} greetings in {FLOOD_S:g} s that are none; {host}"
+        else:
+            if code is Code.BAD_COMPONENT_MESSAGE:
+                self._count(host)
+            log.error("%s refused: %s: %s", end.stream.peer, code.name, detail)
+        if end.peer is not None and end.peer.stream is end.stream:
+            self._lost(end.peer, code.name)
+        end.stream.send(pb.Down(refusal=pb.Refusal(code=code.number, detail=detail)).SerializeToString())
+        end.stream.close(f"{code.name}: {detail}")
+
+    def _flooded(self, who: str) -> bool:
+        """Have there been too many events of late. What is refused for that is no event: a flood would never end."""
+        times = self._floods.get(who)
+        return times is not None and len(times) == FLOOD and times[0] > self._clock.monotonic() - FLOOD_S
+
+    def _count(self, who: str) -> None:
+        """An event."""
+        now = self._clock.monotonic()
+        times = self._floods.get(who)
+        if times is None:
+            for name in [name for name, times in self._floods.items() if times[-1] < now - FLOOD_S]:
+                del self._floods[name]
+            times = self._floods[who] = deque(maxlen=FLOOD)
+        times.append(now)
+
+    def _lost(self, peer: EdgePeer, why: str) -> None:
+        """Its stream is over; it usually comes back, and its consumers wait for that."""
+        self.stats.lost_stream()
+        log.info("edge %s lost: %s", peer.edge, why)
+        peer.end()
+        if not self._closed:
+            self._later(self._settings.edge_grace_s, partial(self._grace_over, peer, peer.streams))
+
+    def _grace_over(self, peer: EdgePeer, streams: int) -> None:
+        if peer.streams == streams and self._by_edge.get(peer.edge) is peer:
+            self._bury(peer)
+
+    def _bury(self, peer: EdgePeer) -> None:
+        log.info("edge %s is gone", peer.edge)
+        peer.end()
+        self._by_edge.pop(peer.edge, None)
+        self._peers.pop(peer.token, None)
+        self._farewells[peer.token] = peer.farewell()
+        self._end_some(peer.token)
+
+    def _end_some(self, token: int) -> None:
+        """The next sessions of that edge; the others soon."""
+        if token not in self._farewells:
+            return  # it has come back meanwhile
+        ends: list[Command] = []
+        some = list(islice(self._farewells[token], ENDED))
+        for end in some:
+            # A slot that stands still takes nothing: its end waits with it.
+            resting = self.resting.get(end.slot)
+            (ends if resting is None else resting.ends).append(end)
+        if ends:
+            self._submit(ends)
+        if len(some) == ENDED:
+            self._schedule(partial(self._end_some, token))
+        else:
+            del self._farewells[token]
+
+    # ── time ───────────────────────────────────────────────────────────────────────────────────────
+
+    def flush_soon(self, peer: EdgePeer) -> None:
+        """Behind the shard's turn, which has been asked for already: one message tells what it brought."""
+        if peer.has_news():
+            self._schedule(peer.flush)
+
+    def _tick_soon(self) -> None:
+        if not self._ticking:
+            self._ticking = True
+            self._ticked = self._clock.monotonic()
+            self._later(self._settings.ping_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        """Every ping_ms while anybody is connected."""
+        self._ticking = False
+        now = self._clock.monotonic()
+        slept = stood_still(self._ticked, now, self._settings.ping_ms / 1000)
+        self._ticked = now
+        for stranger in list(self._strangers):
+            stranger.heard = min(now, stranger.heard + slept)
+            if now - stranger.heard > self.silence_s:
+                stranger.stream.abort("it has not said who it is")
+        for peer in list(self._peers.values()):
+            stream = peer.stream
+            if stream is None:
+                continue
+            peer.heard = min(now, peer.heard + slept)
+            borne = peer.patience.silence(now)
+            if now - peer.heard > borne:
+                peer.patience.judged(now)
+                self._lost(peer, f"nothing heard for {borne * 1000:.0f} ms (dead_after_ms)")
+                stream.abort("nothing heard from the edge")
+                continue
+            peer.ping_if_quiet()
+        if self._strangers or any(peer.stream is not None for peer in self._peers.values()):
+            self._tick_soon()
+
+    def _sweep(self) -> None:
+        self._sweeping = not all([peer.sweep() for peer in self._peers.values()])
+        if self._sweeping:
+            self._schedule(self._sweep)
+
+
+class EdgeStream:
+    """One stream from an edge, from its first message to its end."""
+
+    __slots__ = ("_server", "heard", "over", "peer", "stream")
+
+    def __init__(self, server: LinkServer, stream: Stream, now: float) -> None:
+        self._server = server
+        self.stream = stream
+        self.peer: EdgePeer | None = None
+        self.heard = now
+        self.over = False
+
+    def on_message(self, message: bytes) -> None:
+        self._server.on_message(self, message)
+
+    def on_closed(self, why: Ended) -> None:
+        self._server.on_closed(self, why)
+
+
+def _send(peer: EdgePeer, stream: Stream, data: bytes) -> None:
+    """To this stream of the edge, if it still is its stream."""
+    if peer.stream is stream:
+        peer.send_bytes(data)
+
+
+def _host(peer: str) -> str:
+    """Of "host:port": ports change with every stream."""
+    return peer.rpartition(":")[0] or peer

@@ -1,0 +1,1 @@
+"""Large bodies that come, go and are kept."""

@@ -1,0 +1,1 @@
+"""The loop that takes what has gathered, steps the engines and appends; what keeps its turns short."""

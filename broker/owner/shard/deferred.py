@@ -1,0 +1,192 @@
+"""Commands that need more than one turn: they publish to topics where thousands of selectors have to be asked.
+
+What their messages match is found in pieces (engine/publishing/prefilter.py), so much a turn for all of them together;
+then they
+are carried out as any other. Meanwhile whoever sent them waits: his later commands do, for order, and his connection is
+not read (Crowd). Nobody else does, at that topic neither: who waits is served in turns.
+
+Rule: what one session sends stays in order, in a cluster also what one edge sends to one slot, whose numbers ascend.
+Must not know how a selector is asked.
+"""
+
+# Example. Session 7 publishes to a topic with 20,000 selectors, which takes 12 ms to ask; session 8 publishes
+# elsewhere.
+#     turn 1   7's SEND is looked at for 1 ms (PIECE_NS) and waits; 7 is told so (Crowd: its connection is not read).
+#              8's SEND is carried out as always
+#     turn 2   7's SEND comes first, for another millisecond; what 7 has sent behind it waits behind it (holds)
+#     turn 12  all is known: it is carried out by what was found, with the others of its turn, and 7 is told to go on
+# A turn never looks for more than 2 ms, whoever sends what; sessions that had their share come after the others.
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Protocol
+
+from broker.core.commands import Command, Publish
+from broker.core.effects import Crowd, Turn
+
+from .portions import TURN, units
+
+TURN_NS: Final = 2_000_000
+"""Of looking, in one turn. Why: no step may be longer than 5 ms (docs/adr/0009), and a turn has other work."""
+PIECE_NS: Final = 1_000_000
+"""… for one session, while others wait for the same."""
+
+
+class Looker(Protocol):
+    """A slot (engine/engine.py)."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def filtered(self) -> bool: ...
+    @property
+    def spread(self) -> bool: ...
+    def wide(self, part: Publish) -> bool: ...
+    def look(self, parts: Sequence[Publish], turn: Turn, most: int) -> int: ...
+    def looked(self, parts: Sequence[Publish]) -> None: ...
+
+
+class Deferred:
+    """waiting   commands that are carried out in a later turn."""
+
+    __slots__ = ("_busy", "_done", "_full", "_left", "_served", "_sessions", "_spent", "_tokens", "_told", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting: list[Command] = []
+        self._sessions: set[int] = set()
+        """Who sent them."""
+        self._tokens: set[tuple[int, int]] = set()
+        """(slot, producer) of those that are numbered."""
+        self._served: set[int] = set()
+        """Sessions that had their share; the others come first."""
+        self._spent: dict[int, int] = {}
+        """… in this turn."""
+        self._left = TURN_NS
+        self._told: dict[tuple[int, int, str], None] = {}
+        """(session, slot, address) that has been told to wait."""
+        self._done: list[tuple[Looker, Sequence[Publish]]] = []
+        self._busy = False
+        """Somebody waits for nothing but time."""
+        self._full: list[Looker] = []
+        """Whose copies have to go out before somebody can go on."""
+
+    def some(self, waiting: list[Command]) -> Iterator[Command]:
+        """What has waited and can be carried out, one after the other, until that is as much as a turn's portion: the
+        rest waits on."""
+        # Things that waited for each other may all be ready at once: they are portioned as what is new is.
+        left = TURN
+        for at, command in enumerate(waiting):
+            if left <= 0:
+                self._busy = True
+                for later in waiting[at:]:
+                    self._wait(later)
+                return
+            # Nothing waits yet: most turns, and no call.
+            if not (self.waiting and self.holds(command)):
+                left -= units(command)
+                yield command
+
+    def begin(self) -> list[Command]:
+        """A turn begins: what waits comes before all that is new."""
+        # All who wait have had their share: a new round.
+        if self._sessions <= self._served:
+            self._served.clear()
+        waiting, self.waiting = self.waiting, []
+        self._sessions.clear()
+        self._tokens.clear()
+        self._spent.clear()
+        self._full.clear()
+        self._busy = False
+        self._left = TURN_NS
+        return waiting
+
+    def holds(self, command: Any) -> bool:
+        """Has it to wait for an earlier one; then it does."""
+        dedup = getattr(command, "dedup", None)
+        session = getattr(command, "session", 0)
+        # By session, for the order of what one client sends (I7). By producer number as well: an edge numbers what it
+        # sends to a slot, and a later number that is carried out first would make the earlier one a repetition.
+        if session in self._sessions or (dedup is not None and (command.slot, dedup[0]) in self._tokens):
+            self._wait(command)
+            return True
+        return False
+
+    def goes(self, engines: Sequence[Looker], command: Any, parts: Sequence[Publish], turn: Turn) -> bool:
+        """Is there room for the copies it makes, and known what its messages match. False: it waits."""
+        # Room first: to ask selectors in vain costs time, to ask for room none.
+        if self._spreads(engines, command, parts, turn):
+            return False
+        filtered = [engine for engine in engines if engine.filtered]
+        return not filtered or self.looks(filtered, command, parts, turn)
+
+    def looks(self, engines: Sequence[Looker], command: Any, parts: Sequence[Publish], turn: Turn) -> bool:
+        """Is all known that these parts of the command match; then forget() is due when it is carried out. False: it
+        waits."""
+        session = command.session
+        # A share each turn, so that the session with the widest topic does not use up everybody's.
+        if self._left > 0 and session not in self._served:
+            most = before = min(self._left, PIECE_NS)
+            for engine in engines:
+                most = engine.look([part for part in parts if part.slot == engine.number], turn, most)
+                if most < 0:
+                    break
+            spent = self._spent[session] = self._spent.get(session, 0) + before - max(most, 0)
+            self._left -= before - max(most, 0)
+            if spent >= PIECE_NS:
+                self._served.add(session)
+            if most >= 0:
+                # What was found is kept by the engines until the command has been carried out: then it is forgotten
+                # (end).
+                self._done += [(engine, parts) for engine in engines]
+                return True
+        self._busy = True
+        self._rest(command, parts, turn)
+        return False
+
+    def _spreads(self, engines: Sequence[Looker], command: Any, parts: Sequence[Publish], turn: Turn) -> bool:
+        """Do these parts go to so many queues that the copies of earlier ones have to go out first. True: it waits."""
+        for engine in engines:
+            if engine.spread and any(engine.wide(part) for part in parts if part.slot == engine.number):
+                self._full.append(engine)
+                self._rest(command, parts, turn)
+                return True
+        return False
+
+    def _rest(self, command: Any, parts: Sequence[Publish], turn: Turn) -> None:
+        session = command.session
+        self._wait(command)
+        for part in parts:
+            key = (session, part.slot, part.address)
+            # Once; the edge keeps it until it is told to go on.
+            if session and key not in self._told:
+                self._told[key] = None
+                turn.effects.append(Crowd(*key, True, passing=True))
+
+    @property
+    def ready(self) -> bool:
+        """Can some of what waits go on in the next turn. What waits for copies to go out, and cannot: there will be a
+        turn when they do."""
+        return bool(self.waiting) and (self._busy or not all(engine.spread for engine in self._full))
+
+    def _wait(self, command: Any) -> None:
+        dedup = getattr(command, "dedup", None)
+        self.waiting.append(command)
+        self._sessions.add(getattr(command, "session", 0))
+        if dedup is not None:
+            self._tokens.add((command.slot, dedup[0]))
+
+    def end(self, turn: Turn) -> None:
+        """The turn has carried out what it could: who waits no more goes on."""
+        for engine, parts in self._done:
+            engine.looked(parts)
+        self._done.clear()
+        if self._told:
+            # Those that wait no more.
+            for key in [key for key in self._told if key[0] not in self._sessions]:
+                del self._told[key]
+                turn.effects.append(Crowd(*key, False, passing=True))
+
+    def drop(self, slot: int) -> None:
+        """The slot is led elsewhere: whoever waits there asks again."""
+        self.waiting = [command for command in self.waiting if command.slot != slot]

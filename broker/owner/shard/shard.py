@@ -1,0 +1,646 @@
+"""The owner of slots in this process: takes commands, steps engines, journals, and only then tells.
+
+Rule: one turn = take the whole inbox, step everything, append everything, seal once, tell once. Nothing of an engine
+that has thrown is told. Must not know sockets or STOMP: effects go to one listener. Nor how records come to the disk
+(group_commit.py), nor what may be told when (release_gate.py).
+"""
+
+# Example of a turn. The inbox has a SEND and an ACK of slot 3 and a SUBSCRIBE of slot 8; commit 9 is open, commit 8
+# has just come to the disk.
+#     release     what waited for commit 8 may be told: engines let out receipts and messages into this turn
+#     steps       callbacks that wanted a turn (pages read, slots adopted)
+#     carry out   each command changes its engine at once, and the turn gathers records, effects, moves. What is
+#                 promised by a record is kept by the engine until that commit counts
+#     flush       engines 3 and 8 hand out what they may, which makes records, too (watermarks before deliveries)
+#     moves       dead letters: they may make others, until none is left
+#     append      all records, then the commit is sealed if none is under way
+#     tell        effects to the edges: all that needs no commit, and what commit 8 has made true
+#
+# Why all in one thread and in this order: an engine is never seen between two states, records stand in the log in the
+# order in which memory changed, and nothing is told of which the log does not know. A crash between any two lines
+# leaves a log whose replay is some earlier moment of this memory, and clients who have heard of nothing later.
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+from broker.config.settings import EngineSettings, Settings
+from broker.core.commands import EVERYWHERE, Command, Disconnect, Prepare, Publish, Transact
+from broker.core.effects import Refused, Turn
+from broker.core.errors import Code
+from broker.core.memory import Memory
+from broker.core.message import Blob
+from broker.core.metrics import Metric
+from broker.core.records import MetaRecord, Stretch
+from broker.engine.address.declarations import Named, keep, places
+from broker.engine.address.wildcards import Wildcards
+from broker.engine.engine import Engine
+from broker.engine.state.slot import Budget
+from broker.journal.journal import Journal
+from broker.seams.clock import Clock, SteadyClock
+from broker.seams.steps import QUICK_S, Steps
+
+from ..commit.full_disk import refuse_full
+from ..commit.group_commit import Commits
+from ..commit.io_thread import Io
+from ..commit.release_gate import Gates, Touched
+from ..commit.replication_port import Alone, Replicas
+from ..commit.stats import ShardStats
+from ..transactions.large_commits import LargeCommit
+from ..transactions.transact import Crossing, carry_moves, large, published, transact, wary
+from . import refusing
+from .all_slots import carry_out
+from .deferred import Deferred
+from .fault_attribution import NOBODY, culprit
+from .listening import Listener, tell_blamed
+from .memory_pressure import Pressure
+from .page_reads import PageReads
+from .portions import FEW, MOST, WORK, portion
+from .reconfiguring import Reconfiguring
+from .slow_turns import LONG_S, Blame
+from .small_state import Keeper, small_state
+
+log = logging.getLogger("stampede.owner")
+
+_PIECE = 512
+"""Records given to engines between two turns of the loop at a start."""
+_STRETCH = 5
+"""What a queue counts in that, beside its records."""
+
+
+class Shard:
+    """All slots of this process, one writer.
+
+    schedule(callback)     run the callback soon in this thread (the loop's call_soon).
+    alarm(at_ms, callback) run it at that wall time; a later call replaces an earlier one.
+    later(seconds, callback)   run it after that time.
+    replicas   None: alone, every slot is led here and made when first needed. Else only those that were `adopt`ed;
+               commands for others are dropped (whoever sent them has been told that the slot moved).
+    steady     what counts delays and times to live, the alarm's too; None: the clock's wall.
+    others     who keeps the small state of a slot that is not led here, for the head of a new segment.
+    crossing   who carries out what touches several slots; None: all slots are here, one log group does.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        journal: Journal,
+        clock: Clock,
+        commit_io: Io,
+        read_io: Io,
+        prepare_io: Io,
+        schedule: Callable[[Callable[[], None]], Any],
+        alarm: Callable[[int, Callable[[], None]], None],
+        later: Callable[[float, Callable[[], None]], Any],
+        replicas: Replicas | None = None,
+        memory: Memory | None = None,
+        steady: SteadyClock | None = None,
+    ) -> None:
+        self.settings = settings
+        self._steady = steady
+        self.journal = journal
+        self.stats = ShardStats()
+        self.stopped = ""
+        self.culprit = NOBODY
+        """The slot whose engine has thrown, if that is why it stopped."""
+        self.engines: dict[int, Engine] = {}
+        self._budget = Budget(settings.engine.max_queues, memory)
+        self.memory = self._budget.memory
+        self.wildcards = Wildcards()
+        self._clock = clock
+        self._schedule = schedule
+        self._alarm = alarm
+        self._alarm_at = 0
+        self._listener: Listener | None = None
+        self.steps = Steps(clock)
+        self.blame = Blame()
+        self._turns = self.steps.kind("turn")
+        self._ticks = self.steps.kind("tick")
+        self._maintenance = self.steps.kind("maintenance")
+        self._inbox: list[Command] = []
+        self._crowded = False
+        """Somebody was told to pause, as too much waits in it."""
+        self._deferred = Deferred()
+        self._large: LargeCommit | None = None
+        self._behind = Reconfiguring(self.engine if replicas is None else self.engines.get, self._configured)
+        self._reads = PageReads(journal, read_io, self.engines, self.wake, self._stop)
+        self._steps: list[tuple[int, Callable[[Engine, Turn], None]]] = []
+        self._scheduled = False
+        self._alone = replicas is None
+        durable = replicas or Alone()
+        self._gates = Gates(durable)
+        self._commits = Commits(settings, journal, durable, self.stats, commit_io, prepare_io, later, self)
+        self.others: Callable[[int], Keeper | None] = lambda slot: None
+        self.crossing: Crossing | None = None
+        self._idle: Callable[[], None] | None = None
+        most = settings.engine.queue_memory_bytes
+        self.pressure = Pressure(self._budget, self.engines, most, self._alone, clock.monotonic, later, self.wake)
+
+    # ── the outside ────────────────────────────────────────────────────────────────────────────────
+
+    def listen(self, listener: Listener) -> None:
+        self._listener = listener
+
+    def submit(self, commands: list[Command]) -> bool:
+        """Takes commands in order; their turn comes once per iteration of the loop. True: the disk is behind, pause
+        producers until on_relief."""
+        # Carried out later: a caller that is called back within its own call would find itself half-way.
+        self._inbox += commands
+        if not self._scheduled:
+            self.wake()
+        # Told to the callers with each submit, so that a producer that has not heard of it yet hears of it now.
+        self._crowded |= len(self._inbox) + len(self._deferred.waiting) > MOST
+        return self._crowded or self._commits.congested
+
+    def waiting(self) -> Iterator[Command]:
+        """What has been submitted and not been carried out, in its order."""
+        return chain(self._deferred.waiting, self._inbox)
+
+    @property
+    def congested(self) -> bool:
+        """The disk, a follower or this owner is behind: producers are to pause."""
+        return self._crowded or self._commits.congested
+
+    def recover(self) -> None:
+        """Gives every engine what the journal brought back. Call once, before the first submit."""
+        for _ in self.recovering():
+            pass
+
+    def recovering(self) -> Iterator[None]:
+        """The same in steps of some milliseconds, for a loop that has others to serve. Nothing else may be asked of the
+        shard before its end."""
+        yield from self.reading()
+        recovered = self.journal.recovered
+        # Small state first: queues must be there before their messages.
+        for at, meta in enumerate(recovered.metas):
+            self.engine(meta.slot).restore_meta(meta)
+            if not at % _PIECE:
+                yield
+        done = 0
+        for found in recovered.stretches():
+            if isinstance(found, Stretch):
+                self.engine(found.slot).restore_stretch(found.queue, found.rows)
+                done += len(found.rows) + _STRETCH
+            else:
+                self.engine(found[0].slot).restore_run(*found)
+                done += 1
+            if done >= _PIECE:
+                done = 0
+                yield
+        # After what was recovered, so that the settings change what is there and make what is not.
+        for slot in places(self.settings.engine):
+            self.engine(slot)  # what the settings name exists from the start
+            yield
+        turn, engines = self._turn(), list(self.engines.values())
+        for engine in engines:
+            yield from engine.restore_ending(recovered.clean, turn)
+            yield
+        # What the ends have found (expired messages, watermarks) goes to the log; then one turn for each slot, so
+        # that no step is longer than a slot.
+        self._finish(turn, {})
+        for engine in engines:
+            self._finish(self._turn(), {engine: None})
+            yield
+
+    def reading(self) -> Iterator[None]:
+        """Reads the names in the settings, in steps, before an engine asks for one of them."""
+        named = Named(self.settings.engine)
+        while named.grow(_PIECE):
+            yield
+        keep(named)
+
+    def engine(self, slot: int) -> Engine:
+        """The engine of a slot that is led here, made when first needed."""
+        engine = self.engines.get(slot)
+        if engine is None:
+            assert self._alone, f"slot {slot} is not led here"
+            engine = self.engines[slot] = self.new_engine(slot)
+        return engine
+
+    def new_engine(self, slot: int, first_id: int = 0) -> Engine:
+        """An empty engine with the settings and the budget of all."""
+        return Engine(slot, self.settings.engine, self._budget, first_id, self.wildcards)
+
+    # ── slots that come and go ─────────────────────────────────────────────────────────────────────
+
+    def adopt(self, engine: Engine, begin: Callable[[Turn], None]) -> None:
+        """This process leads the slot from now on. `begin` fills the first turn (restore_end)."""
+
+        def first(led: Engine, turn: Turn) -> None:
+            # A shadow may be days old.
+            led.configure(self.settings.engine)  # it was made when the slot began to be followed
+            begin(turn)
+
+        self.engines[engine.number] = engine
+        self.in_turn(engine.number, first)
+
+    def drop(self, slot: int) -> Engine | None:
+        """This process does not lead the slot any more: nothing of it is told, dispatched or released from now on."""
+        # A COMMIT that is half done is done to its end: a slot must not go with half of it.
+        self.finish()
+        engine = self.engines.pop(slot, None)
+        # The edges ask the next leader: nothing was answered, so nothing is lost.
+        self._inbox = [command for command in self._inbox if command.slot != slot]
+        self._deferred.drop(slot)
+        self.wildcards.drop(slot)
+        self._gates.drop(slot, engine)
+        self.wake()  # what waited may have been of this slot: who rests is to be told that there is room
+        return engine
+
+    def pause(self, slot: int) -> None:
+        """Hands out nothing more of the slot (it is being handed over)."""
+        self._gates.pause(slot)
+
+    def unpause(self, slot: int) -> None:
+        self._gates.unpause(slot)
+        self.in_turn(slot, lambda led, turn: None)  # the flush of that turn is what is wanted
+
+    def in_turn(self, slot: int, step: Callable[[Engine, Turn], None]) -> None:
+        """Has a turn of its own run soon in which `step(engine, turn)` acts on the slot, if it is still led here."""
+        self._steps.append((slot, step))
+        self.wake()
+
+    def finish(self) -> None:
+        """What is done in pieces is done to its end, before somebody looks at slots outside of a turn."""
+        while self._large is not None:
+            self._run_turn()
+
+    def durable(self, callback: Callable[[], None]) -> None:
+        """Calls back when everything appended to the journal so far is on the local disk."""
+        self._commits.after(callback)
+        self.wake()
+
+    def when_ready(self, slot: int, callback: Callable[[], None]) -> None:
+        """Calls back in a turn when everything appended so far of this slot counts: here, and on all in-sync followers.
+        Never, if the slot is dropped before."""
+        # The open commit has everything appended so far.
+        self._gates.watch(slot, self._commits.open, callback)
+        self._commits.want()
+        self.wake()
+
+    def on_progress(self) -> None:
+        """Followers have more of it, or let us dispatch again."""
+        if self._gates.shut:
+            self.wake()
+        self._commits.check_pressure()
+
+    def configure(self, settings: EngineSettings, done: Callable[[], None] | None = None) -> None:
+        """Other settings of addresses; `done` is called in the turn in which all slots have them."""
+        self._behind.begin(settings, done)
+        self.wake()
+
+    def _configured(self, settings: EngineSettings) -> set[int]:
+        """What they say has been read: whatever is new has them, these slots follow."""
+        self.settings = replace(self.settings, engine=settings)
+        self.pressure.most = settings.queue_memory_bytes
+        return (places(settings) if self._alone else set()) | self.engines.keys()
+
+    def when_idle(self, callback: Callable[[], None]) -> None:
+        """Calls back once nothing is under way (shutdown); at once when the owner has stopped."""
+        if self.stopped:
+            self._schedule(callback)
+            return
+        self._idle = callback
+        self._commits.hurry()
+        self.wake()
+
+    def depths(self, match: str) -> Iterator[dict[str, Any] | None]:
+        """What waits at an address or pattern, in the slots led here, bit by bit (engine/state/depth.py)."""
+        for engine in list(self.engines.values()):
+            yield from engine.depths(match)
+
+    def survey(self) -> Iterator[None]:
+        """Prepares metrics(), a slice of the queues per step: 50,000 of them take a while."""
+        return self.stats.survey(self.engines.values())
+
+    def metrics(self) -> list[Metric]:
+        metrics = self.stats.metrics(self.engines.values(), self.journal)
+        return [*metrics, *self.pressure.metrics(), *self.steps.metrics()]
+
+    # ── a turn ─────────────────────────────────────────────────────────────────────────────────────
+
+    def wake(self) -> None:
+        """Has a turn run soon."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._schedule(self._run_turn)
+
+    def _turn(self) -> Turn:
+        steady = self._steady
+        if steady is None:
+            return Turn(self._clock.wall_ms(), self._commits.open, self._gates.may, most=WORK)
+        return Turn(steady.wall_ms(), self._commits.open, self._gates.may, steady.ahead, WORK)
+
+    def _run_turn(self) -> None:
+        self._scheduled = False
+        try:
+            self._step()
+        except Exception as error:
+            # Not BaseException: what ends a process on purpose passes through.
+            # An engine that threw is of unknown state: tell nobody anything more, replay at restart.
+            self.thrown(error)
+
+    def _step(self) -> None:
+        if self.stopped:
+            self._refuse_inbox()
+            return
+        turns = self._turns
+        began = turns.now()
+        if began > turns.mark.due:
+            turns.mark.look(began)
+        inbox: list[Command] = []
+        if (under_way := self._large) is None:
+            turn = self._turn()
+            touched: Touched = {}
+            blobs: list[Blob] = []
+            # First what is due since earlier turns, then what is new: receipts are not delayed by what came later.
+            if self._gates.busy:
+                self._gates.release(self._commits.done, turn, touched)
+            if self._reads.waiting:
+                self._reads.hand_in(turn, touched)
+            if self._steps:
+                steps, self._steps = self._steps, []
+                for slot, step in steps:
+                    if (led := self.engines.get(slot)) is not None:
+                        step(led, turn)
+                        touched[led] = None
+            if self._behind.busy and self._behind.go_on(turn, touched):
+                self.wake()
+            if self._inbox or self._deferred.waiting:
+                inbox, self._inbox = self._inbox, []
+                # The rest keeps its place in front of what comes meanwhile.
+                if len(inbox) > FEW and (cut := portion(inbox)) < len(inbox):
+                    inbox, self._inbox = inbox[:cut], inbox[cut:]
+                    self.wake()
+                waiting = self._deferred.begin() if self._deferred.waiting else []
+                self.stats.turns += 1
+                self._carry_out(waiting, inbox, turn, touched, blobs)
+                inbox = waiting + inbox
+        else:
+            turn, touched, blobs = under_way.turn, under_way.touched, under_way.blobs
+            # For the log line about slow turns.
+            inbox.append(under_way.command)
+            self._go_on(under_way)
+        # While a large COMMIT goes on the turn is not over: nothing is flushed, appended or told.
+        if self._large is None:
+            if inbox:
+                self._deferred.end(turn)
+            # Half: else producers would be stopped and let go by turns.
+            if self._crowded and len(self._inbox) + len(self._deferred.waiting) < MOST // 2:
+                self._crowded = False
+                self.relieved()
+            memory = self.memory
+            # Two additions and a comparison a turn, as long as there is enough.
+            if self.pressure.on or memory.queues + memory.sessions > memory.near:
+                self.pressure.look(turn, touched, not (self.journal.full or self._commits.congested))
+            self._finish(turn, touched)
+            if (self.wildcards.ended and self.wildcards.tidy()) or (self._deferred.waiting and self._deferred.ready):
+                self.wake()
+            # Bodies whose message was refused, or went to no queue: no record names them. Behind the append, or it
+            # could not tell.
+            for blob in blobs:
+                self.journal.forget_blob(blob)
+            if self._budget.graves and self._budget.forget():
+                self.wake()
+        span = turns.now() - began
+        if span <= QUICK_S:
+            turns.quick += 1
+            turns.total += span
+        elif turns.took_long(began, span):
+            turns.tell(self.blame.name(inbox))
+
+    def _go_on(self, under_way: LargeCommit) -> None:
+        """A piece of it."""
+        self.wake()
+        try:
+            if under_way.go_on():
+                return
+        except Exception:
+            self._large = None
+            tell_blamed(self._listener, under_way.command, [])
+            raise
+        self._large = None
+        self._commits.keep_open(False)
+
+    def _carry_out(
+        self, waiting: list[Command], inbox: list[Command], turn: Turn, touched: Touched, blobs: list[Blob]
+    ) -> None:
+        full, crowded = self.journal.full, self.pressure.full
+        engines = self.engines
+        deferred = self._deferred
+        command: Any = None
+        now, at = self._turns.now, 0.0
+        before = now()
+        try:
+            commands = chain(deferred.some(waiting), inbox) if waiting else iter(inbox)
+            for command in commands:
+                # Order within a session (I7).
+                if deferred.waiting and deferred.holds(command):
+                    continue
+                engine = engines.get(command.slot)
+                if engine is None:
+                    # The slot has moved; the edge has been told so, or will be.
+                    if not self._alone:
+                        continue
+                    if command.slot == EVERYWHERE:
+                        if parts := carry_out(self, command, turn):
+                            # What it means for single slots comes next, before everything that came later.
+                            return self._put_back(commands, parts)
+                        continue
+                    engine = self.engine(command.slot)
+                kind = type(command)
+                if kind is Publish:
+                    if engine.wary and not deferred.goes((engine,), command, (command,), turn):
+                        continue
+                    if command.run.blob is not None:
+                        blobs.append(command.run.blob)
+                    if full and refuse_full(engine, command, turn):
+                        continue
+                    if crowded and self.pressure.meets(engine, command, turn):
+                        continue
+                elif kind is Transact:
+                    here = wary(self, command, self._alone)
+                    if here and not deferred.goes(here, command, published(command), turn):
+                        continue
+                    if not (crowded and self.pressure.meets_parts(engine, command, turn)):
+                        if large(command):
+                            self._large = LargeCommit(self, self.journal, command, turn, touched, blobs)
+                            self._commits.keep_open(True)
+                            return self._put_back(commands)
+                        transact(self, command, turn, touched)
+                    if (at := now()) - before > LONG_S:
+                        self.blame.saw(at - before, command)
+                    # One look at the clock a command: it says which one was slow.
+                    before = at
+                    continue
+                elif full and kind is Prepare and any(type(part) is Publish for part in command.parts):
+                    turn.effects.append(Refused(command.session, command.seq, Code.DISK_FULL))
+                    continue
+                elif crowded and kind is Prepare and self.pressure.meets_parts(engine, command, turn):
+                    continue
+                engine.handle(command, turn)
+                touched[engine] = None
+                # Begins and ends of consumers: nobody could know beforehand how many a command has (a session with
+                # 10,000 of them).
+                if turn.work > WORK:
+                    again = kind is Disconnect and engine.attached(command.session)
+                    return self._put_back(commands, [command] if again else [])
+                if (at := now()) - before > LONG_S:
+                    self.blame.saw(at - before, command)
+                before = at
+        except Exception:
+            tell_blamed(self._listener, command, waiting + inbox)
+            raise
+
+    def _put_back(self, rest: Iterator[Command], first: Sequence[Command] = ()) -> None:
+        """The rest waits for the next turn, and `first` comes before it."""
+        self._inbox = [*first, *rest, *self._inbox]
+        self.wake()
+
+    def _finish(self, turn: Turn, touched: Touched) -> None:
+        """Dispatch, journal, commit, tell: in this order."""
+        flush, now = self._gates.flush, self._turns.now
+        before = now()
+        for engine in touched:
+            flush(engine, turn)
+            if (at := now()) - before > LONG_S:
+                self.blame.saw(at - before, engine)
+            before = at
+        # Before the append: dead letters are in the same commit as the settles that made them.
+        if turn.moves:
+            carry_moves(self, turn, touched)
+        if turn.appends:
+            self._commits.append(turn.appends)
+        # Behind the append, as only now it is known whether something waits for this commit.
+        if self._gates.hold(touched, turn.number):
+            self._commits.want()
+        if self._gates.unfinished:
+            self.wake()
+        due = turn.appends or self._commits.wanted or self._idle is not None or not self.journal.idle
+        # Sealed before anything is told, though not waited for: effects that need it are with the engines.
+        if due and self._commits.commit(now=self._idle is not None):
+            self._rest()
+        # Behind the append: a page may be of what has just been written.
+        for fetch in turn.fetches:
+            self._reads.ask(fetch, self.settings.engine.page_bytes)
+        for notice in turn.notices:
+            log.warning("%s", notice)
+        if turn.effects and self._listener is not None:
+            before = now()
+            self._listener.on_effects(turn.effects)
+            if (at := now()) - before > LONG_S:
+                self.blame.saw(at - before, f"telling {len(turn.effects)} effects")
+        self._set_alarm(touched)
+
+    def flush(self, engine: Engine, turn: Turn) -> None:
+        """Dispatches what the turn has touched, now or as soon as the slot may."""
+        self._gates.flush(engine, turn)
+
+    def _rest(self) -> None:
+        """Nothing is under way to the disk."""
+        more = self._inbox or self._deferred.waiting or self._reads.waiting or self._steps or self._gates.unfinished
+        if self._idle is not None and not more:
+            idle, self._idle = self._idle, None
+            self._schedule(idle)
+
+    # ── the disk ───────────────────────────────────────────────────────────────────────────────────
+
+    def snapshot(self) -> Iterator[list[MetaRecord]]:
+        """Small state of all slots, led here or followed, bit by bit."""
+        return small_state(lambda slot: self.engines.get(slot) or self.others(slot))
+
+    def committed(self) -> None:
+        """A commit is on the disk."""
+        if not self._scheduled:
+            self._run_turn()
+
+    def relieved(self) -> None:
+        """The disk has caught up, or this owner with what was sent."""
+        if self._listener is not None and not self.congested:
+            self._listener.on_relief()
+
+    def maintain(self) -> bool:
+        """One bounded step of freeing and compaction; True: there is more to do."""
+        if self.stopped or self._large is not None:
+            return False
+        began = self._maintenance.begin()
+        more = self._commits.maintain()
+        if self._maintenance.took(began):
+            self._maintenance.tell("freeing and compaction of the journal")
+        return more
+
+    # ── time and failure ───────────────────────────────────────────────────────────────────────────
+
+    def _set_alarm(self, touched: Touched) -> None:
+        for engine in touched:
+            due = engine.next_due()
+            # One alarm for all slots, the earliest.
+            if due and (not self._alarm_at or due < self._alarm_at):
+                self._alarm_at = due
+                self._alarm(due, self._tick)
+
+    def _tick(self) -> None:
+        self._alarm_at = 0
+        if self.stopped:
+            return
+        if self._large is not None:
+            self._schedule(self._tick)  # after it: its pieces are in turns of the loop, too
+            return
+        began = self._ticks.begin()
+        turn = self._turn()
+        # A dict and no set, which would follow memory addresses: no history would repeat.
+        due = dict.fromkeys([e for e in self.engines.values() if 0 < e.next_due() <= turn.now])
+        try:
+            for engine in due:
+                engine.tick(turn)
+            self._finish(turn, due)
+        except Exception as error:
+            self.thrown(error)
+            return
+        self._set_alarm(dict.fromkeys(self.engines.values()))
+        if self._ticks.took(began):
+            self._ticks.tell(self.blame.name([]))
+
+    def fail(self, why: str) -> None:
+        """What the journal or replication found cannot be lived with."""
+        self._stop(why)
+
+    def give_up(self, why: str) -> None:
+        """Asked to end before it knew all that the journal has: nothing more is written, as that would replace it."""
+        self.stopped = why
+        self._commits.stop()
+
+    def thrown(self, error: Exception) -> None:
+        """Nobody expected that: what an engine knows is worth nothing any more."""
+        log.critical("slot owner failed; restart replays the journal", exc_info=error)
+        if not self.stopped:
+            self.culprit = culprit(error)
+        # Nothing is written any more. In a cluster the next leader goes on from the log; alone, a restart does.
+        self._stop(f"internal error: {type(error).__name__}")
+
+    def _stop(self, why: str) -> None:
+        if self.stopped:
+            return
+        self.stopped = why
+        log.critical("owner stopped: %s", why)
+        self._commits.stop()
+        self._refuse_inbox()
+        if self._listener is not None:
+            self._listener.on_stopped(why)
+        if self._idle is not None:
+            idle, self._idle = self._idle, None
+            self._schedule(idle)
+
+    def _refuse_inbox(self) -> None:
+        """In a cluster the next leader is asked, and nobody notices."""
+        if self._large is not None:
+            self._inbox.insert(0, self._large.command)
+            self._large = None
+        inbox, self._inbox = self._deferred.begin() + self._inbox, []
+        effects = refusing.unheard(inbox) if self._alone else []
+        if effects and self._listener is not None:
+            self._listener.on_effects(effects)

@@ -1,0 +1,262 @@
+"""What an owner tells operators of its slots: lists a page at a time, one queue in detail, totals.
+
+Rule: a question and its answer are JSON, so that an edge may ask from another process; an answer is worked out in
+steps of a millisecond. Reads engines and changes nothing. Must not know who asks, nor what he may see: filters come
+with the question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from broker.core.pages import PIECE, ROWS, Ask, Page, PageKey, choose
+from broker.engine.address.address_settings import first_said
+from broker.engine.consumers.consumer import Consumer
+from broker.engine.queue.queue import Queue
+from broker.engine.state import portrait
+from broker.engine.state.slot import Address, Slot
+from broker.engine.state.why import why
+from broker.seams.clock import Clock
+
+if TYPE_CHECKING:
+    from .shard import Shard
+
+Question = Mapping[str, Any]
+"""`kind` (KINDS), for lists `limit`, `sort`, `descending`, `after`, and filters (see each list).
+
+may   [pattern of addresses, may it be seen] from specific to general, the first that matches decides; absent: all may.
+delimiter   between the words of addresses."""
+Answer = dict[str, Any]
+"""Of a list: rows (each with its place as `at`), total, more."""
+Work = Generator[None, None, Answer]
+
+
+_CONSUMERS: dict[str, Callable[[Consumer], Any]] = {
+    "consumer": lambda consumer: consumer.id,
+    "session": lambda consumer: consumer.session,
+    "unacknowledged": lambda consumer: len(consumer.ledger or ()),
+}
+_ADDRESSES: dict[str, Callable[[Address], Any]] = {
+    "name": lambda address: address.name,
+    "queues": lambda address: len(address.queues),
+}
+SORTS: dict[str, tuple[str, ...]] = {
+    "queues": tuple(portrait.QUEUE_VALUES),
+    "addresses": tuple(_ADDRESSES),
+    "consumers": tuple(_CONSUMERS),
+}
+"""What lists can be sorted by, the default first."""
+
+
+class Views:
+    """Of the slots that are led here."""
+
+    def __init__(self, shard: Shard, clock: Clock) -> None:
+        self._shard = shard
+        self._clock = clock
+
+    def answer(self, question: Question) -> Work:
+        """Yields between steps; returns the answer. Raises KeyError for a kind or a sort it does not know."""
+        return _KINDS[question["kind"]](self, question)
+
+    def _slots(self) -> Iterator[Slot]:
+        for engine in list(self._shard.engines.values()):
+            yield engine.shown
+
+    def _queues(self) -> Iterator[list[tuple[Slot, Queue]]]:
+        """All that an address leads to."""
+        for piece in self._entries(lambda slot: slot.queues.values()):
+            yield [entry for entry in piece if not entry[1].hidden]
+
+    def _entries(self, of: Callable[[Slot], Iterable[Any]]) -> Iterator[list[tuple[Slot, Any]]]:
+        """(slot, entry) for all entries, PIECE at a time."""
+        for slot in self._slots():
+            # A copy of references: queues come and go between the steps of an answer.
+            everything = list(of(slot))
+            for at in range(0, len(everything), PIECE):
+                yield [(slot, entry) for entry in everything[at : at + PIECE]]
+
+    # ── lists ──────────────────────────────────────────────────────────────────────────────────────
+
+    def queues(self, question: Question) -> Work:
+        """Filters: q (part of the name), address, routing, type (portrait.kind_of),
+        consumed, filled, paused (bool)."""
+        value = portrait.QUEUE_VALUES[question["sort"]]
+        page = yield from choose(
+            self._queues(),
+            _ask(question),
+            lambda entry: value(entry[1]),
+            lambda entry: (entry[1].name, entry[1].address, entry[0].number),
+            _queue_filter(question),
+        )
+        return (yield from _listed(page, portrait.queue_row))
+
+    def addresses(self, question: Question) -> Work:
+        """Filters: q."""
+        value = _ADDRESSES[question["sort"]]
+        allowed = _allowed(question)
+        part = question.get("q", "")
+
+        def keep(entry: tuple[Slot, Address]) -> bool:
+            address = entry[1]
+            return part in address.name and (allowed is None or allowed(address.name))
+
+        page = yield from choose(
+            self._entries(lambda slot: slot.addresses.values()),
+            _ask(question),
+            lambda entry: value(entry[1]),
+            lambda entry: (entry[1].name, entry[0].number),
+            keep if part or allowed is not None else None,
+        )
+        answer = yield from _listed(page, portrait.address_row)
+        for row, (_, (_, address)) in zip(answer["rows"], page.entries, strict=True):
+            row["messages"] = row["consumers"] = 0
+            for seen, queue in enumerate(list(address.queues.values()), 1):
+                row["messages"] += portrait.messages(queue)
+                row["consumers"] += len(queue.consumers)
+                if not seen % PIECE:
+                    yield
+        return answer
+
+    def consumers(self, question: Question) -> Work:
+        """Filters: address and queue (of one), session."""
+        value = _CONSUMERS[question["sort"]]
+        page = yield from choose(
+            self._entries(_consumers_of(question)),
+            _ask(question),
+            lambda entry: value(entry[1]),
+            lambda entry: (entry[1].id, entry[0].number),
+            _consumer_filter(question),
+        )
+        return (yield from _listed(page, portrait.consumer_row))
+
+    # ── one queue, and all together ────────────────────────────────────────────────────────────────
+
+    def queue(self, question: Question) -> Work:
+        """All queues of that name here (`address`, or any: then `name` is that of the address, or of a durable
+        subscription), in detail, with the reasons why nothing is delivered."""
+        rows: list[dict[str, Any]] = []
+        for slot in self._slots():
+            for queue in _named(slot, question["name"], question.get("address", "")):
+                row = portrait.queue_detail(slot, queue)
+                row["why"] = why(slot, queue, self._clock.wall_ms())
+                rows.append(row)
+            yield
+        return {"rows": rows}
+
+    def totals(self, _: Question) -> Work:
+        """Counts of everything, and what the slots have done since the start."""
+        sums = dict.fromkeys(
+            ("addresses", "queues", "consumers", "messages", "waiting", "delivering", "scheduled", "paused", "bytes"), 0
+        )
+        done: dict[str, int] = {}
+        for slot in self._slots():
+            sums["addresses"] += len(slot.addresses)
+            sums["consumers"] += len(slot.consumers)
+            for name in slot.counters.__slots__:
+                done[name] = done.get(name, 0) + getattr(slot.counters, name)
+        for piece in self._queues():
+            sums["queues"] += len(piece)
+            for _slot, queue in piece:
+                sums["waiting"] += portrait.waiting(queue)
+                sums["delivering"] += queue.delivering
+                sums["scheduled"] += portrait.scheduled(queue)
+                sums["paused"] += queue.paused
+                sums["bytes"] += queue.nbytes + queue.pages.nbytes
+            yield
+        sums["messages"] = sums["waiting"] + sums["delivering"] + sums["scheduled"]
+        journal = self._shard.journal
+        disk = {"bytes": journal.disk_bytes(), "free": journal.free_bytes, "space": journal.space.name.lower()}
+        return {**sums, "since_start": done, "disk": disk, "slots": len(self._shard.engines)}
+
+
+def _ask(question: Question) -> Ask:
+    after = question.get("after")
+    place = PageKey(after[0], tuple(after[1])) if after else None
+    return Ask(question["limit"], question["sort"], question["descending"], place)
+
+
+def _listed(page: Page[tuple[Slot, Any]], row: Callable[[Slot, Any], dict[str, Any]]) -> Work:
+    rows: list[dict[str, Any]] = []
+    for made, (place, (slot, entry)) in enumerate(page.entries, 1):
+        rows.append({**row(slot, entry), "at": [place.value, list(place.name)]})
+        if not made % ROWS:
+            yield
+    return {"rows": rows, "total": page.total, "more": page.more}
+
+
+def _allowed(question: Question) -> Callable[[str], bool] | None:
+    """May the address be seen; None: all may."""
+    may = question.get("may")
+    if may is None:
+        return None
+    return first_said([(pattern, bool(allowed)) for pattern, allowed in may], question.get("delimiter", "."))
+
+
+def _queue_filter(question: Question) -> Callable[[tuple[Slot, Queue]], bool] | None:
+    tests: list[Callable[[Queue], bool]] = []
+    if part := question.get("q"):
+        tests.append(lambda queue: part in queue.name)
+    if address := question.get("address"):
+        tests.append(lambda queue: queue.address == address)
+    if routing := question.get("routing"):
+        tests.append(lambda queue: queue.routing.name == routing)
+    if kind := question.get("type"):
+        tests.append(lambda queue: portrait.kind_of(queue) == kind)
+    for name, value in (
+        ("consumed", lambda queue: bool(queue.consumers)),
+        ("filled", lambda queue: portrait.messages(queue) > 0),
+        ("paused", lambda queue: queue.paused or queue.settings.paused),
+    ):
+        if (wanted := question.get(name)) is not None:
+            tests.append(_equals(value, wanted))
+    allowed = _allowed(question)
+    if not tests and allowed is None:
+        return None
+    return lambda entry: all(test(entry[1]) for test in tests) and (allowed is None or allowed(entry[1].address))
+
+
+def _equals(value: Callable[[Queue], bool], wanted: bool) -> Callable[[Queue], bool]:
+    return lambda queue: value(queue) is wanted
+
+
+def _consumers_of(question: Question) -> Callable[[Slot], Iterable[Consumer]]:
+    name = question.get("queue")
+    if not name:
+        return lambda slot: slot.consumers.values()
+    return lambda slot: [
+        consumer for queue in _named(slot, name, question.get("address", "")) for consumer in queue.consumers
+    ]
+
+
+def _consumer_filter(question: Question) -> Callable[[tuple[Slot, Consumer]], bool] | None:
+    session, allowed = question.get("session"), _allowed(question)
+    if session is None and allowed is None:
+        return None
+
+    def keep(entry: tuple[Slot, Consumer]) -> bool:
+        slot, consumer = entry
+        if session is not None and consumer.session != session:
+            return False
+        queue = slot.queues.get(consumer.queue)
+        return allowed is None or (queue is not None and allowed(queue.address))
+
+    return keep
+
+
+def _named(slot: Slot, name: str, address: str) -> list[Queue]:
+    home = slot.addresses.get(address or name)
+    found = home.queues.get(name) if home is not None else None
+    if found is None and not address:
+        found = slot.subscriptions.get(name)
+    return [found] if found is not None else []
+
+
+_KINDS: dict[str, Callable[[Views, Question], Work]] = {
+    "queues": Views.queues,
+    "addresses": Views.addresses,
+    "consumers": Views.consumers,
+    "queue": Views.queue,
+    "totals": Views.totals,
+}

@@ -1,0 +1,1 @@
+"""The life of slots in one owner: records in, roles out."""

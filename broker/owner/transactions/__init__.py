@@ -1,0 +1,1 @@
+"""COMMIT, in one slot and over several."""

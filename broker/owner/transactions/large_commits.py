@@ -1,0 +1,63 @@
+"""A COMMIT of many parts or bytes on its way, in pieces of some milliseconds.
+
+All of it counts or nothing, for the disk as for everybody who looks: so nothing else happens in this owner's slots
+between two pieces, nothing is sealed, and its turn ends when all of it is in the log. What goes on is the loop:
+sockets, leases, followers, the questions of others.
+
+Rule: whoever wants to look at a slot outside of a turn has the rest of it done first (Shard.finish).
+"""
+
+# Example. A COMMIT of 50,000 SENDs, 10 µs each: half a second. In pieces of 100 units it is 500 steps of the loop;
+# between them sockets, leases and heart-beats are served, while inbox and engines of this owner stand still and
+# nothing is sealed (Commits.keep_open). A crash within: nothing of it was sealed, so nothing of it happened (C54).
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from broker.core.commands import Transact
+from broker.core.effects import Turn
+from broker.core.message import Blob
+from broker.core.records import LogRecord
+
+from ..commit.release_gate import Touched
+from .transact import PIECE, Engines, transacting
+
+
+class GrowingLog(Protocol):
+    """Where its records go."""
+
+    def append_in_pieces(self, record: LogRecord) -> Iterator[None]: ...
+
+
+class LargeCommit:
+    """turn, touched, blobs   those of the turn that it is part of."""
+
+    __slots__ = ("_work", "blobs", "command", "touched", "turn")
+
+    def __init__(
+        self, shard: Engines, log: GrowingLog, command: Transact, turn: Turn, touched: Touched, blobs: list[Blob]
+    ) -> None:
+        self.command = command
+        self.turn = turn
+        self.touched = touched
+        self.blobs = blobs
+        # It may hold on to what it looks at: nothing of that goes on in between.
+        self._work = self._all(shard, log)
+
+    def go_on(self) -> bool:
+        """A piece. False: that was all."""
+        return next(self._work, self) is None
+
+    def _all(self, shard: Engines, log: GrowingLog) -> Iterator[None]:
+        # The checks come first; when one refuses, nothing has been changed.
+        yield from transacting(shard, self.command, self.turn, self.touched)
+        yield
+        records = self.turn.appends.copy()
+        self.turn.appends.clear()
+        for at, record in enumerate(records, 1):
+            yield from log.append_in_pieces(record)
+            if not at % PIECE:
+                yield
+        yield  # the end of the turn is a step by itself: it looks at all that was touched

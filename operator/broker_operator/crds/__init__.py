@@ -1,0 +1,1 @@
+"""The CustomResourceDefinitions, made of the broker's settings."""

@@ -1,0 +1,238 @@
+"""The schema of StompBroker: the owners of one cluster, and what all its processes share.
+
+Rule: what would lose messages or cannot be changed later is refused here, with what to do instead.
+"""
+
+from __future__ import annotations
+
+from ..spec.schema import Schema, boolean, group_schema, integer, table, text, word
+from .crd_acceptor import workload_properties
+from .rules import Rule, fixed, ruled
+
+_OWN_CLUSTER = (
+    "id", "zone", "host", "port", "advertise", "ca_file", "cert_file", "key_file", "replicas", "min_in_sync",
+)  # fmt: skip
+
+
+def _storage() -> Schema:
+    size = ruled(
+        text("Size of each owner's claim.", most=32, default="10Gi"),
+        Rule("isQuantity(self)", "size is not a quantity; write it like 10Gi."),
+        Rule(
+            "!isQuantity(self) || quantity(self).isGreaterThan(quantity('0'))",
+            "size is nothing, so no owner could write; write it like 10Gi.",
+        ),
+        Rule(
+            "!isQuantity(self) || !isQuantity(oldSelf) || quantity(self).compareTo(quantity(oldSelf)) >= 0",
+            "size may only grow; make a new broker for smaller disks.",
+        ),
+    )
+    properties = {
+        "size": size,
+        "storageClassName": text("StorageClass. Default: the cluster's."),
+        "whenScaled": word(
+            "What becomes of the claim of an owner that was removed (it is empty then).", ("Retain", "Delete"), "Retain"
+        ),
+    }
+    return ruled(
+        table("Disks of the owners.", properties, default={}),
+        Rule(
+            "(has(self.storageClassName) ? self.storageClassName : '') == "
+            "(has(oldSelf.storageClassName) ? oldSelf.storageClassName : '')",
+            "storageClassName cannot be changed: claims keep theirs.",
+        ),
+    )
+
+
+def _owners() -> Schema:
+    properties = {
+        "replicas": integer("Owners. Slots are moved away before one is removed.", 1, 99, 3),
+        "storage": _storage(),
+        "maxUnavailable": integer("Owners that may be taken away at once (PodDisruptionBudget).", 1, 10, 1),
+        "terminationGracePeriodSeconds": integer("Time to hand slots over at the end.", 10, 3600, 120),
+        **workload_properties(),
+    }
+    del properties["image"]
+    return table("The processes that keep messages.", properties, default={})
+
+
+def _etcd() -> Schema:
+    endpoint: Schema = {"type": "string", "maxLength": 253}
+    endpoints = ruled(
+        {"type": "array", "description": "host:port of each member.", "minItems": 1, "maxItems": 9, "items": endpoint},
+        Rule(
+            "self.all(e, e.matches('^[^/:,\\\\s]+:[0-9]{1,5}$'))",
+            "each of spec.etcd.endpoints is host:port, like etcd-0.etcd:2379.",
+        ),
+    )
+    prefix = fixed(
+        text("All keys stand under it. Default: /stampede/NAMESPACE/NAME.", most=200, pattern="^/.*[^/]$"),
+        "spec.etcd.prefix",
+        "the keys under it say where the messages are.",
+    )
+    properties = {
+        "endpoints": endpoints,
+        "prefix": prefix,
+        "tlsSecretName": text("Secret with tls.crt, tls.key and ca.crt. Default: plain text."),
+        "userSecretName": text("Secret with username and password."),
+    }
+    return ruled(
+        table("Where the cluster's metadata is.", properties, ["endpoints"]),
+        Rule(
+            "!has(self.userSecretName) || has(self.tlsSecretName)",
+            "userSecretName needs tlsSecretName: the password would be sent in plain text.",
+        ),
+        Rule(
+            "(has(self.prefix) ? self.prefix : '') == (has(oldSelf.prefix) ? oldSelf.prefix : '')",
+            "spec.etcd.prefix cannot be set or taken out later: the keys under it say where the messages are.",
+        ),
+    )
+
+
+def _redis() -> Schema:
+    url = ruled(
+        text("redis://… or rediss://…", most=512, pattern="^rediss?://"),
+        Rule("!self.matches('://[^/@]*:[^/@]+@')", "spec.redis.url holds a password; put it into passwordSecretName."),
+    )
+    secret = text("Secret with the key password.")
+    return table(
+        "What edges share and may forget.", {"url": url, "passwordSecretName": secret}, ["url"]
+    )  # fmt: skip
+
+
+def _settings() -> Schema:
+    cluster = ruled(
+        group_schema("cluster", _OWN_CLUSTER),
+        Rule(
+            "(has(self.deadAfterMs) ? self.deadAfterMs : 500) > 2 * (has(self.pingMs) ? self.pingMs : 80)",
+            "deadAfterMs must be more than twice pingMs, else every lost heart-beat is a death.",
+        ),
+        Rule(
+            "(has(self.promiseMs) ? self.promiseMs : 250) > 2 * (has(self.pingMs) ? self.pingMs : 80)",
+            "promiseMs must be more than twice pingMs, else leaders stand still between heart-beats.",
+        ),
+    )
+    groups = {
+        "cluster": cluster,
+        "engine": group_schema("engine"),
+        "journal": group_schema("journal"),
+        "wire": group_schema("wire"),
+        "log": group_schema("log"),
+        "logReads": group_schema("log_reads", ("host", "cert_file", "key_file")),
+    }
+    return table("Settings of all processes.", groups)
+
+
+def _address_owners() -> Schema:
+    prefix = ruled(
+        text("First words of addresses: orders is orders and all of orders.#; empty is every address.", most=200),
+        Rule(
+            "!self.contains('*') && !self.contains('#') && !self.contains('::')",
+            "a prefix has no wildcard and no queue: it stands for everything below it.",
+        ),
+        Rule("self == '' || self.split('.').all(w, size(w) > 0)", "the prefix has an empty word; take out the dot."),
+    )
+    resource: Schema = {"type": "string", "minLength": 1, "maxLength": 253, "pattern": "^[a-z0-9.-]*[*]?$"}
+    resources: Schema = {
+        "type": "array", "description": "Names of Addresses; with * at the end: all that begin so.",
+        "minItems": 1, "maxItems": 32, "items": resource,
+    }  # fmt: skip
+    return {
+        "type": "array",
+        "description": "Which Addresses may speak about addresses, by the names of these resources: state settings and "
+        "permissions of them, or send there by diverts and as dead letters. What no prefix is about is for every "
+        "Address, but permissions of one queue (ADDRESS::QUEUE) always take an owner.",
+        "maxItems": 64,
+        "items": table("Whose a prefix is, and all below it.", {"prefix": prefix, "resources": resources},
+                       ["prefix", "resources"]),
+    }  # fmt: skip
+
+
+def spec() -> Schema:
+    replication = ruled(
+        table(
+            "Copies of each slot.",
+            {
+                "factor": integer("Copies. Changing it restarts the owners one by one.", 1, 7, 3),
+                "minInSync": integer("Copies that must have a durable message before its RECEIPT.", 1, 7, 2),
+            },
+            default={"factor": 3, "minInSync": 2},
+        ),
+        Rule(
+            "self.minInSync <= self.factor",
+            "minInSync is above factor, so no message could be confirmed; lower it.",
+        ),
+    )
+    tls = table(
+        "Certificates of the components, for mutual TLS between them.",
+        {"secretName": text("Secret with tls.crt, tls.key and ca.crt. Default: NAME-components.")},
+    )
+    properties = {
+        "image": text("Image of owners, and of edges that name none. Default: that of the operator.", most=512),
+        "imagePullPolicy": word("When images are pulled.", ("Always", "IfNotPresent", "Never"), "IfNotPresent"),
+        "imagePullSecrets": {
+            "type": "array",
+            "description": "Secrets to pull images with.",
+            "maxItems": 8,
+            "items": table("A Secret.", {"name": text("Its name.")}, ["name"]),
+        },
+        "owners": _owners(),
+        "replication": replication,
+        "etcd": _etcd(),
+        "redis": _redis(),
+        "tls": tls,
+        "settings": _settings(),
+        "permissionsRequired": boolean(
+            "What no permission of an Address is about is for nobody. Off: for everybody who is let in, and an Address "
+            "that states the first permission is refused, because with it all else would be for nobody.",
+            False,
+        ),
+        "addressOwners": _address_owners(),
+        "networkPolicy": boolean("Owners are open to the broker's own pods and for metrics only.", True),
+    }
+    return ruled(
+        table("A cluster.", properties, ["etcd"]),
+        Rule(
+            "self.replication.factor <= self.owners.replicas",
+            "spec.replication.factor is above spec.owners.replicas; lower it or add owners.",
+        ),
+    )
+
+
+COLUMNS = (
+    ("Owners", "integer", ".status.owners.ready", 0),
+    ("Wanted", "integer", ".spec.owners.replicas", 0),
+    ("Slots", "integer", ".status.slots.online", 0),
+    ("Under-Repl", "integer", ".status.slots.underReplicated", 0),
+    ("Edges", "integer", ".status.edges", 0),
+    ("Version", "string", ".status.image", 1),
+    ("Ready", "string", '.status.conditions[?(@.type=="Ready")].status', 0),
+)
+
+
+def status() -> dict[str, Schema]:
+    number: Schema = {"type": "integer", "format": "int32"}
+
+    def numbers(about: str, names: tuple[str, ...]) -> Schema:
+        return {"type": "object", "description": about, "properties": {name: number for name in names}}
+
+    return {
+        "owners": {
+            "type": "object",
+            "description": "The owners.",
+            "properties": {
+                "replicas": {**number, "description": "Pods there are."},
+                "ready": {**number, "description": "Pods with all copies in sync."},
+                "selector": {"type": "string", "description": "Of the pods."},
+                "holding": {**number, "description": "Copies that owners still keep who are being removed."},
+            },
+        },
+        "slots": numbers("Slots.", ("total", "online", "offline", "stalled", "underReplicated")),
+        "edges": {**number, "description": "Live edges."},
+        "image": {"type": "string", "description": "Image of the owners."},
+        "certificatesNotAfter": {
+            "type": "string",
+            "format": "date-time",
+            "description": "When the first certificate of the components ends.",
+        },
+    }

@@ -1,0 +1,1 @@
+"""Resources as keys in a broker's etcd."""

@@ -1,0 +1,1 @@
+"""Kubernetes' API: asked, watched, written to."""

@@ -1,0 +1,173 @@
+"""ConfigMaps that hold custom resources: how a Helm chart that brings the kinds brings resources of them as well.
+
+A ConfigMap with the label `stampede.dev/resources: "true"` holds manifests of our four kinds, one per key. They become
+resources that belong to it: they go when it goes.
+
+Who may write ConfigMaps is not who may make users of a broker. So a ConfigMap counts when a Secret of the same name in
+its namespace has its digest in the key `sha256` (see digest()); the chart makes both. Without that nothing is applied,
+and nothing that was applied before goes.
+
+Where a ConfigMap may be such a one, the operator is told (`--bundle-namespaces`); elsewhere nothing of it is applied.
+
+Rule: a resource is applied when it is not there or its text in the ConfigMap has changed, so that what somebody changed
+meanwhile (`kubectl scale`) stays until then. Nothing but our own kinds in the ConfigMap's own namespace.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from base64 import b64decode
+from collections.abc import Iterable, Mapping
+from hmac import compare_digest
+
+import yaml
+
+from broker.core.errors import BrokerError
+
+from ..spec import names
+from ..spec.model import Resource, Table
+from ..spec.names import Id
+from .applying import controller_of, id_of
+from .events import WARNING, Events, Told
+from .kube import Kube, KubeError
+
+log = logging.getLogger("stampede.operator")
+
+LABEL = f"{names.GROUP}/resources"
+HASH = f"{names.GROUP}/bundle-hash"
+"""Annotation of a resource: the text that it was last applied from."""
+
+
+DIGEST = "sha256"
+"""Key of the Secret that vouches for a ConfigMap."""
+
+
+class BadBundle(BrokerError):
+    """A ConfigMap holds something that is no resource of ours."""
+
+
+def digest(data: Mapping[str, str]) -> str:
+    """Of a ConfigMap's data: SHA-256 over a line `key=<SHA-256 of the text>` for each key, in order of the keys. The
+    chart computes the same (templates/resources.yaml)."""
+    lines = (f"{key}={hashlib.sha256(text.encode()).hexdigest()}\n" for key, text in sorted(data.items()))
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+def resources_of(bundle: Table) -> list[Table]:
+    """The resources that a ConfigMap holds, as they are to be applied. Raises BadBundle."""
+    meta = bundle["metadata"]
+    found = []
+    for key, text in sorted((bundle.get("data") or {}).items()):
+        try:
+            documents = list(yaml.safe_load_all(text))
+        except yaml.YAMLError as error:
+            raise BadBundle(f"{key} of ConfigMap {meta['name']} is not YAML: {error}") from None
+        found += [_resource(key, meta, document) for document in documents if document is not None]
+    return found
+
+
+def _resource(key: str, meta: Table, document: object) -> Table:
+    where = f"{key} of ConfigMap {meta['name']}"
+    if not isinstance(document, dict) or document.get("apiVersion") != names.API_VERSION:
+        raise BadBundle(f"{where} must be of {names.API_VERSION}")
+    given, kind, spec = document.get("metadata"), document.get("kind"), document.get("spec") or {}
+    if kind not in names.PLURALS or not isinstance(given, dict) or not given.get("name") or not isinstance(spec, dict):
+        raise BadBundle(f"{where} must have a kind of {', '.join(names.PLURALS)}, a metadata.name and a spec")
+    digest = hashlib.sha256(f"{meta['uid']} {document!r}".encode()).hexdigest()[:16]
+    return {
+        "apiVersion": names.API_VERSION,
+        "kind": kind,
+        "metadata": {
+            "name": given["name"],
+            "namespace": meta["namespace"],
+            "labels": {**(given.get("labels") or {}), "app.kubernetes.io/managed-by": names.FIELD_MANAGER},
+            "annotations": {**(given.get("annotations") or {}), HASH: digest},
+            "ownerReferences": [_reference(meta)],
+        },
+        "spec": spec,
+    }
+
+
+def _reference(meta: Table) -> Table:
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": meta["name"], "uid": meta["uid"]}
+    return {**reference, "controller": True, "blockOwnerDeletion": False}
+
+
+def missing(wanted: Iterable[Table], there: dict[Id, Resource]) -> list[Table]:
+    """Those that are not there, or whose text has changed since they were applied."""
+    return [
+        body
+        for body in wanted
+        if (found := there.get(id_of(body))) is None
+        or found.annotations.get(HASH) != body["metadata"]["annotations"][HASH]
+    ]
+
+
+class Bundles:
+    """resources: all custom resources that are known.    namespaces: where bundles count; None: everywhere."""
+
+    def __init__(
+        self, kube: Kube, events: Events, resources: dict[Id, Resource], namespaces: tuple[str, ...] | None = None
+    ) -> None:
+        self._namespaces = namespaces
+        self._kube = kube
+        self._events = events
+        self._resources = resources
+
+    async def reconcile(self, bundle: Table) -> None:
+        """Raises BadBundle, KubeError."""
+        meta = bundle["metadata"]
+        if "deletionTimestamp" in meta:
+            return
+        refused: KubeError | None = None
+        try:
+            if self._namespaces is not None and meta["namespace"] not in self._namespaces:
+                raise BadBundle(
+                    f"resources in ConfigMaps count only in {', '.join(self._namespaces)}: apply them directly, or add "
+                    f"{meta['namespace']} to --bundle-namespaces of the operator (chart: operator.bundleNamespaces)"
+                )
+            await self._vouched(meta, bundle.get("data") or {})
+            wanted = resources_of(bundle)
+        except BadBundle as error:
+            await self._tell(bundle, "", str(error))
+            raise
+        for body in missing(wanted, self._resources):
+            found = self._resources.get(id_of(body))
+            if found is not None and controller_of(found.raw) != meta["uid"]:
+                why = f"{found.id} was not made from this ConfigMap and is left alone: give one of the two another name"
+                await self._tell(bundle, str(found.id), why)
+                continue
+            try:
+                await self._kube.apply(body)
+            except KubeError as error:
+                await self._tell(bundle, str(id_of(body)), str(error))
+                # What the rules refuse stays refused until somebody changes the text.
+                refused = None if error.refused and error.status != 403 else error
+        ids = {id_of(body) for body in wanted}
+        for id, resource in list(self._resources.items()):
+            if controller_of(resource.raw) == meta["uid"] and id not in ids and not resource.leaving:
+                log.info("%s is not in ConfigMap %s any more", id, meta["name"])
+                await self._kube.delete(resource.raw)
+        if refused is not None:
+            raise refused
+
+    async def _vouched(self, meta: Table, data: Table) -> None:
+        """Raises BadBundle unless somebody who may write Secrets stands up for this text; KubeError."""
+        secret = await self._kube.get("v1", "Secret", meta["namespace"], meta["name"])
+        wanted = digest(data)
+        try:
+            found = b64decode(((secret or {}).get("data") or {}).get(DIGEST, "")).decode().strip()
+        except ValueError:
+            found = ""
+        if not compare_digest(found, wanted):
+            raise BadBundle(
+                f"nobody vouches for ConfigMap {meta['name']}: if you may, put {wanted} into the key {DIGEST} of a "
+                f"Secret {meta['name']} in its namespace (the chart does that)"
+            )
+
+    async def _tell(self, bundle: Table, subject: str, text: str) -> None:
+        """An Event, because a ConfigMap has no status."""
+        log.error("ConfigMap %s/%s: %s", bundle["metadata"]["namespace"], bundle["metadata"]["name"], text)
+        about = {**bundle, "apiVersion": "v1", "kind": "ConfigMap"}
+        await self._events.tell(about, Told(WARNING, "Refused", text), subject)

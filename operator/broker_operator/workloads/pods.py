@@ -1,0 +1,205 @@
+"""What pods of owners and edges have in common: security, probes, mounts, the configuration file.
+
+Rule: restricted pod security, always. The pod template depends on the resource alone, never on the operator's release.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+from broker.config.load import from_tree
+
+from ..crds.crds import as_yaml
+from ..spec import names
+from ..spec.difference import merged
+from ..spec.model import BrokerSpec, Table
+from ..spec.schema import group_settings
+
+UID = 10001
+
+
+def secured() -> Table:
+    return {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def pod_security() -> Table:
+    return {
+        "runAsNonRoot": True,
+        "runAsUser": UID,
+        "runAsGroup": UID,
+        "fsGroup": UID,
+        "fsGroupChangePolicy": "OnRootMismatch",
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
+def probe(path: str, period: int, failures: int) -> Table:
+    return {
+        "httpGet": {"path": path, "port": "admin"},
+        "periodSeconds": period,
+        "timeoutSeconds": 3,
+        "failureThreshold": failures,
+    }
+
+
+def probes() -> Table:
+    """Start-up may take long: an owner reads its journal back."""
+    return {
+        "startupProbe": probe("/healthz", 1, 600),
+        "livenessProbe": probe("/healthz", 10, 6),
+        "readinessProbe": probe("/readyz", 2, 2),
+    }
+
+
+def environment() -> list[Table]:
+    def field(path: str) -> Table:
+        return {"fieldRef": {"apiVersion": "v1", "fieldPath": path}}
+
+    return [
+        {"name": "POD_NAME", "valueFrom": field("metadata.name")},
+        {"name": "STAMPEDE_CONFIG", "value": f"{names.CONFIG_DIR}/{names.CONFIG_FILE}"},
+        {"name": "STAMPEDE_CLUSTER__ID", "value": "$(POD_NAME)"},
+        {"name": "STAMPEDE_CLUSTER__ZONE", "valueFrom": field("metadata.labels['topology.kubernetes.io/zone']")},
+    ]
+
+
+def secret_volume(name: str, secret: str) -> Table:
+    return {"name": name, "secret": {"secretName": secret, "defaultMode": 0o440}}
+
+
+def volumes(broker: str, spec: BrokerSpec, config: str) -> tuple[list[Table], list[Table]]:
+    """(volumes, mounts) that owners and edges share. config: name of the ConfigMap."""
+    found = [
+        {"name": "config", "configMap": {"name": config, "defaultMode": 0o444}},
+        {"name": "tmp", "emptyDir": {}},
+        secret_volume("components", spec.tls.secret_name or names.components_secret(broker)),
+    ]
+    places = {"config": names.CONFIG_DIR, "tmp": "/tmp", "components": names.COMPONENTS_DIR}
+    for name, secret, place in (
+        ("etcd", spec.etcd.tls_secret_name, names.ETCD_DIR),
+        ("etcd-user", spec.etcd.user_secret_name, names.ETCD_USER_DIR),
+        ("redis", spec.redis.password_secret_name if spec.redis else "", names.REDIS_DIR),
+    ):
+        if secret:
+            found.append(secret_volume(name, secret))
+            places[name] = place
+    mounts: list[Table] = [
+        {"name": name, "mountPath": place, **({} if name == "tmp" else {"readOnly": True})}
+        for name, place in places.items()
+    ]
+    return found, mounts
+
+
+def common_settings(namespace: str, broker: str, spec: BrokerSpec) -> Table:
+    """The configuration file, as far as owners and edges share it."""
+    etcd: Table = {
+        "endpoints": ",".join(spec.etcd.endpoints),
+        "prefix": spec.etcd.prefix or names.etcd_prefix(namespace, broker),
+    }
+    if spec.etcd.tls_secret_name:
+        etcd |= {"ca_file": f"{names.ETCD_DIR}/ca.crt"}
+        etcd |= {"cert_file": f"{names.ETCD_DIR}/tls.crt", "key_file": f"{names.ETCD_DIR}/tls.key"}
+    if spec.etcd.user_secret_name:
+        etcd |= {"password_file": f"{names.ETCD_USER_DIR}/password"}
+    cluster = {
+        **group_settings("cluster", spec.settings.get("cluster", {})),
+        "host": "0.0.0.0",
+        "port": names.GRPC_PORT,
+        "replicas": spec.replication.factor,
+        "min_in_sync": spec.replication.min_in_sync,
+        "ca_file": f"{names.COMPONENTS_DIR}/ca.crt",
+        "cert_file": f"{names.COMPONENTS_DIR}/tls.crt",
+        "key_file": f"{names.COMPONENTS_DIR}/tls.key",
+    }
+    tree: Table = {
+        "data": names.DATA_DIR,
+        "admin": {"host": "0.0.0.0", "port": names.ADMIN_PORT},
+        "etcd": etcd,
+        "cluster": cluster,
+        "log": {"format": "json", **group_settings("log", spec.settings.get("log", {}))},
+    }
+    if spec.redis:
+        password = {"password_file": f"{names.REDIS_DIR}/password"} if spec.redis.password_secret_name else {}
+        tree["redis"] = {"url": spec.redis.url, "prefix": f"stampede:{namespace}:{broker}:", **password}
+    for group in ("engine", "journal", "wire"):
+        if found := group_settings(group, spec.settings.get(group, {})):
+            tree[group] = found
+    if found := group_settings("log_reads", spec.settings.get("logReads", {})):
+        pair = {"cert_file": cluster["cert_file"], "key_file": cluster["key_file"]}
+        tree["log_reads"] = {"host": "0.0.0.0", **pair, **found}
+    return tree
+
+
+def etcd_user(spec: BrokerSpec) -> list[Table]:
+    """The name of etcd's user comes from the Secret, too."""
+    if not spec.etcd.user_secret_name:
+        return []
+    source = {"secretKeyRef": {"name": spec.etcd.user_secret_name, "key": "username"}}
+    return [{"name": "STAMPEDE_ETCD__USER", "valueFrom": source}]
+
+
+def config_map(metadata: Table, settings: Table, where: str) -> tuple[Table, str]:
+    """(ConfigMap, hash of it). Text first, so that equal settings make equal files. Raises ConfigError for settings
+    that the pods would refuse to start with. where: they stand, for people."""
+    from_tree(settings, where)
+    text = as_yaml(settings)
+    return (
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {names.CONFIG_FILE: text}},
+        hashlib.sha256(text.encode()).hexdigest()[:16],
+    )
+
+
+def pod_template(labels: dict[str, str], config_hash: str, spec: Table, patch: Table) -> Table:
+    """patch: the user's `template`, laid over ours. Labels that select pods win."""
+    template = {
+        "metadata": {"labels": labels, "annotations": {names.CONFIG_HASH: config_hash}},
+        "spec": {
+            "securityContext": pod_security(),
+            "enableServiceLinks": False,
+            "automountServiceAccountToken": False,
+            **spec,
+        },
+    }
+    laid: Table = merged(template, patch)
+    return merged(laid, {"metadata": {"labels": labels}})  # type: ignore[no-any-return]  # a table stays one
+
+
+REQUESTS: Mapping[str, str] = {"cpu": "250m", "memory": "256Mi"}
+"""Of a container of which nothing is said: what an idle broker and some hundred clients need. Without requests pods are
+the first to be evicted, and an autoscaler by CPU has nothing that it could count per cent of. No limits: those are a
+decision about one's machines."""
+
+
+def resources(given: Table) -> Table:
+    """`resources` of a container. given: those of the spec; {}: nothing is said."""
+    return given or {"requests": dict(REQUESTS)}
+
+
+def spread(selector: dict[str, str]) -> list[Table]:
+    """Over zones and machines, where there are several."""
+    return [
+        {
+            "maxSkew": 1,
+            "topologyKey": key,
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": selector},
+        }
+        for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
+    ]
+
+
+def disruption_budget(api_version: str, metadata: Table, selector: dict[str, str], most: int) -> Table:
+    spec: dict[str, Any] = {"maxUnavailable": most, "selector": {"matchLabels": selector}}
+    return {"apiVersion": api_version, "kind": "PodDisruptionBudget", "metadata": metadata, "spec": spec}
+
+
+def admin_service(metadata: Table, selector: dict[str, str]) -> Table:
+    port = {"name": "admin", "port": names.ADMIN_PORT, "targetPort": "admin", "protocol": "TCP"}
+    spec = {"type": "ClusterIP", "selector": selector, "ports": [port]}
+    return {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec}

@@ -1,0 +1,424 @@
+"""Reconciles StompBroker and StompAcceptor: objects, cordons, and what the status says of them.
+
+Rule: owners.py and edges.py decide, this performs. Nothing is taken away while the state of the cluster is unknown. One
+that makes no sense keeps the objects it has.
+"""
+
+from __future__ import annotations
+
+import logging
+from base64 import b64decode
+from collections.abc import Mapping
+
+from broker.cluster.planning.view import Policy
+from broker.core.certificates import first_certificate, not_after
+from broker.core.errors import BrokerError, ConfigError
+from broker.metadata.port import Delete, Put
+from broker.seams.clock import Clock
+
+from ..kube.applying import Applier, Taken
+from ..kube.events import NORMAL, Events, Told
+from ..kube.kube import Kube, KubeError
+from ..spec import names
+from ..spec.conditions import REFUSED_AGAIN_S, Condition, new_status, paused, ready, rfc3339
+from ..spec.model import AcceptorSpec, BrokerSpec, Resource, Table
+from ..spec.names import Id
+from ..world import counts, templates
+from ..world.cluster import Cluster
+from ..world.counts import Counts
+from ..world.resource_cache import World
+from ..world.statuses import Statuses
+from . import edges, owners
+from .owners import Scaling, Versions
+
+log = logging.getLogger("stampede.operator")
+
+EXPIRES_SOON_S = 7 * 86400
+PARTS_EXPIRE_SOON_S = 30 * 86400
+"""Of the certificates between owners, edges and etcd: when they end, nobody in the cluster speaks with anybody."""
+LOOK_AGAIN_S = 6 * 3600
+"""Certificates end without an event."""
+
+
+class Unmade(BrokerError):
+    """Objects could not be made, which the status says; to be tried again."""
+
+
+class Workloads:
+    """objects: kind → the live objects, as informers have them.
+
+    expiries: resource → when the first of its certificates ends, seconds since the epoch."""
+
+    def __init__(
+        self,
+        world: World,
+        kube: Kube,
+        statuses: Statuses,
+        events: Events,
+        applier: Applier,
+        objects: Mapping[str, Mapping[Id, Table]],
+        api: Versions,
+        image: str,
+        clock: Clock,
+        any_template: bool = False,
+    ) -> None:
+        """image: of brokers that name none. any_template: resources may say anything about their pods."""
+        self._world = world
+        self._kube = kube
+        self._statuses = statuses
+        self._events = events
+        self._applier = applier
+        self._objects = objects
+        self._api = api
+        self._image = image
+        self._any_template = any_template
+        self._clock = clock
+        self._counts = Counts()
+        self.expiries: dict[Id, float] = {}
+
+    def gone(self, id: Id) -> None:
+        """A StompAcceptor or StompBroker is not there any more."""
+        self._counts.forget(id)
+        self.expiries.pop(id, None)
+
+    async def broker(self, resource: Resource) -> float | None:
+        now = self._now()
+        spec = resource.spec(BrokerSpec)
+        cluster = self._world.clusters.get(resource.id)
+        if (left := paused(resource, now)) is not None:
+            return await self._statuses.paused(resource, left, now)
+        if (rival := self._world.rival(resource)) is not None:
+            why = f"{rival} is older and has the same etcd and etcd.prefix; give this one a spec.etcd.prefix of its own"
+            taken = Condition("Accepted", False, "PrefixTaken", why)
+            await self._say_broker(resource, spec, None, Scaling(0), taken)
+            return REFUSED_AGAIN_S
+        image = spec.image or self._image
+        if not image:
+            why = "name an image in spec.image, or give the operator one with --image"
+            await self._say_broker(resource, spec, cluster, Scaling(0), Condition("Accepted", False, "NoImage", why))
+            return None
+        if (refused := self._harmful(spec.image, spec.owners.template, "owner", "spec.owners.template")) is not None:
+            await self._say_broker(resource, spec, cluster, Scaling(0), refused)
+            return None
+        workload = Id("StatefulSet", resource.id.namespace, names.owner_name(resource.id.name))
+        live = self._objects["StatefulSet"].get(workload)
+        wanted = spec.owners.replicas
+        current = int(live["spec"].get("replicas", wanted)) if live else wanted
+        there = int(live.get("status", {}).get("replicas", 0)) if live else 0
+        holding = cluster.holding() if cluster else {}
+        cordoned = cluster.cordoned if cluster else frozenset()
+        step = owners.scaling(
+            resource.id.name, wanted, current, there, holding, cordoned, cluster is not None and cluster.whole
+        )  # fmt: skip
+        accepted = Condition("Accepted", True, "Accepted")
+        try:
+            if cluster is not None:
+                await _cordon(cluster, step)
+            made = owners.objects(resource, spec, image, step.replicas, live, self._api)
+            await self._make(resource, made)
+            await self._claims(resource, spec, live, step)
+        except (Taken, ConfigError, KubeError) as error:
+            accepted = _refusal(error)
+        await self._say_broker(resource, spec, cluster, step, accepted, image)
+        if accepted.reason == "ServerFailed":
+            raise Unmade(accepted.message)
+        if accepted.reason == "Refused":
+            return REFUSED_AGAIN_S
+        return 5.0 if step.reason == "Unreachable" else LOOK_AGAIN_S
+
+    async def acceptor(self, resource: Resource) -> float | None:
+        now = self._now()
+        if (left := paused(resource, now)) is not None:
+            return await self._statuses.paused(resource, left, now)
+        spec = resource.spec(AcceptorSpec)
+        broker = self._world.broker_of(resource)
+        if broker is None:
+            why = f"there is no StompBroker {resource.broker}"
+            await self._say_acceptor(resource, spec, Condition("Accepted", False, "BrokerNotFound", why))
+            return None
+        shared = broker.spec(BrokerSpec)
+        image = spec.image or shared.image or self._image
+        if not image:
+            why = "name an image in spec.image, or in the StompBroker"
+            await self._say_acceptor(resource, spec, Condition("Accepted", False, "NoImage", why))
+            return None
+        if (refused := self._harmful(spec.image, spec.template, "edge", "spec.template")) is not None:
+            await self._say_acceptor(resource, spec, refused)
+            return None
+        accepted = Condition("Accepted", True, "Accepted")
+        try:
+            made = edges.objects(resource, spec, broker.id.name, shared, image, self._api)
+            await self._make(resource, made)
+        except (Taken, ConfigError, KubeError) as error:
+            accepted = _refusal(error)
+        if accepted.status and spec.gateway and not any(one["kind"] == spec.gateway.kind for one in made):
+            why = f"this cluster has no {spec.gateway.kind}; install the Gateway API, or take spec.gateway out"
+            accepted = Condition("Accepted", False, "NoGatewayAPI", why)
+        again = await self._say_acceptor(resource, spec, accepted)
+        if accepted.reason == "ServerFailed":
+            raise Unmade(accepted.message)
+        return REFUSED_AGAIN_S if accepted.reason == "Refused" else again
+
+    # ── inside ───────────────────────────────────────────────────────────────────────────────────
+
+    def _now(self) -> float:
+        return self._clock.wall_ms() / 1000
+
+    def _harmful(self, image: str, template: Table, ours: str, where: str) -> Condition | None:
+        """Why the pods would run what this operator was not installed to run; what is there already stays as it is."""
+        if self._any_template:
+            return None
+        lift = "or install the operator with podTemplates=any (chart: operator.podTemplates)"
+        if templates.foreign_image(image, self._image):
+            why = f"spec.image {image} is not of the operator's repository ({self._image}); use that one, {lift}"
+            return Condition("Accepted", False, "ImageRefused", why)
+        if paths := templates.forbidden(template, ours):
+            why = f"{where} may not say {', '.join(paths[:5])}; take it out, {lift}"
+            return Condition("Accepted", False, "TemplateRefused", why)
+        return None
+
+    async def _make(self, resource: Resource, wanted: list[Table]) -> None:
+        """Raises Taken, KubeError."""
+        async for drift in self._applier.ensure(resource.uid, wanted, self._objects):
+            told = Told(
+                NORMAL, "DriftRepaired", f"{drift.id} was changed by somebody else and is repaired: {drift.what}"
+            )
+            await self._events.tell(resource.raw, told, str(drift.id))
+
+    # ── inside: brokers ──────────────────────────────────────────────────────────────────────────
+
+    async def _claims(self, resource: Resource, spec: BrokerSpec, live: Table | None, step: Scaling) -> None:
+        """Claims grow with the spec. Those of removed owners go if that is wanted: such an owner kept nothing.
+        Raises KubeError, ConfigError."""
+        if live is None:
+            return
+        storage, name = spec.owners.storage, resource.id.name
+        templates = live["spec"].get("volumeClaimTemplates") or [{}]
+        made = templates[0].get("spec", {}).get("resources", {}).get("requests", {}).get("storage")
+        gone = step.reason == "" and int(live.get("status", {}).get("replicas", 0)) <= spec.owners.replicas
+        delete = storage.when_scaled == "Delete" and gone
+        size = owners.quantity(storage.size)
+        if made and owners.quantity(made) >= size and not delete:
+            return
+        selector = ",".join(f"{key}={value}" for key, value in names.selector(name, "owner").items())
+        answer = await self._kube.read_list("v1", "PersistentVolumeClaim", resource.id.namespace, selector)
+        for claim in answer["items"]:
+            claim |= {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+            claim_name = claim["metadata"]["name"]
+            ordinal = names.ordinal_of(name, claim_name.removeprefix(f"{names.DATA_CLAIM}-"))
+            if ordinal is None:
+                continue
+            if delete and ordinal >= spec.owners.replicas:
+                log.info("claim %s of a removed owner is deleted", claim_name)
+                await self._kube.delete(claim)
+            elif owners.quantity(claim["spec"]["resources"]["requests"]["storage"]) < size:
+                patch = {"spec": {"resources": {"requests": {"storage": storage.size}}}}
+                await self._kube.merge("v1", "PersistentVolumeClaim", resource.id.namespace, claim_name, patch)
+
+    async def _say_broker(
+        self,
+        resource: Resource,
+        spec: BrokerSpec,
+        cluster: Cluster | None,
+        step: Scaling,
+        accepted: Condition,
+        image: str = "",
+    ) -> None:
+        workload = Id("StatefulSet", resource.id.namespace, names.owner_name(resource.id.name))
+        live = (self._objects["StatefulSet"].get(workload) or {}).get("status", {})
+        up, there = int(live.get("readyReplicas", 0)), int(live.get("replicas", 0))
+        wanted = spec.owners.replicas
+        fields: Table = {
+            "owners": {
+                "replicas": there,
+                "ready": up,
+                "selector": _selector(names.selector(resource.id.name, "owner")),
+                "holding": step.holding,
+            },
+            "image": image or None,
+        }
+        reachable, replicated = _seen(cluster, self._world.unusable.get(resource.id, "not connected yet"))
+        if cluster is not None and cluster.known:
+            policy = Policy(spec.replication.factor, spec.replication.min_in_sync)
+            slots = cluster.slots(policy)
+            edge_ids = [one for one in cluster.members.values() if one.kind == "edge"]
+            fields |= {"slots": slots, "edges": len(edge_ids)}
+            replicated = _replicated(slots)
+        elif cluster is not None and not cluster.asked and accepted.status and resource.status.get("conditions"):
+            return  # an operator that has just started knows nothing yet: what the last one has seen stands until then
+        all_up = Condition("OwnersReady", up >= wanted, "Ready" if up >= wanted else "Waiting", f"{up} of {wanted}")
+        if not all_up.status and live and (missing := await self._missing(resource, spec)):
+            all_up = Condition("OwnersReady", False, "SecretMissing", f"{up} of {wanted}; {missing}")
+        scaling = Condition("ScalingDown", bool(step.reason), step.reason or "Idle", _progress(step))
+        # They say nothing of Ready before they end: who is told thirty days ahead has nothing broken.
+        certificates, ends = await self._parts_certificates(resource, spec)
+        fields["certificatesNotAfter"] = rfc3339(ends) if ends is not None else None
+        ended = (certificates,) if certificates.reason == "Expired" else ()
+        needed = (accepted, *ended, reachable, all_up, replicated)
+        found = (accepted, reachable, all_up, replicated, scaling, certificates, ready(*needed))
+        await self._statuses.write(resource, new_status(resource, found, fields, self._now()))
+
+    async def _parts_certificates(self, resource: Resource, spec: BrokerSpec) -> tuple[Condition, float | None]:
+        """Of owners and edges among themselves, and towards etcd."""
+        named = [(spec.tls.secret_name or names.components_secret(resource.id.name), "spec.tls.secretName")]
+        etcd = spec.etcd.tls_secret_name
+        if etcd and etcd != named[0][0]:
+            secret = await self._kube.get("v1", "Secret", resource.id.namespace, etcd)
+            if "tls.crt" in ((secret or {}).get("data") or {}):  # else clients of etcd need none
+                named.append((etcd, "spec.etcd.tlsSecretName"))
+        return await self._certificates(resource, named, PARTS_EXPIRE_SOON_S)
+
+    async def _missing(self, resource: Resource, spec: BrokerSpec) -> str:
+        """Why the pods cannot start: a Secret that they mount is not there; "" = all are."""
+        named = {
+            "spec.tls.secretName": spec.tls.secret_name or names.components_secret(resource.id.name),
+            "spec.etcd.tlsSecretName": spec.etcd.tls_secret_name,
+            "spec.etcd.userSecretName": spec.etcd.user_secret_name,
+            "spec.redis.passwordSecretName": spec.redis.password_secret_name if spec.redis else "",
+        }
+        for where, name in named.items():
+            if name and await self._kube.get("v1", "Secret", resource.id.namespace, name) is None:
+                return f"there is no Secret {name} ({where}); create it, or correct the name"
+        return ""
+
+    # ── inside: acceptors ────────────────────────────────────────────────────────────────────────
+
+    async def _say_acceptor(self, resource: Resource, spec: AcceptorSpec, accepted: Condition) -> float | None:
+        id, now = resource.id, self._now()
+        workload = self._objects["Deployment"].get(Id("Deployment", id.namespace, names.edge_name(id.name))) or {}
+        service = self._objects["Service"].get(Id("Service", id.namespace, id.name)) or {}
+        live = workload.get("status", {})
+        up, there = int(live.get("readyReplicas", 0)), int(live.get("replicas", 0))
+        wanted = int(workload.get("spec", {}).get("replicas", 0))
+        addresses = _addresses(service, spec)
+        certificates, ends = await self._listeners_certificates(resource, spec)
+        available = Condition("Available", up > 0 or wanted == 0, "Available" if up else "Waiting", f"{up} of {wanted}")
+        balanced = _balanced(service, spec)
+        fields: Table = {
+            "listeners": ",".join(f"{one['name']}:{one['port']}" for one in spec.listeners),
+            "addresses": addresses,
+            "replicas": there,
+            "readyReplicas": up,
+            "selector": _selector(names.selector(resource.broker, "edge", id.name)),
+            "certificatesNotAfter": rfc3339(ends) if ends is not None else None,
+        }
+        counted, again = self._counts.due(id, resource.status, self._counted(resource), self._clock.monotonic())
+        fields |= counted
+        found = (accepted, available, balanced, certificates, ready(accepted, certificates, available, balanced))
+        await self._statuses.write(resource, new_status(resource, found, fields, now))
+        waits = (LOOK_AGAIN_S if ends is not None else None, again)
+        return min((one for one in waits if one is not None), default=None)
+
+    def _counted(self, resource: Resource) -> Table:
+        """{}: nobody knows."""
+        broker = self._world.broker_of(resource)
+        cluster = self._world.clusters.get(broker.id) if broker is not None else None
+        if cluster is None or not cluster.known:
+            return {}
+        return counts.fields(counts.of_pool(resource.id.name, cluster.connections))
+
+    async def _listeners_certificates(self, resource: Resource, spec: AcceptorSpec) -> tuple[Condition, float | None]:
+        named = [
+            (tls.secret_name, f"listener {listener['name']}")
+            for listener in spec.listeners
+            if (tls := edges.tls_of(listener)) is not None
+        ]
+        return await self._certificates(resource, named, EXPIRES_SOON_S)
+
+    async def _certificates(
+        self, resource: Resource, named: list[tuple[str, str]], soon_s: float
+    ) -> tuple[Condition, float | None]:
+        """Whether those in the Secrets are there and last, and when the first one ends. named: (Secret, for what)."""
+        ends: list[tuple[float, str]] = []
+        for name, wanted_by in named:
+            secret = await self._kube.get("v1", "Secret", resource.id.namespace, name)
+            data = (secret or {}).get("data") or {}
+            if not data.get("tls.crt") or not data.get("tls.key"):
+                why = f"there is no Secret {name} with tls.crt and tls.key ({wanted_by})"
+                return Condition("CertificatesValid", False, "Missing", why), None
+            try:
+                end = not_after(first_certificate(b64decode(data["tls.crt"]).decode(errors="replace")))
+            except ValueError:
+                why = f"tls.crt of Secret {name} is not a PEM certificate"
+                return Condition("CertificatesValid", False, "Unreadable", why), None
+            ends.append((end, name))
+        if not ends:
+            self.expiries.pop(resource.id, None)
+            return Condition("CertificatesValid", True, "NoTLS"), None
+        first, name = min(ends)
+        self.expiries[resource.id] = first
+        if first > self._now() + soon_s:
+            return Condition("CertificatesValid", True, "Valid"), first
+        over = first <= self._now()
+        reason, verb = ("Expired", "ended") if over else ("ExpiresSoon", "ends")
+        return Condition("CertificatesValid", False, reason, f"that of {name} {verb} {rfc3339(first)}; renew it"), first
+
+
+async def _cordon(cluster: Cluster, step: Scaling) -> None:
+    for owner in step.cordon:
+        await cluster.commit([(cluster.keys.cordon(owner), 0)], [Put(cluster.keys.cordon(owner), b"")])
+    for owner in step.uncordon:
+        await cluster.commit([], [Delete(cluster.keys.cordon(owner))])
+
+
+def _refusal(error: Taken | ConfigError | KubeError) -> Condition:
+    """What is wrong with a resource whose objects cannot be made. Raises `error` if trying again may help."""
+    if isinstance(error, Taken):
+        return Condition("Accepted", False, "NameTaken", str(error))
+    if isinstance(error, ConfigError):
+        return Condition("Accepted", False, "Invalid", str(error))
+    if error.failed:
+        why = f"the API server failed (HTTP 500), it is tried again: {error}"
+        return Condition("Accepted", None, "ServerFailed", why)
+    if not error.refused:
+        raise error
+    return Condition("Accepted", False, "Refused", str(error))
+
+
+def _seen(cluster: Cluster | None, otherwise: str) -> tuple[Condition, Condition]:
+    """EtcdReachable, and FullyReplicated while nothing else is known of it. otherwise: why there is no cluster."""
+    if cluster is not None and cluster.known:
+        return Condition("EtcdReachable", True, "Reachable"), Condition("FullyReplicated", None, "Unknown")
+    why = cluster.why if cluster is not None else otherwise
+    unknown = Condition("FullyReplicated", None, "EtcdUnreachable", "what is not known cannot be said")
+    return Condition("EtcdReachable", False, "Unreachable", why), unknown
+
+
+def _replicated(slots: Mapping[str, int]) -> Condition:
+    if not slots["total"]:
+        return Condition("FullyReplicated", False, "NoSlots", "no owner has begun the cluster yet")
+    for word, reason in (("offline", "Offline"), ("stalled", "Stalled"), ("underReplicated", "UnderReplicated")):
+        if slots[word]:
+            return Condition("FullyReplicated", False, reason, f"{slots[word]} of {slots['total']} slots")
+    return Condition("FullyReplicated", True, "InSync")
+
+
+def _progress(step: Scaling) -> str:
+    if not step.reason:
+        return ""
+    if step.reason == "Unreachable":
+        return "the state of the cluster is not known, so nobody is removed"
+    return f"{step.holding} copies of slots have to move before owners are removed" if step.holding else "empty"
+
+
+def _selector(labels: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in labels.items())
+
+
+def _addresses(service: Table, spec: AcceptorSpec) -> list[str]:
+    """Where clients connect: of the load balancer, else within the cluster."""
+    balancer = service.get("status", {}).get("loadBalancer", {}).get("ingress") or []
+    hosts = [one.get("hostname") or one.get("ip") for one in balancer]
+    meta = service.get("metadata", {})
+    if not hosts and meta:
+        hosts = [f"{meta['name']}.{meta['namespace']}.svc"]
+    ports = [one.get("servicePort", one["port"]) for one in spec.listeners]
+    return [f"{host}:{port}" for host in hosts if host for port in ports]
+
+
+def _balanced(service: Table, spec: AcceptorSpec) -> Condition:
+    if spec.service.type != "LoadBalancer":
+        return Condition("LoadBalancerReady", True, "NotWanted")
+    if service.get("status", {}).get("loadBalancer", {}).get("ingress"):
+        return Condition("LoadBalancerReady", True, "Ready")
+    return Condition("LoadBalancerReady", False, "Pending", "the load balancer has no address yet")

@@ -1,0 +1,1 @@
+"""What the operator knows: resources, whose they are, and what each cluster is like."""

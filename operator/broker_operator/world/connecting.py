@@ -1,0 +1,117 @@
+"""From a StompBroker to a connection to its etcd.
+
+Rule: a connection is made anew when anything that it is made of has changed. Secrets become files of mode 0600 in a
+folder of this process, because the settings of the broker name files; they go with the connection.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import tempfile
+from base64 import b64decode
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from broker.config.settings import EtcdSettings
+from broker.core.errors import BrokerError, ConfigError
+
+from ..kube.kube import Kube
+from ..spec.model import BrokerSpec, Resource, Table
+from ..spec.names import Id, etcd_prefix
+from .cluster import Cluster
+from .resource_cache import World
+
+log = logging.getLogger("stampede.operator")
+
+
+class Connections:
+    """changed(broker, part, names): see Cluster."""
+
+    def __init__(self, world: World, kube: Kube, changed: Callable[[Id, str, list[str]], None]) -> None:
+        self._world = world
+        self._kube = kube
+        self._changed = changed
+        self._made: dict[Id, tuple[object, str]] = {}
+        """(what it is made of, its folder)"""
+
+    async def ensure(self, broker: Resource, spec: BrokerSpec) -> None:
+        """There is a connection as the spec wants it, or `world.unusable` says why not. Raises KubeError."""
+        tls = await self._secret(broker, spec.etcd.tls_secret_name)
+        user = await self._secret(broker, spec.etcd.user_secret_name)
+        prefix = spec.etcd.prefix or etcd_prefix(broker.id.namespace, broker.id.name)
+        made_of = (broker.uid, tuple(spec.etcd.endpoints), prefix, _version(tls), _version(user))
+        if self._made.get(broker.id, (None, ""))[0] == made_of:
+            return
+        await self.drop(broker.id)
+        folder = tempfile.mkdtemp(prefix="stampede-operator-")
+        self._made[broker.id] = (made_of, folder)
+        try:
+            settings = EtcdSettings(endpoints=",".join(spec.etcd.endpoints), prefix=prefix)
+            if tls:
+                ca, cert, key = (_write(folder, tls, name) for name in ("ca.crt", "tls.crt", "tls.key"))
+                settings = replace(settings, ca_file=ca, cert_file=cert, key_file=key)
+            if user:
+                name = _data(user, "username").decode().strip()
+                settings = replace(settings, user=name, password_file=_write(folder, user, "password"))
+            owner = f"{broker.id.namespace}/{broker.id.name}"
+            cluster = Cluster(settings, lambda part, names: self._changed(broker.id, part, names), broker=owner)
+        except ConfigError as error:
+            self._world.unusable[broker.id] = str(error)
+            return
+        except Exception:  # a disk that is full, say: it is not made, and the next attempt makes it
+            await self.drop(broker.id)
+            raise
+        self._world.clusters[broker.id] = cluster
+        cluster.start()
+
+    async def refuse(self, broker: Id, why: str) -> None:
+        """There is no connection, for this reason."""
+        await self.drop(broker)
+        self._world.unusable[broker] = why
+
+    async def release(self, broker: Id) -> None:
+        """The broker is gone: its prefix may be another one's. An etcd that gives no answer keeps it (see Cluster)."""
+        cluster = self._world.clusters.get(broker)
+        if cluster is not None and cluster.known:
+            with suppress(BrokerError):
+                await cluster.release()
+        await self.drop(broker)
+
+    async def drop(self, broker: Id) -> None:
+        """The broker is gone, or is to be connected anew."""
+        _, folder = self._made.pop(broker, (None, ""))
+        self._world.unusable.pop(broker, None)
+        cluster = self._world.clusters.pop(broker, None)
+        if cluster is not None:
+            await cluster.stop()
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    async def close(self) -> None:
+        for broker in list(self._made):
+            await self.drop(broker)
+
+    async def _secret(self, broker: Resource, name: str) -> Table | None:
+        """None: none is wanted, or it is not there yet (etcd will say what it thinks of that)."""
+        return await self._kube.get("v1", "Secret", broker.id.namespace, name) if name else None
+
+
+def _version(secret: Table | None) -> tuple[str, ...]:
+    if secret is None:
+        return ()
+    data = secret.get("data") or {}
+    return tuple(f"{key}={data[key]}" for key in sorted(data))
+
+
+def _data(secret: Table, key: str) -> bytes:
+    return b64decode((secret.get("data") or {}).get(key, ""))
+
+
+def _write(folder: str, secret: Table, key: str) -> str:
+    path = Path(folder) / key
+    path.touch(mode=0o600)
+    path.write_bytes(_data(secret, key))
+    return str(path)
