@@ -8,6 +8,12 @@ Rule: a queue is dispatched as often as it is touched, and no more; browsers hav
 at the queues that it comes to, never at all that wait.
 """
 
+# Example. Topic t has 5,000 subscribers, each with a queue; one message came. A client also sent to queue q.
+#     turn 1   the queues of t and q are touched. QUEUES of them are looked at, in the order of touching
+#     turn 2   q is touched again; 4,000 queues of t wait. q, one that waits, and so on: q waits for one other queue
+#     turn 6   all have had their turn; `copies` says so, and whoever publishes to t goes on
+# The bound is on queues as well as on messages and effects: 50,000 queues that hand out nothing take long, too.
+
 from __future__ import annotations
 
 from collections import OrderedDict
@@ -26,16 +32,21 @@ from .state.slot import EFFECTS, MESSAGES, QUEUES, SHARE, Slot
 def hand_out(slot: Slot, turn: Turn, behind: bool = False) -> None:
     """What can go out of this slot in this turn, of QUEUES queues at most. behind: its browsers have looked on."""
     counters, told = slot.counters, turn.effects
+    # All three bounds count this turn of this slot; `turn.handed` is what other slots of the process have used of it,
+    # and SHARE is what is left for the last one, so that none starves.
     before, left = counters.delivered, QUEUES
     most = before + max(MESSAGES - turn.handed, SHARE) + slot.fresh
     enough = max(EFFECTS, len(told) + SHARE) + slot.fresh
     waited = None if behind or not slot.unfinished else slot.serves_again()
     rest: dict[Queue, None] = {}
     spent = False
+    # More than once: to hand out may end a consumer (a costly selector), which gives back messages to its queue.
     while slot.touched or slot.overran or (waited and not spent):
         if slot.overran:
             costly_selectors.end(slot, turn)
+        # Exchanged, not copied: what is touched while these are served comes in the next round.
         touched, slot.touched = slot.touched, {}
+        # Only to learn what else was touched: it goes to the next turn with the rest.
         if spent:
             rest.update(touched)
             continue
@@ -53,6 +64,8 @@ def hand_out(slot: Slot, turn: Turn, behind: bool = False) -> None:
                     queue.weigh(slot.budget.memory)
             if left <= 0 or counters.delivered >= most or len(told) >= enough:
                 spent = True
+                # What the iterator has not come to: this is the only walk over what waits, and it is over what was
+                # touched in this turn.
                 rest.update(dict.fromkeys(now))
                 break
     turn.handed += counters.delivered - before
@@ -70,6 +83,7 @@ def _by_turns(touched: Iterator[Queue], waited: OrderedDict[Queue, None]) -> Ite
     """One that was touched now, the one that has waited longest, and so on. It takes what it comes to, and looks at no
     other: there may be 50,000 that wait."""
     for queue in touched:
+        # One that waits already keeps its place: to be touched again must not bring anybody forward.
         if queue not in waited:
             yield queue
             if waited:

@@ -103,6 +103,7 @@ class Engine:
         try:
             self._handlers[type(command)](command, turn)
         except RefusedError as refused:
+            # Only this one: whatever else is raised is a fault, and the owner's affair.
             session: int = getattr(command, "session", 0)
             turn.effects.append(Refused(session, getattr(command, "seq", 0), refused.code, refused.detail))
 
@@ -113,6 +114,8 @@ class Engine:
             admission.check(self._slot, part, asked)
         else:
             settle.check_settle(self._slot, part)
+            # It has been asked: handle() in this turn may take what the transaction holds. flush() forgets it, since
+            # what is so now need not be so in the next turn.
             self._slot.approved.add(part)
 
     def crowded(self, part: Publish) -> bool:
@@ -146,12 +149,14 @@ class Engine:
 
     def after(self, effect: Effect, turn: Turn) -> None:
         """Tells `effect` when all that was appended so far in this turn is durable, and all this slot waits for."""
+        # Also what earlier turns wrote and is not durable: an answer must not overtake what it is an answer to (I3).
         if progress(turn) or self._slot.pending:
             self._slot.barrier(effect, turn)
         else:
             turn.effects.append(effect)
 
     def _publish(self, command: Publish, turn: Turn) -> None:
+        # By the clock of the leader that takes it, not of the edge: two edges' clocks must not disagree on one queue.
         if command.ttl or command.delay or (turn.ahead and command.session):
             command.arrive(turn.now, turn.ahead if command.session else 0)
         if command.dedup is None:
@@ -166,8 +171,12 @@ class Engine:
         try:
             publish(slot, command, turn)
         except RefusedError as refused:
+            # Remembered before the refusal is told: the edge may ask again after a fail-over, and gets the same
+            # answer.
             slot.producers.refuse(dedup, refused.code, refused.detail)
             raise
+        # In front of the run: whoever reads the log finds number 5 refused before number 6 is taken. Written behind
+        # it, a crash between them would make 5 look like taken.
         refusals = slot.producers.unlogged(dedup)
         slot.producers.take(dedup, turn.now)
         if refusals:
@@ -182,6 +191,8 @@ class Engine:
 
     def _confirm(self, command: Confirm, turn: Turn) -> None:
         consumer = self._slot.consumers.get(command.consumer)
+        # A consumer that has ended may be confirmed: the edge's word crossed ours. What it held is back in the queue
+        # already.
         if consumer is not None:
             settle.confirm(self._slot, consumer, command.count, turn)
 
@@ -191,6 +202,7 @@ class Engine:
         if consumer is not None:
             consumer.grant(command.nbytes)
             queue = slot.queues.get(consumer.queue)
+            # Only if there is something to hand out: a grant comes for every read of a socket.
             if queue is not None and (queue.count or queue.far or queue.browsers):
                 slot.touched[queue] = None
                 if queue.browsers:
@@ -198,13 +210,16 @@ class Engine:
 
     def _subscribe(self, command: Subscribe, turn: Turn) -> None:
         slot = self._slot
+        # Before anything is made: a bad selector leaves no queue behind.
         wishes.check(command, slot.xpath)
         before = progress(turn)
+        # One that is awake here is attached again like any other.
         if command.consumer not in slot.consumers and may_sleep(command, slot.match.delimiter):
             attach.fall_asleep(slot, command)
             slot.answer(command.session, command.seq, turn, before)
             return
         queue, held = self._attached_queue(command, turn)
+        # One that comes again has its place: an earlier leader counted it.
         if command.resume is None and not command.browse:
             attach.check_consumers(slot, queue, turn)
         consumer = Consumer(command, queue.id)
@@ -218,6 +233,8 @@ class Engine:
         else:
             attach.enrol(slot, queue, consumer, turn)
         if command.resume is not None:
+            # All at once, however much it is: the client may hold any of these ids, and what it holds must be found
+            # before anybody else is given it.
             if queue.leaving is not None:
                 redelivery.come_back(slot, queue, turn, whole=True)  # it may name any of them
             reattach.resume(slot, queue, consumer, command.resume, held, turn)
@@ -227,6 +244,8 @@ class Engine:
         if command.seq and late:
             # No message before the answer: the consumer begins when its queue is durable, whatever is granted before.
             # One that comes back may still owe room: that must not be forgotten meanwhile either.
+            # In this order: pending is released first in, first out, so the consumer may begin in the same step in
+            # which its receipt is told, and the effect of the receipt stands before its first message.
             slot.pending.append(Held(turn.number, consumer=consumer))
             consumer.withhold(WITHHELD)
             slot.barrier(Done(command.session, command.seq), turn)
@@ -246,7 +265,10 @@ class Engine:
             return addresses.subscribed_queue(slot, command, turn), None
         source = slot.queues[earlier.queue]
         queue = source if source.tied else addresses.subscribed_queue(slot, command, turn)
+        # The same consumer number twice would be handed every message twice.
         held = settle.detach(slot, earlier)
+        # Its destination means another queue now (that one was deleted and made again): what it held belongs to the
+        # old one.
         if queue is not source:
             redelivery.give_back(slot, source, held, None, turn, failed=False)
             return queue, None
@@ -258,6 +280,7 @@ class Engine:
         asleep = attach.forget(slot, command.consumer, command.session)
         doomed: Queue | None = None
         if command.delete_queue is not None:
+            # All checks first: a refused UNSUBSCRIBE ends nobody.
             doomed = slot.subscriptions.get(command.delete_queue)
             if doomed is not None and doomed.address != command.address:
                 raise RefusedError(Code.SUBSCRIPTION_CONFLICT, f"'{command.delete_queue}' belongs to another address")
@@ -287,6 +310,8 @@ class Engine:
         slot = self._slot
         attach.forget_session(slot, command.session)
         # The end of one may be the end of others: whoever consumes its queue.
+        # A session may have thousands of consumers, each with a ledger: `work` counts, and the owner calls again in
+        # the next turn.
         while owned := slot.sessions.get(command.session):
             if turn.work > turn.most:
                 return  # who sees attached() asks again
@@ -309,6 +334,8 @@ class Engine:
     def _inquire(self, command: Inquire, turn: Turn) -> None:
         slot, tx = self._slot, command.tx
         decisions = slot.decisions
+        # A participant asks what became of a transaction. Three answers: committed; ask again; never. "Never" is
+        # written before it is told (abort), so that no later leader of this slot can decide otherwise (I9).
         if tx in decisions.decided:
             slot.barrier(Done(command.session, command.seq), turn)
         elif tx in decisions.deciding:
@@ -334,6 +361,7 @@ class Engine:
         """It will never be committed, whoever leads this slot: participants may be told so when that is durable."""
         decisions = self._slot.decisions
         decisions.deciding.discard(tx)
+        # Asked by several participants: one record.
         if tx not in decisions.aborted:
             decisions.abort(tx, turn.now)
             turn.appends.append(MetaRecord(self._slot.number, "aborted", {"tx": tx, "at": turn.now}))
@@ -371,6 +399,8 @@ class Engine:
         if refusal is not None:
             turn.effects.append(Refused(command.session, command.seq, *refusal))
             return
+        # This leader has not delivered it to anybody who was not durable; its predecessor may have. Twice, marked,
+        # beats never.
         if self._slot.producers.inherited(command.dedup):
             repeats.repeat(self._slot, command, turn)
         if command.seq:
@@ -402,6 +432,7 @@ class Engine:
     @property
     def unfinished(self) -> bool:
         """What the last flush() has returned."""
+        # Asked between turns as well; flush() alone would have to run to know it.
         return bool(self._slot.unfinished or self._slot.browsing)
 
     def moved(self, move: Move, turn: Turn) -> None:
@@ -421,13 +452,17 @@ class Engine:
         """Dispatches every queue this turn has touched, and goes on with those that had too much for the last one.
         True: it has left something that could go out, and wants a turn soon."""
         slot, counters = self._slot, self._slot.counters
+        # What was accepted and waits for the log was counted off (`entered` < 0), and is counted on when it enters:
+        # each message counts in the turn in which it can go out.
         slot.fresh = max(slot.entered + counters.accepted - self._accepted, 0)
         slot.entered, self._accepted = 0, counters.accepted
         if slot.touched or slot.unfinished or slot.overran or slot.browsing:
             hand_out(slot, turn)
         elif slot.copies.due:
+            # Nothing to hand out means that all copies are out, also those of queues that were deleted.
             slot.copies.all_out()
         if slot.approved:
+            # Here, at the turn's end: parts of one transaction are checked and carried out in one turn.
             slot.approved.clear()
         return bool(slot.unfinished or slot.browsing)
 

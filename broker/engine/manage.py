@@ -36,6 +36,8 @@ def manage(slot: Slot, command: Manage, turn: Turn) -> None:
         _create(slot, command, turn)
     else:
         _ACTS[command.act](slot, _queue(slot, command), command, turn)
+    # As for a client: told when it is durable, so an operator who has seen "deleted" does not see the queue come
+    # back.
     slot.answer(command.session, command.seq, turn, before)
 
 
@@ -90,8 +92,11 @@ def _purge(slot: Slot, queue: Queue, _: Manage, turn: Turn) -> None:
     browsers = queue.browsers.clear() if queue.browsers else []
     another = declare.purge(slot, queue, turn)
     for consumer in consumers:
+        # Their ACKs of what was purged are on their way: accepted, and without effect. Refused, they would be an
+        # ERROR for something that the client did right.
         another.hold(consumer.forget_held())
         consumer.move(another.id)
+        # A bit is of one queue's choice; join() gives it that of the new one.
         consumer.asks(0)
         another.consumers.append(consumer)  # in the order they had
         wishes.join(another, consumer)

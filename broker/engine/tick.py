@@ -23,16 +23,20 @@ def tick(slot: Slot, turn: Turn) -> None:
     timed = slot.ticks()
     if slot.loose:
         limits.relieve(slot, turn)
+    # By number, not as a set has them: the same commands and times must give the same records in a simulation's
+    # second run.
     for queue in sorted(timed, key=attrgetter("id")):
         if queue.deleted:
             continue
         if queue.delayed.runs and (ready := queue.delayed.ready(now)):
+            # At once to the head: behind younger ones they would lose their place for having failed.
             redelivery.to_head(queue, ready)
             slot.touched[queue] = None
         if queue.delayed.runs:
             slot.wake(queue, queue.delayed.first())
         if queue.kind is not None:
             slot.touched[queue] = None
+        # It may end consumers, and with the last one the queue.
         if queue.pace is not None:
             slow_consumers.tick(slot, queue, queue.pace, turn)
             if queue.deleted:

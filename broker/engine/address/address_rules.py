@@ -62,6 +62,8 @@ class Rulebook:
     def __call__(self, name: str) -> Rules | None:
         """By the settings alone, for any address; None: plain. One with queues has its own answer in `Address.rules`,
         which is never None while one of its queues has a filter."""
+        # Diverts hang on the name, not on the settings: two addresses with equal settings share a Matcher's object,
+        # and may have different diverts.
         if name in self._diverts:
             if name not in self._diverting:
                 self._diverting[name] = Rules(self._match(name), self._diverts[name])
@@ -70,6 +72,8 @@ class Rulebook:
         known = self._known.get(id(settings))
         if known is None:
             if len(self._known) >= _REMEMBERED:
+                # All of it rather than the oldest: it is filled again with what is in use, and a cache with an order
+                # costs each message.
                 self._known.clear()
             rules = Rules(settings)
             known = self._known[id(settings)] = (settings, None if rules.plain() else rules)

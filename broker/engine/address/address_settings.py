@@ -4,6 +4,15 @@ Rule: Artemis' match rules: words split by `.`, `*` is exactly one word, `#` any
 in AMQP's topics); a setting that the more specific table does not have is taken from the next. Must not know queues.
 """
 
+# Example. engine.addresses has `#`, `orders.#`, `orders.*` and `orders.eu`. What orders.eu gets, the later over the
+# earlier:
+#     defaults     engine.address
+#     `#`          the most general pattern; the longer a pattern with `#`, the more it names: `orders.#` comes behind
+#                  it
+#     `orders.*`   says how many words there are, so it is more specific than any `#`
+#     `orders.eu`  its exact name, last of all
+# `orders.eu.fr` gets the defaults, `#` and `orders.#`: `*` is exactly one word.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -59,6 +68,7 @@ class Matcher:
                 return _RECURRING
             if address.startswith(HOST):
                 return self._of_host(address)
+        # Without entries nothing is remembered either: a million names cost nothing.
         if not self._exact and not self._patterns:
             return self._default
         found = self._memo.get(address)
@@ -76,6 +86,7 @@ class Matcher:
                 self._memo.clear()
             name, local = split(address)
             own = self._hosts[name](local) if name in self._hosts else self._default
+            # A letter of one virtual host must not land in a queue that clients of another one can read.
             host = VirtualHost(name, self.delimiter)
             letters = {
                 field: host.kept(value) for field in _LETTERS if (value := getattr(own, field)) and name
@@ -108,6 +119,8 @@ class Matcher:
         """All that any address may have as setting `name`."""
         found = self._values.get(name)
         if found is None:
+            # Not per address: whoever asks for all values has a few tables to look at, and not all addresses there
+            # may ever be.
             tables = [*self._exact.values(), *(table for _, table in self._patterns)]
             found = {getattr(self._default, name), *(table[name] for table in tables if name in table)}
             for host, own in self._hosts.items():
@@ -126,6 +139,8 @@ class Matcher:
         if host:
             return self._hosts[host].anywhere(name, local) if host in self._hosts else False
         words = self.words(address)
+        # A pattern may cover an address that no settings name: then only what is said of patterns, or of names below
+        # it, counts.
         exact = (self.words(other) for other, table in self._exact.items() if table.get(name))
         return any(matches(words, other) for other in exact) or any(
             overlap(words, pattern) for pattern, table in self._patterns if table.get(name)
@@ -150,6 +165,8 @@ def plain_routing(settings: AddressSettings) -> Routing:
 def specificity(name: str, delimiter: str = ".") -> tuple[bool, int, bool, list[bool]]:
     """Sorts patterns that may match the same address from general to specific."""
     words = name.split(delimiter)
+    # False sorts before True: patterns with `#` first, the shorter before the longer; then those with `*`, where of
+    # two the one whose `*` stands further left is the more general one.
     rest = "#" in words
     return not rest, len(name) if rest else 0, "*" not in words, [word != "*" for word in words]
 
@@ -208,6 +225,8 @@ def covers(pattern: list[str], other: list[str]) -> bool:
 
 def _stands_for(pattern: list[str], words: list[str], rest: str) -> bool:
     """With `#` anywhere, zero or more words. `*` stands for any word but the empty one and `rest`."""
+    # All places of the pattern that may be reached with the words so far, at once: words × places steps. To try one
+    # way after the other is exponential for `#.a.#.a.#.a`, which any client may subscribe to.
     at = _skipped(pattern, {0})
     for word in words:
         following = set()
@@ -247,6 +266,8 @@ def overlap(one: list[str], other: list[str]) -> bool:
 
 def _meet(one: list[str], other: list[str]) -> bool:
     """overlap() with `#` anywhere, row by row: which ends of `other` go together with this end of `one`."""
+    # words × words steps, as above; `row[n]`: the rest of `one` from here and the rest of `other` from n have
+    # something in common.
     last = [all(word == "#" for word in other[n:]) for n in range(len(other) + 1)]
     for a in reversed(one):
         row = [False] * len(other) + [last[-1] and a == "#"]

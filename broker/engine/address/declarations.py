@@ -59,6 +59,7 @@ class Named:
 
     def grow(self, most: int = sys.maxsize) -> bool:
         """Reads so many names more; True: there are others."""
+        # Exactly `most` read says nothing of what is left; asked once more it reads none, and says that it has all.
         return sum(1 for _ in islice(self._left, most)) == most
 
     def _queues(self) -> Iterator[None]:
@@ -67,6 +68,7 @@ class Named:
         for name, table in queues.items():
             address = table.get("address") or name
             everywhere = match.is_pattern(address)
+            # A wildcard's queue is needed wherever a matching message may come, and that is any slot.
             for slot in range(SLOTS) if everywhere else slots_of(address, match(address).partitions):
                 self._of(slot).queues[address, name] = table
             yield
@@ -102,6 +104,8 @@ _latest: list[Named] = []
 
 def named(settings: EngineSettings) -> Named:
     """What these settings say; made anew only when they are others than the last time."""
+    # Identity, not equality: to compare tens of thousands of tables would cost more than it saves. One is kept: all
+    # slots of a process have the same settings but for moments.
     if not _latest or _latest[0].settings is not settings:
         fresh = Named(settings)
         fresh.grow()

@@ -4,6 +4,12 @@ Rule: counts, and who waits for them to fall; what happens at a bound is decided
 an address is its stock.
 """
 
+# Example. orders is BLOCK with max_size_messages 1000; sessions 5 and 6 send to it.
+#     1000   full(): the SEND is taken, and its session is told to wait (Crowd, True). Its edge stops reading from it
+#     876    some were consumed: 876 is above 1000 - 1000 / EASE, nobody is woken
+#     875    eased(): 5 and 6 may go on (Crowd, False), and 125 messages find room before the next wait
+# Woken at 999 both would send one message, wait, be woken, …: two effects and a pause of the socket for each message.
+
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -78,6 +84,7 @@ class Stock:
         """May those who wait go on."""
         messages, nbytes = self.most_messages, self.most_bytes
         return (
+            # Both bounds, since either may be the one that was reached; a bound of NEVER is eased always.
             not self.full() and self.messages <= messages - messages // EASE and self.nbytes <= nbytes - nbytes // EASE
         )
 
@@ -112,6 +119,8 @@ class Book:
     def change(self, messages: int, nbytes: int) -> None:
         """So much came, or (negative) left. What lay in the journal at a restart has estimated sizes: an empty queue
         has no bytes, whatever the sum says."""
+        # Estimates (what was paged at a restart) may be too low: a book below zero would give its address room it
+        # does not have.
         messages = max(messages, -self.messages)
         if self.messages + messages == 0:
             nbytes = -self.nbytes
@@ -135,6 +144,7 @@ class Book:
         """Single messages have left for good."""
         messages = nbytes = 0
         for i, run in taken.items():
+            # A ghost: to take it off again would make the address look emptier than it is.
             if type(run) is Stub and not run.position:
                 continue  # known to its client only: it left before
             messages += 1
@@ -145,4 +155,5 @@ class Book:
 def _share(limit: int, partitions: int) -> int:
     if limit < 0:
         return NEVER
+    # A limit of 3 over 8 slots would be 0, and nothing could ever be sent: one each. A limit of 0 stays 0.
     return max(limit // partitions, min(limit, 1))

@@ -5,6 +5,17 @@ who names its first word. Must not know what it holds: values by
 pattern, in no order.
 """
 
+# Example. Patterns `a.*`, `a.#`, `a.b`, `#` and `a.#.z`; what stands for the address a.b.z?
+#     nodes     root → a → {*, b, # → z}. `a.#` is in a's `rest`, `#` in the root's, the others in `here` of their
+#               last node
+#     root      its rest: `#`
+#     a         its rest: `a.#`. Over its child "#" (a `#` may stand for no word) the place behind it is reached, and
+#               stays open
+#     b         children b and *: their `here` counts only at the end. The open place stays
+#     z         from the open place to z: `a.#.z`. From b and * nothing goes on: they drop out
+# Found: `#`, `a.#`, `a.#.z`. Steps: as many as there are nodes which the address's words lead to, whatever else is
+# subscribed.
+
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
@@ -43,6 +54,7 @@ class Trie(Generic[V]):
             if child is None:
                 child = node.children[word] = _Node()
             node = child
+        # A dict as a set that keeps its order: the same run of a simulation finds the same list.
         _values(node, pattern)[value] = None
         self._inner += "#" in words
 
@@ -54,6 +66,7 @@ class Trie(Generic[V]):
             path.append(path[-1].children[word])
         del _values(path[-1], pattern)[value]
         self._inner -= "#" in words
+        # Nodes that nothing needs go, up to the first that something does: the trie is as large as what is in it.
         for word in reversed(words):
             last = path.pop()
             if last.children or last.here or last.rest:
@@ -62,6 +75,7 @@ class Trie(Generic[V]):
 
     def find(self, words: Sequence[str]) -> list[V]:
         """The values of all patterns that stand for the address."""
+        # Only when somebody has such a pattern: the walk below needs no places that stay.
         if self._inner:
             return self._find_inner(words)
         nodes = [self._root]
@@ -78,8 +92,11 @@ class Trie(Generic[V]):
                 children = node.children
                 if (child := children.get(word)) is not None:
                     following.append(child)
+                # `*` does not stand for an empty word, nor for a `*` in a name: a destination with a star is a
+                # pattern itself.
                 if word and word != "*" and (child := children.get("*")) is not None:
                     following.append(child)
+            # Nothing goes on with this word: what is found is all.
             if not following:
                 return found
             for node in following:
@@ -103,6 +120,8 @@ class Trie(Generic[V]):
         else:
             _reach(self._root, False, nodes, found)
         for word in words:
+            # A dict: two ways may lead to one node, which counts once. So it is nodes × words, however many `#` a
+            # pattern has.
             following: dict[_Node[V], bool] = {}
             for node, stays in nodes.items():
                 if stays:

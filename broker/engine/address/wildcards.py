@@ -86,6 +86,7 @@ class Wildcards:
     def add(self, command: SubscribeAll, delimiter: str) -> None:
         """It sleeps in all slots."""
         self._add(command.model, ALL, delimiter, wide=True)
+        # All slots have to look again: 256 sets are not cleared, but found old when they are asked.
         self._version += 1
 
     def sleep(self, slot: int, command: Subscribe, delimiter: str) -> bool:
@@ -93,6 +94,7 @@ class Wildcards:
         itself."""
         first, bit = command.consumer - slot, 1 << slot
         owner = self._sessions.get(command.session)
+        # An edge that was given up comes back with the same session: what it says now is all there is.
         if owner is not None and owner.gone & bit:
             self._forget_slot(owner, bit)  # what it had here before is over
         entry = owner.entries.get(first) if owner is not None else None
@@ -107,6 +109,7 @@ class Wildcards:
         else:
             entry.asleep |= bit
             entry.session.slots |= bit
+        # Of this slot alone: the others have heard nothing new.
         self._quiet.pop(slot, None)
         return True
 
@@ -133,6 +136,7 @@ class Wildcards:
         bit = 1 << slot
         matching = self._trie.find(address.split(delimiter))
         found = [each for each in matching if each.asleep & bit and not each.session.gone & bit]
+        # From now on a message of this address costs one look in a set, until somebody subscribes.
         quiet.add(address)
         found.sort(key=_by_age)
         return [self._wake(entry, slot) for entry in found]
@@ -201,6 +205,7 @@ class Wildcards:
 
     def _gone(self, session: int, owner: _Session, bits: int) -> None:
         owner.gone |= bits
+        # No slot is left that could wake it: it may go, but in pieces.
         if not owner.slots & ~owner.gone:
             del self._sessions[session]
             self.ended.append(owner)

@@ -5,6 +5,16 @@ asked of a few messages at a time, no earlier than they can be shown: step() end
 Must not know queues.
 """
 
+# Example. A queue holds 1 … 3 in memory and 4 … 9 in the journal, at positions p and q. A browser with a selector
+# comes.
+#     SUBSCRIBE   feed: nothing; _unasked: the runs of 1 … 3; places: p, q, a snapshot of the index
+#     step        asks 1 … 3 in pieces of 32, shows what matches, ends at `most` nanoseconds or when the client has no
+#                 room
+#     hungry      nothing left in memory: a page is read, p and q leave `places`
+#     end         places are empty and all was asked: BrowseEnd
+# Meanwhile a consumer may take 2: the browser shows it all the same. It takes nothing, so nothing can be lost by
+# that, and what is shown needs no mark: it is not a delivery.
+
 from __future__ import annotations
 
 from array import array
@@ -49,6 +59,7 @@ class Browser:
         self._address = address
         self._some = some
         (self._unasked if self._selective() else self.feed).extend(runs)
+        # What waits in lanes came off the front of the queue, so it is older than what is paged out.
         places.prepend(far)
         self.places = places
         self.done = False
@@ -61,6 +72,8 @@ class Browser:
 
     def fetched(self, answer: list[Run], runs: list[Run]) -> None:
         """The journal's answer, and what of it is in the queue; positions not covered are asked for again."""
+        # An answer that stops early is no end: the rest is asked for again, so a page may be as short as the journal
+        # likes.
         self.places.drop(consumed(self.asked, answer))
         self._feed([self._present(run) for run in runs])
 
@@ -105,6 +118,8 @@ class Browser:
         nanoseconds; returns what it has cost."""
         spent = _SHOWN_NS
         while spent < most:
+            # Asked only when there is nothing to show: no earlier than needed, since a client that reads slowly may
+            # leave before.
             if not self.feed and self._unasked:
                 spent += self._ask(self._unasked.popleft())
             if self.feed:
@@ -125,6 +140,7 @@ class Browser:
         assert selector is not None, "without a selector everything is shown"
         count = len(run.ids)
         if count > _ASKED:
+            # A run may hold thousands of messages: 32 questions, then the caller's budget is looked at again.
             self._unasked.appendleft(run.cut(slice(_ASKED, None)))
             run = run.cut(slice(_ASKED))
         cost = len(run.ids) * (_QUESTION_NS + selector.heavy * len(head_of(run, 0)))
@@ -137,6 +153,7 @@ class Browser:
 
     def _show(self, turn: Turn, run: Run) -> int:
         """Delivers of this run what there is room for. Returns nanoseconds, about."""
+        # Not taken out here: it is not the browser's to take. sweep() does that for the queue.
         if run.expires and run.expires <= turn.now:
             return _SHOWN_NS
         consumer = self.consumer

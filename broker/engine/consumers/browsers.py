@@ -53,6 +53,7 @@ class Browsers:
 
     def wake(self, number: int) -> None:
         """The consumer of that number has room again."""
+        # A browser that is being read for stands in none of the places: was_read() puts it back.
         browser = self._all.get(number)
         if browser is not None and browser.can_go_on():
             self._going[number] = browser

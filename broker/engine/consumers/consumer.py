@@ -4,6 +4,16 @@ Rule: every check comes before the first change, so that a refused command leave
 Must not know queues' contents; giving messages back is redelivery.py's.
 """
 
+# Example. A subscription with ack `client` holds 3, 5 and 4, in this order: 4 had been with somebody else before.
+#     ACK 5           covers 3 and 5, not 4: "all before it" are those delivered before it, whatever their ids (C43)
+#     ACK 5 in tx T   the same two are set aside: held = {5: {3, 5}}, the ledger has 4. Their credit is back at once,
+#                     or a transaction larger than the window could never be committed (C51)
+#     ACK 4           settles 4 alone: what T holds was covered before
+#     COMMIT T        take([5], held=True): 3 and 5
+#     end             drain() gives back 4, and 3 and 5 if T was not committed (C45, C55)
+# With `client-individual` an id covers itself (C44); with `auto` there is no ledger, and over a link `flight` has
+# what the edge has not confirmed yet.
+
 from __future__ import annotations
 
 from bisect import bisect_left
@@ -95,6 +105,7 @@ class Consumer:
         """What it holds is gone; returns how many messages it may still name.
 
         Credit in bytes comes back now: a ghost has none to give."""
+        # A purge: the client still has these in its hands, and its ACK must neither fail nor settle anything.
         gone: list[Ledger] = [self.ledger or {}, *self.held.values()]
         self.owes_nothing()
         for group in gone:
@@ -109,6 +120,9 @@ class Consumer:
 
     def ready(self) -> bool:
         """May it get a message now."""
+        # Both bounds, because they are of different things: `room` is what the socket's buffer takes, credit what the
+        # client asked for. Each may fall below zero by one delivery, so a message larger than the window still gets
+        # through.
         return self.room > 0 and (self.ledger is None or (self.credit_messages > 0 and self.credit_bytes > 0))
 
     def fits(self, count: int, nbytes: int) -> bool:
@@ -130,6 +144,7 @@ class Consumer:
         if self.fits(count, run.nbytes):
             return count
         messages, limit = self.allowance()
+        # At least one by bisect below, since the caller has asked ready().
         count = min(count, messages)
         each = len(run.lines) + self.overhead
         sums = list(accumulate([len(record) + each for record in run.records[:count]]))
@@ -140,9 +155,11 @@ class Consumer:
         """Books a delivery; returns its cost."""
         count = len(run.records)
         cost = run.nbytes + count * self.overhead
+        # No check: who calls has asked prefix() or fits(); a check here would be one per message for nothing.
         self.room -= cost
         ledger = self.ledger
         if ledger is not None:
+            # The common case without making a list.
             if count == 1:
                 ledger[run.ids[0]] = run
             else:
@@ -156,6 +173,8 @@ class Consumer:
         """Its client holds these already (a client mode; first of all deliveries)."""
         self.ledger = ledger
         self.haunted = haunted
+        # It may fall below zero: the client's window was that of the earlier leader, and nothing new comes until
+        # enough is settled.
         self.credit_messages -= len(ledger)
         if self.sized:
             self.credit_bytes -= self._cost(ledger)
@@ -168,6 +187,8 @@ class Consumer:
     def bury(self, ids: Sequence[int]) -> int:
         """It is about to be handed these for real: ghosts of them give way, and their credit comes back. How many."""
         ledger = self.ledger or {}
+        # Taken out, not overwritten by charge(): the ghost's credit would be lost, and the message would stand at its
+        # old place in the order of delivery, where a cumulative ACK of something else covers it (C43).
         ghosts = {i: ledger.pop(i) for i in ids if i in ledger}
         self.credit_messages += len(ghosts)
         if self.sized:
@@ -260,6 +281,7 @@ class Consumer:
             raise _unknown(named[0])
         taken = self._free(rest) if rest else {}
         for i in named:
+            # Its own group alone: another transaction of the same client keeps what it holds.
             taken.update(self.held.pop(i))  # their credit came back at the time of the Hold
         return taken
 
@@ -269,6 +291,7 @@ class Consumer:
         rest = [i for i in ids if i not in self.held]
         for i in ids:
             taken.update(self.held.pop(i, ()))
+        # The transaction that named them is over: the next one may name what comes again.
         self.void.difference_update(ids)
         rest = [i for i in rest if i not in taken and self.ledger and i in self.ledger]
         if rest:
@@ -288,8 +311,12 @@ class Consumer:
     def check(self, ids: Sequence[int]) -> None:
         """Raises RefusedError if take(ids, held=True) would."""
         rest = [i for i in ids if i not in self.held]
+        # Two parts of one transaction that name the same message would settle it twice, and one of them may be a
+        # NACK.
         if len(set(ids)) != len(ids):
             raise _unknown(ids[-1])
+        # Its client named it, and the message went to somebody else since: committed with what is left, half the
+        # transaction would have happened (C54).
         if self.void and (void := self.void.intersection(ids)):
             raise RefusedError(
                 Code.NO_SUCH_DELIVERY,
@@ -301,9 +328,12 @@ class Consumer:
     def hold(self, ids: Sequence[int], most: int, many: int) -> None:
         """Sets aside what `ids` cover, each with its own share, up to `most` bytes and `many` messages. Raises
         RefusedError."""
+        # Before anything is set aside: a refused ACK leaves the ledger as it was.
         covered = self._covered(ids)
         ledger = self.ledger or {}
         count, nbytes = len(covered), self._cost({i: ledger[i] for i in covered})
+        # The sums only grow while transactions come and go; made anew at the bound, they cost as much as is held,
+        # once in a while.
         if self._held_bytes + nbytes > most or self._held_messages + count > many:
             # What was settled since is still counted: now it is not.
             self._held_bytes = sum([self._cost(group) for group in self.held.values()])
@@ -344,6 +374,8 @@ class Consumer:
                 raise _unknown(ids[-1])
             return list(ids)
         last = ids[-1]
+        # The usual client acknowledges the last one it got: no walk. Otherwise the walk is as long as what is settled
+        # by it.
         if last == next(reversed(ledger)):
             covered = list(ledger)
         else:
@@ -352,6 +384,7 @@ class Consumer:
                 covered.append(i)
                 if i == last:
                     break
+        # Several ACKs of one read come as one command; they have to mean what they would have meant one by one.
         if len(ids) > 1:
             # An id behind the last one, or named twice, was covered already when its turn came.
             rank = {i: n for n, i in enumerate(covered)}

@@ -3,6 +3,13 @@
 Rule: places and what has been read ahead for them; who is shown what is non_destructive.py's. Knows runs, not queues.
 """
 
+# Example. A non-destructive queue: 1 … 5 in memory, 6 … 9 in the journal. Consumer A has been shown 1 … 3, B is new.
+#     A            seen = 3: goes on with 4 and 5, then asks for 6
+#     B            seen = 0: begins at 1
+#     scheduled    message 2 was due only now, and comes behind 9: A has passed it, so came_late() puts it into A's
+#                  `late`; B will meet it in memory in the order of ids
+#     A's answer   6 … 9 arrive for A alone (`feed`): memory does not keep them, B asks for them itself later
+
 from __future__ import annotations
 
 from array import array
@@ -54,6 +61,7 @@ class ConsumerCursor:
     def came_late(self, run: Run) -> None:
         """Something scheduled has entered memory: what was given ahead is not new, what was only read ahead is here
         now."""
+        # At most a page of feed; only for scheduled messages.
         twice = [fed for fed in self.feed if fed.due and not set(run.ids).isdisjoint(fed.ids)]
         for fed in twice:
             self.feed.remove(fed)
@@ -84,6 +92,8 @@ class Cursors:
         """A run has entered memory."""
         order = self.order
         if order is not None:
+            # In order is the rule: then `order` needs no sort. Anything else makes the next show() sort once, n log
+            # n, however many came.
             if not order or order[-1].ids[-1] < run.ids[0]:
                 order.append(run)
             else:
@@ -119,6 +129,7 @@ class Cursors:
 
     def behind(self, cursor: ConsumerCursor) -> int:
         """The place in the page index, as it is now, from which on the consumer has to be shown what is there."""
+        # What left the index was read into memory, where `seen` says what is new: nothing is passed over.
         cursor.at = max(cursor.at, self._dropped)
         return cursor.at - self._dropped
 
@@ -154,6 +165,7 @@ class Cursors:
         """It comes again: what its client was given is behind it. What it holds is known by number only: whatever is
         said of it is accepted and does nothing."""
         cursor = self.of(consumer.id)
+        # All its client ever got is behind the highest of it: it was shown in the order of ids.
         for _, last in [*held, *taken]:
             cursor.passes(last)
         if held and consumer.ledger is not None:

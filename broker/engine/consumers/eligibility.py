@@ -4,6 +4,14 @@ Rule: state and questions; handing out is selective_dispatch.py's. A selector ha
 and a little longer (a client that reconnects is not worth a second look at everything that waits). Must not know turns.
 """
 
+# Example. Consumer 7 wants "a = 1", 8 the same, 9 "b = 1" and none of its own session's messages.
+#     bits      7 and 8 share bit 1: a bit is a wish, not a consumer. 9 has bit 2
+#     message   a = 1 and b = 1, of 9's session: the sieve says bits 3; the origin takes bit 2 away: bits 1, for 7 and
+#               8
+#     leave     7 and 8 go: bit 1 is retired. Lanes keep its answers, nobody is asked for it
+#     join      a client with "a = 1" comes back: bit 1 again, and nothing that waits has to be looked at anew
+#     9th       when a ninth wish retires the eldest of them loses its bit, all lanes forget it, equal ones become one
+
 from __future__ import annotations
 
 from array import array
@@ -158,14 +166,19 @@ class Choice:
         if wish is not None:
             known = wish in self._bits
             if not known:
+                # The lowest bit that is free: as many bits as wishes, or the ints of the lanes would grow with every
+                # client that comes.
                 self._bits[wish] = bit = ~self._used & (self._used + 1)
                 self._used |= bit
             consumer.asks(self._bits[wish])
+            # A wish that is in use already changes nothing: another consumer of it finds the answers there.
             if not known or wish in self._retired:
                 self._retired.pop(wish, None)
                 self._ask(wish)
         settings = queue.settings
         if settings.exclusive:
+            # By priority, the first of them; whoever has it keeps it, or messages of one order would be with two at a
+            # time.
             self.exclusive = self.exclusive or queue.consumers[0]
         if settings.group_rebalance and self.groups is not None and len(self.groups):
             self._deal_anew()
@@ -176,6 +189,7 @@ class Choice:
         """A consumer has ended (it is in queue.consumers no more)."""
         wish = consumer.wish
         if wish is not None and not any(other.wish == wish for other in queue.consumers):
+            # Not forgotten yet. The answers stay true: selectors are asked of headers, which do not change.
             self._retired[wish] = None
             self._ask_no_more(wish)
             if not any(other.wish is not None and other.wish[1] == wish[1] for other in queue.consumers):
@@ -186,6 +200,8 @@ class Choice:
         if self.exclusive is consumer:
             self.exclusive = queue.consumers[0] if queue.consumers else None
         if self.groups is not None:
+            # Groups first, then the lanes: what waited for it is LOOSE, and the next one who gets a message owns its
+            # group.
             self.groups.leave(consumer.id)
             self._relabel(lambda lane: setattr(lane, "owner", LOOSE if lane.owner == consumer.id else lane.owner))
         self._changed()
@@ -202,6 +218,7 @@ class Choice:
         if self.groups is None:
             self.groups = Groups(queue.settings.group_buckets)
         for at, i in enumerate(run.ids):
+            # Who has ended meanwhile owns nothing: its messages are on their way back.
             if held.get(i) in alive and (group := self.groups.of(head_of(run, at))) is not None:
                 self.groups.claim(group, held[i])
 
@@ -256,6 +273,7 @@ class Choice:
 
     def _relabel(self, change: Callable[[MatchBucket], None]) -> None:
         """Something is known otherwise of all lanes; equal ones become one."""
+        # As many steps as lanes, not messages, but for those that become one.
         lanes, self.lanes = self.lanes, {}
         for lane in lanes.values():
             change(lane)
@@ -269,6 +287,8 @@ class Choice:
 
     def audience(self, queue: Selected, bits: int, owner: int) -> Audience:
         """Who may get messages that match these selectors and belong to that consumer (NOBODY: to no group)."""
+        # Remembered until anybody comes or goes: to go through the consumers for every message would be consumers ×
+        # messages.
         found = self._audiences.get((bits, owner))
         if found is None:
             found = self._audiences[bits, owner] = Audience(
@@ -289,6 +309,7 @@ class Choice:
     def came_from(self, queue: Selected, session: int, span: Span) -> None:
         """Messages of a session, some consumer of which does not want them. They are not in the queue yet."""
         if session in self._strangers:
+            # Spans of messages that have all left: the only time when it is known without looking.
             if self._origins and queue.empty():
                 self._origins.clear()
             add_span(self._origins.setdefault(session, []), span)
@@ -310,6 +331,8 @@ class Choice:
         """The same, with what is known of all messages of the run."""
         add, remove = self._always, 0
         for session, spans in self._origins.items():
+            # Also after the session sent more: its ids are spans, so a session that sends a million in a row costs
+            # one entry.
             if inside(spans, run.ids[0]):  # a run has one sender
                 remove |= self._strangers.get(session, 0)
         if not add and not remove:
@@ -360,6 +383,7 @@ class Choice:
 
     def idle(self, queue: Selected) -> bool:
         """Is it needed no more."""
+        # In doubt it stays: a queue without its choice deals to anybody, and what belongs to a group must not.
         if self.transit is not None or self.strange or self.paused or self.exclusive is not None:
             return False
         if queue.count or queue.far:

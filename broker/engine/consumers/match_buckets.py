@@ -8,6 +8,17 @@ journal has the rest.
 Rule: ids ascend in a lane. Must not know consumers, selectors or turns.
 """
 
+# Example. Consumer 7 wants bit 1, consumer 8 bit 2; both are busy. Messages 1 (matches bit 1), 2 (bit 2), 3 (both), 4
+# (none).
+#     lanes     {1}: [1]   {2}: [2]   {1, 2}: [3]   {}: [4], each with "known: bits 1 and 2"
+#     7 ready   the first of {1} and {1, 2} by id: 1, then 3. Neither 2 nor 4 is looked at
+#     8 ready   2; 3 is gone
+#     9 comes   wants bit 4, which no lane knows: the first of each lane is looked at once more, and moves on to a
+#               lane with "known: 1, 2 and 4"
+#     memory    is short: 4 becomes far, (id, position); it is read back when somebody may want it
+# As many lanes as there are different answers, not messages: a thousand selectors that match by one header make about
+# a thousand lanes. Within a lane ids ascend, so its first message is its oldest.
+
 from __future__ import annotations
 
 from array import array
@@ -54,6 +65,8 @@ class Far:
                 self._ids.append(i)
                 self._places.append(position)
             else:
+                # What is put away comes youngest first: what has to move is what was put away by the same call, since
+                # the rest is older.
                 at = bisect_left(self._ids, i, self._taken)
                 self._ids.insert(at, i)
                 self._places.insert(at, position)
@@ -63,6 +76,7 @@ class Far:
         start = self._taken
         self._taken = end = min(start + count, len(self._ids))
         taken = list(zip(self._ids[start:end], self._places[start:end], strict=True))
+        # Copied when more than half of it is taken: each entry is copied once on average.
         if self._taken > _WASTE and self._taken * 2 > len(self._ids):
             del self._ids[: self._taken], self._places[: self._taken]
             self._taken = 0
@@ -74,6 +88,7 @@ class Far:
 
     def withdraw(self, spans: list[Span]) -> list[tuple[int, int]]:
         """Removes those inside the ascending spans."""
+        # Most lanes have nothing in the spans of one consumer that attaches again.
         low, high = spans[0][0], spans[-1][1]
         if not len(self) or self._ids[-1] < low or self.first() > high:
             return []
@@ -128,12 +143,15 @@ class MatchBucket:
         if not near or near[-1].ids[-1] < run.ids[0]:
             near.append(run)
             return
+        # Only the last run lies across it: those two are taken apart.
         if near[0].ids[0] < run.ids[0] and near[-1].ids[0] < run.ids[0]:
             near.extend(regroup({i: r for r in (near.pop(), run) for i in r.ids}))
             return
+        # Something came back to the head: runs that begin before its end are passed, as many as lie before it.
         newest, passed = run.ids[-1], [run]
         while near and near[0].ids[0] < newest:
             passed.append(near.popleft())
+        # extendleft() puts one before the other: reversed, so that they stand by ascending id again.
         near.extendleft(reversed(regroup({i: r for r in passed for i in r.ids}) if len(passed) > 1 else passed))
 
     def merge(self, other: MatchBucket) -> None:

@@ -36,6 +36,7 @@ class Groups:
         name = raw(head, _ID)
         if not name:
             return None
+        # A hash that is the same on every replica and after a restart: hash() is not.
         return name if self.buckets < 0 else crc32(name) % self.buckets
 
     def owner(self, group: Group) -> int | None:
@@ -49,11 +50,14 @@ class Groups:
     def claim(self, group: Group, consumer: int) -> None:
         """It has come back with messages of the group. Who has been handed others since keeps it as long as he is
         there."""
+        # Two consumers hold messages of one group only after an edge was given up; nothing new goes to the heir
+        # before.
         if self._owners.setdefault(group, consumer) != consumer:
             self._heirs.setdefault(group, {})[consumer] = None
 
     def close(self, group: Group, head: bytes) -> None:
         """If this is its last message, by what it says, the next one begins a new group."""
+        # The last message itself still goes to its owner: asked when it is known whose it is.
         if raw(head, _SEQUENCE) == b"-1":
             self._owners.pop(group, None)
             self._heirs.pop(group, None)
@@ -64,6 +68,7 @@ class Groups:
             for heirs in self._heirs.values():
                 heirs.pop(consumer, None)
             self._heirs = {group: heirs for group, heirs in self._heirs.items() if heirs}
+        # As many steps as there are groups, once for each consumer that ends: with buckets, that many at most.
         left, self._owners = self._owners, {}
         for group, owner in left.items():
             if owner != consumer:

@@ -4,6 +4,12 @@ Rule: each selector has a bit; the answer is the sum of the bits that match. Mus
 found (broker/selector/index.py).
 """
 
+# Example. Bits 1: "price > 10", 2: "colour = 'red'", 4: "price > 10" again, of a consumer with no-local. Three
+# messages of one run: 12 red, 5 blue, 20 red.
+#     index   two selectors, not three: bits 1 and 4 are one question
+#     sift    {7: [0, 2], 0: [1]}
+# Were all headers the run's own lines, one question would do for all three, and the answer be an int.
+
 from __future__ import annotations
 
 from broker.core.message import Run
@@ -55,6 +61,7 @@ class Sieve:
 
     def alike(self, run: Run) -> bool:
         """Is the answer the same for all messages of the run."""
+        # `each`: some selector asks for what differs from message to message though the headers are the same.
         return not self.asked or (shared(run) and not self.index.each)
 
     def sift(self, run: Run, most: int = 0) -> tuple[dict[int, list[int]] | int, int]:
@@ -78,6 +85,7 @@ class Sieve:
         at, index = 0, self.index
         for at in range(len(run.records)):
             result.setdefault(self.bits(run, at), []).append(at)
+            # One message at the least, so that every turn gets on; the rest of the run goes back to where it was.
             if most and index.work > most:
                 break
         if len(result) == 1:

@@ -25,6 +25,7 @@ def enrol(slot: Slot, queue: Queue, consumer: Consumer, turn: Turn) -> None:
     """It consumes the queue from now on."""
     turn.works()
     register(slot, consumer)
+    # Behind its equals, so that those of one priority are served in the order in which they came.
     insort(queue.consumers, consumer, key=_by_priority)
     wishes.join(queue, consumer)
     queue.in_use()
@@ -44,6 +45,7 @@ def check_consumers(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Raises RefusedError(CONSUMER_LIMIT); a queue that was made for the consumer alone goes again."""
     most, here = queue.settings.max_consumers, len(queue.consumers)
     if 0 <= most <= here:
+        # Made for it a moment ago, in this very turn: it goes as if it had never been there.
         if queue.tied:
             delete(slot, queue, turn)
         else:
@@ -58,6 +60,7 @@ def fall_asleep(slot: Slot, command: Subscribe) -> None:
     resolve(slot, command)
     check_budget(slot)
     if slot.patterns is not None:
+        # A SUBSCRIBE that is asked again (its answer was lost): asleep once, not twice, or a message would wake two.
         slot.patterns.forget(command.consumer, command.session)
     if slot.wildcards.sleep(slot.number, command, slot.match.delimiter):
         return
@@ -82,6 +85,8 @@ def awaken(slot: Slot, command: Publish, turn: Turn) -> list[Queue]:
     due = slot.patterns.sleepers(command.address) if slot.patterns is not None else []
     if slot.wildcards.some:
         due += slot.wildcards.due(slot.number, command.address, slot.match.delimiter)
+    # As many as wait for this address; each of them wakes once in a slot, so a topic's first message pays for its
+    # sleepers and no later one does.
     for asleep in due:
         queue = own_queue(slot, asleep, turn)
         enrol(slot, queue, Consumer(asleep, queue.id), turn)

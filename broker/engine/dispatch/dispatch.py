@@ -4,6 +4,21 @@ Rule: order is message-exact, round robin among the consumers of the highest pri
 not take everything is selective_dispatch.py's affair, how a run is dealt round_robin.py's. Must not know sessions.
 """
 
+# One dispatch of a queue, in its order, and what each step is there for:
+#     leaving    what an ended consumer held is not all back: nothing goes out, or younger messages would overtake it
+#                (I7)
+#     returned   what came back in this turn goes to its places at the head, all at once
+#     recalls    bytes of messages that go to the head have to be read first: again nothing goes out
+#     tend       a queue with a kind brings itself in order (a replaced value must not be handed out)
+#     hand out   whole runs while they fit, else message by message; until the turn has enough
+#     settle     what `auto` consumed. DELIVERED records of this dispatch are put in front of it (hand_outs.py)
+#     mark       the next one is asked for before the last one is used up, so that draining does not wait for the disk
+#     trim       what rests now may be too much for a ring
+#     sweep      expired messages that nobody consumes
+#     fetch      the next page, last, when it is known how much memory is free
+# A crash at any point leaves what the log has: nothing is settled before it is delivered, and what was delivered
+# without being settled comes again, marked (I6).
+
 from __future__ import annotations
 
 from broker.core.effects import Deliver, Turn
@@ -27,6 +42,7 @@ def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Everything that can go out goes out; asks for marks and pages in time. Browsers look on behind it."""
     if queue.browsers:
         slot.browsing[queue] = None
+    # Put on `unfinished`, so the next turn goes on with it without anybody asking.
     if queue.leaving is not None and not come_back(slot, queue, turn):
         slot.unfinished[queue] = None
         return
@@ -36,10 +52,12 @@ def dispatch(slot: Slot, queue: Queue, turn: Turn) -> None:
         _recall(slot, queue, turn)
         return
     kind = queue.kind
+    # Only where the log is to have deliveries: two numbers, and no record otherwise.
     before = (len(turn.effects), len(turn.appends)) if queue.settings.record_deliveries else None
     may = kind is None or queue_policies.tend(slot, queue, kind, turn)
     if may and (queue.count or queue.far) and queue.consumers:
         gone: list[Run] = []
+        # `fresh` on top: as much as has come in may always go out, so handing out in pieces makes no queue longer.
         slot.stop = len(turn.effects) + (LEAST if slot.unfinished else PIECE) + slot.fresh
         if queue.choice is not None:
             selective_dispatch.dispatch(slot, queue, queue.choice, turn, gone)
@@ -71,6 +89,8 @@ def _wanted(slot: Slot, queue: Queue, turn: Turn) -> bool:
     what nobody takes. What expires among it is read when its time has come."""
     if queue.consumers or (queue.kind is not None and queue_policies.reads_ahead(queue, queue.kind)):
         return True
+    # Nobody consumes: read only for what expires, and only when its time has come. A queue nobody takes from stays on
+    # disk.
     if not queue.pages.stale:
         return False
     if queue.pages.stale > turn.now:
@@ -82,10 +102,13 @@ def _wanted(slot: Slot, queue: Queue, turn: Turn) -> bool:
 def fetch(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Asks for the next page when memory is half empty, or somebody could take what is not in it."""
     hungry = queue.choice is not None and queue.choice.hungry
+    # Half: with the bound itself the consumers would run dry before the page is there; with less, pages would be
+    # small.
     if not len(queue.pages.index) or (queue.nbytes * 2 > slot.limit and not hungry):
         return
     if slot.pressed and not page_out.may_fetch(slot, queue):
         return
+    # One request, however small the messages: the answer is one step of the loop, and enters memory at once.
     slot.fetch_front(queue, min(slot.page_of(queue), 1 << 15), turn)
 
 
@@ -93,6 +116,7 @@ def _recall(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Asks for messages of which only the number is known."""
     if queue.pages.fetching is None:
         positions = list(queue.pages.recalls)[:_RECALLED]
+        # Below zero: fetched() knows by the sign that the answer is for `recalls`.
         slot.fetch(queue, positions, turn, -len(positions))
 
 
@@ -100,6 +124,7 @@ def sweep(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Takes all expired messages out of memory."""
     now = turn.now
     earliest = 0
+    # As long as what is in memory; once a second at most (SWEEP_MS), and only when something has expired by its time.
     for level in queue.stores():
         if not level:
             continue
@@ -122,6 +147,7 @@ def sweep(slot: Slot, queue: Queue, turn: Turn) -> None:
 def _front(slot: Slot, queue: Queue, turn: Turn) -> Run | None:
     """Takes the next run out, if it may be delivered now."""
     while queue.count:
+        # Asked anew each time: what expired may have been the last of its priority.
         level = queue.front()
         run = level[0]
         if run.expires and run.expires <= turn.now:
@@ -139,9 +165,12 @@ def _front(slot: Slot, queue: Queue, turn: Turn) -> Run | None:
 
 def _to_one(slot: Slot, queue: Queue, consumer: Consumer, turn: Turn, gone: list[Run]) -> None:
     if (
+        # All of this in one look is the usual state: one priority, nothing that expires, no mark to wait for, and the
+        # consumer has room for everything. Then nothing is looked at run by run.
         queue.levels is None
         and not queue.expiry
         and queue.watermark.announced <= queue.watermark.cleared
+        # Otherwise a backlog of a million runs would go out in one step.
         and len(queue.ready) <= PIECE
         and consumer.fits(queue.count, queue.nbytes)
         and (consumer.ledger is None or consumer.ready())
@@ -153,6 +182,7 @@ def _to_one(slot: Slot, queue: Queue, consumer: Consumer, turn: Turn, gone: list
             deliver(slot, queue, consumer, run, turn, gone)
         return
     while consumer.ready() and (front := _front(slot, queue, turn)) is not None:
+        # Whole runs as long as they fit; the one that does not is cut, and its rest stands where it stood.
         rest = deliver_part(slot, queue, consumer, front, turn, gone)
         if rest is not None:
             queue.enter_front(rest)
@@ -172,6 +202,7 @@ def _direct(slot: Slot, queue: Queue, consumer: Consumer, turn: Turn) -> None:
     flags = 0
     for run in runs:
         effects.append(Deliver(consumer.id, run, run.nbytes + len(run.records) * overhead))
+        # Whether anything of it lasts: decided once for all, since settle_runs() walks through them again.
         flags |= run.flags
         if run.attempts or run.flags & REDELIVERED:
             counters.redelivered += len(run.records)
@@ -185,6 +216,7 @@ def _to_many(slot: Slot, queue: Queue, turn: Turn, gone: list[Run]) -> None:
             run = _front(slot, queue, turn)
             if run is None:
                 return
+            # Who is about to get the first message: only that one can have run out of room by a run of one message.
             served = consumers[queue.start % len(consumers)]
             rest = deal(slot, queue, queue, consumers, run, turn, gone)
             if rest is not None:
@@ -199,6 +231,7 @@ def _to_many(slot: Slot, queue: Queue, turn: Turn, gone: list[Run]) -> None:
 def enough(slot: Slot, queue: Queue) -> bool:
     """The rest of what the queue has goes out with the next turn. Not of a queue that keeps less than it is given (a
     ring): what could go out was never resting."""
+    # Its bound is what it keeps: put off, the ring would drop what a consumer was waiting for.
     if queue.kind is not None:
         return False
     slot.unfinished[queue] = None
@@ -208,6 +241,7 @@ def enough(slot: Slot, queue: Queue) -> bool:
 def browse(slot: Slot, turn: Turn) -> None:
     """Browsers look on, of one queue after the other, until that has cost what it may in a turn."""
     spent, waiting = 0, slot.browsing
+    # Each look costs something by its browser's own estimate (two microseconds at least), so it ends.
     while waiting and spent < TURN_NS:
         queue = next(iter(waiting))
         del waiting[queue]

@@ -19,8 +19,10 @@ def record(slot: Slot, queue: Queue, turn: Turn, told: int, written: int) -> Non
     """Of a dispatch of this queue that began with so many effects and appends in the turn."""
     hands: dict[tuple[int, int], list[Run]] = {}
     for effect in turn.effects[told:]:
+        # By attempt, for the reader of the log: the same message, delivered again, is told with the next number.
         if type(effect) is Deliver and effect.run.flags & DURABLE:
             hands.setdefault((effect.consumer, effect.run.attempts + 1), []).append(effect.run)
     if hands and queue.durable:
         to = [[consumer, attempt, spans_of_runs(runs)] for (consumer, attempt), runs in hands.items()]
+        # In front of what the dispatch itself has appended, behind all that was there before it.
         turn.appends.insert(written, MetaRecord(slot.number, DELIVERED, {"queue": queue.id, "at": turn.now, "to": to}))

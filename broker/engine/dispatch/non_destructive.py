@@ -40,10 +40,12 @@ def _show(slot: Slot, queue: Queue, cursors: Cursors, consumer: Consumer, cursor
     order = cursors.order
     if order is None:
         order = cursors.sort(queue.in_order())
+    # Log n to the first run that is not wholly behind it; a run in the middle is cut by unseen().
     at = bisect_right(order, cursor.seen, key=_last_id)
     while at < len(order) and consumer.ready():
         if _walk(slot, queue, consumer, cursor, cursor.unseen(order[at]), turn) is None:
             at += 1
+    # Only when memory has nothing more for it: what is in the journal is younger.
     while at == len(order) and cursor.feed and consumer.ready():
         run = _current(queue, cursor.feed.popleft())
         # What was scheduled stands behind younger messages, and is new all the same.
@@ -57,6 +59,7 @@ def _show(slot: Slot, queue: Queue, cursors: Cursors, consumer: Consumer, cursor
 def _read(slot: Slot, queue: Queue, cursors: Cursors, cursor: ConsumerCursor, turn: Turn) -> None:
     """Asks for what is behind memory; not if memory itself is about to be filled."""
     index = queue.pages.index
+    # One fetch of a queue at a time: consumers that are far behind are served in turn, by pages.
     if cursors.behind(cursor) >= len(index) or queue.pages.fetching is not None or queue.nbytes * 2 <= slot.limit:
         return
     slot.fetch(queue, cursors.ask(cursor, index, slot.page_of(queue)), turn)
@@ -73,6 +76,7 @@ def _walk(slot: Slot, queue: Queue, consumer: Consumer, cursor: ConsumerCursor, 
     if not run.ids:
         return None
     rest = _give(slot, queue, consumer, run, turn)
+    # Also what its selector did not want and what had expired: passed, and not asked again.
     cursor.passes(run.ids[-1] if rest is None else rest.ids[0] - 1)
     return rest
 

@@ -4,6 +4,16 @@ Rule: runs enter memory in the order of the index; only messages that came back 
 one. Must not know consumers.
 """
 
+# Example. After a restart run 1 … 10 of queue a is paged. The log says: 3 settled, deliveries announced up to 5, 7
+# was NACKed twice. The page comes back; _known() takes the run apart where the answers differ:
+#     1, 2      may have been delivered: REDELIVERED
+#     3         nothing
+#     4, 5      as 1 and 2
+#     6         new
+#     7         attempts 2, REDELIVERED; if its redelivery has a time, it waits for that
+#     8 … 10    new
+# What came since the restart enters as it is, unless the log counts deliveries of this queue.
+
 from __future__ import annotations
 
 from array import array
@@ -31,6 +41,7 @@ def fetched(slot: Slot, queue_id: int, runs: list[Run], turn: Turn) -> None:
     if asked is None:
         return
     for run, following in pairwise(runs):
+        # PART: to page one of them out again by its position would bring both back.
         if run.position == following.position:  # compaction has taken it apart
             run.in_part()
             following.in_part()
@@ -50,6 +61,7 @@ def read_on(slot: Slot, queue: Queue, turn: Turn) -> None:
 
 
 def _take(slot: Slot, queue: Queue, asked: int, runs: list[Run], turn: Turn) -> None:
+    # By whom it was asked for: recalls, then lanes, browsers, keys and cursors (0), else the front of the index.
     if asked < 0:
         _recalled(slot, queue, array("Q", list(queue.pages.recalls)[:-asked]), runs, turn)
         return
@@ -65,6 +77,8 @@ def _take(slot: Slot, queue: Queue, asked: int, runs: list[Run], turn: Turn) -> 
         return  # or its browser has left
     used_up = consumed(queue.pages.index.first(asked), runs)
     parts = [part for run in runs for part in _known(queue, run)]
+    # Before the runs enter: `paging` may end with this page, and what is published from now on stands behind them in
+    # memory.
     queue.unpaged(used_up, sum([len(run.records) for run, _ in parts]), sum([run.nbytes for run, _ in parts]))
     for part, due in parts:
         if part.due > turn.now and not 0 < part.expires <= turn.now and not queue.hidden:
@@ -72,9 +86,12 @@ def _take(slot: Slot, queue: Queue, asked: int, runs: list[Run], turn: Turn) -> 
         if due > turn.now:
             postpone(slot, queue, part, due)
         else:
+            # In the order of the index, behind what is in memory: while anything was paged, memory got nothing newer.
             queue.enter(part)
     if queue.kind is not None:
         queue.kind.read_back()
+    # The last page: nobody can ask any more what was settled before the restart. A browser still reads positions of
+    # its own.
     if not len(queue.pages.index) and not queue.browsers:
         queue.restart.looked_at()
     if not queue.count:
@@ -86,11 +103,14 @@ def _recalled(slot: Slot, queue: Queue, asked: array[int], runs: list[Run], turn
     places: dict[int, dict[int, tuple[Run, int]]] = {}
     for run in runs:
         places.setdefault(run.position, {}).update({i: (run, at) for at, i in enumerate(run.ids)})
+    # Only what the answer covers; the rest of `recalls` is asked for by the next dispatch, and until then nothing is
+    # handed out.
     for position in asked[: consumed(asked, runs)]:
         found = places.get(position, {})
         for ids, delay, rejected, failed in queue.pages.recalls.pop(position):
             queue.arrived(len(ids))
             messages: dict[int, Run] = {}
+            # Each count is a run of its own: attempts belong to a run, and 1,000 messages that failed alike stay one.
             for (run, attempts), group in groupby([i for i in ids if i in found], _same(queue, found)):
                 part = pick(run, [found[i][1] for i in group])
                 _counted(part, attempts)

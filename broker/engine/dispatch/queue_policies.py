@@ -40,6 +40,7 @@ def reads_ahead(queue: Queue, kind: QueuePolicy) -> bool:
 def tend(slot: Slot, queue: Queue, kind: QueuePolicy, turn: Turn) -> bool:
     """Brings the queue in order. Returns whether its messages may be handed out now, and are handed out as usual."""
     if kind.last_value is not None:
+        # Before anything goes out: what was replaced by a message of this turn must not be handed out any more.
         kind.last_value.overtaken()
         _discard(slot, queue, kind.last_value, turn)
         if kind.last_value.blind:
@@ -49,6 +50,7 @@ def tend(slot: Slot, queue: Queue, kind: QueuePolicy, turn: Turn) -> bool:
     settings = queue.settings
     if settings.paused or queue.paused or (settings.consumers_before_dispatch and not _enough(slot, queue, kind, turn)):
         return False
+    # Last: a paused queue shows nothing to anybody either.
     if kind.cursors is not None:
         show(slot, queue, kind.cursors, turn)
         return False
@@ -75,6 +77,7 @@ def _enough(slot: Slot, queue: Queue, kind: QueuePolicy, turn: Turn) -> bool:
 
 def _look(slot: Slot, queue: Queue, last_value: LastValue, turn: Turn) -> None:
     """Reads what is not known, if memory has no room for it; else it comes by itself."""
+    # Only with memory full: else the pages come by themselves, and are looked at as they come.
     if queue.pages.fetching is None and queue.nbytes * 2 > slot.limit:
         slot.fetch(queue, last_value.ask(slot.page_of(queue)), turn)
 
@@ -86,6 +89,7 @@ def _discard(slot: Slot, queue: Queue, last_value: LastValue, turn: Turn) -> Non
         return
     gone: list[Run] = []
     for store in queue.stores():
+        # Ids ascend then: log n per dead message, instead of one look at every run.
         if queue.agenda is None and len(dead) * _FEW < len(store):
             _pluck(queue, store, dead, gone)
         elif any([not dead.isdisjoint(run.ids) for run in store]):
@@ -108,6 +112,7 @@ def _pluck(queue: Queue, store: deque[Run], dead: Iterable[int], gone: list[Run]
         at = bisect_left(store, i, key=_last_id)
         if at == len(store) or i not in store[at].ids:
             continue
+        # A deque is quick at its ends: turned to the run, changed there, and turned back.
         store.rotate(-at)
         here = deque((store.popleft(),))
         _filter(queue, here, {i}, gone)
@@ -123,6 +128,7 @@ def _filter(queue: Queue, store: deque[Run], dead: set[int], gone: list[Run]) ->
         if len(kept) == len(run.ids):
             store.append(run)
             continue
+        # The whole run leaves the books, then what stays of it comes in again: counts cannot drift by parts.
         queue.left(run)
         gone.append(pick(run, [at for at, i in enumerate(run.ids) if i in dead]))
         if kept:
@@ -137,6 +143,7 @@ def _shorten(slot: Slot, queue: Queue, count: int, turn: Turn) -> None:
         stores = [store for store in queue.stores() if store]
         if not stores:
             return
+        # The oldest of all priorities: a ring is about age.
         oldest = min(stores, key=_first_id)
         run = oldest.popleft()
         queue.left(run)

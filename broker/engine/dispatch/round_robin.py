@@ -4,6 +4,14 @@ Rule: nothing durable goes out beyond the queue's mark (the log must know first 
 what is not dealt is returned, and its place is the caller's affair. Must not know where runs rest.
 """
 
+# Example. Run 1 … 7; consumers A, B, C of one priority are ready, and it is B's turn (start 1).
+#     all have room   B gets 1, 4, 7, C gets 2, 5, A gets 3, 6: three cuts of the run, no look at any message. Next is
+#                     C
+#     short credit    B can take one more message: B 1, C 2, A 3, C 4, A 5, … until none can. The rest is returned,
+#                     and its first message is the next one to go out
+# Marks: deliver() is called only where may_go() says yes. Durable 9 with cleared = 5: 9 is not handed out, a mark up
+# to 9 or further is appended; when it is durable the queue is touched, and 9 goes. watermark.py has the proof.
+
 from __future__ import annotations
 
 from typing import Protocol
@@ -27,6 +35,7 @@ class RoundRobin(Protocol):
 def may_go(slot: Slot, queue: Queue, run: Run, turn: Turn) -> bool:
     """May the run be delivered now? If not, the mark that allows it is on its way."""
     watermark = queue.watermark
+    # Three questions, the cheapest first; with nothing announced, which is the usual case, one.
     if watermark.announced > watermark.cleared and run.flags & DURABLE and run.ids[-1] > watermark.cleared:
         if not watermark.asked:
             ask_mark(slot, queue, max(run.ids[-1], run.ids[0] + slot.mark_messages - 1), run.ids[-1], turn)
@@ -36,9 +45,11 @@ def may_go(slot: Slot, queue: Queue, run: Run, turn: Turn) -> bool:
 
 def ask_mark(slot: Slot, queue: Queue, mark: int, least: int, turn: Turn) -> None:
     """Announces delivery up to `mark`, but not further than what was published so far."""
+    # Ahead of what there is it would make messages suspect that come later and never went out.
     mark = max(min(mark, queue.last), least)
     queue.watermark.ask(mark)
     turn.appends.append(MetaRecord(slot.number, "mark", {"queue": queue.id, "id": mark}))
+    # Behind the record of this turn: durable(mark) is called when the disk (and the followers) have it.
     slot.pending.append(Held(turn.number, mark=(queue, mark)))
 
 
@@ -53,6 +64,7 @@ def mark_ahead(slot: Slot, queue: Queue, turn: Turn) -> None:
 def deliver(slot: Slot, queue: Queue, consumer: Consumer, run: Run, turn: Turn, gone: list[Run]) -> None:
     """All of the run; what is consumed at once (AckMode.AUTO) is added to `gone`."""
     if consumer.haunted:
+        # It holds one message, not two: the ghost was counted.
         queue.hold_no_more(consumer.bury(run.ids))
     turn.effects.append(Deliver(consumer.id, run, consumer.charge(run)))
     count = len(run.records)
@@ -60,6 +72,7 @@ def deliver(slot: Slot, queue: Queue, consumer: Consumer, run: Run, turn: Turn, 
     counters.delivered += count
     if run.attempts or run.flags & REDELIVERED:
         counters.redelivered += count
+    # What is `auto` without confirmation is consumed by being handed out (C41).
     held = consumer.flight is not None or consumer.ledger is not None
     if consumer.flight is not None:
         consumer.launch(run)
@@ -101,7 +114,9 @@ def deal(
         turns.start = start + 1
         deliver(slot, queue, consumers[start], run, turn, gone)
         return None
+    # Who gets anything: with fewer messages than consumers not all are asked.
     served = [consumers[(start + n) % ways] for n in range(min(ways, count))]
+    # All of the run, though each gets a share: asked in one comparison, and mostly true.
     if all([consumer.fits(count, run.nbytes) for consumer in served]):
         turns.start = start + count
         for n, consumer in enumerate(served):
@@ -116,6 +131,7 @@ def _message_by_message(
     slot: Slot, queue: Queue, turns: RoundRobin, consumers: list[Consumer], run: Run, turn: Turn, gone: list[Run]
 ) -> Run | None:
     """Deals a run while credits are short."""
+    # consumers + messages steps: whoever cannot take more leaves the circle, and is not asked again.
     hands: list[list[int]] = [[] for _ in consumers]
     left = [list(consumer.allowance()) for consumer in consumers]
     ways, dealt, place = len(consumers), 0, 0

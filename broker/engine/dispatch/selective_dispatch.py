@@ -7,6 +7,17 @@ Rule: for each consumer, and for each group, order is that of the ids within a p
 Must not know sessions, nor how lanes and selectors work inside.
 """
 
+# Example. Consumers 7 ("a = 1") and 8 ("b = 1"), both with a window of one. Runs come: 1 (a), 2 (a), 3 (b), 4 (a and
+# b).
+#     from_queue   1 to 7. 2 is looked at: only 7 may have it, and it is full: lane {a}. 3 to 8. Nobody is ready: 4 is
+#                  not looked at, and stays where it is
+#     ACK of 1     7 is ready. from_lanes: {a} has 2: to 7. Not 4: that is younger, and the lanes come first
+#     ACK of 3     8 is ready. from_lanes: nothing for it. from_queue: 4, to 8
+#     1 returns    had it not been acknowledged: it is at the head of the queue, older than what a lane has had, and
+#                  catch_up() puts it into its lane, before what waits there
+# So each message is looked at once (or again, when a selector comes that its lane does not know), and a consumer that
+# is busy costs nobody else anything. Order for 7: 1, 2, and 4 had it come to 7: whatever may be its, by id.
+
 from __future__ import annotations
 
 from bisect import bisect_left
@@ -46,13 +57,16 @@ Ways = list[tuple[int, int]]
 def dispatch(slot: Slot, queue: Queue, choice: Choice, turn: Turn, gone: list[Run]) -> None:
     """Hands out what can go out; what is consumed at once (AckMode.AUTO) is added to `gone`."""
     choice.served(hungry=False)
+    # Groups of what consumers brought along are read first: dealt out before, a group could be with two consumers.
     if choice.strange:
         _learn(slot, queue, choice, turn)
         return
     if not choice.begin(queue.delivering, queue.settings.group_buckets):
         return
     dealer = _Dealer(slot, queue, choice, turn, gone)
+    # In this order: what came back, what waits, what is new. Each step is of older messages than the next.
     if dealer.ready() and dealer.catch_up() and dealer.from_lanes() and dealer.from_queue():
+        # Somebody is ready and memory has nothing for him: what waits for others is put away, and the next page read.
         choice.served(hungry=bool(dealer.ready()))
     for consumers, why in choice.overran(queue):
         costly_selectors.note(slot, consumers, why)
@@ -68,6 +82,8 @@ def put_away(slot: Slot, queue: Queue, choice: Choice) -> None:
         choice.lanes.values(), key=lambda lane: bool(choice.audience(queue, lane.bits, NOBODY).consumers)
     ):
         near = lane.near
+        # Whole runs with a position, the youngest first: what is next for somebody stays. First of lanes that nobody
+        # could take from.
         while near and queue.nbytes * 2 > slot.limit and near[-1].position and not near[-1].flags & BLOB:
             run = near.pop()
             queue.left(run)
@@ -90,6 +106,7 @@ def fetched(queue: Queue, choice: Choice, runs: list[Run]) -> None:
     wanted: dict[int, set[int]] = {}
     for i, position in transit.far.all():
         wanted.setdefault(position, set()).add(i)
+    # An answer may be short: what it does not cover is far again.
     used = consumed(asked, runs)
     for run in runs:
         ids = wanted.get(run.position, set())
@@ -101,6 +118,7 @@ def fetched(queue: Queue, choice: Choice, runs: list[Run]) -> None:
     for position in asked[:used]:
         queue.come_near(len(wanted.pop(position, ())))
     for position, ids in wanted.items():
+        # Where it was: the lane is in order, and the next one who wants it asks again.
         lane.far.add(sorted(ids), position)
 
 
@@ -119,6 +137,7 @@ def _wants(consumer: Consumer, lane: MatchBucket) -> bool:
     if lane.owner not in (NOBODY, LOOSE, consumer.id):
         return False
     bit = consumer.bit
+    # The last: its selector came after the lane was looked at, so it may want it.
     return not bit or bool(bit & lane.bits) or not bit & lane.known
 
 
@@ -132,12 +151,14 @@ class _Wanting:
         self._bits = 0
         for bit in {consumer.bit for consumer in consumers}:
             self._bits |= bit
+        # Someone without a wish may have everything that is nobody else's.
         self._greedy = any(not consumer.bit for consumer in consumers)
 
     def wants(self, lane: MatchBucket) -> bool:
         if lane.owner not in (NOBODY, LOOSE):
             owner = self._by_id.get(lane.owner)
             return owner is not None and _wants(owner, lane)
+        # One comparison of bits for all who are ready: lanes × consumers would be asked otherwise, in every round.
         return self._greedy or bool(self._bits & (lane.bits | ~lane.known))
 
 
@@ -183,6 +204,8 @@ class _Dealer:
         """What came back to the head of the queue takes its place among what waits. False: not all of it yet."""
         queue, choice = self._queue, self._choice
         for level in queue.levels or (queue.ready,):
+            # Everything older than the youngest that was ever in a lane has been looked at before, or came back: its
+            # place is among what waits.
             while level and level[0].ids[0] < choice.newest:
                 if self._enough():
                     return False
@@ -197,13 +220,16 @@ class _Dealer:
         choice, levels = self._choice, self._queue.levels
         while ready := self.ready():
             waiting, wanting = self._waiting(), _Wanting(ready)
+            # Also a look that finds nothing takes its time, and there may be ten thousand lanes.
             self._work += _SEEN_NS * 2 * (len(waiting) + len(ready))
             wanted = [lane for lane in waiting if wanting.wants(lane)]
             if not wanted:
                 return True
             if self._enough():
                 return False
+            # The highest priority, then the oldest: this is the order that was promised to each consumer.
             lane = min(wanted, key=_rank)
+            # What is new and of a higher priority comes before what waits.
             if levels is not None and any(levels[lane.priority + 1 :]):
                 if not self.from_queue(lane.priority):  # what is new comes first there
                     return False
@@ -211,16 +237,20 @@ class _Dealer:
             takers = [consumer for consumer in ready if _wants(consumer, lane)]
             if lane is choice.transit or lane.beyond():
                 self._read_back(lane)
+                # Its next message is on the disk: handed a younger one meanwhile, it would get them out of order.
+                # Others go on.
                 self._stuck.update([consumer.id for consumer in takers])
                 continue
             certain = lane.owner != LOOSE and all([not c.bit or bool(c.bit & lane.known) for c in takers])
             takings = _Wanting(takers)
             others = wanted if not certain else [w for w in wanted if takings.wants(w)]
+            # Up to where this lane may go: to the first message of another one that the same consumers may have.
             firsts = [w.first() for w in others if w is not lane and w.priority == lane.priority]
             if len(lane.far):
                 firsts.append(lane.far.first())
             going = self._deal_lane if certain else self._look_again
             goes_on = going(lane, min(firsts, default=0))
+            # Empty: gone, or there would soon be as many lanes as there ever were answers.
             if not lane:
                 choice.lanes.pop(lane.key, None)
             if not goes_on:
@@ -235,6 +265,7 @@ class _Dealer:
         queue = self._queue
         audience = self._choice.audience(queue, lane.bits, lane.owner)
         while lane.near and (not limit or lane.near[0].ids[0] < limit):
+            # Asked for each run: credit is used up on the way.
             consumers = self._able(audience.consumers)
             if not consumers:
                 return True
@@ -246,6 +277,7 @@ class _Dealer:
                 continue
             rest = deal(self._slot, queue, audience, foremost(consumers), run, self._turn, self._gone)
             if rest is not None:
+                # Its own place: nothing in the lane is older.
                 lane.near.appendleft(rest)
                 queue.added(rest, known=True)
         return True
@@ -260,6 +292,7 @@ class _Dealer:
         run = lane.near.popleft()
         queue.left(run)
         if limit and run.ids[-1] > limit:
+            # The rest begins at `limit`: another lane's message is before it.
             cut = bisect_left(run.ids, limit)
             rest = run.cut(slice(cut, None))
             lane.near.appendleft(rest)
@@ -270,6 +303,7 @@ class _Dealer:
     def _read_back(self, lane: MatchBucket) -> None:
         """Asks for the first messages of the lane, one lane at a time."""
         queue, choice = self._queue, self._choice
+        # Who is stuck waits for the answer under way; the dispatch behind it asks again.
         if queue.pages.fetching is not None or choice.transit is not None:
             return
         self._slot.fetch(queue, choice.read_back(lane, _BACK), self._turn)
@@ -281,6 +315,8 @@ class _Dealer:
         queue = self._queue
         for level in reversed(queue.levels[above + 1 :]) if queue.levels else (queue.ready,):
             while level:
+                # Nobody ready: what has come is not even looked at. A queue whose consumers are all busy costs
+                # nothing per message.
                 if not self._somebody():
                     return True
                 if self._enough():
@@ -308,12 +344,14 @@ class _Dealer:
         if isinstance(looked, int) and not grouped:
             return self._place_alike(run, looked)
         hands, ways = self._assign(run, looked, choice.groups if grouped else None, True)
+        # One mark for all of the run: taken apart by consumers, it would need one each.
         going = not hands or may_go(self._slot, queue, run, self._turn)
         if not going:
             hands = {}
         for consumer, at in hands.items():
             for part in self._cut(run, at):
                 deliver(self._slot, queue, consumer, part, self._turn, self._gone)
+        # What could not go is in its lane before False is returned: nothing is ever out of place.
         self._park(run, ways, {at for hand in hands.values() for at in hand})
         return going
 
@@ -370,15 +408,18 @@ class _Dealer:
                 group, owner = self._group(groups, group, bits)
             consumer = None
             if taking:
+                # LOOSE is asked like NOBODY: anybody may be the first of a group.
                 audience = self._choice.audience(self._queue, bits, max(owner, NOBODY))
                 consumer = credit.take(audience, run.size_of(at))
             if consumer is not None:
                 hands.setdefault(consumer, []).append(at)
                 if groups is not None and group is not None and owner == LOOSE:
                     owner = consumer.id
+                    # At once: the next message of the group, in this very run, has to go the same way.
                     groups.give(group, owner)
                     if self._queue.settings.group_first_key:
                         self._firsts.add(at)
+            # Closed only when somebody owns it: a last message that waits must still reach whoever gets the others.
             if groups is not None and group is not None and owner != LOOSE:
                 groups.close(group, head)
             ways.append((bits, owner))
@@ -445,6 +486,8 @@ class _Credit:
 
     def take(self, audience: Audience, size: int) -> Consumer | None:
         """The next one of the audience who can take a message of that size: by priority, then in turn."""
+        # They only lose credit while one run is dealt: whoever has none now has none for its next message. Asked
+        # once, not once a message.
         if audience in self._none:
             return None
         consumers, best, place = audience.consumers, None, 0
@@ -454,6 +497,7 @@ class _Credit:
             left = self._of(consumer)
             if left[0] > 0 and left[1] > 0 and (best is None or consumer.priority > best.priority):
                 best, place = consumer, n
+                # The list stands by priority: nobody better can follow.
                 if consumer.priority == consumers[0].priority:
                     break
         if best is None:

@@ -3,6 +3,14 @@
 Rule: a command is carried out whole or refused with nothing changed. Must not know how messages are handed out.
 """
 
+# Example. ACK 5 (seq 80) of consumer 7, ack `client`, which holds 3, 4, 5 of durable queue a:
+#     take       3, 4, 5 leave the ledger, in this order, or NO_SUCH_DELIVERY with nothing changed
+#     settle     one SettleRecord (3, 5); counts of attempts and the room of the address go with it
+#     touched    its credit is back: at the end of the turn it gets more
+#     Done 80    when the record is durable. A crash before that: 3, 4, 5 come again, marked, and nobody was told they
+#                would not. Behind it: they never do (I6)
+# A session that names a consumer of another one is told that there is none.
+
 from __future__ import annotations
 
 from typing import Final
@@ -31,10 +39,12 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
     outcome = command.outcome
     consumer = slot.consumers.get(command.consumer)
     if consumer is None and outcome in _LENIENT:
+        # The edge's word crossed the end of the consumer.
         slot.answer(command.session, command.seq, turn, before)  # its end has given everything back already
         return
     if consumer is None or consumer.session != command.session:
         raise _unknown(command.consumer)
+    # Ack mode auto with large bodies: each is settled when its body is with the edge.
     if consumer.bodies is not None:
         taken = consumer.landed(command.ids)
     elif outcome is Outcome.RETURN:
@@ -42,17 +52,21 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
     elif outcome is Outcome.UNREADABLE:
         taken = consumer.lose(command.ids)
     else:
+        # Before take(): what is found in the queue has to be in the ledger to be taken. A part that was checked has
+        # had this.
         if consumer.haunted and command.ids and command not in slot.approved:
             already_settled.check(slot, slot.queues[consumer.queue], consumer, command.ids, atomic=False)
         taken = consumer.take(command.ids, command in slot.approved) if command.ids else {}
     queue = slot.queues[consumer.queue]
     count = len(taken)
+    # Before what becomes of them is decided: give_back() counts them where they go.
     queue.hold_no_more(count)
     if queue.pace is not None:
         queue.pace.took(consumer, count)
     counters = slot.counters
     if outcome is Outcome.ACK:
         counters.acked += count
+        # Where messages stay, an ACK gives back credit and nothing else.
         if queue.kind is None or not queue.stays():
             slot.settle_ids(queue, taken, turn)
     elif outcome is Outcome.NACK:
@@ -65,6 +79,7 @@ def settle(slot: Slot, command: Settle, turn: Turn) -> None:
         counters.nacks(count)
         reject(slot, queue, taken, turn)
     slot.touched[queue] = None
+    # Behind everything under way, not only behind this turn's records: this turn has none of a ghost's.
     if command.seq and consumer.haunted and any([is_ghost(run) for run in taken.values()]):
         # Who asks again in the same epoch finds it settled, by its first try, which may not count yet.
         slot.barrier(Done(command.session, command.seq), turn)
@@ -78,6 +93,8 @@ def check_settle(slot: Slot, command: Settle) -> None:
     if consumer is None or consumer.session != command.session:
         raise _unknown(command.consumer)
     if command.ids:
+        # First what the ledger says, then who else may have them: a plain mistake of the client gets the plain
+        # answer.
         consumer.check(command.ids)
         if consumer.haunted:
             already_settled.check(slot, slot.queues[consumer.queue], consumer, command.ids, atomic=True)
@@ -92,6 +109,7 @@ def hold(slot: Slot, command: Hold, turn: Turn) -> None:
         if consumer.haunted:
             already_settled.claim(slot.queues[consumer.queue], consumer, command.ids)
         consumer.hold(command.ids, slot.max_held, slot.max_held_messages)
+    # The credit of what is set aside is back.
     slot.touched[slot.queues[consumer.queue]] = None
     slot.answer(command.session, command.seq, turn, progress(turn))
 
@@ -104,6 +122,7 @@ def confirm(slot: Slot, consumer: Consumer, count: int, turn: Turn) -> None:
     queue = slot.queues[consumer.queue]
     settled = sum([len(run.records) for run in runs])
     queue.hold_no_more(settled)
+    # A confirm does not touch the queue, so no dispatch would weigh it.
     queue.weigh(slot.budget.memory)
     if queue.pace is not None:
         queue.pace.took(consumer, settled)
@@ -125,6 +144,7 @@ def detach(slot: Slot, consumer: Consumer) -> Ledger:
             slot.touched[queue] = None  # what was kept for it is anybody's
     elif queue.browsers:
         queue.browsers.remove(consumer.id)
+    # With everything that open transactions have set aside: the session's end aborts them (C55).
     messages = consumer.drain()
     queue.hold_no_more(len(messages))
     return messages
@@ -139,6 +159,7 @@ def end_consumer(slot: Slot, consumer: Consumer, turn: Turn, failed: bool = True
         delete(slot, queue, turn)
         return queue
     leave(slot, queue, messages, turn, failed)
+    # Behind leave(): what comes back has to be there when the queue is purged for having no consumers.
     if not queue.consumers:
         abandoned(slot, queue, turn)
     slot.watch_idle(queue, turn.now)

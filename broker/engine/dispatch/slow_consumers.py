@@ -52,8 +52,10 @@ def tick(slot: Slot, queue: Queue, pace: ConsumerPace, turn: Turn) -> None:
     least = least_of(settings)
     for consumer in list(queue.consumers):
         taken = pace.taken.get(consumer.id)
+        # Three proofs: it was there from the beginning, it took too few, and it still had something to take.
         if taken is not None and taken < least and _waits(queue, consumer):
             _slow(slot, queue, consumer, taken, turn)
+    # Its last consumer was ended, and it was tied to it.
     if queue.deleted:
         return
     queue.forget_pace()

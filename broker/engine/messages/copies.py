@@ -46,6 +46,7 @@ class Copies:
 
     def went(self, messages: int) -> None:
         """So many messages were handed out, and there is more to hand out."""
+        # What goes out may be no copy of a topic at all: an estimate from above, corrected to 0 whenever all is out.
         self.due = max(self.due - messages, 0)
         self.many = self.due >= SPREAD or self.awaited >= AWAITED
 

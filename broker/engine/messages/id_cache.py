@@ -33,7 +33,9 @@ class Ids:
                 known.add(digest)
                 order.append(digest)
                 if not durable:
+                    # Not written into a snapshot, for their messages die with the process.
                     self._passing.add(digest)
+        # By as many as came, so it is bounded by one command; also what a smaller setting leaves too many of.
         while len(order) > size:
             eldest = order.popleft()
             known.discard(eldest)

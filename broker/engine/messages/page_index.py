@@ -6,6 +6,14 @@ is never overwritten; only its end grows.
 Rule: order only; what stands at a position, and how much of it lives, is the queue's to know.
 """
 
+# Example. Chunks of 4 instead of 1024; positions a … f were appended, the first two are dropped, then y and z
+# prepended.
+#     append x 6   [a b c d] [e f]       offset 0
+#     drop(2)      [a b c d] [e f]       offset 2: nothing moves
+#     prepend      [y z c d] [e f]       offset 0, in a copy of the first array: a snapshot may still show a and b
+#     drop(4)      [e f]                 the first array goes as a whole
+# Each is as cheap as the positions it is about, whatever the queue holds.
+
 from __future__ import annotations
 
 from array import array
@@ -52,9 +60,12 @@ class PageIndex:
         left = len(positions)
         self.size += left
         if left and self._offset:
+            # The only place where something written could be overwritten. A copy of 8 kB, and only when it stands
+            # over dropped places.
             self._chunks[0] = self._chunks[0][:]  # what has been dropped of it may be in a snapshot
         while left:
             if not self._offset:
+                # Filled from its end to its front, so the next ones to be put before these find room.
                 self._chunks.appendleft(array("Q", bytes(8 * _CHUNK)))
                 self._offset = _CHUNK
             here = min(left, self._offset)
@@ -65,6 +76,7 @@ class PageIndex:
     def snapshot(self) -> PageIndex:
         """The positions as they are now, whatever becomes of these; nothing may be appended to it."""
         now = PageIndex()
+        # The deque of arrays is copied, not the arrays: an append to the last one is behind the snapshot's `size`.
         now._chunks, now._offset, now.size = self._chunks.copy(), self._offset, self.size
         return now
 

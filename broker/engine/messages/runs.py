@@ -4,6 +4,11 @@ Rule: pure functions; bytes are shared, never copied (a dead letter's new header
 Must not know queues or consumers.
 """
 
+# Example. A client acknowledges 1, 2, 5 and 7 of runs A (1 … 4) and B (5 … 8), and gives back 3 and 6.
+#     spans_of([1, 2, 5, 7])    (1, 2), (5, 5), (7, 7): what a SettleRecord says
+#     regroup({3: A, 6: B})     two runs of one message each; {3: A, 4: A} would be one of two
+#     without((1, 8), spans)    (3, 4), (6, 6), (8, 8)
+
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
@@ -38,6 +43,8 @@ def prefixed(run: Run, front: bytes) -> Run:
 def spans_of(ids: Sequence[int]) -> list[Span]:
     """Any ids as ascending, disjoint, not touching spans."""
     first, last = ids[0], ids[-1]
+    # A run's own ids, or one message: no sort. For other sequences ends and length prove nothing before they are
+    # sorted.
     if last - first + 1 == len(ids) and (type(ids) is range or len(ids) == 1):
         return [(first, last)]
     ordered = sorted(ids)
@@ -47,6 +54,7 @@ def spans_of(ids: Sequence[int]) -> list[Span]:
     spans: list[Span] = []
     last = first
     for i in ordered[1:]:
+        # Ids of one queue are unique, so a gap is the only other case.
         if i != last + 1:
             spans.append((first, last))
             first = i
@@ -84,6 +92,7 @@ def regroup(messages: dict[int, Run]) -> list[Run]:
         if len(wanted) == len(run.ids):
             return [run]
     located = [(i, at, run) for run, wanted in sources.values() for at, i in enumerate(run.ids) if i in wanted]
+    # By id alone: runs are not comparable, and need not be.
     located.sort(key=_first)
     result: list[Run] = []
     indices: list[int] = []
@@ -105,6 +114,7 @@ def _first(item: tuple[int, int, Run]) -> int:
 
 def inside(spans: Sequence[Span], i: int) -> bool:
     """Is `i` in one of the ascending spans."""
+    # bisect by hand: with a key it calls Python for each step.
     low, high = 0, len(spans)
     while low < high:
         middle = (low + high) // 2
@@ -118,6 +128,7 @@ def inside(spans: Sequence[Span], i: int) -> bool:
 def add_span(spans: list[Span], span: Span) -> None:
     """Puts one more span into ascending, disjoint, not touching ones."""
     first, last = span
+    # All spans that overlap or touch: they become one, so the list stays as short as there are gaps.
     low = bisect_left(spans, first - 1, key=_last)
     high = bisect_right(spans, last + 1, low, key=_start)
     if low < high:
@@ -129,6 +140,7 @@ def without(span: Span, gone: Sequence[Span]) -> list[Span]:
     """What is left of a span without the ascending spans `gone`."""
     first, last = span
     result: list[Span] = []
+    # Only those that can reach into the span: log n, and what is found.
     for low, high in gone[bisect_left(gone, first, key=_last) : bisect_right(gone, last, key=_start)]:
         if low > first:
             result.append((first, low - 1))

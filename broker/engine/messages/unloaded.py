@@ -4,6 +4,14 @@ Rule: a stub can be settled at once; for anything that needs the bytes they are 
 Must not know commands or turns.
 """
 
+# Example. After a restart a client says it holds 4, 5 and 6; 4 is paged at position p, 5 was settled, 6 never reached
+# the disk.
+#     4     a stub: position p. An ACK settles it by number; a NACK needs its bytes: read back first, then given back
+#     5     a ghost: an ACK of it succeeds, and does nothing
+#     6     a ghost as well: it died with the leader that only had it in memory. An ACK succeeds: its client has
+#           processed it
+# own and firm tell what may be believed of a ghost in doubt (already_settled.py).
+
 from __future__ import annotations
 
 from array import array
@@ -34,6 +42,7 @@ class Stub(Run):
         self.own = self.firm = False
 
     def size_of(self, index: int) -> int:
+        # A mean, whatever the message: credit in bytes is about right, and comes back as it was taken.
         return self.nbytes // len(self.ids)
 
 
@@ -83,12 +92,14 @@ class Restored:
     def find(self, first: int, last: int) -> Iterator[tuple[int, Span]]:
         """What is not read back yet of first … last: (place in the index as it is now, span) …"""
         places = self._places
+        # The run that begins at or before the first id; log n, then as many runs as the span touches.
         at = max(bisect_right(self._firsts, first) - 1, self.read if places is None else 0)
         while at < len(self._firsts) and self._firsts[at] <= last:
             place = at if places is None else places[at]
             low = max(first, self._firsts[at])
             high = min(last, self._firsts[at] + self._lengths[at] - 1)
             ids = self._sparse.get(at)
+            # It has been read back: then it is in memory, and found there.
             if low > high or place < self.read:
                 spans: list[Span] = []
             elif ids is None:

@@ -4,6 +4,15 @@ Rule: the order of the steps is decided here, what each does elsewhere. Only run
 (`due`, UNIQUE), or whose address has rules, come here. Must not know how runs enter queues.
 """
 
+# Example. /topic/a has a limit (DROP), id_cache_size, expiry_delay_ms and an exclusive divert with a selector. Five
+# messages of one read come; the duplicate id of the second is known.
+#     duplicates   1, 3, 4, 5 are left. The second one is Done like the others: its first try counted
+#     limits       there is room for three: 5 is dropped
+#     remember     the ids of 1, 3 and 4 alone. Were 5's remembered, its second try would be taken for a repetition
+#                  and be lost, though it was never taken
+#     life time    1, 3, 4 expire
+#     divert       3 goes elsewhere; 1 and 4 are left for the queues, through sift()
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -43,6 +52,7 @@ def crowded(slot: Slot, part: Publish) -> bool:
         return False
     if part.run.due:
         return True
+    # By the same sum as publish._crowded(): a transaction is planned by this answer, before anything is changed.
     room = slot.limit - part.run.nbytes
     return any(q.pages.paging or q.nbytes + q.gate.nbytes > room for q in address.queues.values())
 
@@ -64,6 +74,7 @@ def admit(slot: Slot, command: Publish, turn: Turn) -> Admitted:
     if it was dropped, known already, or goes elsewhere. `command.run` may be another one afterwards. Raises
     RefusedError; nothing has been changed then."""
     if command.run.due <= turn.now:
+        # What is due already is like any other message; `due` would send it through the journal.
         command.run.due_at(0)
     address = slot.addresses.get(command.address)
     rules = slot.rulebook(command.address)
@@ -76,6 +87,7 @@ def admit(slot: Slot, command: Publish, turn: Turn) -> Admitted:
         duplicates.remember(slot, command, turn)
     if rules is None:
         return _TAKEN
+    # Session 0 is the broker itself: a dead letter, an expired message. Only there a header that says so is believed.
     if rules.aging and (command.session or not expiry.ended(command.run)):
         expiry.apply(rules.settings, command.run, moment(slot, command.run, turn.now))
     if rules.stamped:
@@ -101,6 +113,7 @@ def sift(slot: Slot, parts: list[Part], address: str) -> list[Part]:
     own = of_address.filters if of_address is not None else None
     for run, queues in parts:
         if own and of_address is not None and queues is of_address.multicast:
+            # All selectors of the topic at once, by an index, and mostly found before this turn (prefilter.py).
             seen = look(slot, own, run)
             _overran(slot, own, seen)
             result += own.share(run, seen.found)
@@ -124,6 +137,7 @@ def _sifted(slot: Slot, run: Run, queues: list[Queue], address: str, own: Filter
         if matching is None:
             free.append(queue)
             continue
+        # Queues with the same selector share one answer: the question is asked once, however many subscribe alike.
         if matching not in known:
             known[matching] = matching.select(run, address)
             if matching.meter is not None and (why := matching.meter.overran()):
@@ -145,6 +159,8 @@ def _known(slot: Slot, run: Run, address: str, own: Filters | None) -> dict[Pred
         if filters:
             seen = look(slot, filters, run)
             _overran(slot, filters, seen)
+            # Who was asked together and is not among what was found wants none of it: that is an answer, too, and not
+            # asked again.
             known.update(dict.fromkeys(filters.takers, ()))
             known.update(seen.found)
     return known

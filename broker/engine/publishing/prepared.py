@@ -5,6 +5,18 @@ Rule: what is prepared can be carried out whatever happens in between: its messa
 Must not know who decides, nor how decisions are kept (tx_decisions.py).
 """
 
+# Example. COMMIT of a transaction: SEND to queue a (slot 9), ACK of message 7 of queue b (slot 12). Slot 3
+# coordinates.
+#     prepare at 9     message 40 rests in the hidden queue $tx.<tx>, "prepared" beside it, in one group
+#     prepare at 12    7 is out of the consumer's ledger, and in nobody's; "prepared" names it
+#     Done, Done       when both are durable. Until here either may refuse, and the other hears "roll back"
+#     slot 3           writes "decided": from here on it has happened
+#     decide at 9      40 is published to a under a new number, the hidden queue deleted, "unprepared": one group
+#     decide at 12     7 is settled, "unprepared"
+# Crashes (I9). Of 9 before it prepared: nothing is there, 3 rolls back. Of 9 behind it: the next leader reads
+# "prepared" and the hidden queue, and asks 3 after IN_DOUBT_MS. Of 12: 7 came back to b in the log's eyes, so the
+# restart takes it out again before anybody is served. Of 3: "decided" is in its log, or its next leader says "never".
+
 from __future__ import annotations
 
 from broker.core.address import Outcome, Routing
@@ -37,16 +49,21 @@ IN_DOUBT_MS = 1000
 def prepare(slot: Slot, command: Prepare, turn: Turn) -> None:
     """Raises RefusedError if a part cannot be carried out, or a later leader of the coordinator has asked before;
     nothing is kept then. Asked twice: done once."""
+    # In the log before the answer: a leader of this slot that comes later must refuse the deposed coordinator as
+    # well.
     if slot.decisions.newer(command.coordinator, command.epoch):
         turn.appends.append(
             MetaRecord(slot.number, "coordinator", {"slot": command.coordinator, "epoch": command.epoch})
         )
+    # All checks before the first change; what is prepared cannot fail any more.
     if command.tx not in slot.prepared:
         _check(slot, command.parts)
         for part in command.parts:
             if isinstance(part, Publish):
+                # Now, not at the commit: a time to live runs while the transaction is in doubt.
                 part.arrive(turn.now, turn.ahead)
         prepared = slot.prepared[command.tx] = Prepared(command.tx, command.coordinator, turn.now)
+        # Records of its own, joined to one group at the end: a restart finds all of the part or nothing.
         group = turn.part()
         _park(slot, prepared, [part for part in command.parts if isinstance(part, Publish)], group)
         for part in command.parts:
@@ -60,13 +77,16 @@ def prepare(slot: Slot, command: Prepare, turn: Turn) -> None:
 def decide(slot: Slot, command: Decide, turn: Turn) -> None:
     """Carries the decision out, as soon as what it needs is in memory. What is not known has been decided before."""
     prepared = slot.prepared.get(command.tx)
+    # Told twice, or to a leader that carried it out before: Done is true, and the coordinator may forget.
     if prepared is None:
         _answer(slot, command, turn)
         return
+    # The first decision counts; it is the same one each time, since "decided" and "aborted" exclude each other.
     if prepared.commit is None:
         prepared.decide(command.commit)
     prepared.waiting.append(command)
     hidden = slot.queues.get(prepared.queue)
+    # A rollback needs no bytes. A commit does: after a restart they are read back first (arrived).
     if hidden is None or not prepared.commit or _complete(hidden):
         _carry_out(slot, prepared, hidden, turn)
 
@@ -111,6 +131,8 @@ def _park(slot: Slot, prepared: Prepared, parts: list[Publish], turn: Turn) -> N
     for part in parts:
         run = part.run
         durable = bool(run.flags & DURABLE)
+        # Written as durable whatever its sender said: between prepare and commit it has to survive. `Parked.durable`
+        # remembers.
         run.lasts()
         slot.number_run(run, turn.now)
         slot.reserve(turn)
@@ -138,7 +160,9 @@ def _claim(slot: Slot, prepared: Prepared, part: Settle) -> None:
     taken = consumer.take(part.ids, held=True) if part.ids else {}
     queue = slot.queues[consumer.queue]
     queue.hold_no_more(len(taken))
+    # Counted as on its way, so that nobody deletes the queue as empty.
     queue.leaves_for(len(taken))
+    # What is not durable dies with this leader, on both ways: a restart finds neither message nor claim of it.
     lasting = [i for i, run in taken.items() if run.flags & DURABLE] if queue.durable and not queue.stays() else []
     spans = spans_of(lasting) if lasting else []
     prepared.claims.append(Claim(queue.id, spans, int(part.outcome), part.delay, taken))
@@ -175,6 +199,7 @@ def _publish_parked(slot: Slot, prepared: Prepared, hidden: Queue, turn: Turn) -
     commands: list[Publish] = []
     parts = iter(prepared.publishes)
     part: Parked | None = None
+    # By number, not by priority: parts of one session stay in its order (I7).
     for parked in sorted(hidden.in_order(), key=_first):
         while part is None or part.last < parked.ids[0]:
             part = next(parts)
@@ -184,6 +209,7 @@ def _publish_parked(slot: Slot, prepared: Prepared, hidden: Queue, turn: Turn) -
             run.look_for_twins()
         command = Publish(slot.number, 0, 0, part.address, Routing(part.routing), run, part.queue, part.create)
         commands.append(command.within())
+    # Known by duplicate ids: all of its messages, or none (C54).
     if any([repeated(slot, command) for command in commands]):
         return
     for command in commands:

@@ -4,6 +4,16 @@ Rule: where a run will rest (memory or page index) is decided here, once, so tha
 the first paged run on all runs of the queue are paged until the index is empty. Must not know consumers.
 """
 
+# The way of a SEND. Session 5 sends durable x to /queue/a; consumer 7 is ready and a is empty:
+#     _queues      a, by name. No rule, no filter: the short way
+#     number_run   id 21. From here on nothing can refuse it
+#     takes()      7 would get it at once: the record itself says "dispatched", and no mark is needed later
+#     the log      RunRecord(21); a's gate holds the run, `pending` the receipt. Nobody sees it yet
+#     release      21 enters a, Done goes to the edge, 7 gets it (commit_release.py): persist, then tell (I3)
+# If x is not durable and nothing of a waits: it enters a at once, and the receipt goes with this turn. If something
+# durable waits in front of it: it waits with that, or it would overtake (I7). If a is full: it becomes a position, in
+# a transient record if it is not durable.
+
 from __future__ import annotations
 
 from broker.core.address import Routing
@@ -33,6 +43,7 @@ def publish(slot: Slot, command: Publish, turn: Turn, checked: bool = False) -> 
     run = command.run
     address = slot.addresses.get(command.address)
     rules = slot.rulebook(command.address) if address is None else address.rules
+    # One question for all that is not plain: most messages pay nothing for what they do not use.
     if rules is not None or run.due or run.flags & UNIQUE:
         _publish_careful(slot, command, turn, checked)
         return
@@ -45,6 +56,7 @@ def publish(slot: Slot, command: Publish, turn: Turn, checked: bool = False) -> 
             return
     slot.counters.accepted += len(run.records)
     done = Done(command.session, command.seq) if command.seq else None
+    # One group of queues: the run goes to them as it is, uncut and uncopied.
     if len(queues) == 1 and len(queues[0]) > 0:
         waits = _accept(slot, command, run, queues[0], turn, done)
     else:
@@ -60,6 +72,8 @@ def _publish_careful(slot: Slot, command: Publish, turn: Turn, checked: bool) ->
     command.run.taken(turn.now)  # selectors may ask for it before it is numbered
     before, count, first = progress(turn), len(command.run.records), len(turn.appends)
     left, onward = admission.admit(slot, command, turn)
+    # Before its own queues: the copies stand in the same group of the log, so a divert and its address have both or
+    # neither.
     for part, way in onward:
         _send_on(slot, command, part, way, turn)
     slot.counters.accepted += count
@@ -74,10 +88,15 @@ def _publish_careful(slot: Slot, command: Publish, turn: Turn, checked: bool) ->
         share(slot, command, queues, turn, None, careful=True)
         if slot.booked:
             limits.published(slot, command, turn)
+    # A replay looks for (producer, number) in run records; copies have none, so it is written by itself.
     if command.dedup is not None and _nameless(turn.appends[first:]):
         turn.appends.append(MetaRecord(slot.number, "producers", {"producers": [list(command.dedup)]}))
     if len(turn.appends) - first > 1:
+        # All that one command writes counts together: half of it in the log would make a replay look like a
+        # duplicate.
         turn.appends[first:] = grouped(slot.number, turn.appends[first:])
+    # Nothing of it may be in this turn: the first try of the same id waits for an earlier commit, and this answer
+    # with it.
     if command.seq and (not left or (slot.pending and command.run.flags & UNIQUE)):
         # What was known already may still be on its way to the disk.
         slot.barrier(Done(command.session, command.seq), turn)
@@ -105,11 +124,13 @@ def _queues(slot: Slot, command: Publish, address: Address | None, turn: Turn, c
     """Groups of queues: each message goes to all queues of one group, the groups take turns. Two special shapes:
     [] or [[]] nobody gets it."""
     routing = command.routing
+    # The two usual shapes, without any check: queues of that type exist, so nothing has to be made or allowed.
     if command.queue is None and address is not None:
         if routing is Routing.ANYCAST and len(address.anycast) == 1:
             return [address.anycast]
         if routing is Routing.MULTICAST and address.multicast:
             return [address.multicast]
+    # Here and not above: what exists may be sent to, and only what has to be made is asked about.
     if not checked:
         check_publish(slot, command)
     if command.queue is not None:
@@ -128,12 +149,14 @@ def _queues(slot: Slot, command: Publish, address: Address | None, turn: Turn, c
         if len(address.anycast) <= 1:
             return [address.anycast + address.multicast]
         return [*([queue] for queue in address.anycast), address.multicast]
+    # Groups of one: the messages take turns among several anycast queues of one address.
     return [[queue] for queue in address.anycast]
 
 
 def _with_wildcards(slot: Slot, command: Publish, groups: list[list[Queue]], turn: Turn) -> list[list[Queue]]:
     """A wildcard's queue gets what a multicast queue of the address would get."""
     last = groups[-1] if groups else []
+    # The destination means a queue here: a wildcard subscription is a topic's, and gets nothing of it.
     if command.routing is Routing.UNSET and last and last[-1].routing is Routing.ANYCAST:
         return groups
     more = awaken(slot, command, turn)
@@ -154,6 +177,7 @@ def share(
     if not anycast and not others:
         _unrouted(slot, command, turn)
         return False
+    # A copy each, since each part gets ids of its own: a run's ids are one range.
     parts: list[tuple[Run, list[Queue]]] = [(copy(run), group) for group in others]
     if anycast:
         parts += _turns(slot.addresses[command.address], run, anycast)
@@ -191,6 +215,7 @@ def _turns(address: Address, run: Run, anycast: list[list[Queue]]) -> list[tuple
     parts: list[tuple[Run, list[Queue]]] = []
     start, ways = address.start % len(anycast), len(anycast)
     for n, group in enumerate(anycast):
+        # The n-th queue gets every ways-th message, beginning with the one whose turn it is: no loop over messages.
         part = run.cut(slice((n - start) % ways, None, ways))
         if part.records:
             parts.append((part, group))
@@ -207,6 +232,7 @@ def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: T
     if slot.booked:
         limits.entered(queues, run)
     if run.flags & (TRANSIENT | PART):
+        # It came from a journal by way of a hidden queue or a dead letter: how it rested there is over.
         run.without(TRANSIENT | PART)
     if run.due:
         _accept_due(slot, command, run, queues, turn, done)
@@ -226,10 +252,12 @@ def _accept(slot: Slot, command: Publish, run: Run, queues: list[Queue], turn: T
         slot.copies.entered(len(queues), len(run.records))
     crowded: list[Queue] | None = None
     for queue in queues:
+        # In this order of cost. `gate.entries`: something in front of it is not there yet.
         if queue.gate.entries or queue.pages.paging or queue.nbytes + size > limit or command.atomic:
             queue.numbered(last)
             crowded = [queue] if crowded is None else [*crowded, queue]
         else:
+            # Not durable, nothing in its way: ready at once, without the log.
             queue.receive(run)
             touched[queue] = None
     if crowded is None:
@@ -253,6 +281,7 @@ def _accept_due(slot: Slot, command: Publish, run: Run, queues: list[Queue], tur
         slot.number_run(part, turn.now)
         wishes.note(others, command.session, part)
         slot.reserve(turn)
+        # Not paged (False): due messages go to the agenda when the log has them, by their position.
         entries += [(queue, paged, False) for queue, paged, _ in _spill(slot, command, part, others, turn)]
     for queue, part, _ in entries:
         queue.numbered(part.ids[-1])
@@ -267,6 +296,7 @@ def _accept_blob(slot: Slot, command: Publish, run: Run, queues: list[Queue], tu
     if durable:
         slot.number_run(run, turn.now)
         wishes.note(durable, command.session, run)
+        # Two numbers for one message, one for each record: a body lives while either refers to it.
         _accept_durable(slot, command, run, durable, durable, turn, None if others else done)
     if others:
         part = copy(run)
@@ -287,6 +317,8 @@ def _accept_durable(
     dispatched = False
     for queue in kept:
         if queue.takes():
+            # One queue is enough: the record is one, and says it of all its queues. Of a queue where it is not true
+            # it costs a needless `redelivered` after a crash.
             dispatched = True
             break
     last = run.ids[-1]
@@ -295,6 +327,7 @@ def _accept_durable(
     for queue in queues:
         paged = _crowded(slot, queue, run, turn)
         queue.numbered(last)
+        # One that is not durable has no part in the durable record: paged, it needs one of its own.
         if not queue.durable:
             if paged:
                 spill.append(queue)
@@ -328,6 +361,7 @@ def _accept_crowded(slot: Slot, command: Publish, run: Run, queues: list[Queue],
         return True
     if behind:
         # What they wait for is already under way: no later commit is needed, but for a transaction's own.
+        # The number of the latest commit under way: pending is in order, so behind it everything older has entered.
         slot.hold(behind, turn.number if command.atomic else slot.pending[-1].number, None)
     return False
 
@@ -338,11 +372,14 @@ def _crowded(slot: Slot, queue: Queue, run: Run, turn: Turn) -> bool:
         return True
     if queue.nbytes + queue.gate.nbytes + run.nbytes <= slot.limit:
         return False
+    # Otherwise every message beyond the limit would look through a queue that nobody takes from.
     hungry = queue.consumers or queue.kind is not None
     if queue.count and queue.leaving is None and hungry and turn.may(slot.number):
         dispatch(slot, queue, turn)
+    # A single run larger than the limit still goes through memory when there is nothing else.
     if queue.nbytes + queue.gate.nbytes + run.nbytes <= slot.limit or not (queue.count or queue.gate.entries):
         return False
+    # From here until the index is empty, whatever becomes free meanwhile: see page_store.py.
     queue.pages.begin()
     return True
 

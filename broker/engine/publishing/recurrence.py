@@ -3,6 +3,11 @@
 Rule: values, and time as it is given; pure. A line is read back as it was written, by this release and by later ones.
 """
 
+# Example. AMQ_SCHEDULED_CRON `0 8 * * *`, a delay of 10 s, a period of 60 s and 2 repeats, in Europe/Berlin:
+#     8:00:00   by cron: a recurrence without cron comes out, for 10 s later; the one with cron waits for the next day
+#     8:00:10   the message itself; 8:01:10 and 8:02:10: again, each time with one less left
+# Nobody was there from Friday to Monday: one message at once, then tomorrow's. Missed times are not made up for.
+
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -64,6 +69,8 @@ class Recurrence(NamedTuple):
             return tick(self.cron, self.zone, max(due, now))
         if not self.left:
             return 0
+        # The next multiple behind now, counted from when it was due: it stays on its own minute, however late each
+        # one is.
         return due + self.period * (max(now - due, 0) // self.period + 1)
 
     def lines(self) -> bytes:
@@ -94,6 +101,7 @@ def split(message: bytes) -> tuple[Recurrence | None, bytes]:
 def tick(cron: str, zone: str, after: int) -> int:
     """The next time, in epoch milliseconds, that five fields of cron say in that zone. Raises
     RefusedError(BAD_HEADER)."""
+    # Whole minutes: all messages of a minute ask the same question, and share the remembered answer.
     return _tick(cron, zone, after // 60_000)
 
 
@@ -104,6 +112,8 @@ def _tick(cron: str, zone: str, after: int) -> int:
     if len(cron) > LONGEST or len(cron.split()) != 5:
         raise _bad(cron, "it is five fields: minute, hour, day of the month, month, day of the week")
     try:
+        # In the zone's own time, so that 8:00 stays 8:00 when summer time begins; the library looks 50 years ahead
+        # and no further.
         found = next(CronSim(cron, datetime.fromtimestamp(after * 60, UTC).astimezone(_zone(zone))))
     except CronSimError as error:
         raise _bad(cron, str(error)) from None

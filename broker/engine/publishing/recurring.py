@@ -8,6 +8,14 @@ neither twice nor not at all for a crash, and one that comes for ever is one mes
 Rule: of one queue PIECE are under way at a time. Must not know headers of clients.
 """
 
+# Example. Message 30 rests in `$scheduled.orders`, period 60 s, 2 left; it is due now.
+#     _send        30 leaves memory, counts as moving, stands in `flying`
+#     the owner    publishes the message at orders; settles 30; publishes 31, "1 left", due in 60 s, here: one atomic
+#                  group
+#     crash        before the group is durable: 30 is due still, and is sent by the next leader. Behind it: 31 is.
+#                  Never both, never neither
+#     cancel 30    while it is on its way: doomed. It arrives this once, and 31 is not put back
+
 from __future__ import annotations
 
 from typing import Final
@@ -43,6 +51,7 @@ def arrived(slot: Slot, queue: Queue, away: OnTheirWay, turn: Turn) -> None:
         queue.left(run)
         for at in range(len(run.ids)):
             _send(slot, queue, away, pick(run, [at]), turn)
+    # PIECE at a time: a million that are due at one o'clock are sent off by and by, and never all in memory.
     if len(queue.pages.index) and queue.pages.fetching is None and queue.moving < PIECE:
         slot.fetch_front(queue, PIECE, turn)
     slot.watch_idle(queue, turn.now)
@@ -57,6 +66,7 @@ def _send(slot: Slot, queue: Queue, away: OnTheirWay, run: Run, turn: Turn) -> N
     if again is None or away.ends(run.ids[0]):  # None: an operator has moved it here
         slot.settle_runs(queue, [run], turn, Left.DISCARDED if again is None else Left.PURGED)
         return
+    # It leaves the address of the schedule; where it goes it counts on its own.
     if queue.book is not None:
         queue.book.leave_runs([run], slot.number, turn)
     queue.leaves_for(1)
@@ -74,9 +84,12 @@ def _move(slot: Slot, queue: Queue, run: Run, again: Recurrence, message: bytes,
             rest = _resting(run, later, message, following)
             then = Publish(slot.number, 0, 0, queue.address, Routing.ANYCAST, rest).within()  # it has its place already
     except RefusedError:
+        # The rules of its zone, or of cron, may have changed since it was taken: this time is sent, and the operator
+        # hears why it is the last one.
         turn.notices.append(f"{again.job} is not sent again: nobody knows when ({again.cron} {again.zone})")
     if again.bursts:
         burst = again._replace(cron="", zone="")
+        # As long as anything is to come it is a message that rests: nothing of it is a timer in memory.
         made = _resting(run, burst, message, turn.now + again.delay)
         return Move(slot.number, queue.id, run.ids, queue.address, made, None, Routing.ANYCAST, Left.MOVED, True, then)
     front = f"scheduledJobId:{again.job}\n".encode()

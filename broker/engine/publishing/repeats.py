@@ -61,5 +61,6 @@ def _again(slot: Slot, command: Publish, turn: Turn) -> None:
         expiry.apply(rules.settings, run, turn.now)
     if rules is not None and rules.stamped:
         stamp(run, turn.now)
+    # seq 0: nobody is answered by this; the answer is again()'s.
     repeated = Publish(slot.number, command.session, 0, command.address, Routing.MULTICAST, run)
     share(slot, repeated, [queues], turn, None, careful=True)

@@ -3,6 +3,10 @@
 Rule: in the order of time, then of ids; a run costs one integer. When it is let out is decided in schedule.py.
 """
 
+# Example. Runs due at 5000 (id 7, at 4096), 3000 (id 9, at 8192) and 5000 (id 8, at 6000): three ints in a heap.
+#     first()       3000: the top bits of the smallest
+#     take(5000)    9, then 7, then 8: equal times stand by id, for to compare two ints is to compare (time, id, …)
+
 from __future__ import annotations
 
 from collections.abc import Container
@@ -36,6 +40,8 @@ class Agenda:
     def add(self, run: Run) -> None:
         """The run has its ids, and its position if it is in the log."""
         count = len(run.ids)
+        # The fields cannot run into each other: id and position have 64 bits each, the count 32, and the time is on
+        # top, unbounded.
         heappush(self._heap, moment(run) << _AT | run.ids[0] << _ID | run.position << _POSITION | count)
         self.count += count
         self.nbytes += run.nbytes
@@ -73,11 +79,13 @@ class Agenda:
     def take(self, until: int, most: int) -> list[tuple[int, int, int]]:
         """(position, messages, bytes by the mean) of at most so many runs up to that time; they are out of it now."""
         heap = self._heap
+        # The smallest int of the next millisecond: all that is due up to `until` is below it, whatever its id.
         bound = until + 1 << _AT
         taken: list[tuple[int, int, int]] = []
         while heap and heap[0] < bound and len(taken) < most:
             entry = heappop(heap)
             count = entry & _ALL_32
+            # The last one takes all that is left (count is self.count then), so that an empty agenda has no bytes.
             nbytes = self.nbytes * count // self.count
             self.count -= count
             self.nbytes -= nbytes
@@ -91,6 +99,7 @@ class Agenda:
     def cancel(self, ids: Container[int]) -> tuple[list[int], int]:
         """Takes out those of these messages that are runs of their own. Returns them, and their bytes by the mean. It
         is all looked at: for few."""
+        # A run of several messages is left alone: taken apart it would need its ids, which only the log has.
         gone = [e >> _ID & _ALL_64 for e in self._heap if e & _ALL_32 == 1 and e >> _ID & _ALL_64 in ids]
         if not gone:
             return [], 0

@@ -30,6 +30,8 @@ class Delayed:
 
     def postpone(self, run: Run, due: int) -> None:
         """Ready again at `due`."""
+        # The first id decides between equal times, so runs are never compared; two runs of one queue do not share an
+        # id.
         heappush(self._heap, (due, run.ids[0], run))
         self.runs += 1
         self.nbytes += run.nbytes
@@ -52,6 +54,7 @@ class Delayed:
 
     def keep(self, left: list[tuple[int, Run]]) -> None:
         """These are what is left when some were withdrawn."""
+        # A heap from a list is linear, and withdrawing happens only when a consumer attaches again.
         self._heap = [(due, run.ids[0], run) for due, run in left]
         heapify(self._heap)
         self.runs = len(left)

@@ -7,6 +7,15 @@
 Rule: what has come in goes out once, by the same way (`paged`), or the bound of the queue in memory is wrong for good.
 """
 
+# Example. A queue may hold 100 bytes in memory. Two durable runs of 60 bytes come in one turn, before the disk has
+# either.
+#     first    wait(run, paged=False): entries 1, nbytes 60
+#     second   60 + 60 > 100: it will be paged. wait(run, True): entries 2, pages 1, nbytes 60
+#     release  the first leaves nbytes (0) and is ready; the second leaves pages and becomes a position
+# Without nbytes both would have been told that there is room: what waits for the log is not in the queue yet. Were
+# `paged` decided again at the release, a third run could overtake the second (it would find memory free), and nbytes
+# would keep the 60 of whoever changed sides.
+
 from __future__ import annotations
 
 from broker.core.message import Run
@@ -24,6 +33,8 @@ class CommitGate:
         """The run waits; what it waits for is in `Slot.pending`."""
         self.entries += 1
         if paged:
+            # While any of these wait, the queue goes on paging though its index is empty: they will stand there
+            # (PageStore.drop, `more`).
             self.pages += 1
         else:
             self.nbytes += run.nbytes

@@ -9,6 +9,14 @@ Rule: knows keys and ids; where messages rest, and that they leave, is queue_pol
 header is like any other, and is never replaced.
 """
 
+# Example. Messages 1 (key a), 2 (key b), 3 (key a) come in three turns; nobody consumes.
+#     turn 1, 2   1 and 2 rest: newest = {a: 1, b: 2}
+#     turn 3      overtaken(): 1 has rested and is replaced by 3, which is fresh: dead = {1}, settled with REPLACED
+#     consumer    comes: gets 2 and 3
+# With a consumer that waits, 3 goes out at the end of turn 3 and never rests: it replaces 1, and nothing replaces it.
+# Two fresh ones of one key in one turn both stay until the consumers have had their chance (settle_down comes
+# behind).
+
 from __future__ import annotations
 
 from array import array
@@ -60,6 +68,7 @@ class LastValue:
             known = self._newest.get(key)
             if known is None:
                 continue
+            # A message that came back to the head after a newer one had come.
             if known > i:
                 self.dead.add(i)
             elif known < i and known not in fresh:
@@ -73,6 +82,7 @@ class LastValue:
         if self._paged:
             for run in fresh:
                 for i in run.ids:
+                    # It is in memory again: found in a store from now on, and settled with its run.
                     self._paged.pop(i, None)
 
     def paged(self, run: Run) -> None:
@@ -85,6 +95,7 @@ class LastValue:
     def unpaged(self, positions: Iterable[int]) -> None:
         """These have left the page index, and are in memory or dead."""
         gone = set(positions)
+        # In the order of the index, as `positions` are: so only the front has to be looked at.
         while self.blind and self.blind[0] in gone:
             self.blind.popleft()
 
@@ -119,6 +130,8 @@ class LastValue:
     def current(self, run: Run) -> Run:
         """Those of its messages that nothing which rests has replaced."""
         newest = self._newest
+        # For what was set aside for a consumer's place: a message that has been replaced since must not be shown as
+        # the last value.
         old = {i for key, i in self._keys([run]) if newest.get(key, i) > i}
         return pick(run, [at for at, i in enumerate(run.ids) if i not in old]) if old else run
 
@@ -127,6 +140,7 @@ class LastValue:
         of the page index. The others of them have been settled before."""
         runs: list[Run] = []
         for run in gone:
+            # Settled while its bytes were in the journal: to settle it again would take it off the books twice.
             if self._buried:
                 at = [n for n, i in enumerate(run.ids) if i not in self._buried]
                 for i in run.ids:
@@ -135,6 +149,7 @@ class LastValue:
             if run.ids:
                 runs.append(run)
         paged = {i: self._paged.pop(i) for i in dead if i in self._paged}
+        # Kept until their page is read: the index counts them still, and settled() takes them off that sum.
         self._buried.update({i: stub.size_of(0) for i, stub in paged.items()})
         return runs, dict(paged)
 
@@ -152,6 +167,7 @@ class LastValue:
 
     def crowded(self, count: int) -> bool:
         """Are most of the keys those of messages that have left; `count`: messages that are here."""
+        # The keys of what has gone are forgotten when they are the larger part: seldom, and no list of them is kept.
         return len(self._newest) > 2 * (count + len(self._paged)) + _SLACK
 
     def forget(self, here: set[int]) -> None:

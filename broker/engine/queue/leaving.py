@@ -29,6 +29,7 @@ class Leaving:
         """A piece comes back in this turn. False: one has already."""
         if self.turn is turn:
             return False
+        # The Turn itself, not its number: one queue may be dispatched several times in a turn, and gets one piece.
         self.turn = turn
         return True
 
@@ -38,6 +39,8 @@ class Leaving:
         runs, last = 0, None
         for i, run in self._items:
             piece[i] = run
+            # Runs as they are handed out are neighbours in a ledger: a change of run is a run to be cut and sorted
+            # in.
             runs += run is not last
             last = run
             if runs + len(piece) // _LONG >= BACK:

@@ -38,11 +38,14 @@ class OnTheirWay:
         """Has somebody taken it back. Said once."""
         if id not in self._doomed:
             return False
+        # Ids are never given again, so what has ended once cannot come back under this number.
         self._doomed.discard(id)
         return True
 
     def doom(self, ids: Iterable[int]) -> None:
         """They are not to come again, wherever they are: what is here no more never comes either."""
         if len(self._doomed) >= MOST:
+            # A bound against somebody who cancels numbers that never were. What it forgets comes again, and can be
+            # cancelled again.
             self._doomed.clear()
         self._doomed.update(ids)

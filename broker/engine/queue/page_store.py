@@ -13,6 +13,15 @@ Rule: one fetch at a time. While the index is not empty `paging` stays, so that 
 sizes, no messages.
 """
 
+# Example. A queue may keep 1 MB. 3 MB of durable messages come, runs 1 … 300, and then a consumer.
+#     1 … 100     are ready; the next does not fit: begin(), `paging`
+#     101 … 300   become positions, also when the consumer has made room meanwhile: in memory they would overtake
+#     fetch(50)   half of memory is free: the first 50 positions are asked for. No second fetch until they are here
+#     drop(50)    they are ready; count and nbytes by what was read
+#     the end     the index is empty: `paging` ends, unless runs that wait for the log are still to become positions
+# Proof that order cannot break: a run enters memory directly only while `paging` is off; then the index is empty and
+# no run on its way to it is left, so everything older is in memory or gone (I7).
+
 from __future__ import annotations
 
 from array import array
@@ -61,6 +70,7 @@ class PageStore:
         positions = array("Q", self.index)
         self.index = PageIndex()
         for at in order:
+            # Once, at the end of a restart, before any is read.
             self.index.append(positions[at])
         if self.table is not None:
             self.table.arrange(order)
@@ -89,10 +99,13 @@ class PageStore:
         self.index.drop(positions)
         if self.table is not None and self.table.has_read(positions):
             self.table = None
+        # At least 1 each while something is there: after a restart they are estimates, and a sum of 0 would say
+        # "empty".
         if len(self.index):
             self.count = max(self.count - count, 1)
             self.nbytes = max(self.nbytes - nbytes, 1)
         else:
+            # Empty: now it is known exactly, and every estimate ends here.
             self.count = self.nbytes = self.stale = 0
             if not more:
                 self.paging = False

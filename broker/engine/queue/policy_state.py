@@ -52,6 +52,7 @@ class QueuePolicy:
         elif self.last_value is None or self.last_value.name != key:
             self.last_value = LastValue(key)
             self.last_value.rest(queue.in_order(), index)
+        # To change it now would settle, or give back, what was never taken out of the queue (or the other way round).
         if queue.delivering:
             return  # what consumers hold was taken by the old rule; the new one applies when the last of them has gone
         if not settings.non_destructive:
@@ -81,6 +82,7 @@ class QueuePolicy:
     def paged(self, run: Run) -> None:
         """… and it is this."""
         if self.last_value is not None:
+            # page() has put it there a moment ago, as one of which nothing is known.
             self.last_value.blind.pop()
             self.last_value.paged(run)
 

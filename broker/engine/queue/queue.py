@@ -5,6 +5,17 @@ Rule: FIFO within a priority; while the page index is not empty every new run go
 paged part order is strictly FIFO whatever the priorities.
 """
 
+# Where a message of a queue may be, one place at a time, and by which step it goes on:
+#     gate         accepted, not in the log yet           release: to ready, pages or agenda
+#     agenda       not due                                its time: to pages
+#     pages        in the journal alone                   a page is read: to ready
+#     ready        could be handed out (in lanes, too)     dispatch: to a consumer
+#     a ledger     handed out (`delivering`)              ACK: gone. Anything else: to returned, delayed, moving
+#     returned     comes back in this turn                next dispatch: to its place at the head
+#     delayed      comes back at a time                   tick: to the head
+#     moving       to another address, or claimed          moved, decided: gone, or back
+# Each change is a verb of this class, so that counts and bytes change with it. empty() asks for all of them (I10).
+
 from __future__ import annotations
 
 from collections import deque
@@ -176,6 +187,8 @@ class Queue:
                 self.out = self.out * delivering // self.handed
             self.handed = delivering
         plain = self.levels is None and self.choice is None
+        # With levels or lanes the runs are not counted one by one: each message is taken for one, which is the most
+        # it can be.
         runs = (len(self.ready) if plain else self.count) + self.gate.entries + self.delayed.runs
         weight = (
             self.nbytes + self.gate.nbytes + self.out + self.delayed.nbytes
@@ -183,6 +196,7 @@ class Queue:
             + 8 * self.pages.index.size
         )  # fmt: skip
         if weight != self.weight:
+            # By the difference: the account is a sum over all queues of the process, and nobody ever adds them up.
             memory.queues += weight - self.weight
             self.weight = weight
 
@@ -205,6 +219,7 @@ class Queue:
         if self.levels is None:
             if priority == DEFAULT_PRIORITY:
                 return self.ready
+            # The same deque stays that of the usual priority: a queue that sees one other priority is not copied.
             self.levels = [self.ready if p == DEFAULT_PRIORITY else deque() for p in range(10)]
         return self.levels[min(max(priority, 0), 9)]
 
@@ -217,6 +232,7 @@ class Queue:
     def receive(self, run: Run) -> None:
         """The run has been published to it, and is ready at once: numbered() and enter()."""
         self.last = run.ids[-1]
+        # The way of nearly every message; what it leaves out is asked for by added().
         plain = self.levels is None and run.priority == DEFAULT_PRIORITY and self.kind is None
         if plain and not run.expires and not run.flags & GROUPED:  # as enter() does it, in one call a message
             self.ready.append(run)
@@ -244,6 +260,7 @@ class Queue:
         self.nbytes += run.nbytes
         if run.expires and (not self.expiry or run.expires < self.expiry):
             self.expiry = run.expires
+        # The first grouped message makes the queue look at all of them from now on.
         if run.flags & GROUPED and self.choice is None and self.settings.group_buckets:
             self.choose()
         if self.kind is not None and not known:
@@ -251,6 +268,7 @@ class Queue:
 
     def stores(self) -> Iterator[deque[Run]]:
         """All places where ready runs are, each by ascending id; they may be emptied and filled again."""
+        # Ids ascend in each, but where schedules or a restart have put some by their time.
         yield from self.levels or (self.ready,)
         if self.choice is not None:
             yield from self.choice.stores()
@@ -281,6 +299,7 @@ class Queue:
         self.ready.clear()
         self.count = self.nbytes = 0
         for run in runs:
+            # The largest that was ever handed out: mark_ahead() counts from it, not from what came last.
             if run.ids[-1] > self.sent:
                 self.sent = run.ids[-1]
         return runs
@@ -329,6 +348,7 @@ class Queue:
     def unpaged(self, positions: int, count: int, nbytes: int) -> None:
         """The first `positions` have been read back, or were found dead."""
         if self.kind is not None:
+            # Before they are dropped: a kind looks at which ones they are.
             self.kind.unpaged(self.pages.index, positions)
         self.pages.drop(positions, count, nbytes, self.gate.pages > 0)
 
@@ -337,6 +357,7 @@ class Queue:
     def choose(self) -> Choice:
         """From now on somebody looks at its messages, one by one."""
         self.choice = choice = Choice(self.address)
+        # All that are there join: a choice that is made late knows everybody.
         for consumer in self.consumers:
             choice.join(self, consumer)
         return choice
@@ -370,6 +391,7 @@ class Queue:
             elif run.position:
                 wanted.setdefault(run.position, []).append(i)
         for position, ids in wanted.items():
+            # By position: one read brings all that was said of a run, however many ACKs and NACKs said it.
             self.pages.recalls.setdefault(position, []).append((ids, delay, reject, failed))
             self.moving += len(ids)
         return rest
@@ -390,6 +412,7 @@ class Queue:
             self.kind = self.kind or QueuePolicy()
             self.kind.configure(self, settings, self.pages.index)
         elif not (self.stays() and self.delivering):
+            # See QueuePolicy.configure(): the old rule holds for what is out.
             self.kind = None
 
     def stays(self) -> bool:
@@ -477,6 +500,7 @@ class Queue:
 
     def takes(self) -> bool:
         """Would a new message be delivered at once."""
+        # In front of the new one is something else: it would not be handed out at once, whoever is ready.
         if self.count or self.pages.paging or self.returned or self.leaving is not None:
             return False
         if self.kind is not None and self.kind.cursors is not None:
@@ -500,6 +524,7 @@ class Queue:
             return self.empty()
         if self.delivering or self.moving or self.gate.entries:
             return False
+        # A setting of Artemis: a queue with so few messages counts as unused. Below 0: with any.
         return most < 0 or sum(self.tally()) + sum([len(run.ids) for run in self.returned]) <= most
 
 

@@ -53,6 +53,8 @@ class RestartState:
 
     def suspect(self, dispatched: Iterable[Span]) -> None:
         """All is back. These, and what the mark covered, may have been delivered."""
+        # Everything up to the mark of the last unclean start: it may have been delivered, so it says `redelivered`
+        # (I6). Wrong only to the safe side, by as much as marks run ahead.
         self.suspects = [(1, self.suspect_to)] if self.suspect_to else []
         extend(self.suspects, dispatched)
 
@@ -64,6 +66,7 @@ class RestartState:
 def extend(spans: list[Span], more: Iterable[Span]) -> None:
     """Appends ascending spans, joining what touches or overlaps."""
     for first, last in more:
+        # They come by ascending id: only the last one can touch.
         if spans and first <= spans[-1][1] + 1:
             if last > spans[-1][1]:
                 spans[-1] = (spans[-1][0], last)

@@ -68,6 +68,8 @@ class Patterns:
     def bind(self, queue: Queue) -> None:
         self._count += 1
         self._bound[queue] = self._count
+        # The trie finds in no order; `_bound` has when each came, and the found ones are sorted by it: the same on
+        # every replica.
         self._queues.add(self._words(queue.address), queue)
         if queue.selective():
             self._selective.add(queue)
@@ -86,6 +88,7 @@ class Patterns:
     def sleep(self, command: Subscribe) -> None:
         """Its consumer waits for the first matching message."""
         known = self._asleep.get(command.consumer)
+        # Asked again: at its old place, since who came first is served first.
         if known is not None:
             place = known[0]
             self._wake(known[1])
@@ -106,11 +109,13 @@ class Patterns:
 
     def forget_session(self, session: int) -> None:
         """All consumers of the session have ended."""
+        # By session, so the end of one does not look at those of others.
         for consumer in list(self._sessions.get(session, ())):
             self._wake(self._asleep[consumer][1])
 
     def sleepers(self, address: str) -> list[Subscribe]:
         """Those who must be awake before a message of the address comes; they sleep no longer."""
+        # In the memo: everybody who waits for this address was woken with its first message.
         if address in self._memo or not self._asleep:
             return []
         found = [self._asleep[consumer] for consumer in self._sleepers.find(self._words(address))]
@@ -124,6 +129,7 @@ class Patterns:
         found = self._memo.get(address)
         if found is None:
             if len(self._memo) >= REMEMBERED:
+                # All of them: it fills again with what is in use.
                 self._forget()
             found = self._queues.find(self._words(address))
             found.sort(key=self._bound.__getitem__)

@@ -32,10 +32,12 @@ def check(command: Subscribe, xpath: bool) -> None:
 
 def wish_of(command: Subscribe, queue: Queue) -> Wish | None:
     """What its consumer may get of the queue; a subscription's own queue takes nothing else in the first place."""
+    # Its queue lets nothing else in (Queue.filter): asked at the door, not once more at the consumer.
     if queue.tied or (queue.subscription and command.durable):
         selector = None
     else:
         selector = None if command.selector is None else compile(command.selector)
+    # A tied queue is filled for this one consumer: without_own() keeps its own messages out before they are there.
     session = command.session if command.no_local and not queue.tied else 0
     return (selector, session) if selector is not None or session else None
 
@@ -47,6 +49,7 @@ def without_own(queues: list[Queue], session: int) -> list[Queue]:
         for queue in queues
         if queue.routing is not Routing.MULTICAST
         or not queue.consumers
+        # Somebody else may want it: then it enters, and the choice keeps it from its sender alone.
         or not all([consumer.no_local and consumer.session == session for consumer in queue.consumers])
     ]
 

@@ -8,6 +8,14 @@ Rule: nothing is answered with success that has no effect: what is in the queue 
 holds is refused. Must not know what is done with what is taken.
 """
 
+# Example. Consumer 7 of edge E was handed messages 4, 5 and 6 by leader A. It acknowledges all three; A dies before
+# it answers. B leads now, and E attaches 7 again with "holds 4, 5, 6", then says ACK 4, ACK 5, ACK 6 once more.
+#     4   A's settlement of it was in the log: B has no such message, 7 has a strange ghost of it. The ACK succeeds
+#         and does nothing: the client is told what is true
+#     5   E had been given up for a while, 5 went back and is with consumer 8 now. The ACK is refused: 8 may process
+#         it, and "acknowledged" told to two would break I6
+#     6   went back, and nobody has taken it yet: claim() takes it out of the queue, and the ACK settles it for real
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -27,6 +35,8 @@ def claim(queue: Queue, consumer: Consumer, ids: Sequence[int]) -> Ledger:
     ghosts = {i: run for i, run in consumer.named(ids).items() if is_strange(run)}
     if not ghosts:
         return ghosts
+    # First look into the queue, then at other consumers: an id is in one place only, so whoever is found first is
+    # right.
     found = withdraw(queue, [(i, i) for i in sorted(ghosts)])
     consumer.embody(found)
     return {i: run for i, run in ghosts.items() if i not in found}
@@ -45,6 +55,8 @@ def check(slot: Slot, queue: Queue, consumer: Consumer, ids: Sequence[int], atom
     rest = set(ghosts)
     theirs = {i for other in queue.consumers if other is not consumer for i in _had(other, rest)}
     theirs |= rest & _under_way(slot, queue)
+    # A COMMIT is answered by its number (producer_state.py) when its first try was carried out, so one that comes
+    # this far is new: what it names and nobody has was settled by somebody else.
     if atomic:
         theirs |= {i for i in rest if i >= slot.first_id or is_firm(ghosts[i])}
     if theirs:
@@ -57,6 +69,7 @@ def check(slot: Slot, queue: Queue, consumer: Consumer, ids: Sequence[int], atom
 
 def _had(other: Consumer, ids: set[int]) -> set[int]:
     """Which of them it was handed, and may still settle."""
+    # Ghosts of another consumer prove nothing: it may be the one that was given up before.
     groups = [other.ledger or {}, other.bodies or {}, *other.held.values()]
     had = {i for group in groups for i in group.keys() & ids if not is_ghost(group[i])}
     return had.union(*(ids.intersection(run.ids) for run in other.flight or ()))

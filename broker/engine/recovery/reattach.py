@@ -4,6 +4,17 @@ Rule: an id is in one place only. What is taken out of memory or out of the page
 (paged: it counts as settled for the pages to come). Must not know sessions.
 """
 
+# Example. The leader of queue a died; the next one's log has 1 … 8, all live. Edge E attaches consumer 7 (`client`),
+# whose client holds 4, 5, 6, and consumer 8 (`auto`), whose client was sent 1, 2, 3.
+#     withdraw   1 … 6 leave the queue, from wherever they are; of those that are paged stubs are made
+#     held       4, 5, 6 are in 7's ledger again, in its client's order; nobody else is given them (I6)
+#     taken      1, 2, 3 are settled: their client got them
+#     7, 8       are handed out as usual
+#     settled 5  were 5 settled in the log instead, it would be a ghost in the ledger, so that an ACK of it finds
+#                something
+# Before anybody else is served: link/attach_barrier.py lets the edges that live come first. Who comes later than that
+# may find its messages with others, and gets ghosts.
+
 from __future__ import annotations
 
 from collections import deque
@@ -30,14 +41,20 @@ def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, earlier:
         queue.hold(len(consumer.ledger or ()))
         return
     # A ghost holds nothing: its message is looked for again, and may be in the queue by now.
+    # The same leader, a new stream: what it held is in no queue, but in the ledger of the attachment that has just
+    # ended.
     before = {i: run for i, run in (earlier or {}).items() if not is_ghost(run)}
     held = known.held if consumer.ledger is not None or consumer.bodies is not None else []
+    # Such ids stay in the queue: another consumer may come for them, and its client has them too. Only one can be
+    # right, and the log knows of the later delivery.
     lost = _lost(slot.inherited.get(queue.id, {}), known, before) if held and slot.inherited else []
     named = _ascending([*(part for span in held for part in without(span, lost)), *known.taken])
     mine = {i: run for i, run in before.items() if inside(named, i)}
     # Lost with the stream: nobody has failed. (A NACK whose answer went with it is not counted either.)
     give_back(slot, queue, {i: run for i, run in before.items() if i not in mine}, None, turn, failed=False)
+    # Only what the earlier attachment did not have: an id is looked for where it can be.
     mine.update(withdraw(queue, [part for span in named for part in without(span, _spans(mine))]))
+    # Behind withdraw(): to settle by number alone would leave them in memory, to be handed out.
     if known.taken:
         taken = _ascending(known.taken)
         gone = {i: run for i, run in mine.items() if inside(taken, i)}
@@ -49,6 +66,7 @@ def resume(slot: Slot, queue: Queue, consumer: Consumer, known: Resume, earlier:
         if consumer.ledger is None:
             consumer.carry(ledger)
         else:
+            # In the client's order, not by id: a cumulative ACK covers what was delivered before (C43).
             consumer.adopt(ledger, any(i not in mine for i in ledger))
         queue.hold(len(ledger))
 
@@ -64,6 +82,7 @@ def _held(queue: Queue, consumer: Consumer, known: Resume, mine: Ledger, earlier
     firm = _ascending(known.firm) if queue.durable else []
     for span in known.held:
         # Proof that it was its own doing: as long as it stays attached nobody else takes anything from it.
+        # Three ghosts per span, not per message: a client may hold 100,000.
         own, lasting, absent = ghost(span, own=True), ghost(span, firm=True), ghost(span)
         for i in absent.ids:
             if i in mine:
@@ -107,6 +126,7 @@ def withdraw(queue: Queue, spans: list[Span]) -> Ledger:
 def _from_level(queue: Queue, level: deque[Run], spans: list[Span], found: Ledger) -> None:
     """Runs of a level stand by ascending id, but where some were scheduled."""
     passed: list[Run] = []
+    # Up to the last id asked for: what is younger is not looked at.
     while level and (queue.agenda is not None or level[0].ids[0] <= spans[-1][1]):
         run = level.popleft()
         for part in _rest([run], spans, found):
@@ -129,6 +149,7 @@ def _from_pages(queue: Queue, span: Span, found: Ledger) -> None:
     table = queue.pages.table
     assert table is not None
     mean = queue.pages.nbytes // max(queue.pages.count, 1)
+    # A list first: withdrawn() changes what find() looks at.
     for place, part in list(table.find(*span)):
         for first, last in without(part, queue.restart.settled):
             stub = Stub(range(first, last + 1), queue.pages.index.at(place), mean * (last - first + 1))

@@ -20,6 +20,15 @@ Kinds (data as JSON; replaying one twice does no harm):
 Rule: all that is needed beside the messages themselves. Bodies stay in the journal: restored runs are paged.
 """
 
+# Example. What a restart makes of: queue a made; run 1 … 10; "mark a 5"; settled 3; "count a 7 attempts 2"; end, not
+# clean.
+#     meta    queue a is there, its mark is 5, counts = {7: 2}: straight into the slot
+#     run     its position goes to the index, with 9 live messages; 3 goes to `settled`. No byte of it is read
+#     end     numbering goes on behind "ids"; "crashed" and "suspect a 5" are written, so a second crash knows as much
+#     later   the page is read when somebody consumes: page_in.py takes the run apart
+# So a restart is as long as there are runs, not as long as there are bytes. A follower does the first two all the
+# time, and becomes leader with the third.
+
 from __future__ import annotations
 
 from array import array
@@ -72,6 +81,7 @@ class Restore:
     def meta(self, record: MetaRecord) -> None:
         """Replays one record, in log order. Raises NewerRelease."""
         replay = _REPLAY.get(record.kind)
+        # A newer release wrote it: to go on without it might lose what it says.
         if replay is None:
             raise NewerRelease(record.slot, record.kind)
         replay(self, record.data)
@@ -91,6 +101,7 @@ class Restore:
                 if not live:
                     continue
                 queue.restart.gone(gone)
+            # Not in the index: it waits by its time.
             if schedule.rests(queue, run):
                 queue.agenda_of().add(run)
                 queue.restored(run.ids[-1])
@@ -101,6 +112,7 @@ class Restore:
                 if run.due:
                     self.late.setdefault(number, array("Q")).append(len(times))
                 times.append(moment(run) if run.due else run.time)
+            # Bytes by the mean of the run: an estimate until it is read.
             queue.page_at(run.position, live, run.nbytes * live // count, run.expires)
             table.add(run.ids)
             queue.restart.came_back(queue.restored(run.ids[-1]), bool(run.flags & GROUPED))
@@ -114,6 +126,7 @@ class Restore:
         queue = self.slot.queues.get(number)
         if queue is None:
             return
+        # By columns: a million plain runs are a few calls into C.
         positions, firsts, counts, sizes, expiries, times, flags = zip(*rows, strict=True)
         table = queue.pages.restore()
         if queue.agenda is not None:
@@ -129,8 +142,10 @@ class Restore:
     def end(self, clean: bool, turn: Turn) -> Iterator[None]:
         """Recovery is complete; `clean`: what was not settled was not delivered either. In steps."""
         slot = self.slot
+        # The first id of this life: everything `dispatched` before it is suspect, and nothing after it.
         if slot.restart(clean):
             turn.appends.append(MetaRecord(slot.number, "crashed", {"id": slot.crashed_at}))
+        # In steps: a slot with 50,000 queues must not hold up the other slots of the process.
         for at, queue in enumerate(slot.queues.values(), 1):
             if not at % _QUEUES:
                 yield
@@ -145,11 +160,15 @@ class Restore:
             prepared.revive(turn.now)
             for claim in prepared.claims:
                 if (source := slot.queues.get(claim.queue)) is not None:
+                    # Before the slot is open: a message that a transaction in doubt has settled must not be handed
+                    # out (I9).
                     claim.find(withdraw(source, claim.spans))
                     source.leaves_for(len(claim.messages))
+        # From here on numbers that are known are those of earlier leaders (repeats.py).
         slot.producers.begin(turn.now)
         retroactive.restored(slot)
         change = declare.Reshaping(slot, anew=False)
+        # 0 left: there may be more.
         while not change.go_on(slot, turn, _QUEUES):
             yield
         limits.configure(slot)
@@ -167,6 +186,7 @@ class Restore:
             queue.arrange(order)
         schedule.restored(slot, queue, clean, turn)
         mark = queue.watermark.restart(restart.restored, clean)
+        # Mark 0: nothing of before is suspect, or the next unclean start would take all of it for delivered.
         if clean and mark:
             turn.appends.append(MetaRecord(slot.number, "mark", {"queue": queue.id, "id": 0}))
         elif not clean and restart.suspect_up_to(mark):
@@ -174,10 +194,13 @@ class Restore:
         restart.suspect(span for span in self.dispatched.get(queue.id, ()) if span[0] < slot.crashed_at)
         if queue.counts:
             live = self.counted.get(queue.id, [])
+            # Counts of messages that are gone: the log may have settled them in a segment that is no more.
             for i in [i for i in queue.counts if not inside(live, i) or inside(queue.restart.settled, i)]:
                 del queue.counts[i]
                 queue.due.pop(i, None)
             if queue.counts:
+                # A copy: what this leader counts itself says nothing of what an earlier one took away from a client
+                # (reattach._lost).
                 slot.inherited[queue.id] = dict(queue.counts)
 
     def _ids(self, data: dict[str, Any]) -> None:
@@ -200,12 +223,14 @@ class Restore:
             queue.select(data.get("selector"), known=True)
             bind(slot, queue)
         elif queue.selector != data.get("selector"):
+            # The same queue again: a change, or a snapshot behind what it is a snapshot of.
             select(slot, queue, data.get("selector"), known=True)
         queue.owes(data.get("owed", 0))
         queue.pause(data.get("paused", False))
 
     def _queue_gone(self, data: dict[str, Any]) -> None:
         slot = self.slot
+        # Also of one that is gone: its number is in records of the log still.
         slot.replay_queues(data["id"] + 1)
         queue = slot.queues.get(data["id"])
         if queue is not None:
@@ -314,6 +339,7 @@ def small_state(slot: Slot) -> Iterator[list[MetaRecord]]:
         queue = slot.queues.get(id)
         if queue is not None and queue.durable:
             records.append(MetaRecord(number, "queue", described(queue)))
+            # Also the one under way: the older segment that has it may be gone when this one is read.
             mark = max(queue.watermark.asked, queue.watermark.marked)
             if mark:
                 records.append(MetaRecord(number, "mark", {"queue": queue.id, "id": mark}))
@@ -324,6 +350,7 @@ def small_state(slot: Slot) -> Iterator[list[MetaRecord]]:
                 yield records
                 records = []
                 counted = list(queue.counts)
+                # A queue with a million counts is five hundred bits: the loop is given back in between.
                 for at in range(0, len(counted), _COUNTS):
                     yield _counts(number, queue, counted[at : at + _COUNTS])
     if (known := slot.producers.data()) is not None:

@@ -61,6 +61,8 @@ def subscribed_queue(slot: Slot, command: Subscribe, turn: Turn) -> Queue:
     if command.queue is not None:
         known = slot.subscriptions.get(command.queue)
         if known is not None:
+            # One that comes again (`resume`) was accepted by an earlier leader: its client got a receipt, and cannot
+            # be told no now.
             if command.resume is None and known.selector != (command.selector or None):
                 _other_selector(slot, known, command, turn)
             return known
@@ -114,6 +116,8 @@ def create(
     RefusedError(BAD_SELECTOR), nothing changed then."""
     turn.works()
     queue = Queue(
+        # The number is taken for good only below, when the selector has proved to be one: a refusal leaves nothing
+        # behind.
         slot.next_queue, name, address, routing, slot.declarations.settings(address, name),
         durable=durable, auto_created=auto_created, subscription=subscription, tied=tied, hidden=hidden,
     )  # fmt: skip
@@ -126,6 +130,8 @@ def create(
     ring = kept_messages.ring_for(slot, queue) if rules is not None and rules.retroactive else None
     if ring is not None:
         kept_messages.promise(slot, ring, queue)
+    # From here on records: a queue and what it is made with are one group. A crash between them would leave a queue
+    # that never gets what the address kept, and says nothing of being owed it.
     first = len(turn.appends)
     if durable:
         turn.appends.append(MetaRecord(slot.number, "queue", described(queue)))
@@ -139,6 +145,7 @@ def bind(slot: Slot, queue: Queue) -> None:
     """Makes the queue known to its address."""
     slot.queues[queue.id] = queue
     if queue.hidden:
+        # Not in `slot.addresses`: no client can route to it, and it does not keep an address alive.
         slot.hidden[queue.address, queue.name, queue.routing] = queue
         return
     slot.budget.queue_made()
@@ -169,6 +176,8 @@ def select(slot: Slot, queue: Queue, selector: str | None, known: bool = False) 
     patterns = slot.patterns if slot.match.is_pattern(queue.address) else None
     address = slot.addresses[queue.address]
     filters = address.filters if queue.routing is Routing.MULTICAST else None
+    # Taken out first and put in again behind it, whether the new filter is refused or not: the tables are keyed by
+    # the filter, and with another one in between the queue's entry could not be found again.
     if patterns is not None:
         patterns.unbind(queue)
     if filters is not None:
@@ -217,6 +226,8 @@ def unbind(slot: Slot, queue: Queue) -> None:
     """The queue is gone; the address goes with its last queue."""
     queue.delete(slot.budget.memory)
     del slot.queues[queue.id]
+    # Of `browsing` and `pending` it is not taken out: whoever comes to it there asks `deleted`, so that no list is
+    # searched.
     slot.touched.pop(queue, None)
     slot.unfinished.pop(queue, None)
     slot.timed.discard(queue)
@@ -245,6 +256,7 @@ def delete(slot: Slot, queue: Queue, turn: Turn) -> None:
     """Deletes a queue with everything in it; its other consumers are told."""
     turn.works()
     browsers = queue.browsers.clear() if queue.browsers else []
+    # Bounded by who consumes the queue; `turn.works()` counts it, and a session's end stops between two of them.
     for consumer in [*queue.consumers, *(browser.consumer for browser in browsers)]:
         forget_consumer(slot, consumer.id, consumer.session)
         slot.budget.bury(list((consumer.ledger or {}).values()))
@@ -255,6 +267,8 @@ def delete(slot: Slot, queue: Queue, turn: Turn) -> None:
     unbind(slot, queue)
     limits.deleted(slot, queue, turn)
     # One span covers also what is paged out, whose ids are not in memory.
+    # Ids begin at 1, and those of this queue are not above the two; that the span covers ids of other queues does not
+    # matter, since a SettleRecord speaks of one queue.
     everything = [(1, max(queue.last, queue.restart.restored))]
     if queue.spilled:
         turn.appends.append(SettleRecord(slot.number, queue.id, everything, durable=False))

@@ -8,6 +8,13 @@ one that has none.
 Rule: names and filters are functions of settings alone. Must not know messages.
 """
 
+# Example. Settings of `#`: dead_letter_address DLA, auto_create_dead_letter_resources, prefix "DLQ.". A message of
+# orders fails:
+#     name      DLQ.orders, a multicast queue at DLA
+#     filter    _AMQ_ORIG_ADDRESS = 'orders': of all that comes to DLA it takes its own
+# Somebody subscribes to DLA::DLQ.orders before the first letter: filter_of() finds out from the name alone that it is
+# such a queue, and makes the same one. Else the letters of all addresses would fill it.
+
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
@@ -55,6 +62,8 @@ def filter_of(slot: Slot, address: str, queue: str) -> str | None:
     for kind in ("dead_letter", "expiry"):
         if True not in match.values(f"auto_create_{kind}_resources"):
             continue
+        # From the name back to the address, by every prefix and suffix that any settings have: a handful, times two.
+        # Whether it was the right one says the last question: do the settings of that address name this very queue.
         for prefix in match.values(f"{kind}_queue_prefix"):
             for suffix in match.values(f"{kind}_queue_suffix"):
                 root = _root(queue)

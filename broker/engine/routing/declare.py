@@ -5,6 +5,12 @@ change of the settings. What is declared no more is deleted when it is empty and
 a queue that a declaration made is recorded as auto-created, and the settings alone protect it. Must not know messages.
 """
 
+# Example. The settings named queue `jobs` with paused; now they name `mail` instead, and `jobs` no more.
+#     jobs   keeps its messages and consumers, as an auto-created queue; it is not paused any longer. When it is empty
+#            and unused it goes
+#     mail   is made: recorded like any queue, so followers have it too
+#     crash  between two pieces: nothing to undo. The next leader makes what is missing from the settings it has
+
 from __future__ import annotations
 
 import sys
@@ -52,6 +58,7 @@ class Reshaping:
         """anew: what exists is to have the new settings, too."""
         named = slot.declarations
         self._anew = anew
+        # Names and numbers, not objects: between two pieces any of them may be deleted, and is looked up again then.
         self._addresses = deque([*slot.addresses, *[name for name in named.addresses if name not in slot.addresses]])
         self._queues = deque(slot.queues)
         self._wanted = deque(named.queues)
@@ -76,6 +83,7 @@ class Reshaping:
             address, table = slot.addresses.get(place[0]), slot.declarations.queues.get(place)
             if table is not None and (address is None or place[1] not in address.queues):
                 _make(slot, *place, table, turn)
+                # A piece is meant in time, and to make a queue is a record and several tables.
                 most -= _COST
             most -= 1
         return max(most, 0)
@@ -141,6 +149,8 @@ def purge(slot: Slot, queue: Queue, turn: Turn) -> Queue:
     Both in one record of the log, or a crash could leave nobody. Returns the other one."""
     first = len(turn.appends)
     delete(slot, queue, turn)
+    # A new queue rather than an emptied one: entries that wait for the log carry their queue with them, and release()
+    # drops those of a deleted one. Emptied in place, it would be filled again by what was published before the purge.
     another = create(
         slot, queue.address, queue.name, queue.routing, turn,
         durable=queue.durable, auto_created=queue.auto_created, subscription=queue.subscription, tied=queue.tied,
@@ -160,6 +170,7 @@ def purge(slot: Slot, queue: Queue, turn: Turn) -> Queue:
 def _make(slot: Slot, address: str, name: str, table: Mapping[str, Any], turn: Turn, replay: bool = True) -> None:
     routing = _routing(table)
     subscription = routing is Routing.MULTICAST
+    # Its client's messages are worth more than the declaration.
     if subscription and name in slot.subscriptions:
         return  # a client has a durable subscription of this name at another address
     queue = create(

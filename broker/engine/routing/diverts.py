@@ -36,6 +36,7 @@ def divert(slot: Slot, command: Publish, turn: Turn) -> Onward:
     taken: set[int] = set()
     for _, settings in rules.diverts:
         if settings.exclusive:
+            # All exclusive ones get their copy, also of a message that another one took.
             taken.update(_wanted(slot, settings, command, onward, turn))
     if taken:
         command.brings(pick(command.run, [at for at in range(len(command.run.records)) if at not in taken]))
@@ -69,6 +70,7 @@ def _wanted(slot: Slot, settings: DivertSettings, command: Publish, onward: Onwa
             turn.notices.append(f"a divert of {command.address} did not take {why}: its selector would cost too much")
     if wanted:
         part = run if len(wanted) == len(run.records) else pick(run, wanted)
+        # Copies of runs share the bytes: many targets cost references.
         for name in settings.forward.split(","):
             address, _, queue = name.strip().partition("::")
             if address:

@@ -44,6 +44,7 @@ class Forward(NamedTuple):
 def tired(command: Publish) -> bool:
     """Has it been sent on so often that it may not be again. What a client says of that is not believed: it could keep
     its messages out of a divert."""
+    # Counted in the run's common lines alone: that is where prefixed() puts it.
     return not command.session and command.run.lines.count(_ORIGIN) >= HOPS
 
 
@@ -51,9 +52,13 @@ def send_on(slot: Slot, command: Publish, run: Run, way: Forward, turn: Turn) ->
     """Messages of `command` (all, or some of them as `run`) go `way`. Part of its log group. If that is in this slot,
     returns what is to be published there."""
     made = prefixed(run, _ORIGIN + escaped(command.address) + b"\n")
+    # Its id was unique at the address where it was sent; at the next one it has not been seen, and must not be
+    # refused there.
     made.anew(UNIQUE)
     if slot_of(way.address) == slot.number:
         return Publish(slot.number, 0, 0, way.address, way.routing, made, way.queue).within()
+    # The other slot may be led by somebody else, and a Move is carried out behind this turn: what has to survive a
+    # crash in between rests in a record of this slot until the other one has taken it.
     if made.flags & (DURABLE | BLOB):  # a body that is carried needs a record that keeps it
         _rest(slot, command.address, made, way, turn)
     else:
@@ -62,6 +67,7 @@ def send_on(slot: Slot, command: Publish, run: Run, way: Forward, turn: Turn) ->
 
 
 def _rest(slot: Slot, source: str, run: Run, way: Forward, turn: Turn) -> None:
+    # One hidden queue for all that goes the same way, so that it arrives in order.
     name = f"{HIDDEN}.{way.queue or ''}"
     queue = slot.hidden.get((way.address, name, way.routing))
     if queue is None:
@@ -89,6 +95,7 @@ def arrived(slot: Slot, queue: Queue, turn: Turn) -> None:
         queue.left(run)
         queue.leaves_for(len(run.records))
         made = copy(run)
+        # Where it arrives it is a message like any other: how this slot kept it is nobody's affair there.
         made.anew(TRANSIENT | PART)
         to = queue.name.partition(".")[2] or None
         turn.moves.append(Move(slot.number, queue.id, run.ids, queue.address, made, to, queue.routing, Left.MOVED))

@@ -28,6 +28,7 @@ def ring_for(slot: Slot, queue: Queue) -> Queue | None:
 
 def promise(slot: Slot, ring: Queue, queue: Queue) -> None:
     """If not all that was kept is in memory, the queue gets it later: its record says so. Else: give()."""
+    # Half of it now and half later would be out of order: everything, or nothing and a promise.
     if not complete(ring):
         queue.owes(slot.next_id - 1)
         slot.latecomers.append((ring, queue, queue.owed))
@@ -49,6 +50,7 @@ def complete(ring: Queue) -> bool:
 
 def give(slot: Slot, ring: Queue, queue: Queue, bound: int, turn: Turn) -> None:
     """Copies of what is not younger than message `bound`, in the order it came."""
+    # As many as the setting keeps: whoever sets retroactive_messages chooses how long this step is.
     for kept in sorted(ring.in_order(), key=_id):
         if kept.ids[0] <= bound and not 0 < kept.expires <= turn.now:
             run = copy(kept) if queue.filter is None else pick(kept, queue.filter.select(kept, queue.address))
@@ -61,6 +63,7 @@ def _id(run: Run) -> int:
 
 
 def _enter(slot: Slot, queue: Queue, run: Run, turn: Turn) -> None:
+    # A message of its own, with a number of its own: settled in one queue it stays in the other.
     run.anew(TRANSIENT | PART)
     if run.due <= turn.now:
         run.due_at(0)
@@ -71,6 +74,7 @@ def _enter(slot: Slot, queue: Queue, run: Run, turn: Turn) -> None:
         limits.entered([queue], run)
     if not (durable or run.due or run.flags & BLOB):
         if queue.gate.entries:
+            # Else what is not durable would be ready before a durable message that was kept earlier.
             slot.hold([(queue, run, False)], turn.number)  # behind what waits for the log
         else:
             queue.enter(run)

@@ -5,6 +5,16 @@ log before anybody hears of them; a message on its way to another address is out
 published it. Must not know ledgers.
 """
 
+# Example. Consumer 7 holds 1 … 6 of queue a (max_delivery_attempts 2, redelivery_delay 1 s); 7, 8 are ready. It says
+# NACK 2 and NACK 5, where 5 failed once before, and then it unsubscribes.
+#     NACK 2    attempts 1: "count" in the log, delayed for 1 s. The log first: a crash must not make a poison message
+#               new again
+#     NACK 5    attempts 2: a dead letter, moved by the owner
+#     the end   1, 3, 4, 6 come back, nobody has failed: no attempt is counted, "they were out" is noted
+#     merge     they stand before 7 and 8: 1, 3, 4, 6, 7, 8. With 2, in a second, before those that are still there
+#               (I7)
+# `redelivered` is told of each that comes again (I6).
+
 from __future__ import annotations
 
 from bisect import bisect_right
@@ -40,18 +50,22 @@ def give_back(
     if not messages or queue.stays():
         return
     slot.touched[queue] = None
+    # Stubs have no bytes: their part follows when these are read back, and the queue hands out nothing until then.
     messages = queue.recall(messages, delay, False, failed)
     most = queue.settings.max_delivery_attempts
     back: dict[int, list[Run]] = {}
     for part in regroup(messages):
+        # Consumers may share a run with others: attempts of one must not show at the other.
         run = copy(part)
         if not failed and (run.attempts or run.flags & REDELIVERED):
             queue.returned.append(run)  # the log says already that it comes again
             continue
         run.came_back(failed)
+        # Below 0: never. 0: the first failure.
         if failed and 0 <= most <= run.attempts:
             dead_letter(slot, queue, run, "delivery-limit", turn)
         else:
+            # By attempts: one record of the log for all that failed alike.
             back.setdefault(run.attempts, []).append(run)
     for attempts, runs in back.items():
         for wait, group in _waits(queue.settings, attempts, runs, delay):
@@ -67,6 +81,7 @@ def give_back(
 def leave(slot: Slot, queue: Queue, messages: dict[int, Run], turn: Turn, failed: bool) -> None:
     """A consumer that held these has ended: they come back, many of them in pieces. Until all are back the queue hands
     out nothing (dispatch.py), or the younger ones would overtake them; so for everybody else they are still held."""
+    # A few at once; a client that held 100,000 must not stop the slot by disconnecting.
     if len(messages) <= BACK or queue.stays():
         give_back(slot, queue, messages, None, turn, failed)
         return
@@ -80,6 +95,7 @@ def come_back(slot: Slot, queue: Queue, turn: Turn, whole: bool = False) -> bool
         leaving = queue.leaving[0]
         if not leaving.came(turn) and not whole:
             return False  # dead letters have a turn look at their queue again
+        # In the order of the ledger, one piece a turn; what another consumer that ended later held comes behind.
         piece = leaving.take()
         queue.hold_no_more(len(piece))
         give_back(slot, queue, piece, None, turn, leaving.failed)
@@ -88,6 +104,7 @@ def come_back(slot: Slot, queue: Queue, turn: Turn, whole: bool = False) -> bool
             queue.leaving.popleft()
         if queue.leaving and not whole:
             queue.leaving[0].came(turn)
+            # It goes on with the next turn (`unfinished`): touched, this very turn would come again and again.
             slot.touched.pop(queue, None)
             return False
     queue.all_back()
@@ -138,11 +155,15 @@ def _merge(queue: Queue, level: deque[Run], returned: list[Run]) -> list[Run]:
     placed: list[Run] = []
     passed = at = 0
     while at < len(returned):
+        # Runs that end before the first one that comes back are passed by turning the deque, not by taking them
+        # apart.
         ahead = _before(level, len(level) - passed, returned[at].ids[0])
         level.rotate(-ahead)
         passed += ahead
         here, newest = [returned[at]], returned[at].ids[-1]
         at += 1
+        # Whatever lies across: from the level or from what came back, the one that begins first, as long as it begins
+        # before the end of what is here.
         while True:
             if len(level) > passed and level[0].ids[0] < newest:
                 run = level.popleft()
@@ -159,6 +180,8 @@ def _merge(queue: Queue, level: deque[Run], returned: list[Run]) -> list[Run]:
         level.extend(here)
         passed += len(here)
         placed += here
+    # All that was passed went to the end, in order: turned back, it stands as it stood. Rotating costs as many steps
+    # as runs passed, twice.
     level.rotate(passed)
     return placed
 
@@ -166,6 +189,7 @@ def _merge(queue: Queue, level: deque[Run], returned: list[Run]) -> list[Run]:
 def _before(level: deque[Run], count: int, id: int) -> int:
     """How many of the first `count` runs end before that id. The place is mostly near: the middle of a deque is far."""
     low, step = 0, 1
+    # Doubling steps from the front: deque[i] costs up to i, and what comes back mostly belongs near the head.
     while low + step <= count and level[low + step - 1].ids[-1] < id:
         low += step
         step *= 2
@@ -199,6 +223,7 @@ def _waits(settings: AddressSettings, attempts: int, runs: list[Run], delay: int
         return [(delay or 0, runs)]
     if settings.redelivery_delay_ms <= 0:
         return [(0, runs)]
+    # The same delay for all: they stay one run.
     if not settings.redelivery_jitter:
         return [(_delay(settings, attempts, 0.0), runs)]
     groups: dict[int, list[Run]] = {}
@@ -224,6 +249,7 @@ def _delay(settings: AddressSettings, attempts: int, share: float) -> int:
 
 def _share(i: int, attempts: int) -> float:
     """-1 … 1: chance that is the same on every replica."""
+    # Not random(): replay and the simulation must find the same time.
     return crc32(b"%d.%d" % (i, attempts)) / 0x7FFFFFFF - 1
 
 
@@ -234,12 +260,14 @@ def _record(slot: Slot, queue: Queue, runs: list[Run], attempts: int, due: int, 
     ids = [i for run in runs if run.flags & DURABLE for i in run.ids]
     if not ids:
         return
+    # Set, not added to: to replay the record twice does no harm.
     queue.counts.update(dict.fromkeys(ids, attempts))
     if due:
         queue.due.update(dict.fromkeys(ids, due))
     elif queue.due:
         for i in ids:
             queue.due.pop(i, None)
+    # In this turn's records, before any effect of the turn is told: whoever gets it next finds the count in the log.
     data: dict[str, Any] = {"queue": queue.id, "attempts": attempts, "spans": spans_of(ids), "due": due}
     turn.appends.append(MetaRecord(slot.number, "count", data))
 
@@ -259,6 +287,7 @@ def unreadable(slot: Slot, queue: Queue, messages: dict[int, Run], turn: Turn) -
     if queue.stays():
         return
     for run in regroup(messages):
+        # A DLQ whose letters go to itself.
         if queue.settings.dead_letter_address == queue.address:
             slot.settle_runs(queue, [run], turn)
         else:
@@ -290,6 +319,7 @@ def _leave(
     slot: Slot, queue: Queue, run: Run, address: str, to: str | None, header: str, why: Left, turn: Turn
 ) -> None:
     """`to`: only the queue of this name gets it, made if need be; None: as the address has it."""
+    # No dead letter address: as the settings say it is dropped, and the log says why it left.
     if not address:
         slot.settle_runs(queue, [run], turn, why)
         slot.watch_idle(queue, turn.now)
@@ -298,9 +328,12 @@ def _leave(
         # Forgotten at a restart anyway: needs no place in the owner's atomic group.
         turn.appends.append(SettleRecord(slot.number, queue.id, spans_of(run.ids), durable=False))
     if queue.book is not None:
+        # Its room is free now: where it goes it may wait long, and counts there.
         queue.book.leave_runs([run], slot.number, turn)
     queue.leaves_for(len(run.records))
     routing = Routing.UNSET if to is None else Routing.MULTICAST
+    # Not settled here: the owner publishes it and settles it in one group, so a crash leaves it in one of the two
+    # queues (I10).
     turn.moves.append(Move(slot.number, queue.id, run.ids, address, _relabelled(queue, run, header), to, routing, why))
 
 
@@ -309,6 +342,7 @@ def moved(slot: Slot, move: Move, turn: Turn) -> None:
     queue = slot.queues.get(move.queue)
     if queue is None:
         return
+    # Also when it was not taken anywhere: that is decided, and the message is gone.
     queue.arrived(len(move.ids))
     # What comes again and again is in the log whatever becomes of each that comes of it.
     if queue.durable and (move.run.flags & DURABLE or queue.recurring is not None):
@@ -344,6 +378,7 @@ def _relabelled(queue: Queue, run: Run, header: str) -> Run:
 def _unlabelled(lines: bytes, record: bytes, front: bytes) -> bytes:
     """A message as it is stored, without what `front` says anew: one that comes back to its dead letter address again
     and again would grow each time."""
+    # The usual letter, the first time: nothing to strip.
     if not (lines or record).startswith(_LABELS):
         return lines + record
     whole, kept, at = lines + record, b"", 0

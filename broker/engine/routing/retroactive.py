@@ -32,6 +32,7 @@ def with_ring(slot: Slot, command: Publish, groups: list[list[Queue]], turn: Tur
     if ring is None:
         ring = addresses.create(slot, command.address, HIDDEN, Routing.MULTICAST, turn, hidden=True)
     last = groups[-1] if groups else []
+    # A group of its own: within theirs the ring would take turns with the queues.
     if last and last[-1].routing is Routing.ANYCAST:
         return [*groups, [ring]]
     return [*groups[:-1], [*last, ring]]
@@ -40,6 +41,7 @@ def with_ring(slot: Slot, command: Publish, groups: list[list[Queue]], turn: Tur
 def restored(slot: Slot) -> None:
     """Recovery is complete: queues get what an earlier life has promised them."""
     for queue in slot.queues.values():
+        # Its messages are paged, like all after a restart; arrived() reads them back and redeems the promise.
         ring = ring_for(slot, queue) if queue.owed else None
         if ring is not None:
             slot.latecomers.append((ring, queue, queue.owed))
@@ -56,6 +58,7 @@ def arrived(slot: Slot, ring: Queue, turn: Turn) -> None:
             if owner is not ring:
                 slot.latecomers.append((owner, queue, bound))
             elif not queue.deleted:
+                # In one group with "owed no more": a crash in between must neither give twice nor never.
                 _redeem(slot, ring, queue, bound, turn)
     if ring.empty() and not slot.match(ring.address).retroactive_messages:
         addresses.delete(slot, ring, turn)
@@ -65,6 +68,7 @@ def _cut(slot: Slot, ring: Queue, turn: Turn) -> None:
     """Forgets the oldest."""
     excess = ring.count + ring.pages.count - slot.match(ring.address).retroactive_messages
     gone: list[Run] = []
+    # As many as came, or as a smaller setting leaves too many.
     while ring.count and (excess > 0 or ring.nbytes > slot.limit // 2):
         level = min([level for level in ring.levels or (ring.ready,) if level], key=_first)
         run = level.popleft()

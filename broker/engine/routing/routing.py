@@ -50,10 +50,12 @@ def check_publish(slot: Slot, command: Publish) -> None:
     elif address is None and not may_create(slot, name, command.create):
         raise missing(name, command.create)
     wanted = routing
+    # An address with nothing but dead letter queues is to everybody else like none: those are not its clients' doing.
     if routing is Routing.UNSET and (address is None or dead_letter_queues.only(address)):
         wanted = default_routing(slot, name)
     if wanted is not Routing.ANYCAST or (address is not None and address.anycast):
         return
+    # A subscription has the very name that the queue would have.
     if address is not None and name in address.queues:
         raise mismatch(name, routing)
     if may_create_queue(slot, name, command.create):
@@ -138,6 +140,7 @@ def _check_subscription(slot: Slot, queue: str, address: Address | None) -> None
 def check_budget(slot: Slot) -> None:
     """Raises RefusedError if there may be no more queues. A transaction in progress may pass the limit by its own."""
     budget = slot.budget
+    # Of the process, not of the slot: it is the process that runs out of memory.
     if budget.used >= budget.limit:
         raise RefusedError(
             Code.QUEUE_LIMIT, f"{budget.limit} queues exist (engine.max_queues); delete some, or end subscriptions"

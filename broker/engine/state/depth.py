@@ -20,6 +20,7 @@ def depths(slot: Slot, match: str) -> Iterator[dict[str, Any] | None]:
     waiting      ready, paged out or on their way in.    scheduled    not due yet (delays of redelivery too)."""
     if slot.match.is_pattern(match):
         pattern, words = slot.match.words(match), slot.match.words
+        # A copy: the asker takes one entry at a time, and queues come and go between two of them.
         for name, address in list(slot.addresses.items()):
             if matches(pattern, words(name)):
                 yield from _of(address)

@@ -11,6 +11,12 @@ acknowledgements count, and the COMMIT succeeds. Each slot of a transaction over
 Rule: an id is kept as a digest of 16 bytes, whatever its length. Must not know queues.
 """
 
+# Example. id_cache_size 3 at orders. Messages with ids a, b, a come in one read, then d and e, then b.
+#     a, b    taken and remembered, in one group with the messages: a crash leaves both or neither
+#     a       known within the same read (`new`): dropped, told Done
+#     d, e    a is the eldest of four: forgotten
+#     b       known still: dropped
+
 from __future__ import annotations
 
 from base64 import b64decode
@@ -48,6 +54,7 @@ def fresh(slot: Slot, command: Publish) -> bool:
         if digest is None:
             kept.append(at)
         elif digest not in known and digest not in new:
+            # In two sets: those of this read are remembered only when a limit has let them in.
             new.add(digest)
             kept.append(at)
     slot.counters.repeats(len(run.records) - len(kept))
@@ -81,6 +88,7 @@ def repeated(slot: Slot, command: Publish) -> bool:
 def replay(slot: Slot, data: dict[str, Any]) -> None:
     """A "known" MetaRecord."""
     packed = b64decode(data["ids"])
+    # The eldest first, as they were written: so the same ones are forgotten on each replica.
     digests = [packed[at : at + _DIGEST] for at in range(0, len(packed), _DIGEST)]
     _ids_of(slot, data["address"]).add(digests, slot.match(data["address"]).id_cache_size)
 
@@ -95,6 +103,8 @@ def snapshot(slot: Slot, address: str) -> list[MetaRecord]:
 def _ids_of(slot: Slot, address: str) -> Ids:
     """The addresses stand in the order of their last use."""
     table = slot.known_ids
+    # Taken out and put in again: to the end of the order. The bound is per slot, so that addresses with ids of their
+    # own (reply topics) cannot fill the memory.
     ids = table.pop(address, None) or Ids()
     table[address] = ids
     while len(table) > _ADDRESSES:

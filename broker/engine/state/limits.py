@@ -12,6 +12,13 @@ refused, or they would be lost.
 Rule: books exist only where a limit applies, and can be made anew from the queues at any time: they are in no log.
 """
 
+# Example. Topic t (DROP, max_size_messages 10) has two queues that hold 4 each: its stock is 8. Three messages come.
+#     first    8 < 10: taken, and counts twice: 10
+#     second   10 is not below 10: dropped in silence, its sender gets its receipt all the same
+#     third    no queue's filter wants it: it needs no room, so it is taken (and goes where unrouted messages go)
+# With FAIL (whose messages come one by one) the first would be taken and the others refused; with BLOCK all three are
+# taken and the sender is told to wait: what is on its way already is never lost for a limit.
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -45,6 +52,7 @@ def admit(slot: Slot, address: Address | None, command: Publish) -> bool:
         return True
     if stock.policy == DROP:
         return _fits(slot, stock, address, command)
+    # A transaction was asked as a whole; a part that is refused in the middle would break it (C54).
     if not command.atomic:
         _refuse(stock, command)
     return True
@@ -61,6 +69,7 @@ def check(slot: Slot, address: Address | None, command: Publish, asked: Asked, w
     stock = _stock_of(slot, address, command.address)
     if stock is not None:
         if stock.policy == FAIL and command.session:
+            # Before the check by the stock alone: that one does not know of the parts before.
             _ask(stock, address, command, asked)
         _refuse(stock, command)
         if not waits and command.session and stock.policy == BLOCK and stock.full():
@@ -79,6 +88,7 @@ def _ask(stock: Stock, address: Address | None, command: Publish, asked: Asked) 
 
 
 def _refuse(stock: Stock, command: Publish) -> None:
+    # The broker's own: dead letters, expired messages, diverted copies. There is nobody who could be told.
     if not command.session:
         return
     if stock.full() if stock.policy == FAIL else stock.policy == BLOCK and stock.nbytes >= stock.reject_bytes:
@@ -102,6 +112,7 @@ def _fits(slot: Slot, stock: Stock, address: Address | None, command: Publish) -
     messages, nbytes = stock.messages, stock.nbytes
     count = len(run.records)
     most = len(address.queues) or 1 if address is not None else 1
+    # By the most it could be, without looking at filters: an address far from its limit costs a sum.
     if messages + most * count <= stock.most_messages and nbytes + most * run.nbytes <= stock.most_bytes:
         return True
     fitting: list[int] = []
@@ -122,10 +133,12 @@ def _ways(address: Address | None, command: Publish) -> list[int]:
     count = len(run.records)
     anycast, multicast = _queues(address, command)
     # Several anycast queues take turns; whose it is is decided later, so each message is taken to find one.
+    # Counted once in either case: taking turns, each message is in one queue; with none, one may be made.
     ways = [int(len(anycast) > 1 or not anycast + multicast)] * count
     known: Found = {}
     if multicast and address is not None and address.filters:
         look = Look(run)
+        # All at once: exact counts are needed here, of as many messages as one read brings.
         look.go_on(address.filters, 0)
         known = dict.fromkeys(address.filters.takers, ()) | look.found
     for queue in multicast + (anycast if len(anycast) == 1 else []):
@@ -170,6 +183,7 @@ def published(slot: Slot, command: Publish, turn: Turn) -> None:
     if stock is None or stock.policy != BLOCK or not session or not stock.full():
         return
     if len(stock.waiting) >= MOST_WAITING and session not in stock.waiting:
+        # Told to go on, not forgotten: a session that nobody wakes would wait for ever.
         eldest = next(iter(stock.waiting))
         del stock.waiting[eldest]
         turn.effects.append(Crowd(eldest, slot.number, stock.address, False))
@@ -184,6 +198,7 @@ def deleted(slot: Slot, queue: Queue, turn: Turn) -> None:
     """The queue is gone with all it had."""
     book = queue.book
     if book is not None:
+        # All it has, so the sum over the books stays the stock, whatever was estimated.
         book.leave(book.messages, book.nbytes, slot.number, turn)
         queue.close_book()
         if queue.address not in slot.addresses:
@@ -211,6 +226,7 @@ def _stock(slot: Slot, address: Address) -> None:
 def configure(slot: Slot) -> None:
     """Settings have changed, or everything was restored: all books are made anew. Who waits where there is room now is
     told by the next tick (relieve)."""
+    # From nothing: books are sums of what is there, so a change of settings cannot leave a wrong one behind.
     slot.booked_by(False)
     old = slot.loose
     for address in slot.addresses.values():

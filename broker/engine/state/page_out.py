@@ -11,6 +11,16 @@ Rule: order first: whatever cannot go to its place in the order stays. Queues wi
 schedules, browsers) are left alone, as is one of which a page is under way. Must not know how much is too much.
 """
 
+# Example. Memory is short; queue a has runs 1 … 100 ready, all durable, and no consumer.
+#     put_away   100, 99, … are popped until half of the limit is left: say 41 … 100. They stand before all else in
+#                the index
+#     then       `paging` is on: what is published now goes to the end of the index. 1 … 40, 41 … 100, the new ones:
+#                order is kept, since a suffix went (I7)
+#     50         if it would come back as another one (REDELIVERED, and the log has no count of it) it stays, and so
+#                does everything before it: were 49 put away, 50 would go out first
+#     transient  runs that are in no record are written first (spilled). Until that is durable they are out of sight,
+#                and no page is read: a page of what stands behind them would overtake them
+
 from __future__ import annotations
 
 from collections import deque
@@ -39,15 +49,18 @@ def put_away(slot: Slot, queue: Queue, most: int, turn: Turn, spill: bool, again
             would overtake it. Not where one that comes again may say what it holds: it is looked for in memory
             (resume.withdraw)."""
     excess = _held(queue) - slot.limit
+    # One that is not calm is left alone: what its kind, its lanes or its readers know of the index would be wrong.
     if excess <= 0 or not _calm(queue):
         return 0
     excess += slot.limit // 2
     gone: deque[Run] = deque()
     written = 0
+    # From the lowest priority on: what is put away stands behind what is left, and comes out in order of the index.
     for level in queue.levels or (queue.ready,):
         while level and excess > 0 and len(gone) < most and written < SPILL_BYTES:
             run = level[-1]
             stored = _stored(queue, run)
+            # Nothing more from this queue: what stands before it has to stay before it.
             if not stored and not (spill and _spills(run)):
                 excess = 0
                 break
@@ -61,6 +74,7 @@ def put_away(slot: Slot, queue: Queue, most: int, turn: Turn, spill: bool, again
             excess -= run.nbytes + RUN + MESSAGE * len(run.records)
             written += 0 if stored else run.nbytes
             gone.appendleft(run)
+        # Only a level that is wholly gone lets the next one go.
         if level:
             break  # what has a higher priority is before it
     if gone:
@@ -100,6 +114,7 @@ def _stored(queue: Queue, run: Run) -> bool:
     """Does the journal give back just this run."""
     if not run.position or run.flags & PART:
         return False
+    # A record of this life: it tells nothing of deliveries, so what came back must not be read from it.
     if run.flags & TRANSIENT:
         return not (run.flags & REDELIVERED or run.attempts)
     if not run.flags & DURABLE or not queue.durable:
@@ -117,6 +132,7 @@ def _spills(run: Run) -> bool:
 def _leave(slot: Slot, queue: Queue, gone: deque[Run], turn: Turn) -> None:
     queue.pages.begin()
     slot.touched[queue] = None
+    # Nothing to write: at once.
     if all(_stored(queue, run) for run in gone):
         _index(queue, list(gone))
         return
@@ -127,6 +143,7 @@ def _leave(slot: Slot, queue: Queue, gone: deque[Run], turn: Turn) -> None:
 
 def _spilled(slot: Slot, queue: Queue, run: Run, turn: Turn) -> Run:
     paged = copy(run)
+    # A position that it has is that of a record which is not this queue's; it gets its own when it is written.
     paged.placed(0)
     paged.spilled()
     slot.reserve(turn)

@@ -128,6 +128,7 @@ def held(consumer: Consumer) -> int:
 
 def hindrance(consumer: Consumer) -> str:
     """Why it may get nothing now, in words; empty: it may."""
+    # WITHHELD is taken off whatever room there was: what is left is far below anything a client could owe.
     if consumer.room < -(WITHHELD >> 1):
         return "its SUBSCRIBE is not durable yet"
     if consumer.room <= 0:

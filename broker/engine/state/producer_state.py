@@ -5,6 +5,16 @@ goes into the log before the first record of a higher number; without it a repla
 answered as if it had been taken). Must not know queues.
 """
 
+# Example. Edge token T sends 1 … 5 to this slot. 3 is refused (the address was full), 1, 2 and 4 are taken; then the
+# leader dies, and nobody has been answered. The edge sends all five to the next leader.
+#     the log       run (T, 1), run (T, 2), "refused T 3", run (T, 4)
+#     1, 2, 4       not above the last number, 4, and not refused: Done, when the log says so
+#     3             refused again, with the same words
+#     5             above 4: taken
+# Without the refusal in front of 4, 3 would look like taken, and its sender be told so: a receipt for a message that
+# is nowhere (I3). Written at its own time it would cost a record per refusal, also of those who never send anything
+# again.
+
 from __future__ import annotations
 
 from typing import Any
@@ -58,6 +68,7 @@ class Producers:
         producer = self._known[dedup[0]]
         if not producer.repeated < dedup[1] <= producer.inherited:
             return False
+        # Numbers come in order, so one number remembers them all: each is repeated to subscribers once per leader.
         producer.repeated = dedup[1]
         return True
 
@@ -69,10 +80,13 @@ class Producers:
     def take(self, dedup: Dedup, now: int) -> None:
         """That number is taken. `now`: epoch ms, 0 = during recovery."""
         token, number = dedup
+        # Taken out and put back: the dict stands by last use, and the front is the one that was silent longest.
         producer = self._known.pop(token, None)
         if producer is None:
             producer = _Producer(number)
             if len(self._known) >= _PRODUCERS:
+                # What it would send again is taken twice then. 4096 edges with something under way at one slot are
+                # not expected.
                 del self._known[next(iter(self._known))]
         elif number > producer.last:
             producer.last = number
@@ -85,8 +99,10 @@ class Producers:
         """That number was refused. It does not count as the last one: nothing came after it yet."""
         token, number = dedup
         if token not in self._known:
+            # Known from now on, with nothing taken: 0 is below every number.
             self.take((token, 0), self._now)
         producer = self._known[token]
+        # The eldest: an edge asks again for what is under way, not for what it has heard of.
         while len(producer.refused) >= _REFUSALS:
             del producer.refused[next(iter(producer.refused))]
         producer.refused[number] = (code.name, detail)
@@ -99,6 +115,7 @@ class Producers:
             return []
         fresh, producer.fresh = producer.fresh, []
         if dedup[1] in producer.refused:
+            # Only the edge's own second try can be that: it had no answer, so "taken" is the first it hears.
             del producer.refused[dedup[1]]  # tried again, and taken this time
         return [[dedup[0], n, *producer.refused[n]] for n in dict.fromkeys(fresh) if n in producer.refused]
 
@@ -108,12 +125,14 @@ class Producers:
             self.take((token, number), 0)
         for token, number, code, detail in data.get("refused", ()):
             self.refuse((token, number), Code[code], detail)
+            # From the log, so it is in the log.
             self._known[token].fresh.clear()
 
     def begin(self, now: int) -> None:
         """Recovery is over: whoever was known may come back from now on."""
         for producer in self._known.values():
             producer.used = producer.used or now
+            # Whatever is known now was dealt with by an earlier leader.
             producer.inherited = producer.last
         self._now = max(self._now, now)
 

@@ -7,6 +7,14 @@ queue up to this time): what is not due by the log was never handed out, whoever
 Rule: in the order of time, then of ids; what expires first comes out when it expires. Must not know records of runs.
 """
 
+# Example. Message 8 comes at 1000, due at 5000, in a durable queue.
+#     1000    in the log like any message; when that is durable the agenda holds one int of it
+#     5000    tick: "due, up to 5000" is appended, nothing goes out yet
+#     5001    that is durable: 8's position goes to the end of the index, a page is read, 8 is handed out
+#     crash   before "due" was durable: the next leader finds 8 not due by the log, so it was never delivered: no
+#             `redelivered`. Behind it: 8 is suspect
+# The next leader's clock may be slow: what the log has opened stays open, and comes out at once.
+
 from __future__ import annotations
 
 from collections import deque
@@ -31,6 +39,7 @@ def postpone(slot: Slot, queue: Queue, run: Run) -> None:
     """The run is in the log, and out of sight until it is due."""
     agenda = queue.agenda_of()
     agenda.add(run)
+    # While a question is under way opened() looks at the agenda again.
     if not agenda.asked:
         slot.wake(queue, agenda.first())
 
@@ -40,6 +49,7 @@ def tick(slot: Slot, queue: Queue, agenda: Agenda, turn: Turn) -> None:
     if not queue.durable:
         agenda.open_unlogged(turn.now)
     elif agenda and agenda.opened < agenda.first() <= turn.now and not agenda.asked:
+        # Up to now, not only up to the first one: one record for all that is due in this tick.
         agenda.ask(turn.now)
         turn.appends.append(MetaRecord(slot.number, "due", {"queue": queue.id, "at": turn.now}))
         slot.hold_due(queue, turn)
@@ -54,9 +64,11 @@ def opened(slot: Slot, queue: Queue) -> None:
 
 
 def _let_out(slot: Slot, queue: Queue, agenda: Agenda) -> None:
+    # A million may be due at one moment: the rest is woken for, since its time is over, by the next tick.
     taken = agenda.take(agenda.opened, STEP)
     if taken:
         for position, count, nbytes in taken:
+            # Without its bytes: what expires in it is found when it is read.
             queue.page_at(position, count, nbytes, agenda.expires)
         queue.pages.begin()
         slot.touched[queue] = None
@@ -71,6 +83,7 @@ def rests(queue: Queue, run: Run) -> bool:
     """A run that the journal brings back: was it not due, by the log, and so never delivered."""
     if not run.due or queue.hidden:
         return False
+    # "Not due" is by the log, never by a clock: only so it is the same on every replica.
     return queue.agenda is None or moment(run) > queue.agenda.opened
 
 
@@ -79,6 +92,7 @@ def in_order(times: Sequence[int], late: Sequence[int]) -> list[int]:
     were scheduled and have been due by their time, among the others where those were when that time came.
 
     times   when each came out (see moment), or was sent."""
+    # Two lists, each in order, are merged: one sort of the late ones, one walk.
     waiting = deque(sorted(late, key=times.__getitem__))
     scheduled, order = set(late), []
     for at, time in enumerate(times):

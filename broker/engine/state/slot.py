@@ -4,6 +4,15 @@ Rule: data with the few verbs every other module needs (number, hold, answer, fe
 what commands mean is decided elsewhere. Must not know commands.
 """
 
+# How an answer waits for the log. Turn 12 handles SEND x (durable, seq 80), SEND y (not durable, to another queue,
+# seq 81):
+#     x    RunRecord among the turn's appends; pending: Held(12, Done 80, x enters its queue)
+#     y    nothing to write: enters its queue now, Done 81 is told with this turn
+#     the owner writes and syncs the turn, hears from the followers, and calls release(12)
+# Done 81 may come before Done 80; messages of one queue never pass each other (publish.py, gate.py).
+#     numbers   the first run in the log announces `next + RESERVE_IDS`. After a crash numbering goes on there: 21 may
+#               have gone to somebody without ever reaching the disk, and another message must never be 21
+
 from __future__ import annotations
 
 from collections import OrderedDict, deque
@@ -89,12 +98,14 @@ class Budget:
 
     def bury(self, runs: list[Run]) -> None:
         """Nobody needs these any more: forget() them, bit by bit."""
+        # Fewer are freed by Python at once, here and now.
         if len(runs) > _GRAVE:
             self.graves.append(runs)
 
     def forget(self) -> bool:
         """A bit of that. True: there is more."""
         if self.graves:
+            # From the end: a list gives that back without moving the rest.
             del self.graves[-1][-_GRAVE:]
             if not self.graves[-1]:
                 self.graves.pop()
@@ -255,8 +266,10 @@ class Slot:
         self, number: int, settings: EngineSettings, budget: Budget, first_id: int, wildcards: Wildcards
     ) -> None:
         self.budget = budget
+        # Of the process: shared by its slots, like the budget.
         self.wildcards = wildcards
         self.number = number
+        # As for a change of settings: one way in.
         self.configure(settings)
         self.next_id = self.first_id = max(first_id, 1)
         self.reserved = 0
@@ -319,6 +332,7 @@ class Slot:
     def make_room(self) -> None:
         """Bounds of queues and pages, by their settings and by what is left for all of the process."""
         room = self.budget.room
+        # Then pages are smaller as well: a page is read into memory as a whole.
         self.pressed = room < self.most[0]
         self.limit = min(self.most[0], room)
         self.page_bytes = min(self.most[1], max(room // 2, 1))
@@ -333,6 +347,7 @@ class Slot:
 
     def filter_came(self, queue: Queue) -> None:
         """A queue has come, or has another selector."""
+        # A number, so that a slot without filters asks one question per command.
         self.filtered += queue.filter is not None
 
     def filter_goes(self, queue: Queue) -> None:
@@ -385,8 +400,10 @@ class Slot:
     def restart(self, clean: bool) -> bool:
         """The log has been read: numbering goes on behind all that was announced. True: it was an unclean start, and
         what was dispatched before is suspect."""
+        # A clean stop leaves a gap as well: ids are 64 bits, and a million at a start is nothing.
         self.next_id = max(self.next_id, self.reserved)
         self.first_id = self.next_id
+        # Nothing was ever announced: nothing was written, nothing dispatched.
         if clean or not self.reserved:
             return False
         self.crashed_at = self.next_id
@@ -404,6 +421,7 @@ class Slot:
         then who had a piece."""
         if waited is None:
             waited = OrderedDict()
+        # Appended behind those that wait; a queue in both keeps its earlier place.
         waited.update(rest)
         if waited is not self.unfinished:
             waited.update(self.unfinished)
@@ -415,11 +433,14 @@ class Slot:
         """Gives the run its ids and its time."""
         first = self.next_id
         self.next_id = first + len(run.records)
+        # A range: one object for the ids of a run, whatever its length.
         run.ids = range(first, self.next_id)
         run.time = now
 
     def reserve(self, turn: Turn) -> None:
         """Call before a numbered run goes into the log."""
+        # One record in a million messages. In front of the run in the same commit, so the log never has an id above
+        # what it knows.
         if self.next_id > self.reserved:
             self.reserved = self.next_id + RESERVE_IDS
             turn.appends.append(MetaRecord(self.number, "ids", {"next": self.reserved}))
@@ -432,6 +453,8 @@ class Slot:
             if progress(turn) == before:
                 turn.effects.append(Done(session, seq))
             else:
+                # By this turn's number: what other turns have under way does not hold it up. barrier() is for answers
+                # that stand for those, too.
                 self.pending.append(Held(turn.number, Done(session, seq)))
 
     def barrier(self, effect: Effect, turn: Turn) -> None:
@@ -441,8 +464,10 @@ class Slot:
     def hold(self, entries: Sequence[tuple[Queue, Run, bool]], number: int, done: Done | None = None) -> None:
         """Runs that enter their queues (paged: the index) when turn `number` is durable; then `done` is told."""
         for queue, run, paged in entries:
+            # All entries first: one command's messages are seen in all their queues or in none.
             queue.gate.wait(run, paged)
         if entries:
+            # Accepted, not entered: `fresh` must not count it now, and again when it comes.
             self.entered -= len(entries[0][1].records)
             if len(entries) > WIDE:
                 self.copies.waits(len(entries))
@@ -461,6 +486,7 @@ class Slot:
 
     def page_of(self, queue: Queue) -> int:
         """So many positions are a page, by the mean of what is paged out."""
+        # By the mean: how large each is, only the journal knows. At least one, however large.
         mean = queue.pages.nbytes // (len(queue.pages.index) or 1) + 1
         if self.pressed:
             mean += RUN  # many small ones are more than their bytes
@@ -488,6 +514,8 @@ class Slot:
         if queue.book is not None:
             queue.book.leave_runs(runs, self.number, turn)
         if queue.durable:
+            # A queue has both kinds, in different records: a settlement names the kind, so that a restart can forget
+            # all transient ones.
             kept = [run for run in runs if run.flags & DURABLE]
             if kept:
                 self._settled(queue, spans_of_runs(kept), turn, why)
@@ -519,6 +547,7 @@ class Slot:
         """Settled messages need no delivery count any more."""
         counts, due = queue.counts, queue.due
         for first, last in spans:
+            # The shorter walk of two: over the span, or over what is counted.
             if last - first < len(counts):
                 gone: Iterable[int] = range(first, last + 1)
             else:
@@ -532,6 +561,7 @@ class Slot:
     def wake(self, queue: Queue, at: int) -> None:
         """The queue wants a tick at that time."""
         self.timed.add(queue)
+        # One time for the slot; tick() finds who wanted it. Earlier than needed costs a look.
         if not self.due or at < self.due:
             self.due = at
 
@@ -565,10 +595,12 @@ def progress(turn: Turn) -> int:
 
 def grouped(slot: int, records: list[LogRecord]) -> list[LogRecord]:
     """The same records, counting together or not at all; transient ones, which no restart sees, stand behind."""
+    # Groups within groups become one: the log knows one level.
     if any(type(r) is GroupRecord for r in records):
         records = [part for r in records for part in (r.records if isinstance(r, GroupRecord) else (r,))]
     lasting = [r for r in records if not _transient(r)]
     rest = [r for r in records if _transient(r)]
+    # A group of one would be bytes for nothing.
     if len(lasting) > 1:
         return [GroupRecord(slot, lasting), *rest]  # type: ignore[arg-type]
     return lasting + rest

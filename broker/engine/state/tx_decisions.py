@@ -4,6 +4,14 @@ Rule: a decision is in the log before anybody acts on it; what is asked for and 
 any more; a coordinator that was deposed prepares nothing more here. Must not know what the transactions hold.
 """
 
+# Example. Slot 3 coordinates T over 9 and 12; 12's Done is lost, and 12 asks after a while ("Inquire T").
+#     deciding   3 is still at it: "ask again"
+#     decided    3 has "decided T" in its log: "committed"
+#     neither    3's leader is another one, and its log has nothing: it writes "aborted T", and only then says
+#                "never". Its predecessor cannot decide any more: it leads no longer, and this slot's log is the only
+#                place (I9)
+# 9 and 12 forget what they prepared when they have carried out either; 3 forgets "decided" when both have.
+
 from __future__ import annotations
 
 from broker.core.errors import Code, RefusedError
@@ -29,6 +37,7 @@ class Decisions:
     def decide(self, tx: str, participants: list[int]) -> None:
         """It is committed. Raises RefusedError when a participant has been told that it is not."""
         self.deciding.discard(tx)
+        # A participant was told "never" while this leader gathered answers: the first word in the log counts.
         if tx in self.aborted:
             raise RefusedError(Code.NO_SUCH_TRANSACTION, "it took too long and was rolled back; send it again")
         self.decided[tx] = participants
@@ -37,6 +46,7 @@ class Decisions:
         """It will never be decided."""
         self.aborted[tx] = now
         aborted = self.aborted
+        # Never empty: the new one is in it. In order of time, so only the front is looked at.
         while aborted[oldest := next(iter(aborted))] < now - _REMEMBERED_MS or len(aborted) > _MOST:
             del aborted[oldest]
 

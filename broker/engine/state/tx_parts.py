@@ -94,6 +94,7 @@ class Prepared:
             "publishes": [
                 [p.first, p.last, p.address, p.queue, p.routing, p.create, p.durable, p.unique] for p in self.publishes
             ],
+            # Spans alone: the messages are in the log, and found again by number (find).
             "settles": [[c.queue, c.spans, c.outcome, c.delay] for c in self.claims],
         }  # fmt: skip
 

@@ -19,6 +19,7 @@ LOOKED = 1000
 
 def why(slot: Slot, queue: Queue, now: int) -> list[str]:
     """Sentences, each with what to do where something can be done. One that says all is well where it is."""
+    # The first sentence is what has to change first: with a paused queue nothing else matters.
     told = [*_of_itself(slot, queue, now), *_of_messages(queue)]
     if waiting(queue) or queue.returned:
         told += _of_consumers(queue) if queue.consumers else [_nobody(queue)]
@@ -75,6 +76,7 @@ def _nobody(queue: Queue) -> str:
 
 def _of_consumers(queue: Queue) -> list[str]:
     told: list[str] = []
+    # A page that a person looks at must not take as long as there are consumers.
     looked = list(islice(queue.consumers, LOOKED))
     alone = queue.choice.exclusive if queue.choice is not None else None
     if alone is not None and len(looked) > 1:
