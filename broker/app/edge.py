@@ -18,6 +18,8 @@ from broker.admin.api.new_partitions import NewPartitions
 from broker.admin.api.server import Api
 from broker.admin.api.spread import Spread
 from broker.admin.server import AdminServer
+from broker.bridge.bridges import Bridges
+from broker.cluster.bridge_holders import BridgeHolders
 from broker.cluster.config import Tables, UserEntry
 from broker.cluster.config_writer import ConfigWriter
 from broker.cluster.load import EVERY_S, Loads
@@ -43,6 +45,7 @@ from broker.seams.entropy import number, token
 from broker.seams.files import fingerprint, temporary_file
 
 from .live.administration import ThisNode, api
+from .live.bridging import inside_of
 from .live.cluster_live import ClusterLive
 from .live.cluster_tokens import ClusterTokens
 from .live.cluster_users import ClusterUsers
@@ -71,6 +74,8 @@ class EdgeProcess(ClusterProcess):
         self._reporting: asyncio.Task[None] | None = None
         self._loads: Loads
         self._newcomers: NewPartitions | None = None
+        self.bridges: Bridges | None = None
+        self._holders: BridgeHolders | None = None
 
     async def start(self) -> None:
         """Joins the cluster and listens, or leaves nothing behind. Raises BrokerError."""
@@ -107,18 +112,30 @@ class EdgeProcess(ClusterProcess):
                 self.settings, self.port, self.clock, self.beats, self.auth, token(4), directory, tokens, self.memory
             )
             host = listen_host(settings.edge, self.auth.has_users)
+            self.bridges = Bridges(inside_of(self.edge))
             self.listeners = Listeners(self.edge, settings, self.loop, host, self.auth.has_users)
-            told: list[MetricSource] = [self.edge, self.port, self.listeners, self.config, self.memory, self]
+            told: list[MetricSource] = [self.edge, self.port, self.listeners, self.config, self.memory, self,
+                                       self.bridges]  # fmt: skip
             self.admin = AdminServer(settings.admin, told, self.readiness)
             self.admin.api = self._api(self.edge, self.auth)
             self._newcomers = NewPartitions(Spread(self.port), self.admin.api.desk, self.names.address_of)
             self.edge.grow_with(self._newcomers)
             self._serving = True
             await self.listeners.start()
+            await self._start_bridges(self.bridges)
         except BaseException:
             await self._close()
             raise
         self._ready = True
+
+    async def _start_bridges(self, bridges: Bridges) -> None:
+        """One edge of the cluster runs each."""
+        holders = BridgeHolders(self.metadata, self.keys, self.membership, bridges.wanted, bridges.look)
+        self._holders = holders
+        bridges.run_if(holders.held)
+        bridges.configure(self.settings.bridges)
+        await holders.start()
+        bridges.start()
 
     def _authenticator(self) -> FileAuthenticator | TableAuthenticator:
         """Users of a file if there is one, else those of the cluster. Without any, everybody may log in as long as this
@@ -185,6 +202,8 @@ class EdgeProcess(ClusterProcess):
         if self._balancing is not None:
             self._balancing.cancel()
             await self._loads.stop()
+        if self.bridges is not None:
+            await self.bridges.stop()
         assert self.edge is not None
         self.listeners.stop_accepting()
         drained = asyncio.Event()
@@ -200,6 +219,8 @@ class EdgeProcess(ClusterProcess):
     async def _close(self) -> None:
         if self._reporting is not None:
             self._reporting.cancel()
+        if self._holders is not None:
+            await self._holders.stop()
         if self.auth is not None:
             self.auth.close()
         self.beats.stop()
@@ -246,6 +267,11 @@ class EdgeProcess(ClusterProcess):
         self.settings = replace(self.settings, edge=replace(self.settings.edge, permissions=dict(permissions)))
         if self.edge is not None:
             self.edge.permit(permissions)
+
+    def on_bridges(self, bridges: Tables) -> None:
+        self.settings = replace(self.settings, bridges={name: dict(table) for name, table in bridges.items()})
+        if self.bridges is not None:
+            self.bridges.configure(bridges)
 
     def on_users(self, users: Mapping[str, UserEntry]) -> None:
         if self.edge is not None and isinstance(self.auth, TableAuthenticator) and not (

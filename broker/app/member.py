@@ -77,6 +77,7 @@ class ClusterProcess:
             self.metadata, self.keys, settings.engine,
             on_engine_settings=self.on_engine_settings, on_users=self.on_users, on_applied=self._applied.note,
             permissions=settings.edge.permissions, on_permissions=self.on_permissions,
+            bridges=settings.bridges, on_bridges=self.on_bridges,
         )  # fmt: skip
         self.joined = True
         await self.config.start()
@@ -131,6 +132,9 @@ class ClusterProcess:
 
     def on_permissions(self, permissions: Tables) -> None:
         """Others may do what they may do."""
+
+    def on_bridges(self, bridges: Tables) -> None:
+        """Other bridges to other brokers."""
 
     def on_users(self, users: Mapping[str, UserEntry]) -> None:
         """Other users."""

@@ -18,6 +18,7 @@ from broker.admin.api.new_partitions import NewPartitions
 from broker.admin.api.server import LocalOwners
 from broker.admin.early import EarlyServer
 from broker.admin.server import AdminServer
+from broker.bridge.bridges import Bridges
 from broker.config.changes import tables_of, with_tables
 from broker.config.load import SettingsSource
 from broker.config.permissions import groups_of
@@ -37,6 +38,7 @@ from broker.seams.entropy import token
 from broker.seams.files import OsFiles
 
 from .live.administration import ThisNode, api
+from .live.bridging import inside_of
 from .live.live import LiveSettings
 from .live.live_tokens import LiveTokens
 from .live.live_users import LiveUsers
@@ -124,6 +126,7 @@ class Standalone:
             names.learn(engine.subscriptions())
         host = listen_host(settings.edge, self.auth.has_users)
         self.listeners = Listeners(self.edge, settings, self.loop, host, self.auth.has_users)
+        self.bridges = Bridges(inside_of(self.edge))
         self._make_admin()
         try:
             await self.listeners.start()
@@ -135,6 +138,8 @@ class Standalone:
         self.space = SpaceWatch(self.journal, prepare)
         self._look_at_space()
         self._ready = True
+        self.bridges.configure(settings.bridges)
+        self.bridges.start()
         self._maintain_soon(MAINTAIN_S)
 
     def _make_admin(self) -> None:
@@ -142,7 +147,7 @@ class Standalone:
         settings = self.settings
         self.admin = AdminServer(
             settings.admin,
-            [self.edge, self.shard, self.listeners, self.memory],
+            [self.edge, self.shard, self.listeners, self.memory, self.bridges],
             self.readiness,
             self.shard.depths,
             [self.shard.survey],
@@ -208,6 +213,8 @@ class Standalone:
             self.edge.configure(engine)
         if permissions != before.edge.permissions:
             self.edge.permit(permissions)
+        if now.bridges != before.bridges:
+            self.bridges.configure(now.bridges)
         if (slot := next(iter(self.shard.engines), None)) is not None:
             done = asyncio.Event()
             self.shard.in_turn(slot, lambda _engine, _turn: self.shard.durable(done.set))
@@ -231,6 +238,7 @@ class Standalone:
     async def stop(self) -> None:
         """Finishes what is in flight, within drain_timeout_s."""
         self._ready = False
+        await self.bridges.stop()
         self.listeners.stop_accepting()
         drained = asyncio.Event()
         self.edge.drain(drained.set)

@@ -4,6 +4,7 @@
     config/addresses/<name>     {"partitions": 8}                the same settings, for exactly this address
     config/queues/<name>        {"address": "orders"}            a queue that exists from the start
     config/diverts/<name>       {"address": "orders", "forward": "audit"}
+    config/bridges/<name>       {"url": "stomp://eu:61613", "source": "/queue/orders"}
     config/users/<name>         {"hash": "$argon2id$…", "groups": ["admins"]}
     config/tokens/<name>        {"hash": "9f86d0…", "groups": ["ops"], "by": "ada", "created": 1764…}
 
@@ -95,7 +96,7 @@ def parsed_token(data: bytes, where: str) -> KeptToken:
 ENTRIES: Mapping[str, str] = MappingProxyType({
     "settings": "engine.addresses", "addresses": "engine.addresses", "queues": "engine.queues",
     "diverts": "engine.diverts", "permissions": "edge.permissions", "users": "",
-    "tokens": "",
+    "tokens": "", "bridges": "bridges",
 })  # fmt: skip
 """Part of the configuration → the table of a config file whose entries it has; users and tokens have none."""
 
@@ -144,6 +145,7 @@ class ConfigWatch:
     on_users(users)               all users by name.
     on_addresses(addresses)       the addresses declared in the store with their own settings.
     on_permissions(permissions)   those of the config file, and those of the store in place of the same ones of it.
+    on_bridges(bridges)           those of the config file, and those of the store in place of the same ones of it.
     on_applied(revision)          after the others: everything up to this revision is in use.
     """
 
@@ -158,6 +160,8 @@ class ConfigWatch:
         on_addresses: Callable[[Tables], None] = lambda addresses: None,
         permissions: Tables = MappingProxyType({}),
         on_permissions: Callable[[Tables], None] = lambda permissions: None,
+        bridges: Tables = MappingProxyType({}),
+        on_bridges: Callable[[Tables], None] = lambda bridges: None,
         on_applied: Callable[[int], None] = lambda revision: None,
     ) -> None:
         self._keys = keys
@@ -167,6 +171,8 @@ class ConfigWatch:
         self._on_addresses = on_addresses
         self._permissions = permissions
         self._on_permissions = on_permissions
+        self._file_bridges = bridges
+        self._on_bridges = on_bridges
         self._on_applied = on_applied
         self._watched = Watched(metadata, keys.config, self._apply)
         self.settings: dict[str, dict[str, Any]] = {}
@@ -174,6 +180,7 @@ class ConfigWatch:
         self.queues: dict[str, dict[str, Any]] = {}
         self.diverts: dict[str, dict[str, Any]] = {}
         self.permissions: dict[str, dict[str, Any]] = {}
+        self.bridges: dict[str, dict[str, Any]] = {}
         self.users: dict[str, UserEntry] = {}
         self.tokens: dict[str, KeptToken] = {}
         self.bad: dict[str, str] = {}
@@ -217,6 +224,8 @@ class ConfigWatch:
             self._on_addresses(dict(self.addresses))
         if "permissions" in kinds:
             self._on_permissions({**self._permissions, **self.permissions})
+        if "bridges" in kinds:
+            self._on_bridges({**self._file_bridges, **self.bridges})
         if "users" in kinds:
             self._on_users(dict(self.users))
         self.revision = max(self.revision, *(change.revision for change in changes))
@@ -251,7 +260,8 @@ class ConfigWatch:
         if name in table:
             log.error("%s: %s What was in use before it stays.", key, why)
             return ""
-        if not self._started and part != "tokens":  # one that nobody knows opens nothing
+        # One that nobody knows opens nothing, and no client notices a bridge that does not run.
+        if not self._started and part not in ("tokens", "bridges"):
             self.missing.add(key)
         if part == "permissions":
             table[name] = {}

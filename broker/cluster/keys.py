@@ -26,7 +26,8 @@ class Keys:
     """Every key of one cluster. Attributes end with a slash: they are prefixes to list and watch."""
 
     __slots__ = (
-        "applied", "config", "config_addresses", "config_diverts", "config_permissions", "config_queues",
+        "applied", "bridges", "config", "config_addresses", "config_bridges", "config_diverts", "config_permissions",
+        "config_queues",
         "config_settings", "config_tokens", "config_users", "controller", "cordons", "disks",
         "edges", "loads", "managed", "owners", "possession", "root", "slots", "subscriptions", "suspects", "throws",
         "turns",
@@ -53,6 +54,9 @@ class Keys:
         self.config_diverts = self.config + "diverts/"
         self.config_permissions = self.config + "permissions/"
         self.config_tokens = self.config + "tokens/"
+        self.config_bridges = self.config + "bridges/"
+        self.bridges = self.root + "bridges/"
+        """Who runs which of them."""
         self.managed = self.root + "managed/"
         self.possession = self.root + "possession"
         """Whose cluster this is: the StompBroker whose operator writes below the prefix."""
@@ -108,6 +112,13 @@ class Keys:
 
     def permission(self, match: str) -> str:
         return self.config_permissions + escape(match)
+
+    def bridge(self, name: str) -> str:
+        return self.config_bridges + escape(name)
+
+    def bridge_run(self, name: str) -> str:
+        """Who runs it, on the lease of his registration."""
+        return self.bridges + escape(name)
 
     def token(self, name: str) -> str:
         return self.config_tokens + escape(name)

@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 
 from .acceptor import AcceptorSettings
 from .addressing import AddressSettings, DivertSettings, QueueSettings
+from .bridges import BridgeSettings
 from .exchange import ExchangeSettings
 from .permissions import PermissionSettings
 from .settings import Settings
@@ -25,6 +26,7 @@ TABLES: dict[str, type] = {
     "edge.permissions": PermissionSettings,
     "edge.exchanges": ExchangeSettings,
     "edge.virtual_hosts": VirtualHostSettings,
+    "bridges": BridgeSettings,
 }
 """Tables whose entries have names that the user gives, and the settings of one entry."""
 

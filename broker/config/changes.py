@@ -29,7 +29,7 @@ from .settings import Settings
 
 LIVE: Mapping[str, str] = MappingProxyType({
     "addresses": "engine.addresses", "queues": "engine.queues", "diverts": "engine.diverts",
-    "permissions": "edge.permissions",
+    "permissions": "edge.permissions", "bridges": "bridges",
 })  # fmt: skip
 """What people call a table → its name in a config file. Their entries can be changed while a broker runs."""
 MOST = 10_000
@@ -119,7 +119,8 @@ def with_tables(settings: Settings, tables: Mapping[str, Table]) -> Settings:
     engine = replace(
         settings.engine, addresses=own[LIVE["addresses"]], queues=own[LIVE["queues"]], diverts=own[LIVE["diverts"]]
     )
-    return replace(settings, engine=engine, edge=replace(settings.edge, permissions=own[LIVE["permissions"]]))
+    edge = replace(settings.edge, permissions=own[LIVE["permissions"]])
+    return replace(settings, engine=engine, edge=edge, bridges=own[LIVE["bridges"]])
 
 
 def checked(table: str, entry: str, values: Mapping[str, Any], settings: Settings, where: str) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from broker.core.errors import ConfigError
 from .acceptor import AcceptorSettings
 from .acceptor_url import KEY_STORES
 from .addressing import AddressSettings, DivertSettings, QueueSettings
+from .bridges import BridgeSettings, check_bridge
 from .entry_checks import check_divert, check_queue, check_types
 from .host_checks import check_defaults, check_hosts, check_one_host, check_reserved
 from .permissions import PermissionSettings, check_permission
@@ -71,7 +72,10 @@ def check(settings: Settings) -> None:
     check_hosts(settings, acceptors)
     _address(base, "engine.address")
     check_defaults(base)
-    for table in ("engine.addresses", "engine.queues", "engine.diverts", "edge.permissions"):
+    for name, bridge in settings.bridges.items():
+        if (host := bridge.get("virtual_host", "")) and host not in settings.edge.virtual_hosts:
+            raise ConfigError(f"bridges.{name}.virtual_host is {host!r}; add [edge.virtual_hosts.{host}].")
+    for table in ("engine.addresses", "engine.queues", "engine.diverts", "edge.permissions", "bridges"):
         for entry, values in attrgetter(table)(settings).items():
             check_entry(table, entry, values, f'{table}."{entry}"', delimiter, base)
 
@@ -81,6 +85,9 @@ def check_entry(
 ) -> None:
     """Raises ConfigError for the first contradiction in one entry of a table; `where` names it. `base`: what the
     settings of an address are laid over."""
+    if table == "bridges":
+        check_bridge(entry, BridgeSettings(**values), where)
+        return
     check_one_host(table, entry, values, where, delimiter)
     check_reserved(table, entry, values, where)
     if table == "engine.addresses":

@@ -539,5 +539,9 @@ class Settings:
         "ports with parameters of their own: name = table of `acceptor` settings",
         "the ports of [edge] share one set of parameters",
     )
+    bridges: dict[str, Any] = table(
+        "what is moved to other brokers, or fetched from there: name = table of `bridge` settings",
+        "one process of a cluster at a time runs each; another one takes over",
+    )
     scaler: ScalerSettings = group(ScalerSettings)
     log_reads: LogReadsSettings = group(LogReadsSettings)

@@ -47,6 +47,7 @@ from .transport.channel import Channel
 from .transport.connection_memory import Holding
 from .transport.draining import Shedding
 from .transport.fair_reading import Rounds
+from .transport.inside import INSIDE, inside
 from .transport.timers import TimerWheel
 
 log = logging.getLogger("stampede.edge")
@@ -139,7 +140,8 @@ class Edge:
     def _made_entrances(self) -> Entrances:
         settings = self.settings
         return Entrances(
-            all_acceptors(settings), settings.wire, self._partitions, self._sent_partitions,
+            all_acceptors(settings) | {INSIDE: inside(settings)}, settings.wire,
+            self._partitions, self._sent_partitions,
             settings.engine.wildcard_delimiter, lambda address: self.match(address), settings.edge,
         )  # fmt: skip
 

@@ -1,5 +1,5 @@
-"""What operators change of the settings while a broker runs: entries of addresses, queues, diverts and permissions, and
-users; the config file read again.
+"""What operators change of the settings while a broker runs: entries of addresses, queues, diverts, permissions and
+bridges, and users; the config file read again.
 
 Rule: for administrators only. Checked, kept, in use, and only then answered (ports.ConfigPort). What cannot be had
 without a restart is refused, or named in the answer, and so is who of a cluster does not use it yet (`missing`).

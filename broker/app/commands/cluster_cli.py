@@ -388,6 +388,10 @@ _TABLES = (
         lambda keys: keys.config_permissions, lambda keys, name: keys.permission(name),
         _entry_settings("edge.permissions"),
     ),
+    _Table(
+        "bridges", "name", "What is moved to other brokers, or fetched from there; one edge at a time runs each.",
+        lambda keys: keys.config_bridges, lambda keys, name: keys.bridge(name), _entry_settings("bridges"),
+    ),
 )  # fmt: skip
 
 

@@ -4,8 +4,8 @@
     etcd                config/settings/orders.#       {"max_delivery_attempts": 5}     counts for owners and edges
 
 What a pattern stands for goes to `settings`, an address to `addresses`, as with `stampede cluster`. An entry of queues,
-diverts and permissions stands in etcd whole (there it replaces that of a file), one of addresses only with what it says
-itself.
+diverts, permissions and bridges stands in etcd whole (there it replaces that of a file), one of addresses only with
+what it says itself.
 
 Rule: checked as a config file is, then in etcd, then in use here, then told; who else does not use it yet is named. Not
 one change at a time: etcd decides between two, and the entry is looked at again by who comes second.
@@ -30,7 +30,7 @@ from .live import last_permission
 from .shrinking import refuse_shrinking
 
 _PARTS = {"settings": "addresses", "addresses": "addresses", "queues": "queues", "diverts": "diverts",
-          "permissions": "permissions"}  # fmt: skip
+          "permissions": "permissions", "bridges": "bridges"}  # fmt: skip
 """Part of the configuration in etcd → table of the API."""
 
 
@@ -173,8 +173,13 @@ def _row(name: str, entry: str, values: Table, said: Table | None, stored: Table
 
 
 def _table(config: ConfigWatch, name: str) -> dict[str, Table]:
-    return {"queues": config.queues, "diverts": config.diverts, "permissions": config.permissions}[name]
+    return {
+        "queues": config.queues, "diverts": config.diverts, "permissions": config.permissions,
+        "bridges": config.bridges,
+    }[name]  # fmt: skip
 
 
 def _one(keys: Keys, name: str, entry: str) -> str:
-    return {"queues": keys.queue, "diverts": keys.divert, "permissions": keys.permission}[name](entry)
+    return {
+        "queues": keys.queue, "diverts": keys.divert, "permissions": keys.permission, "bridges": keys.bridge,
+    }[name](entry)  # fmt: skip

@@ -1,4 +1,5 @@
-"""Settings that a standalone broker changes while it runs: entries of addresses, queues, diverts and permissions.
+"""Settings that a standalone broker changes while it runs: entries of addresses, queues, diverts, permissions and
+bridges.
 
 What is changed is kept in DATA/live.json, laid over the config file at each start (config/changes.py). The file itself
 is read again when somebody asks for it (SIGHUP, API): what needs a restart is named and stays as it is.

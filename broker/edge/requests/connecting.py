@@ -35,7 +35,7 @@ def connect(session: Session, frame: Frame) -> None:
         return
     _enter_host(session, headers.get("host"))
     auth, host = session.edge.auth, session.host
-    if (user := session.acceptor.default_user) and "login" not in headers:
+    if user := session.channel.user or ("" if "login" in headers else session.acceptor.default_user):
         known = auth.trusted(host.inside(user))
         if known is None:
             raise RefusedError(Code.LOGIN_FAILED, refusal(user))

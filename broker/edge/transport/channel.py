@@ -32,6 +32,7 @@ class Channel(Protocol):
     framed           STOMP frames must be handed over whole (WebSocket): `write_frames`, not `write`.
     texts            a large frame that is valid UTF-8 is to be announced as text (`write_part`).
     tls_subject      subject of the verified client certificate ("CN=sensor,O=Acme"), or None.
+    user             who it is, because it came in by a way that only the broker itself has; "": CONNECT must say.
     tls_name         the host that the client has asked for in its TLS handshake (SNI); empty: none.
     reason           why the channel ended by itself (a WebSocket violation …), or None when the peer went or
                      the session closed it. Read it in `lost()`.
@@ -42,6 +43,7 @@ class Channel(Protocol):
     transport_name: str
     framed: bool
     tls_subject: str | None
+    user: str
     tls_name: str
     reason: Reason | None
 
@@ -97,6 +99,7 @@ class _Gone:
     framed = False
     texts = False
     tls_subject: str | None = None
+    user = ""
     tls_name = ""
     reason: Reason | None = None
 

@@ -64,6 +64,7 @@ class StreamChannel(asyncio.BaseProtocol):
     )  # fmt: skip
 
     framed = False
+    user = ""
 
     def __init__(
         self, edge: EdgeLike, loop: asyncio.AbstractEventLoop, transport_name: str, acceptor: AcceptorSettings

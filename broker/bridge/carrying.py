@@ -1,0 +1,48 @@
+"""What becomes of a message on its way over a bridge: its headers at the target, and the id that makes it come once.
+
+Rule: pure; the same message makes the same id, at each delivery and after each crash. What was the source's own stays
+behind; everything else goes along.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import blake2b
+
+from .kinds import HOPS, UNIQUE, Kind
+
+LEFT_BEHIND = frozenset({
+    "message-id", "subscription", "destination", "ack", "redelivered", "content-length", "receipt", "receipt-id",
+    "transaction", "message-slot", "destination-type", "JMSXDeliveryCount", "delivery-count", "_AMQ_SCHED_DELIVERY",
+    "AMQ_SCHEDULED_DELAY", "AMQ_SCHEDULED_PERIOD", "AMQ_SCHEDULED_REPEAT", "AMQ_SCHEDULED_CRON", "scheduledJobId",
+    UNIQUE, HOPS,
+})  # fmt: skip
+"""Of the delivery, of the source, or done already (a delay has passed)."""
+NO_ENDS = frozenset({"user-id"})
+"""RabbitMQ takes it only from the user of that name."""
+
+
+def hops_of(headers: Mapping[str, str]) -> int:
+    """Bridges that a message has crossed; what is no number is none."""
+    text = headers.get(HOPS, "")
+    return int(text) if text.isdecimal() and len(text) < 4 else 0
+
+
+def unique_id(bridge: str, source: str, name: str, body: bytes | int) -> str:
+    """Of a message that the source knows by that name. The body is part of it (of a large one the length): a source
+    that was made anew, and counts from one again, must not have its messages taken for those of before."""
+    digest = blake2b(digest_size=16)
+    for part in (bridge, source, name):
+        digest.update(b"%d:%b" % (len(part.encode()), part.encode()))
+    digest.update(body if isinstance(body, bytes) else b"%d bytes" % body)
+    return f"bridge.{bridge}.{digest.hexdigest()}"
+
+
+def headers_for(headers: Mapping[str, str], target: Kind, unique: str) -> dict[str, str]:
+    """Of the SEND. unique: "" = nothing names the message."""
+    out = NO_ENDS if target.name == "rabbitmq" else frozenset[str]()
+    found = {name: value for name, value in headers.items() if name not in LEFT_BEHIND and name not in out}
+    found[HOPS] = str(hops_of(headers) + 1)
+    if unique:
+        found[UNIQUE] = unique
+    return found

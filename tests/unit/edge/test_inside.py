@@ -1,0 +1,83 @@
+"""A client inside the process has the back-pressure of a socket, and ends as one does."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from broker.core.reasons import Reason
+from broker.edge.transport.inside import HIGH, INSIDE, PIECE, InsideChannel
+from tests.unit.edge.bench import Bench
+
+CONNECT = b"CONNECT\naccept-version:1.2\nhost:h\n\n\0"
+
+
+async def test_it_is_who_its_maker_says():
+    bench = Bench()
+    channel = InsideChannel(bench.edge, "eu", "anonymous")
+    await channel.pipe.send(CONNECT)
+    assert (await channel.pipe.read()).startswith(b"CONNECTED")
+    (session,) = bench.edge.sessions.values()
+    assert (session.principal, channel.peer, channel.transport_name) == ("anonymous", "bridge.eu:0", INSIDE)
+    await channel.pipe.close()
+    assert await channel.pipe.read() == b""
+    await asyncio.sleep(0)
+    assert not bench.edge.sessions
+
+
+async def test_somebody_who_is_not_there_is_refused():
+    channel = InsideChannel(Bench().edge, "eu", "ada")
+    await channel.pipe.send(CONNECT)
+    assert b"1201" in await channel.pipe.read() or not channel.held()
+
+
+async def test_a_long_write_goes_in_in_pieces_and_waits_while_it_is_not_read():
+    class Sized:
+        def __init__(self) -> None:
+            self.sizes: list[int] = []
+
+        def receive(self, data: bytes) -> None:
+            self.sizes.append(len(data))
+
+    channel = InsideChannel(Bench().edge, "eu", "anonymous")
+    session = Sized()
+    channel._session = session  # type: ignore[assignment]
+    await channel.pipe.send(b"x" * (2 * PIECE + 1))
+    assert session.sizes == [PIECE, PIECE, 1]
+    channel.pause_reading()
+    sending = asyncio.ensure_future(channel.pipe.send(b"y"))
+    await asyncio.sleep(0.01)
+    assert not sending.done()
+    channel.resume_reading()
+    await sending
+
+
+async def test_who_does_not_read_gets_no_more():
+    class Paused:
+        paused = 0
+
+        def pause_writing(self) -> None:
+            self.paused += 1
+
+        def resume_writing(self) -> None:
+            self.paused -= 1
+
+    channel = InsideChannel(Bench().edge, "eu", "anonymous")
+    session = Paused()
+    channel._session = session  # type: ignore[assignment]
+    channel.write(b"x" * (HIGH + 1))
+    channel.write(b"x")
+    assert (session.paused, channel.buffered()) == (1, HIGH + 2)
+    assert len(await channel.pipe.read()) == HIGH + 2
+    assert (session.paused, channel.buffered()) == (0, 0)
+
+
+async def test_what_was_written_before_the_end_is_read():
+    channel = InsideChannel(Bench().edge, "eu", "anonymous")
+    channel.write(b"last words")
+    channel.close(Reason.SHUTDOWN)
+    assert await channel.pipe.read() == b"last words"
+    assert await channel.pipe.read() == b""
+    with pytest.raises(ConnectionResetError):
+        await channel.pipe.send(b"x")
