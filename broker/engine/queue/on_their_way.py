@@ -6,6 +6,7 @@ Rule: a message is in one place at any time: not due (agenda), due (page index, 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 from typing import Final
 
 from broker.core.message import Run
@@ -23,7 +24,8 @@ class OnTheirWay:
 
     def __init__(self) -> None:
         self.flying: dict[int, Run] = {}
-        self._doomed: set[int] = set()
+        self._doomed: dict[int, None] = {}
+        """Oldest first."""
 
     def left(self, run: Run) -> None:
         """It has been sent."""
@@ -39,13 +41,13 @@ class OnTheirWay:
         if id not in self._doomed:
             return False
         # Ids are never given again, so what has ended once cannot come back under this number.
-        self._doomed.discard(id)
+        del self._doomed[id]
         return True
 
     def doom(self, ids: Iterable[int]) -> None:
         """They are not to come again, wherever they are: what is here no more never comes either."""
-        if len(self._doomed) >= MOST:
-            # A bound against somebody who cancels numbers that never were. What it forgets comes again, and can be
-            # cancelled again.
-            self._doomed.clear()
-        self._doomed.update(ids)
+        self._doomed.update(dict.fromkeys(ids))
+        # A bound against somebody who cancels numbers that never were. The oldest have had the longest time to come
+        # back: those that never do are among them. What is forgotten comes again, and can be cancelled again.
+        for id in list(islice(self._doomed, max(len(self._doomed) - MOST, 0))):
+            del self._doomed[id]

@@ -7,7 +7,6 @@ from random import Random
 from broker.core.address import AckMode, Routing
 from broker.core.commands import Subscribe, SubscribeAll
 from broker.engine.address.address_settings import matches
-from broker.engine.address.trie import Trie
 from broker.engine.address.wildcards import PIECE, Wildcards, slots_in
 
 DOT = "."
@@ -22,33 +21,6 @@ def due(wildcards: Wildcards, slot: int, address: str) -> list[int]:
     found = wildcards.due(slot, address, DOT)
     assert {command.slot for command in found} <= {slot}
     return [command.consumer for command in found]
-
-
-def test_a_trie_says_what_matches_says() -> None:
-    random = Random(14)
-    words = ("", "a", "b", "*", "#")
-    for _ in range(300):
-        trie: Trie[int] = Trie()
-        patterns = {n: random.choices(words, k=random.randint(1, 4)) for n in range(random.randint(1, 12))}
-        for number, pattern in patterns.items():
-            trie.add(pattern, number)
-        for number in random.sample(sorted(patterns), len(patterns) // 2):
-            trie.remove(patterns.pop(number), number)
-        for _ in range(20):
-            address = random.choices(words, k=random.randint(1, 5))
-            expected = [number for number, pattern in patterns.items() if matches(pattern, address)]
-            assert sorted(trie.find(address)) == expected, (patterns, address)
-        for number, pattern in patterns.items():
-            trie.remove(pattern, number)
-        assert not trie._root.children and not trie._root.rest and not trie._root.here
-
-
-def test_a_name_of_ours_stands_for_who_names_it() -> None:
-    trie: Trie[str] = Trie()
-    for pattern in ("#", "*.a", "$x.*", "$x.#", "$x.#.a", "#.a"):
-        trie.add(pattern.split("."), pattern)
-    assert sorted(trie.find(["$x", "a"])) == ["$x.#", "$x.#.a", "$x.*"]
-    assert sorted(trie.find(["$y", "a"])) == []
 
 
 def test_who_is_due_in_a_slot_is_due_there_once() -> None:

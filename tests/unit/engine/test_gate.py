@@ -1,0 +1,22 @@
+"""What waits for the log goes out by the way it came in."""
+
+from __future__ import annotations
+
+from broker.core.message import Run
+from broker.engine.queue.gate import CommitGate
+
+
+def run(first: int, count: int = 1) -> Run:
+    return Run(range(first, first + count), b"", [b"x" * 10] * count, 10 * count)
+
+
+def test_what_waits_for_the_log_goes_out_by_the_way_it_came():
+    gate = CommitGate()
+    gate.wait(run(1, 2), paged=False)
+    gate.wait(run(3), paged=True)
+    gate.wait_for_pages(2)
+    assert (gate.entries, gate.nbytes, gate.pages) == (4, 20, 3)
+    gate.release(run(1, 2), paged=False)
+    for n in range(3):
+        gate.release(run(n), paged=True)
+    assert (gate.entries, gate.nbytes, gate.pages) == (0, 0, 0)

@@ -1,0 +1,55 @@
+"""Spans of ids against sets, and runs that are cut and put together again."""
+
+from __future__ import annotations
+
+from random import Random
+
+from broker.core.message import Run
+from broker.engine.messages.runs import add_span, copy, inside, prefixed, regroup, spans_of, spans_of_runs, without
+
+
+def run(ids: list[int] | range) -> Run:
+    return Run(ids, b"a:b\n", [b"\n%d\0" % i for i in ids], sum(len(b"\n%d\0" % i) + 4 for i in ids))
+
+
+def numbers(spans: list[tuple[int, int]]) -> list[int]:
+    return [i for first, last in spans for i in range(first, last + 1)]
+
+
+def test_spans_say_what_a_set_says():
+    random = Random(1)
+    for _ in range(300):
+        ids = random.sample(range(1, 40), random.randint(1, 25))
+        spans = spans_of(ids)
+        assert numbers(spans) == sorted(ids)
+        assert all(spans[n][1] + 1 < spans[n + 1][0] for n in range(len(spans) - 1)), "they do not touch"
+        assert [i for i in range(45) if inside(spans, i)] == sorted(ids)
+        first = random.randint(1, 40)
+        more = (first, first + random.randint(0, 9))
+        whole = list(spans)
+        add_span(whole, more)
+        assert whole == spans_of([*ids, *(i for i in range(more[0], more[1] + 1) if i not in ids)])
+        assert numbers(without(more, spans)) == [i for i in range(more[0], more[1] + 1) if i not in ids]
+
+
+def test_spans_of_a_range_and_of_one_id_need_no_sorting():
+    assert spans_of(range(5, 9)) == [(5, 8)] and spans_of([7]) == [(7, 7)]
+    assert spans_of_runs([run(range(1, 3)), run(range(3, 5)), run([9, 7])]) == [(1, 4), (7, 7), (9, 9)]
+
+
+def test_messages_are_put_together_in_order_and_neighbours_of_a_run_stay_together():
+    a, b = run([1, 2, 5, 6]), run([3, 4, 9])
+    made = regroup({i: a for i in (1, 2, 6)} | {i: b for i in (3, 9)})
+    assert [list(part.ids) for part in made] == [[1, 2], [3], [6], [9]]
+    assert [part.records for part in made] == [[b"\n1\0", b"\n2\0"], [b"\n3\0"], [b"\n6\0"], [b"\n9\0"]]
+    assert sum(part.nbytes for part in made) == sum(run([1, 2, 6, 3, 9]).nbytes for _ in (0,))
+    assert regroup({i: a for i in a.ids}) == [a], "a whole run is itself"
+
+
+def test_a_copy_shares_bytes_and_header_lines_in_front_are_counted():
+    one = run([1, 2])
+    other = copy(one)
+    other.flags, other.attempts = 9, 3
+    assert (one.flags, one.attempts) == (0, 0) and other.records is one.records
+    front = prefixed(one, b"x:y\n")
+    assert front.lines == b"x:y\na:b\n" and front.nbytes == one.nbytes + 2 * len(b"x:y\n") and one.lines == b"a:b\n"
