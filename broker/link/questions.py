@@ -24,7 +24,7 @@ View = Callable[[dict[str, Any]], Generator[None, None, dict[str, Any]]]
 """owner/shard/views.py"""
 
 MOST = 64
-"""Questions of one edge that are worked out at a time: further ones are refused."""
+"""Questions of all edges that an owner works out at a time: further ones are refused."""
 
 
 class Asked:

@@ -130,7 +130,7 @@ class OwnerLink:
         self._batch = 0
         self._awaiting = False
         self._scheduled = False
-        self._gone: list[int] = []
+        self._gone: dict[int, None] = {}
         self._frames: list[pb.Body] = []
         self._taken = 0
         self._told = 0
@@ -287,8 +287,8 @@ class OwnerLink:
 
     def gone(self, consumer: int) -> None:
         """A delivery to this consumer that is not told as taken yet has reached nobody."""
-        if consumer not in self._gone:
-            self._gone.append(consumer)
+        # A session with 10,000 subscriptions may end while one message for all of them is on its way.
+        self._gone[consumer] = None
 
     def _flush_soon(self) -> None:
         self._scheduled = False
@@ -360,7 +360,7 @@ class OwnerLink:
             self._untold_bytes = 0
             if self._gone:
                 up.gone.extend(self._gone)
-                self._gone = []
+                self._gone = {}
         self._send(up)
 
     def _send(self, up: pb.Up) -> None:

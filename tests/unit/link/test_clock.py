@@ -70,6 +70,25 @@ def test_only_one_batch_is_untaken_and_what_gathers_goes_as_one(one):
     assert len(one.owner.shard.of(Publish)) == 50
 
 
+def test_a_delivery_that_reached_nobody_is_noted_without_looking_through_the_others(one):
+    """A session with 10,000 subscriptions ends while a message for all of them is on its way."""
+    looked = 0
+
+    class Consumer(int):
+        __hash__ = int.__hash__
+
+        def __eq__(self, other):
+            nonlocal looked
+            looked += 1
+            return int(self) == int(other)
+
+    link = one.port._make_link("a", "a:1")
+    for _ in range(2):
+        for number in range(2000):
+            link.gone(Consumer(number))
+    assert looked < 10_000
+
+
 def test_what_is_submitted_in_one_turn_of_the_loop_is_one_batch(one):
     sent = len(one.up.sent)
     for session in range(20):
