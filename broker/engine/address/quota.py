@@ -12,6 +12,7 @@ an address is its stock.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -148,7 +149,7 @@ class Book:
             if type(run) is Stub and not run.position:
                 continue  # known to its client only: it left before
             messages += 1
-            nbytes += run.size_of(run.ids.index(i))
+            nbytes += run.size_of(bisect_left(run.ids, i))
         self.leave(messages, nbytes, slot, turn)
 
 

@@ -21,6 +21,7 @@ Rule: books exist only where a limit applies, and can be made anew from the queu
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from typing import Final
 
@@ -257,7 +258,8 @@ def _count(slot: Slot) -> None:
                 held.update(group)
             for run in consumer.flight or ():
                 queue.book.change(len(run.records), run.nbytes)
-            queue.book.change(len(held), sum([run.size_of(run.ids.index(i)) for i, run in held.items()]))
+            # Ids of a run ascend: index() would be the square of what a client holds of one run.
+            queue.book.change(len(held), sum([run.size_of(bisect_left(run.ids, i)) for i, run in held.items()]))
     for waiting in slot.pending:
         for queue, run, _ in waiting.entries:
             if queue.book is not None:

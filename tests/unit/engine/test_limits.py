@@ -329,3 +329,24 @@ def test_what_waits_behind_selectors_is_counted_after_new_settings():
     reconfigure(world, max_size_messages=1000)
     assert before[0] == stock(world)[0] == 1000 and stock(world)[1] > before[1] * 0.9
     assert refused(world.publish("q", b"one more", seq=5)) == [Code.ADDRESS_FULL]
+
+
+class Ids(list):
+    """Of a run of which others have left: nobody may look through them for each message."""
+
+    def index(self, *_):
+        raise AssertionError("a walk for each message that is held is the square of what a client holds")
+
+
+def test_what_is_held_is_counted_without_a_walk_for_each_message():
+    world = World(full_policy="FAIL", max_size_messages=10)
+    world.subscribe(1, ack=CLIENT)
+    world.publish("q", b"a", b"bb", b"ccc", b"dddd")
+    held = world.engine.shown.consumers[1].ledger
+    for run in held.values():
+        run.ids = Ids(run.ids)
+    before = stock(world)
+    reconfigure(world, max_size_messages=20)
+    assert stock(world) == before and before[0] == 4
+    world.settle(1, list(held)[-1])
+    assert stock(world) == (0, 0)
