@@ -192,7 +192,7 @@ def replay(
         spark = _session(master, memory)
         try:
             if dry_run:
-                for row in count(spark, folder, _options(**source), plan):
+                for row in count(spark, folder, _options(**source), plan, click.echo):
                     click.echo("{address}: {messages} messages, {bytes} bytes, {first} to {last}".format(**row))
                 click.echo("nothing was sent; --send does")
             else:
@@ -223,7 +223,7 @@ def rebuild(folder: str, id: str, at: str, rate: float, url: str, dry_run: bool,
         spark = _session(master, memory)
         try:
             if dry_run:
-                for row in count(spark, folder, at):
+                for row in count(spark, folder, at, click.echo):
                     click.echo("{destination}: {messages} messages, {bytes} bytes".format(**row))
                 click.echo("nothing was sent; --send does")
             else:

@@ -32,6 +32,13 @@ class Progress:
             self._say(f"{done} of {self._total} {self._what}")
 
 
+def _idle(stage: Any) -> str:
+    """A cluster without room for us says so in Spark's log only, as a warning, and waits for ever."""
+    if stage.numActiveTasks or stage.numCompletedTasks == stage.numTasks:
+        return ""
+    return ": none is at work, as Spark's cluster gives no executor; are its workers there, with cores and memory left?"
+
+
 @contextmanager
 def tasks(spark: Any, say: Say, what: str) -> Iterator[None]:
     """While Spark works on it: how many of the tasks of each stage are done. what: such as "of the archive"."""
@@ -42,7 +49,7 @@ def tasks(spark: Any, say: Say, what: str) -> Iterator[None]:
         while not over.wait(EVERY_S):
             for stage in sorted(tracker.getActiveStageIds()):
                 if info := tracker.getStageInfo(stage):
-                    say(f"{info.numCompletedTasks} of {info.numTasks} tasks {what}")
+                    say(f"{info.numCompletedTasks} of {info.numTasks} tasks {what}{_idle(info)}")
 
     thread = threading.Thread(target=tell, name="stampede-progress", daemon=True)
     thread.start()

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from .errors import PipelineError
 from .manifests import Archive
-from .progress import Say
+from .progress import Say, tasks
 from .replay import ORDER, left, put_rows
 
 _WAITING: Final = """
@@ -61,13 +61,14 @@ def waiting(spark: Any, archive: Archive, at: str = "") -> Any:
     return spark.sql(_WAITING.format(at=moment, now="current_timestamp()"))
 
 
-def count(spark: Any, folder: str, at: str = "") -> list[dict[str, Any]]:
+def count(spark: Any, folder: str, at: str, say: Say) -> list[dict[str, Any]]:
     """A dry run: queue, messages, bytes."""
-    waiting(spark, Archive(folder, spark), at).createOrReplaceTempView("waiting")
-    found = spark.sql(
-        "select destination, count(*) as messages, sum(size) as bytes from waiting group by 1 order by destination"
-    )
-    return [row.asDict() for row in found.collect()]
+    with tasks(spark, say, "of what would be sent counted"):
+        waiting(spark, Archive(folder, spark), at).createOrReplaceTempView("waiting")
+        found = spark.sql(
+            "select destination, count(*) as messages, sum(size) as bytes from waiting group by 1 order by destination"
+        )
+        return [row.asDict() for row in found.collect()]
 
 
 def rebuild(spark: Any, folder: str, url: str, id: str, at: str, rate: float, say: Say) -> int:

@@ -129,15 +129,16 @@ def _stands_for(pattern: list[str], words: list[str]) -> bool:
     return bool(words) and pattern[0] in ("*", words[0]) and _stands_for(pattern[1:], words[1:])
 
 
-def count(spark: Any, folder: str, source: dict[str, str], wanted: Plan) -> list[dict[str, Any]]:
+def count(spark: Any, folder: str, source: dict[str, str], wanted: Plan, say: Say) -> list[dict[str, Any]]:
     """A dry run: address, messages, bytes, first and last time."""
     archive = Archive(folder, spark)
-    rows(spark, archive, source, plan(archive, source, wanted)).createOrReplaceTempView("replayed")
-    found = spark.sql(
-        "select address, count(*) as messages, sum(size) as bytes, cast(min(ts) as string) as first, "
-        "cast(max(ts) as string) as last from replayed group by address order by address"
-    )
-    return [row.asDict() for row in found.collect()]
+    with tasks(spark, say, "of what would be sent counted"):
+        rows(spark, archive, source, plan(archive, source, wanted)).createOrReplaceTempView("replayed")
+        found = spark.sql(
+            "select address, count(*) as messages, sum(size) as bytes, cast(min(ts) as string) as first, "
+            "cast(max(ts) as string) as last from replayed group by address order by address"
+        )
+        return [row.asDict() for row in found.collect()]
 
 
 def replay(spark: Any, folder: str, source: dict[str, str], url: str, wanted: Plan, rate: float, say: Say) -> int:

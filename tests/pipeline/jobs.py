@@ -126,7 +126,7 @@ def replay(spark: Any, folder: str, source: dict[str, str], url: str, plan: dict
     from broker_pipeline.replay import replay as send
 
     if dry:
-        return count(spark, folder, source, Plan(**plan))
+        return count(spark, folder, source, Plan(**plan), print)
     return send(spark, folder, source, url, Plan(**plan), 0, print)
 
 
@@ -143,7 +143,7 @@ def rebuild(spark: Any, folder: str, url: str, at: str = "", dry: bool = False) 
     from broker_pipeline.rebuild import count
     from broker_pipeline.rebuild import rebuild as send
 
-    return count(spark, folder, at) if dry else send(spark, folder, url, "one", at, 0, print)
+    return count(spark, folder, at, print) if dry else send(spark, folder, url, "one", at, 0, print)
 
 
 def retain(spark: Any, folder: str, before: str) -> int:

@@ -165,17 +165,3 @@ def test_a_lease_is_renewed_while_it_is_held_and_lost_to_who_takes_over(monkeypa
     other = Lease(store)
     other.close()
     assert not store.files
-
-
-def test_what_spark_works_on_for_long_is_told_by_its_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "EVERY_S", 0.01)
-    said: list[str] = []
-    stages = {4: SimpleNamespace(numCompletedTasks=3, numTasks=8), 5: None}
-    tracker = SimpleNamespace(getActiveStageIds=lambda: list(stages), getStageInfo=stages.get)
-    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(statusTracker=lambda: tracker))
-    with progress.tasks(spark, said.append, "of it"):
-        until(lambda: bool(said), "a line")
-    count = len(said)
-    assert set(said) == {"3 of 8 tasks of it"}
-    time.sleep(0.1)
-    assert len(said) == count, "nothing more once it is over"
