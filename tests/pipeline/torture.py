@@ -33,10 +33,14 @@ sys.path[:0] = [str(ROOT), str(ROOT / "pipeline"), str(ROOT / "operator")]
 
 from broker_pipeline.manifests import Archive  # noqa: E402
 
+from broker.client import Client as Connection  # noqa: E402
 from broker.client import ClientError, connect  # noqa: E402
 from tests.harness import Client, until  # noqa: E402
 from tests.pipeline.host import Host, Hosts, SparkError  # noqa: E402
 from tests.pipeline.sites import LIMIT_S, Alone, InCluster, Site  # noqa: E402
+
+AT_ONCE = 50
+"""Messages whose receipts a sender waits for."""
 
 
 def children(pid: int) -> list[int]:
@@ -80,18 +84,23 @@ class Sender:
             try:
                 async with connect(f"stomp://127.0.0.1:{self._site.port()}", receipt_timeout=20) as client:
                     while left:
-                        for name in left[:20]:
-                            # By its own number: what is sent once more goes where it went, or nobody knows it again.
-                            where = "ab"[int(name.partition("-")[2]) % 2]
-                            await client.send(
-                                f"/queue/torture.{where}", name.encode(), {"persistent": "true", "_AMQ_DUPL_ID": name},
-                                receipt=True,
-                            )  # fmt: skip
-                            with self._acked.open("a") as file:
-                                file.write(name + "\n")
-                            left = left[1:]
+                        now = left[:AT_ONCE]
+                        told = await asyncio.gather(*(self._send(client, each) for each in now), return_exceptions=True)
+                        acked = [each for each, answer in zip(now, told, strict=True) if answer is None]
+                        with self._acked.open("a") as file:
+                            file.writelines(f"{each}\n" for each in acked)
+                        left = [each for each in now if each not in acked] + left[AT_ONCE:]
+                        if lost := next(filter(None, told), None):
+                            raise lost
             except (ClientError, OSError, TimeoutError):
                 await asyncio.sleep(0.2)
+
+    async def _send(self, client: Connection, name: str) -> None:
+        """Returns when the broker has acknowledged it."""
+        # By its own number: what is sent once more goes where it went, or nobody knows it again.
+        where = "ab"[int(name.partition("-")[2]) % 2]
+        headers = {"persistent": "true", "_AMQ_DUPL_ID": name}
+        await client.send(f"/queue/torture.{where}", name.encode(), headers, receipt=True)
 
     def join(self, seconds: float) -> None:
         self._thread.join(seconds)
