@@ -110,6 +110,15 @@ def test_the_archive_is_restricted_too_and_sees_no_key(render):
     assert "passcode" not in command.lower() and job["spec"]["concurrencyPolicy"] == "Forbid"
 
 
+@pytest.mark.parametrize(
+    ("version", "api"), [("1.20.2", "batch/v1beta1"), ("1.21.0", "batch/v1"), ("1.37.2", "batch/v1")]
+)
+def test_the_archive_of_the_oldest_kubernetes_that_the_chart_takes(render, version, api):
+    rendered = render(HERE / "values" / "archive.yaml", False, *NO_CRDS, "--kube-version", version)
+    (job,) = [each for each in documents(rendered.text) if each["kind"] == "CronJob"]
+    assert job["apiVersion"] == api
+
+
 def test_selectors_hold_nothing_that_an_upgrade_changes(render):
     for each in documents(render(HERE / "values" / "production.yaml", True, *NO_CRDS).text):
         if each["kind"] in ("Deployment", "StatefulSet"):
