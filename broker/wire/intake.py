@@ -4,6 +4,13 @@ Rule: groups like frames (`Sends` of one head, `Acks`) and searches for empty li
 one call of Connection.receive; must not know commands or versions.
 """
 
+# Example. One read brings SEND, SEND, SEND of one head with receipts 1 to 3, two plain ACKs, and a SUBSCRIBE.
+#     add x 3   they gather: one head, three records, three receipts
+#     acks      the other kind begins: flush() ends the group, Sends(head, 3 records, [1, 2, 3]); the two ids gather
+#     event     flush(): Acks of two; then the SUBSCRIBE, behind both
+# Three events for six frames, in the order of the frames: what is done once per event, from the session to the log, is
+# done once for a group. `cost` is what the read costs the loop, so that portions of it can be counted in time.
+
 from __future__ import annotations
 
 import re

@@ -6,6 +6,16 @@ members are waited for. Without the store everything goes on with the isr as it 
 Must not know engines, or what is in an item.
 """
 
+# Example. A begins to lead slot 9 in epoch 5; its record says isr A, B, C.
+#     lead          B and C are asked what they have. ready(9) stays below the commit that is open now
+#     on_have       B has all of it; C lacks two items, which are sent from the tail (catchup.py)
+#     on_acked      C has them on its disk, too: WHOLE. What waits may be told
+#     sealed(12)    item 40 is put to B and C while the own disk writes it: the three do it at the same time
+#     on_acked      40 by B and C, and committed(12) by the own disk: ready(9) is 12, the commit's receipts leave (I3)
+#     C is silent   a record without it is proposed; until that is known to be written C is waited for (isr.py: I4)
+#     may_dispatch  asked for each turn: the earliest of the promises that B and C gave with their pongs decides (I8)
+#     on_stale      somebody leads in epoch 6: from this moment on nothing of 9 counts here any more
+
 from __future__ import annotations
 
 import logging

@@ -4,6 +4,16 @@ Rule: in order. What an acknowledgement or a promise does not cover any more has
 Whether a leader counts for a slot is decided in follower.py.
 """
 
+# Example. B follows A in slots 4 and 9.
+#     hello      who A is, and how long a promise is to hold
+#     leads      slot 9 in epoch 5: accepts() begins it in B's journal; what B has of 9 is answered when it is synced,
+#                since it counts at A at once
+#     append 7   items 39 and 40 of 9: into the journal, and to the standby. "acked 7" when the disk has them
+#     append 8   an item of 4 cannot be read: "broken 4", and A begins anew with 4 alone. 8 is acknowledged all the same
+#     ping       answered with a promise: for so long nothing of what is followed on this stream is led here (I8)
+#     epoch 6    C says on a stream of its own that it leads 9: 9 leaves this stream, A hears "stale", and what A still
+#                sends of 9 is passed over (I2)
+
 from __future__ import annotations
 
 import logging
