@@ -32,7 +32,8 @@ class Shown:
     def text(self, text: bytes) -> bytes:
         """Header lines, alone or with the body behind them. Unchanged when no destination stands in them."""
         start = 0 if text.startswith(_LINE) else text.find(b"\n" + _LINE) + 1
-        if not text.startswith(_LINE, start) or -1 < text.find(b"\n\n", 0, start) < start:
+        # A record that begins with the empty line is all body.
+        if not text.startswith(_LINE, start) or text.startswith(b"\n") or -1 < text.find(b"\n\n", 0, start) < start:
             return text
         rest = start if self.keep else text.index(b"\n", start) + 1
         return b"%b%b%b" % (text[:start], self._before, text[rest:])
