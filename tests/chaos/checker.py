@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
+from . import promises
 from .history import Event, History, Kind
 
 EARLY_S = 0.1
@@ -22,7 +23,7 @@ def check(history: History, unordered: Iterable[str] = (), clocks_set: bool = Fa
     `clocks_set`: somebody set the clock of a process."""
     events = history.events
     return [
-        *_lost(events),
+        *(f"lost: {key} was receipted and never came" for key in sorted(owed(history))),
         *_ghosts(events),
         *_resurrected(events),
         *_unmarked(events),
@@ -30,12 +31,15 @@ def check(history: History, unordered: Iterable[str] = (), clocks_set: bool = Fa
         *_reordered(events, frozenset(unordered)),
         *_early(events, EARLY_RATE if clocks_set else 0.0),
         *_moved_twice(events),
+        *promises.check(history, clocks_set),
     ]
 
 
 def owed(history: History) -> set[str]:
     """What the broker has answered for and nobody has seen yet."""
-    return _owed(history.events) - history.keys(Kind.DELIVERED)
+    came = {key.removeprefix("expired:") for key in history.keys(Kind.DELIVERED)}
+    missing = _owed(history.events) - came
+    return missing - promises.consumed(history) if missing else missing
 
 
 def _of(events: list[Event], kind: Kind) -> set[str]:
@@ -57,10 +61,6 @@ def _owed(events: list[Event]) -> set[str]:
     for tx in _of(events, Kind.COMMITTED):
         found |= members[tx]
     return found
-
-
-def _lost(events: list[Event]) -> list[str]:
-    return [f"lost: {key} was receipted and never came" for key in sorted(_owed(events) - _of(events, Kind.DELIVERED))]
 
 
 def _ghosts(events: list[Event]) -> list[str]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.harness.cluster import Cluster, Process
-from tests.harness.proxy import DOWN, UP
+from tests.harness.proxy import DOWN, UP, Proxy
 from tests.harness.servers import LocalServer
 
 from .shim import Machine
@@ -28,6 +28,16 @@ from .shim import Machine
 Undo = Callable[[], None]
 DISK_BYTES = 400 << 20
 """Of an owner, where one can be made."""
+PARTITIONED = ("chaos.grown", "chaos.spread")
+MOST_PARTITIONS = 16
+
+
+@dataclass(frozen=True)
+class Redis:
+    """The server, and the way that every process takes to it."""
+
+    server: LocalServer
+    way: Proxy
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,9 @@ class Scene:
     """Owner → where a disk of its own is mounted; empty: none can be made here."""
     machines: dict[str, Machine] = field(default_factory=dict)
     """Owner or edge → what its clock and its disk do; empty: nothing can be done to them here."""
+    redis: Redis | None = None
+    grown: list[int] = field(default_factory=list)
+    """How many partitions PARTITIONED had, one after the other."""
 
     def members(self) -> list[LocalServer]:
         """One of etcd's, or all."""
@@ -259,6 +272,40 @@ def grow(scene: Scene) -> tuple[str, Undo]:
     return f"{owner.id} is added", lambda: scene.cluster.remove_owner(owner)
 
 
+def more_partitions(scene: Scene) -> tuple[str, Undo]:
+    """One more for a queue's address and a topic's, which are in use. They never shrink."""
+    if (many := len(scene.grown) + 2) > MOST_PARTITIONS:
+        return "there are enough partitions", lambda: None
+    scene.grown.append(many)
+    for address in PARTITIONED:
+        scene.cluster.cluster("addresses", "set", address, f"partitions={many}")
+    return f"{' and '.join(PARTITIONED)} have {many} partitions", lambda: None
+
+
+def _redis(scene: Scene) -> Redis:
+    assert scene.redis is not None, "--redis"
+    return scene.redis
+
+
+def kill_redis(scene: Scene) -> tuple[str, Undo]:
+    redis = _redis(scene)
+    redis.server.kill()
+    return "SIGKILL Redis", redis.server.start
+
+
+def freeze_redis(scene: Scene) -> tuple[str, Undo]:
+    redis = _redis(scene)
+    redis.server.pause()
+    return "SIGSTOP Redis", redis.server.resume
+
+
+def cut_redis(scene: Scene) -> tuple[str, Undo]:
+    """One edge from Redis."""
+    redis, edge, hole = _redis(scene), scene.edge(), scene.random.random() < 0.5
+    (redis.way.blackhole if hole else redis.way.cut)(edge.pid)
+    return f"{edge.id} does not reach Redis ({'black hole' if hole else 'reset'})", redis.way.heal
+
+
 def upgrade(scene: Scene) -> tuple[str, Undo]:
     """Everything that runs another release is restarted with this one, in turn. Nothing where nothing does."""
     old = [process for process in scene.cluster.processes if process.code is not None]
@@ -283,6 +330,9 @@ def unmount(folder: Path) -> None:
     subprocess.run(["umount", "-l", str(folder)], capture_output=True)
 
 
+OF_REDIS: dict[str, Callable[[Scene], tuple[str, Undo]]] = {
+    "kill-redis": kill_redis, "freeze-redis": freeze_redis, "cut-redis": cut_redis,
+}  # fmt: skip
 ALONE: dict[str, Callable[[Scene], tuple[str, Undo]]] = {
     "wipe-owner": wipe_owner, "grow": grow, "upgrade": upgrade,
 }  # fmt: skip
@@ -297,8 +347,11 @@ OTHERS: dict[str, Callable[[Scene], tuple[str, Undo]]] = {
     "cut-edge": cut_edge, "cut-store": cut_store, "kill-edge": kill_edge, "freeze-edge": freeze_edge,
     "freeze-store": freeze_store, "kill-store": kill_store, "half-cut": half_cut, "slow-links": slow_links,
     "lossy-links": lossy_links, "clock-step": clock_step, "slow-disk": slow_disk,
+    "more-partitions": more_partitions, **OF_REDIS,
 }  # fmt: skip
 ALL = {**ALONE, **DEATHS, **OTHERS}
+LEAST_S = {"cut-edges": 18.0}
+"""So long at least: what is done about it takes a while."""
 
 
 def draw(random: random.Random, among: dict[str, Callable[[Scene], tuple[str, Undo]]]) -> list[str]:

@@ -5,7 +5,7 @@ was so. Times of two sockets cannot be compared (a frozen edge's bytes may be re
 uses the order of events only where one connection, or what begins after an answer, makes it certain.
 
 Keys: `queue/producer.connection/number`; of topics `subscriber:topic/producer.connection/number`, one for each durable
-subscription; of moves `target/attempt/number of the source`.
+subscription; of moves `target/attempt/number of the source`; of expired messages `expired:` and the key they had.
 """
 
 from __future__ import annotations
@@ -22,8 +22,13 @@ class Kind(Enum):
 
     CONNECTED = "connected"
     """Connection `key` has begun: what comes over it left the broker later than this."""
+    ENDED = "ended"
+    """… is over. `why`: what ended it; empty: its own client did."""
+    SUBSCRIBED = "subscribed"
+    """Connection `key`, which has a subscription to a topic without a durable name from now on."""
     SENT = "sent"
-    """SEND left with a receipt asked for; with `tx`, its COMMIT asks. `due`: epoch seconds; it may not come before."""
+    """SEND left with a receipt asked for; with `tx`, its COMMIT asks. `due`: epoch seconds; it may not come before.
+    `expires`: epoch seconds; it may not come much later."""
     RECEIPTED = "receipted"
     DELIVERED = "delivered"
     """A MESSAGE came to connection `who`; `at` is the wall clock then."""
@@ -31,10 +36,18 @@ class Kind(Enum):
     """One came whose body is not what was sent under this key."""
     SETTLED = "settled"
     """The receipt of its ACK, or of the COMMIT that holds it, came: it must not leave the broker again."""
+    PARTED = "parted"
+    """The broker has closed a connection that had acknowledged or sent it, without a receipt, before a DISCONNECT."""
     COMMIT_SENT = "commit_sent"
     COMMITTED = "committed"
     ABORTED = "aborted"
     """ABORT of transaction `key` left: none of it may ever be seen."""
+    LOOKS = "looks"
+    """SUBSCRIBE of a browser left: look `who` at queue `key`."""
+    SEEN = "seen"
+    """It was shown to look `who`."""
+    LOOKED = "looked"
+    """Look `who` at queue `key` has seen everything, as the broker says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +59,17 @@ class Event:
     tx: str = ""
     redelivered: bool = False
     due: float = 0.0
+    expires: float = 0.0
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Faults that came together. Times: epoch seconds; `over`: everything was as before."""
+
+    names: tuple[str, ...]
+    begun: float
+    over: float
 
 
 @dataclass(slots=True)
@@ -54,7 +78,8 @@ class History:
 
     events: list[Event] = field(default_factory=list)
     waits: list[tuple[float, float]] = field(default_factory=list)
-    """(when it began, seconds) of each wait for a receipt, by the monotonic clock."""
+    """(when it began, epoch seconds; how long) of each wait for a receipt."""
+    faults: list[Span] = field(default_factory=list)
 
     def add(self, kind: Kind, key: str, **more: object) -> None:
         self.events.append(Event(kind, key, time.time(), **more))  # type: ignore[arg-type]
@@ -62,8 +87,26 @@ class History:
     def keys(self, kind: Kind) -> set[str]:
         return {event.key for event in self.events if event.kind is kind}
 
+    def during(self, begun: float, end: float) -> list[Span]:
+        """Faults that were there in this time."""
+        return [span for span in self.faults if span.begun <= end and begun <= span.over]
+
     def save(self, file: Path) -> None:
-        """One JSON line an event."""
+        """One JSON line an event; the faults before them."""
         with file.open("w") as out:
+            for span in self.faults:
+                out.write(json.dumps({"kind": "fault", **asdict(span)}) + "\n")
             for event in self.events:
                 out.write(json.dumps({**asdict(event), "kind": event.kind.value}) + "\n")
+
+
+def load(file: Path) -> History:
+    """What save() wrote, but for the waits."""
+    history = History()
+    for line in file.read_text().splitlines():
+        values = json.loads(line)
+        if (kind := values.pop("kind")) == "fault":
+            history.faults.append(Span(tuple(values.pop("names")), **values))
+        else:
+            history.events.append(Event(Kind(kind), **values))
+    return history

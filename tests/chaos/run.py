@@ -14,46 +14,57 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from broker.client import ClientError
 from tests.abuse.certificates import authority, issued
-from tests.harness.broker import ROOT
+from tests.harness.broker import ROOT, free_ports
 from tests.harness.cluster import Cluster
-from tests.harness.servers import LocalServer, local_etcd
+from tests.harness.proxy import Proxy
+from tests.harness.servers import LocalServer, local_etcd, local_redis
 
-from . import checker, faults, shim, traffic
-from .history import Kind
-from .traffic import World
+from . import checker, faults, planted, promises, shim, traffic
+from .history import Kind, Span
+from .world import PAUSE_S, World, forever
 
+STARVED = "starved"
+"""As a fault's name: it excuses whatever edges excuse."""
+LOOK_S, LATE_S = 0.2, 1.0
 SETTLE_S = 300.0
 """Until everything must be as before once a fault is over, on a machine that does other things as well."""
+REDIS_SETTINGS = {"edge.client_id_in_use": "takeover", "edge.max_producer_rate": 5000}
+"""What is asked of Redis; the rate is more than anybody sends."""
 QUIET_S = 90.0
 """Until what was sent must have come once the last fault is over."""
 
 
 @dataclass
 class Verdict:
-    """`broken`: each broken promise in a line. `longest`: seconds of the longest wait that began outside any fault."""
+    """`broken`: each broken promise in a line. `longest`: seconds of the longest wait that began outside any fault.
+    `beside`: the same of those beside faults that others make up for within seconds (promises.SWIFT)."""
 
     seed: int
     broken: list[str]
     faults: list[str]
     messages: int
     longest: float
+    beside: float
+    starved: float
+    """Seconds for which the machine had nothing left for the run."""
     errors: dict[str, int]
 
     def line(self) -> str:
         return (
             f"chaos: {len(self.broken)} broken promises in {len(self.faults)} faults, {self.messages} messages, "
-            f"longest wait outside faults {self.longest:.1f} s, seed {self.seed}"
+            f"longest wait outside faults {self.longest:.1f} s, beside a dying owner {self.beside:.1f} s, "
+            f"starved for {self.starved:.0f} s, seed {self.seed}"
         )
 
 
 @dataclass
 class Log:
-    """What was done, when. `faults`: (begin, end) of each by the monotonic clock, its end being that of its effects."""
+    """What was done, when."""
 
     file: Path
     lines: list[str] = field(default_factory=list)
-    faults: list[tuple[float, float]] = field(default_factory=list)
 
     def say(self, text: str) -> None:
         line = f"{time.strftime('%H:%M:%S')} {text}"
@@ -66,7 +77,7 @@ class Log:
 class Build:
     """What is run. etcd: members. tls: mutual, among the components. disks: one of its own for each owner, if we may
     mount. release: what everything runs at first, a revision of git; "": the present code. pause_s: between messages
-    of a producer."""
+    of a producer. redis: one that the edges share. bug: one that everything has (planted.py), or ""."""
 
     owners: int = 3
     edges: int = 2
@@ -74,7 +85,9 @@ class Build:
     tls: bool = False
     disks: bool = False
     release: str = ""
-    pause_s: float = traffic.PAUSE_S
+    pause_s: float = PAUSE_S
+    redis: bool = False
+    bug: str = ""
 
 
 async def run(
@@ -87,31 +100,46 @@ async def run(
     log = Log(folder / "faults.log")
     etcd = local_etcd(folder / "etcd", build.etcd)
     disks: dict[str, Path] = {}
+    redis = _redis(folder / "redis") if build.redis else None
     try:
         await asyncio.to_thread(_launch, etcd)
         settings = {**traffic.SETTINGS, "cluster.lease_s": 10, **(_tls(folder / "pki") if build.tls else {})}
+        if redis is not None:
+            await asyncio.to_thread(redis.server.start)
+            settings |= {"redis.url": f"redis://127.0.0.1:{redis.way.port}", **REDIS_SETTINGS}
         first, *more = [member.port for member in etcd]
         cluster = Cluster(folder, first, build.owners, build.edges, settings, more)
         disks = _disks(cluster) if build.disks else {}
         machines = _machines(cluster, folder)
         _older(cluster, build.release)
+        if build.bug:
+            code = planted.copy(build.bug, folder / "planted")
+            for process in cluster.processes:
+                process.code = code
         with cluster:
             world = World(lambda: [edge.port for edge in cluster.edges if edge.running], random.Random(seed + 1))
             world.pause_s = build.pause_s
-            scene = faults.Scene(cluster, etcd, draws, disks, machines)
-            among = frozenset(only) or frozenset(faults.ALL) - ({"upgrade"} if not build.release else set())
-            await _work(world, scene, log, minutes, rounds, among)
+            scene = faults.Scene(cluster, etcd, draws, disks, machines, redis)
+            without = set() if build.release else {"upgrade"}
+            without |= set() if build.redis else faults.OF_REDIS.keys()
+            among = frozenset(only) or frozenset(faults.ALL) - without
+            stuck = await _work(world, scene, log, minutes, rounds, among)
             clocks_set = any(" fault: clock-step: " in line for line in log.lines)
-            broken = checker.check(world.history, traffic.UNORDERED, clocks_set)
+            broken = [*stuck, *checker.check(world.history, traffic.UNORDERED, clocks_set)]
             broken += [f"traceback in the log of {each.id}" for each in cluster.processes if "Traceback" in each.log()]
             world.history.save(folder / "history.jsonl")
     finally:
+        if redis is not None:
+            redis.server.stop()
+            redis.way.stop()
         for disk in disks.values():
             faults.unmount(disk)
         for member in etcd:
             member.stop()
     names = [line for line in log.lines if " fault: " in line]
-    return Verdict(seed, broken, names, len(world.history.keys(Kind.SENT)), _longest(world, log), world.errors)
+    many = len(world.history.keys(Kind.SENT))
+    starved = sum(span.over - span.begun for span in world.history.faults if STARVED in span.names)
+    return Verdict(seed, broken, names, many, _longest(world), _longest(world, promises.SWIFT), starved, world.errors)
 
 
 def _launch(etcd: list[LocalServer]) -> None:
@@ -127,6 +155,13 @@ def _tls(folder: Path) -> dict[str, object]:
     ca = authority(folder, "ca")
     cert, key = issued(folder, "component", ca)
     return {"cluster.ca_file": ca[0], "cluster.cert_file": cert, "cluster.key_file": key}
+
+
+def _redis(folder: Path) -> faults.Redis:
+    """Not started yet; the way to it is ours to cut."""
+    folder.mkdir()
+    server = local_redis(folder)
+    return faults.Redis(server, Proxy(free_ports(1)[0], server.port).start())
 
 
 def _disks(cluster: Cluster) -> dict[str, Path]:
@@ -162,58 +197,85 @@ def _older(cluster: Cluster, release: str) -> None:
         process.code = code
 
 
-def _longest(world: World, log: Log) -> float:
-    """Of the waits that began and ended while nothing was wrong."""
+def _longest(world: World, beside: frozenset[str] = frozenset()) -> float:
+    """Of the waits that began and ended while nothing was wrong, or nothing but one fault of these."""
+    history = world.history
     calm = [
         seconds
-        for begun, seconds in world.history.waits
-        if not any(start <= begun + seconds and begun <= end for start, end in log.faults)
+        for begun, seconds in history.waits
+        if all(len(span.names) == 1 and beside >= {*span.names} for span in history.during(begun, begun + seconds))
     ]
     return max(calm, default=0.0)
 
 
-async def _work(world: World, scene: faults.Scene, log: Log, minutes: float, rounds: int, only: frozenset[str]) -> None:
+async def _starving(world: World, log: Log) -> None:
+    """All of a run are starved together: when this task is late, nothing of the time says anything about the broker."""
+    while True:
+        begun = time.time()
+        await asyncio.sleep(LOOK_S)
+        if time.time() - begun > LATE_S:
+            world.history.faults.append(Span((STARVED,), begun, time.time()))
+            log.say(f"the machine gave us nothing for {time.time() - begun:.1f} s")
+
+
+async def _work(
+    world: World, scene: faults.Scene, log: Log, minutes: float, rounds: int, only: frozenset[str]
+) -> list[str]:
+    """A finding when the cluster does not come back from a fault; nothing more is done to it then."""
+    stuck: list[str] = []
     ready = [asyncio.Event() for _ in traffic.SUBSCRIBERS]
     subscribing = [
         traffic.subscriber(world, name, event) for name, event in zip(traffic.SUBSCRIBERS, ready, strict=True)
     ]
-    taking = [asyncio.ensure_future(traffic.forever(world, each)) for each in subscribing]
+    taking = [asyncio.ensure_future(forever(world, each)) for each in subscribing]
     for event in ready:
-        await asyncio.wait_for(event.wait(), 30)
-    taking += [asyncio.ensure_future(traffic.forever(world, each)) for each in traffic.consumers(world)]
-    sending = [asyncio.ensure_future(traffic.forever(world, each)) for each in traffic.producers(world)]
+        await asyncio.wait_for(event.wait(), SETTLE_S)
+    taking += [asyncio.ensure_future(forever(world, each)) for each in traffic.consumers(world)]
+    looking = asyncio.ensure_future(_starving(world, log))
+    sending = [asyncio.ensure_future(forever(world, each)) for each in traffic.producers(world)]
     try:
         await asyncio.sleep(3)
         among = {name: fault for name, fault in faults.ALL.items() if name in only}
         end, done = time.monotonic() + 60 * minutes, 0
         while time.monotonic() < end or done < rounds:
-            await _one(scene, log, faults.draw(scene.random, among))
+            try:
+                await _one(world, scene, log, faults.draw(scene.random, among))
+            except (AssertionError, subprocess.TimeoutExpired) as error:
+                stuck.append(f"does not come back: {str(error)[:300]}")
+                break
             done += 1
         world.stopping = True
         await asyncio.wait(sending, timeout=QUIET_S)
         await _quiet(world)
     finally:
-        for task in (*sending, *taking):
+        for task in (looking, *sending, *taking):
             task.cancel()
-        await asyncio.gather(*sending, *taking, return_exceptions=True)
+        await asyncio.gather(looking, *sending, *taking, return_exceptions=True)
     log.say(f"drain; owed so far: {len(checker.owed(world.history))}")
-    await traffic.drain(world)
+    try:
+        await traffic.drain(world)
+    except (ClientError, OSError, TimeoutError) as error:
+        stuck.append(f"cannot be drained: {error}")
+    return stuck
 
 
-async def _one(scene: faults.Scene, log: Log, names: list[str]) -> None:
+async def _one(world: World, scene: faults.Scene, log: Log, names: list[str]) -> None:
     """A fault or two, taken back, and everything is as before."""
-    begun, undo = time.monotonic(), []
+    begun, undo = time.time(), []
     for name in names:
         text, back = await asyncio.to_thread(faults.ALL[name], scene)
         undo.append(back)
         log.say(f"fault: {name}: {text}")
         await asyncio.sleep(scene.random.uniform(0, 1.5))
-    await asyncio.sleep(scene.random.choice((0.5, 2, 5, 12)) * scene.random.uniform(0.5, 1.5))
-    for back in undo:
-        await asyncio.to_thread(back)
-    await asyncio.to_thread(_settled, scene.cluster)
-    log.faults.append((begun, time.monotonic()))
-    log.say(f"over after {time.monotonic() - begun:.1f} s")
+    least = max(faults.LEAST_S.get(name, 0.0) for name in names)
+    await asyncio.sleep(max(least, scene.random.choice((0.5, 2, 5, 12)) * scene.random.uniform(0.5, 1.5)))
+    try:
+        for back in undo:
+            await asyncio.to_thread(back)
+        await asyncio.to_thread(_settled, scene.cluster)
+    finally:
+        world.history.faults.append(Span(tuple(names), begun, time.time()))
+    log.say(f"over after {time.time() - begun:.1f} s")
     await asyncio.sleep(scene.random.uniform(1, 4))
 
 

@@ -14,101 +14,43 @@ edge; being refused or thrown out is no broken promise, only what the history sh
 | chaos.a, chaos.b | written together in transactions, every sixth aborted |
 | chaos.in → chaos.out | moved by ACK and SEND in one transaction |
 | chaos.news.x | a topic with a durable subscription to it and one to chaos.news.* |
+| chaos.sized | bodies of 40 bytes to 8 MB: larger ones than an edge keeps (`cluster.kept_body_bytes`) |
+| chaos.grown, chaos.spread | a queue and a topic whose addresses get more partitions (faults.py) |
+| others | passing.py |
+
+Some clients have no heart-beats: they stay at an edge that is frozen, and hear what it says afterwards.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
-import random
 import time
-import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
 from functools import partial
 
-import broker.client
-from broker.client import Client, ClientError, Message, Subscription
+from broker.client import ClientError
 
-from .history import History, Kind
+from . import passing
+from .history import Kind
+from .world import World, body_of, subscribed, take
 
-SETTINGS = {"engine.addresses.chaos.split.partitions": 4}
-UNORDERED = ("chaos.split", "chaos.later")
+SETTINGS: dict[str, object] = {
+    "engine.addresses.chaos.split.partitions": 4,
+    "engine.addresses.chaos.brief.expiry_address": "chaos.expired",
+    "cluster.kept_body_bytes": 4 << 20,
+}
+UNORDERED = ("chaos.split", "chaos.later", "chaos.grown", "s3:chaos.spread", "expired:chaos.brief")
 """Several slots, or an order of its own."""
 QUEUES = (
     "chaos.plain", "chaos.batch", "chaos.group", "chaos.split", "chaos.later", "chaos.large", "chaos.a", "chaos.b",
-    "chaos.in", "chaos.out", "DLQ",
+    "chaos.in", "chaos.out", "chaos.sized", "chaos.grown", *passing.QUEUES, "DLQ",
 )  # fmt: skip
-SUBSCRIBERS = {"s1": "/topic/chaos.news.x", "s2": "/topic/chaos.news.*"}
+SUBSCRIBERS = {"s1": "/topic/chaos.news.x", "s2": "/topic/chaos.news.*", "s3": "/topic/chaos.spread"}
+READERS = {"chaos.news.x": ("s1", "s2"), "chaos.spread": ("s3",)}
+SLOW = {"chaos.large": 20, "chaos.sized": 20}
+"""Queue → so many pauses between two messages of a producer."""
 DRAIN_TRIES = 5
-PAUSE_S = 0.01
-"""Between two messages of a producer: about 600/s altogether, which two cores carry beside a cluster."""
-
-
-def body_of(key: str) -> bytes:
-    """The one body that a message of this key may have."""
-    seed = zlib.crc32(key.encode())
-    size = 200_000 + seed % 1_800_000 if key.startswith("chaos.large") else seed % 300
-    start = f"{key} {seed:08x} ".encode()
-    return (start * (size // len(start) + 1))[: max(size, len(start))]
-
-
-@dataclass
-class World:
-    """What all clients share. `stopping`: nothing new is sent."""
-
-    ports: Callable[[], list[int]]
-    random: random.Random
-    history: History = field(default_factory=History)
-    stopping: bool = False
-    names: itertools.count[int] = field(default_factory=itertools.count)
-    errors: dict[str, int] = field(default_factory=dict)
-    pause_s: float = PAUSE_S
-
-    @contextlib.asynccontextmanager
-    async def client(self, name: str, **options: object) -> AsyncIterator[tuple[Client, str]]:
-        """A connection to any edge and its name, closed without farewell if anything goes wrong."""
-        port = self.random.choice(self.ports())
-        me = f"{name}.{next(self.names)}"
-        async with asyncio.timeout(10):
-            client = await broker.client.connect(
-                f"stomp://127.0.0.1:{port}", heartbeat=(2000, 2000), timeout=8, receipt_timeout=30, **options  # type: ignore[arg-type]
-            )  # fmt: skip
-        self.history.add(Kind.CONNECTED, me)
-        try:
-            yield client, me
-        finally:
-            await client.kill()
-
-    async def timed(self, answer: Awaitable[None]) -> None:
-        """Awaits an answer; how long it took is kept."""
-        begun = time.monotonic()
-        await answer
-        self.history.waits.append((begun, time.monotonic() - begun))
-
-    def came(self, message: Message, body: bytes, who: str, subscriber: str = "") -> str:
-        """Writes a delivery down; its key. A dead letter is a new message, so it counts as marked."""
-        key = body[:200].split(b" ", 1)[0].decode(errors="replace")
-        full = f"{subscriber}:{key}" if subscriber else key
-        marked = message.headers.get("redelivered") == "true" or "dead-letter-reason" in message.headers
-        self.history.add(Kind.DELIVERED, full, who=who, redelivered=marked)
-        if body != body_of(key):
-            self.history.add(Kind.CORRUPT, full)
-        return full
-
-
-async def forever(world: World, session: Callable[[], Awaitable[None]]) -> None:
-    """One connection after the other until cancelled."""
-    while True:
-        try:
-            await session()
-            if world.stopping:
-                return
-        except (ClientError, OSError, TimeoutError) as error:
-            name = f"{type(error).__name__} {getattr(error, 'code', '') or ''}".strip()
-            world.errors[name] = world.errors.get(name, 0) + 1
-            await asyncio.sleep(0.05)
 
 
 def producer(world: World, name: str, queue: str, **headers: Callable[[], str]) -> Callable[[], Awaitable[None]]:
@@ -127,12 +69,12 @@ def producer(world: World, name: str, queue: str, **headers: Callable[[], str]) 
                     client.send(f"/queue/{queue}", body_of(key), {"persistent": "true", **extra}, receipt=True)
                 )
                 world.history.add(Kind.RECEIPTED, key)
-                await asyncio.sleep(world.pause_s * (20 if queue == "chaos.large" else 1))
+                await asyncio.sleep(world.pause_s * SLOW.get(queue, 1))
 
     return session
 
 
-def publisher(world: World, name: str) -> Callable[[], Awaitable[None]]:
+def publisher(world: World, name: str, topic: str) -> Callable[[], Awaitable[None]]:
     """A topic: one key for each durable subscription, all or nothing."""
 
     async def session() -> None:
@@ -140,14 +82,12 @@ def publisher(world: World, name: str) -> Callable[[], Awaitable[None]]:
             for number in itertools.count():
                 if world.stopping:
                     return
-                key = f"chaos.news/{me}/{number}"
-                copies = [f"{subscriber}:{key}" for subscriber in SUBSCRIBERS]
+                key = f"{topic}/{me}/{number}"
+                copies = [f"{subscriber}:{key}" for subscriber in READERS[topic]]
                 for copy in copies:
                     world.history.add(Kind.SENT, copy, tx=f"fan {key}")
                 world.history.add(Kind.COMMIT_SENT, f"fan {key}")
-                await world.timed(
-                    client.send("/topic/chaos.news.x", body_of(key), {"persistent": "true"}, receipt=True)
-                )
+                await world.timed(client.send(f"/topic/{topic}", body_of(key), {"persistent": "true"}, receipt=True))
                 for copy in copies:
                     world.history.add(Kind.RECEIPTED, copy)
                 await asyncio.sleep(world.pause_s)
@@ -182,21 +122,15 @@ def writer(world: World, name: str) -> Callable[[], Awaitable[None]]:
     return session
 
 
-async def _take(world: World, sub: Subscription, me: str, subscriber: str = "") -> tuple[Message, str]:
-    """The next message and its key. Raises StopAsyncIteration at the end."""
-    message = await sub.__anext__()
-    return message, world.came(message, await message.read(), me, subscriber)
-
-
-def consumer(world: World, name: str, queue: str) -> Callable[[], Awaitable[None]]:
+def consumer(world: World, name: str, queue: str, beats: bool = True) -> Callable[[], Awaitable[None]]:
     """Individual ACKs with receipts; sometimes a NACK; sometimes it goes with messages in its hands."""
 
     async def session() -> None:
-        async with world.client(name) as (client, me):
+        async with world.client(name, beats=beats) as (client, me):
             sub = client.subscribe(f"/queue/{queue}", "client-individual", prefetch=20)
-            async with _subscribed(sub):
+            async with subscribed(sub):
                 for left in range(world.random.randrange(100, 2000), -1, -1):
-                    message, key = await _take(world, sub, me)
+                    message, key = await take(world, sub, me)
                     if left == 0:
                         return
                     if world.random.random() < 0.02:
@@ -214,10 +148,10 @@ def batcher(world: World, name: str, queue: str) -> Callable[[], Awaitable[None]
     async def session() -> None:
         async with world.client(name) as (client, me):
             sub = client.subscribe(f"/queue/{queue}", "client", prefetch=50)
-            async with _subscribed(sub):
+            async with subscribed(sub):
                 while True:
                     batch: list[str] = []
-                    message, key = await _take(world, sub, me)
+                    message, key = await take(world, sub, me)
                     batch.append(key)
                     while len(batch) < 10 and (more := await sub.get(0.2)) is not None:
                         message = more
@@ -229,15 +163,15 @@ def batcher(world: World, name: str, queue: str) -> Callable[[], Awaitable[None]
     return session
 
 
-def mover(world: World, name: str) -> Callable[[], Awaitable[None]]:
+def mover(world: World, name: str, beats: bool = True) -> Callable[[], Awaitable[None]]:
     """Takes from chaos.in and writes to chaos.out, both or neither."""
 
     async def session() -> None:
-        async with world.client(name) as (client, me):
+        async with world.client(name, beats=beats) as (client, me):
             sub = client.subscribe("/queue/chaos.in", "client-individual", prefetch=10)
-            async with _subscribed(sub):
+            async with subscribed(sub):
                 for number in itertools.count():
-                    message, key = await _take(world, sub, me)
+                    message, key = await take(world, sub, me)
                     tx, target = f"{me}-{number}", f"chaos.out/{me}~{number}/{key}"
                     await client.request("BEGIN", [("transaction", tx)])
                     await client.request("ACK", [("id", message.headers["ack"]), ("transaction", tx)])
@@ -259,25 +193,15 @@ def subscriber(world: World, name: str, ready: asyncio.Event | None = None) -> C
         async with world.client(name, client_id=name) as (client, me):
             headers = {"durable-subscription-name": "mine"}
             sub = client.subscribe(SUBSCRIBERS[name], "client-individual", prefetch=20, headers=headers)
-            async with _subscribed(sub):
+            async with subscribed(sub):
                 if ready is not None:
                     ready.set()
                 while True:
-                    message, key = await _take(world, sub, me, name)
+                    message, key = await take(world, sub, me, name)
                     await world.timed(message.ack(receipt=True))
                     world.history.add(Kind.SETTLED, key)
 
     return session
-
-
-@contextlib.asynccontextmanager
-async def _subscribed(sub: Subscription) -> AsyncIterator[None]:
-    """SUBSCRIBE with its receipt; no UNSUBSCRIBE at the end: whoever goes here goes without a word."""
-    await sub.__aenter__()
-    try:
-        yield
-    except StopAsyncIteration:
-        raise ClientError("the subscription has ended") from None
 
 
 async def drain(world: World) -> None:
@@ -308,9 +232,10 @@ async def _drain(
     client_id: str = "",
     headers: dict[str, str] | None = None,
 ) -> None:
-    async with world.client(name, **({"client_id": client_id} if client_id else {})) as (client, me):
+    options: dict[str, object] = {"client_id": client_id} if client_id else {}
+    async with world.client(name, beats=True, **options) as (client, me):
         sub = client.subscribe(destination, "client-individual", prefetch=100, headers=headers or {})
-        async with _subscribed(sub):
+        async with subscribed(sub):
             while (message := await sub.get(2.0)) is not None:
                 key = world.came(message, await message.read(), me, subscriber)
                 await message.ack(receipt=True)
@@ -330,14 +255,21 @@ def producers(world: World) -> list[Callable[[], Awaitable[None]]]:
         producer(world, "pl", "chaos.later", AMQ_SCHEDULED_DELAY=lambda: str(later.randrange(200, 4000))),
         producer(world, "px", "chaos.large"),
         producer(world, "pi", "chaos.in"),
-        publisher(world, "pn"),
+        producer(world, "pz", "chaos.sized"),
+        producer(world, "pg", "chaos.grown"),
+        producer(world, "pa", "chaos.auto"),
+        producer(world, "pv", "chaos.leave"),
+        publisher(world, "pn", "chaos.news.x"),
+        publisher(world, "pd", "chaos.spread"),
         writer(world, "pw"),
+        *passing.producers(world),
     ]
 
 
 def consumers(world: World) -> list[Callable[[], Awaitable[None]]]:
     """Everybody who takes, but the durable subscribers."""
-    plain = [consumer(world, f"c{n}", queue) for n, queue in enumerate(
+    plain = [consumer(world, f"c{n}", queue, n % 3 != 0) for n, queue in enumerate(
         ("chaos.plain", "chaos.plain", "chaos.group", "chaos.group", "chaos.split", "chaos.later", "chaos.large",
-         "chaos.a", "chaos.b", "chaos.out"))]  # fmt: skip
-    return [*plain, batcher(world, "cb", "chaos.batch"), mover(world, "m1"), mover(world, "m2")]
+         "chaos.a", "chaos.b", "chaos.out", "chaos.sized", "chaos.grown", "chaos.left", "chaos.expired"))]  # fmt: skip
+    movers = [mover(world, "m1"), mover(world, "m2", beats=False)]
+    return [*plain, batcher(world, "cb", "chaos.batch"), *movers, *passing.consumers(world)]

@@ -179,7 +179,7 @@ class Cluster:
             process.start()
         for process in self.processes:
             process.wait_ready()
-        self.wait_balanced()
+        self.wait_balanced(180)
         self.wait(lambda: len(self.leaders()) == len(self.owners), 180, lambda: f"no slots moved: {self.leaders()}")
 
     def close(self) -> None:

@@ -1,0 +1,90 @@
+"""Bugs that were there once, planted again into a copy of the code, so that a chaos run proves that it is not blind.
+
+Rule: one bug is some texts of the present code, each of which stands there once (test_planted.py), and what they
+become; the copy differs in nothing else. `faults`: what it takes to meet it; a run does nothing else then.
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.harness.broker import ROOT
+
+
+@dataclass(frozen=True)
+class Bug:
+    """`changes`: (text, what stands there instead). `found`: how a finding of it may begin."""
+
+    faults: tuple[str, ...]
+    found: tuple[str, ...]
+    changes: tuple[tuple[str, str], ...]
+
+
+BUGS = {
+    "disconnect-first": Bug(  # what stands before a DISCONNECT in the same read is dropped
+        ("grow", "slow-disk"), ("forgotten", "resurrected"),
+        (("        self.batch += ends\n        self._leave()",
+          "        batch, self.batch = self.batch, ends\n        self._leave()\n        self.batch = batch"),
+         ("        if self._session.closed:\n            self.batch = []\n", "")),
+    ),
+    "repeat-answered-at-once": Bug(  # the ACK's first try was not replicated
+        ("cut-among-owners", "isolate-owner"), ("resurrected",),
+        (("    if command.seq and consumer.haunted and any(",
+          "    if False and any("),),
+    ),
+    "strangers-ghosts": Bug(  # an edge that was given up: its ACKs and COMMITs of what others have are receipted
+        ("freeze-edge", "cut-edge"), ("resurrected", "moved twice", "torn"),
+        (("    if theirs:\n", "    if False and theirs:\n"),),
+    ),
+    "stale-deliveries": Bug(  # an edge that stood still hands on what waits in its buffers
+        ("freeze-edge",), ("stale", "unmarked"),
+        (("        if seconds <= bound:\n", "        if seconds <= bound or True:\n"),),
+    ),
+    "lost-wake-up": Bug(  # a slot answers nothing until its next write
+        ("cut-pair", "kill-owner", "half-cut"), ("stuck", "thrown out", "lost"),
+        (("            for lead in touched:\n", "            for lead in touched:\n"
+          "                if lead.needed:\n                    continue\n"),),
+    ),
+    "leaders-stay": Bug(  # leaders do not go to where the edges can reach them
+        ("cut-edges",), ("stuck", "thrown out"),
+        (("        self._reach_leaders()\n", ""),),
+    ),
+    "edges-clock": Bug(  # a delay is computed by the edge's clock
+        ("clock-step",), ("early", "lost"),
+        (("            self.delay = delay\n            self.run.due_at(now + delay)\n",
+          "            self.run.due_at(now + delay)\n"),),
+    ),
+    "no-followers": Bug(  # receipts do not wait for followers
+        ("wipe-owner", "kill-owner"), ("lost", "resurrected"),
+        (("        return 0 if lead is None else lead.ready(self._committed)\n",
+          "        return self._committed\n"),),
+    ),
+    "unmarked": Bug(  # what comes again says nothing of it
+        ("kill-edge",), ("unmarked",),
+        (('        return b"%bredelivered:true\\n%b%b" % ',
+          '        return b"%b%b%b" % '),),
+    ),
+    "watch-for-ever": Bug(  # a watch whose connection is given up before it has begun (found by a run of these)
+        ("freeze-store", "cut-store", "kill-store"), ("stuck", "thrown out", "does not come back"),
+        (("    call.add_done_callback(lambda _: writing.cancel())\n", ""),),
+    ),
+}  # fmt: skip
+
+
+def place(text: str, within: Path) -> Path:
+    """The file that has this text, wherever it was moved to."""
+    found = [file for file in sorted(within.rglob("*.py")) for _ in range(file.read_text().count(text))]
+    if len(found) != 1:
+        raise ValueError(f"{len(found)} times in the code: {text!r}")
+    return found[0]
+
+
+def copy(bug: str, folder: Path) -> Path:
+    """The code with this bug, made in that folder, which must not be there yet."""
+    shutil.copytree(ROOT / "broker", folder / "broker", ignore=shutil.ignore_patterns("__pycache__"))
+    for text, instead in BUGS[bug].changes:
+        file = place(text, folder / "broker")
+        file.write_text(file.read_text().replace(text, instead))
+    return folder
