@@ -19,6 +19,7 @@ until all of that has come, and what was delivered else since an owner last said
 
 from __future__ import annotations
 
+from bisect import bisect_right, insort
 from collections.abc import Iterable, Mapping, Sequence
 
 from broker.core.address import AckMode, Outcome
@@ -183,7 +184,10 @@ class Mirrored:
         # A large body in AUTO is consumed when all of it has come, not when it began: until then it is held like any
         # other.
         if self.confirms and not (self.command.bodies and run.flags & BLOB):
-            add_ids(self.spans, run.ids)
+            if self.command.browse:
+                add_sorted(self.spans, run.ids)
+            else:
+                add_ids(self.spans, run.ids)
             return
         if self.backs:
             self._came_back(run.ids)
@@ -226,8 +230,10 @@ class Mirrored:
     def unseen(self, run: Run) -> Run | None:
         """A browser that began anew sees the queue from its head: what of the run it has not seen yet."""
         seen = self.spans
-        # After a change of the owner only.
-        fresh = [n for n, i in enumerate(run.ids) if not any(first <= i <= last for first, last in seen)]
+        # The usual run of a browser, which never began anew, is behind all it has seen: one comparison.
+        if not seen or run.ids[0] > seen[-1][1]:
+            return run
+        fresh = [n for n, i in enumerate(run.ids) if not among(seen, i)]
         if len(fresh) == len(run.records):
             return run
         if not fresh:
@@ -377,6 +383,28 @@ def add_ids(spans: list[Span], ids: Iterable[int]) -> None:
             spans[-1] = (spans[-1][0], i)
         else:
             spans.append((i, i))
+
+
+def add_sorted(spans: list[Span], ids: Sequence[int]) -> None:
+    """The same for ascending ids that are in none of the spans, which stand by ascending id."""
+    if not spans or ids[0] > spans[-1][1]:
+        add_ids(spans, ids)
+        return
+    # Between others that were seen before its owner changed. Not joined with them: all they are for is to be found.
+    more: list[Span] = []
+    add_ids(more, ids)
+    for span in more:
+        insort(spans, span)
+
+
+def among(spans: list[Span], i: int) -> bool:
+    """Is it in one of the spans, which stand by ascending id and do not overlap."""
+    at = bisect_right(spans, i, key=_first)
+    return at > 0 and spans[at - 1][1] >= i
+
+
+def _first(span: Span) -> int:
+    return span[0]
 
 
 def size_of(command: Command) -> int:

@@ -221,6 +221,50 @@ def test_a_browser_that_began_anew_is_shown_what_it_has_not_seen() -> None:
     assert known.again(1).resume.taken == []  # type: ignore[union-attr]
 
 
+def test_what_a_browser_has_seen_is_known_wherever_it_stood() -> None:
+    known = consumer(AckMode.AUTO, browse=True)
+    give(known, 5, 9)
+    give(known, 2, 7)  # began anew: 5 was taken out
+    give(known, 11)
+    fresh = known.unseen(Run([1, 2, 5, 6, 7, 9, 11, 12], b"", [b"\0"] * 8, 8))
+    assert fresh is not None and list(fresh.ids) == [1, 6, 12]
+
+
+def test_a_browser_is_not_asked_for_all_that_it_has_seen_with_every_message() -> None:
+    """Ids of one queue are scattered where its slot has others, or it has a selector."""
+    compared = 0
+
+    class Id(int):
+        def __lt__(self, other: int) -> bool:
+            nonlocal compared
+            compared += 1
+            return int(self) < int(other)
+
+        def __le__(self, other: int) -> bool:
+            nonlocal compared
+            compared += 1
+            return int(self) <= int(other)
+
+        def __gt__(self, other: int) -> bool:
+            nonlocal compared
+            compared += 1
+            return int(self) > int(other)
+
+        def __ge__(self, other: int) -> bool:
+            nonlocal compared
+            compared += 1
+            return int(self) >= int(other)
+
+    known = consumer(AckMode.AUTO, browse=True)
+    for again in (False, True):
+        for number in range(1000):
+            run = Run([Id(2 * number)], b"", [b"\0"], 1)
+            assert known.unseen(run) is (None if again else run)
+            if not again:
+                known.delivered(run, 1)
+    assert compared < 100_000
+
+
 @pytest.mark.parametrize(
     ("before", "ids", "after"),
     [
