@@ -65,7 +65,7 @@ class SlotRecord:
                 revision,
                 str(value.get("shelved", "")),
             )
-        except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"slot {slot}: not a slot record: {error}") from error
 
     def with_isr(self, isr: Sequence[str]) -> SlotRecord:
