@@ -2,12 +2,14 @@
 under traffic, foreign edits repaired, everything gone at the end. Steps in order; what they took is printed.
 
 Needs E2E_KUBECONFIG, and an image of this source that the nodes have or can pull: E2E_IMAGE
-(name:tag); E2E_ETCD_IMAGE if the chart's etcd cannot be pulled. `make e2e` runs it."""
+(name:tag); E2E_ETCD_IMAGE if the chart's etcd cannot be pulled; E2E_PIPELINE_IMAGE (of pipeline/Dockerfile) if an
+archive is to be written. `make e2e` runs it."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Iterator
 
@@ -19,6 +21,10 @@ from tests.e2e.traffic import Traffic
 RELEASE = "mq"
 BROKER, ACCEPTOR = "mq", "mq-stomp"
 IDLE, TRANSACTIONS = 500, 8
+PIPELINE = os.environ.get("E2E_PIPELINE_IMAGE", "")
+# Once a year: a test starts it.
+ARCHIVE = ("archive.enabled=true", "archive.schedule=0 0 1 1 *", "archive.credentialsSecretName=archivist-stomp",
+           "users.archivist.groups={auditors}", "broker.spec.settings.logReads.port=61690")  # fmt: skip
 
 pytestmark = pytest.mark.timeout(1800)
 figures: dict[str, object] = {}
@@ -44,6 +50,9 @@ def installed(cluster: Cluster) -> str:
     if etcd := os.environ.get("E2E_ETCD_IMAGE"):
         name, _, version = etcd.rpartition(":")
         values += [f"etcd.bundled.image.repository={name}", f"etcd.bundled.image.tag={version}"]
+    if PIPELINE:
+        name, _, version = PIPELINE.rpartition(":")
+        values += [f"archive.image.repository={name}", f"archive.image.tag={version}", *ARCHIVE]
     begin = time.monotonic()
     cluster.helm("install", RELEASE, str(CHART), *[part for value in values for part in ("--set", value)])
     figures["helm install took s"] = round(time.monotonic() - begin, 1)
@@ -109,6 +118,22 @@ def test_helm_test(cluster, installed):
         tests = "app.kubernetes.io/component=test"
         raise AssertionError(f"{error}\n{cluster.kubectl('logs', '-l', tests, '--tail=20', check=False)}") from None
     figures["helm test took s"] = round(time.monotonic() - begin, 1)
+
+
+def test_the_archive_is_written(cluster, installed):
+    if not PIPELINE:
+        pytest.skip("no E2E_PIPELINE_IMAGE: no archive is written")
+    job = f"job/{RELEASE}-archive-now"
+    begin = time.monotonic()
+    cluster.kubectl("create", *job.split("/"), f"--from=cronjob/{RELEASE}-archive")
+    until(
+        lambda: cluster.get("job", f"{RELEASE}-archive-now")["status"].get("succeeded"),
+        600, lambda: f"no archive: {cluster.kubectl('describe', job, check=False)}",
+    )  # fmt: skip
+    figures["archive job s"] = round(time.monotonic() - begin, 1)
+    said = cluster.kubectl("logs", job)
+    assert re.search(r"^[1-9]\d* rows archived$", said, re.MULTILINE), said
+    cluster.kubectl("delete", job)
 
 
 def test_a_foreign_edit_is_repaired(cluster, installed):
