@@ -31,6 +31,11 @@ _ADVICE: Final = (
         "them into a folder where there is no way to Maven, and say --conf spark.driver.extraClassPath=FOLDER/*; else "
         "look at --conf, --memory and JAVA_HOME",
     ),
+    (
+        r"stopped SparkContext|masters are unresponsive",
+        "the Spark cluster of --master does not answer, or has ended this application: check that address, and that "
+        "the cluster reaches this machine (spark.driver.host)",
+    ),
     # A page that cannot be read is said in as many ways as there are codecs: such a line names its file (see cause).
     (r"\.parquet\)$", _DAMAGED),
 )

@@ -278,7 +278,8 @@ def files(folder: str, view: str, master: str, memory: str) -> None:
 
     def work() -> None:
         with _reaching(folder, master, memory) as spark:
-            for path in Archive(folder, spark).live(view):
+            archive = Archive(folder, spark)
+            for path in archive.live(view, archive.existing()):
                 click.echo(path)
 
     _perform(work)
@@ -293,7 +294,7 @@ def verify(folder: str, master: str, memory: str) -> None:
     def work() -> None:
         with _reaching(folder, master, memory) as spark:
             held = Archive(folder, spark)
-            state = held.load()
+            state = held.existing()
             if gone := missing(held, state):
                 raise PipelineError(
                     f"{len(gone)} files are missing, {held.path(gone[0])} first: restore them from a backup"

@@ -17,10 +17,11 @@ Rule: engine-neutral. Whoever reads the files that `live` gives, with DuckDB, pa
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from broker.seams.entropy import token
 from broker.seams.files import OsFiles, read_whole
@@ -30,6 +31,9 @@ from .files import move, remove, sync_file, write_pieces
 from .progress import Progress, Say
 from .ranges import Offsets
 from .stores import Lock, Store, store
+
+_MESSAGES: Final = re.compile("/(_view=)?messages/")
+"""Of the path of a file of messages."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,7 @@ class Archive:
 
     def __init__(self, folder: str, spark: Any = None) -> None:
         self.store = store(folder, spark)
+        self._spark = spark
         self.folder = self.store.path("").rstrip("/")
 
     def path(self, relative: str) -> str:
@@ -101,6 +106,15 @@ class Archive:
             state.last = manifest
         return state
 
+    def existing(self) -> State:
+        """Raises PipelineError also when there is no archive here: a name that is misspelt is no empty one."""
+        state = self.load()
+        if state.last is None:
+            raise PipelineError(
+                f"{self.folder} holds no archive: check the spelling, or stampede-pipeline archive {self.folder} first"
+            )
+        return state
+
     def live(self, view: str, state: State | None = None) -> list[str]:
         """Paths of a view's files."""
         files = (state or self.load()).files.values()
@@ -116,7 +130,9 @@ class Archive:
         return f"_staging/{number:012d}/data"
 
     def clean(self, state: State) -> None:
-        """Takes away what a run left that was killed before its manifest. Only for who holds the lock."""
+        """Takes away what a run left that was killed before its manifest, or behind it. Only for who holds the lock."""
+        if state.last is not None:
+            self.take_away(state.last)
         if self.store.remote:
             known = {"/".join(path.split("/")[:2]) for path in state.files}
             for name in self.store.names("data"):
@@ -129,6 +145,36 @@ class Archive:
                 if path not in state.files:
                     remove(self.path(path))
         self.store.remove("_staging")
+
+    def take_away(self, manifest: Manifest) -> None:
+        """What a manifest removes, as far as it is still there. Only the last one may have left any: who publishes
+        another has cleaned before."""
+        there = [path for path in manifest.removes if self.store.exists(path)]
+        if manifest.kind == "retain":  # other files take the place of what a compaction or a deletion removes
+            for name in self._bodies([path for path in there if _MESSAGES.search(path)]):
+                self.store.remove(name)
+        for path in there:
+            self.store.remove(path)
+
+    def _bodies(self, paths: Sequence[str]) -> Iterator[str]:
+        """The large bodies of their rows. Those of a file that is damaged stay."""
+        if not paths:
+            return
+        named = [self.path(path) for path in paths]
+        if self.store.remote:
+            rows = self._spark.read.option("ignoreCorruptFiles", "true").parquet(*named)
+            for row in rows.where("body_ref is not null").select("body_ref").distinct().collect():
+                yield row["body_ref"]
+            return
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        for path in named:
+            try:
+                for batch in pq.ParquetFile(path).iter_batches(columns=["body_ref"]):
+                    yield from filter(None, batch.column(0).to_pylist())
+            except pa.ArrowException:
+                continue
 
     def publish(self, manifest: Manifest, moves: Mapping[str, str]) -> None:
         """`moves`: staged file → its path below the archive. Everything is on the disk before the manifest is."""

@@ -46,9 +46,7 @@ _WAITING: Final = """
 def waiting(spark: Any, archive: Archive, at: str = "") -> Any:
     """One row per message and queue that held it at that time (UTC; "": at the end of the archive)."""
     folder = archive.path("")
-    state = archive.load()
-    if state.last is None:
-        raise PipelineError(f"{folder} holds no archive")
+    state = archive.existing()
     for view in ("messages", "events"):
         if not (paths := archive.live(view, state)):
             raise PipelineError(f"{folder} holds no {view}: there is nothing to rebuild")
@@ -78,6 +76,7 @@ def rebuild(spark: Any, folder: str, url: str, id: str, at: str, rate: float, sa
     if not re.fullmatch(r"[\w.-]{1,100}", id):
         raise PipelineError("an id of a rebuild has letters, digits, dots, dashes and underscores only")
     archive = Archive(folder, spark)
+    archive.existing()  # before a lock makes its folder
     lock = archive.lock()
     try:
         name = f"rebuilds/{id}.json"

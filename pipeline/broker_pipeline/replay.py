@@ -64,23 +64,23 @@ def rows(spark: Any, archive: Archive, source: dict[str, str], wanted: Plan) -> 
     from pyspark.sql import functions as f
 
     folder = archive.path("")
-    state = archive.load()
+    state = archive.existing()
     names = [name for name in wanted.addresses if "*" not in name and "#" not in name]
     if len(names) != len(wanted.addresses):
         raise PipelineError("a replay names its addresses one by one: patterns are not looked up in archives")
     with LogReads(access(lowered(source))) as reads:
         broker, _, infos = reads.describe(wanted.addresses, "messages")
     start: Offsets = earliest(infos.values())
-    if state.last is not None:
-        if state.last.broker != broker:
-            raise PipelineError(f"{folder} is the archive of broker {state.last.broker}, and this is {broker}")
-        held = {file.address for file in state.files.values()}
-        if outside := [name for name in names if name not in held and not archives(state.last.scope, name)]:
-            raise PipelineError(
-                f"{folder} is of {', '.join(state.last.scope)}, and has nothing of {', '.join(outside)}: name "
-                "addresses that it archives, or use another folder"
-            )
-        start |= dict(state.last.ends["messages"])
+    assert state.last is not None
+    if state.last.broker != broker:
+        raise PipelineError(f"{folder} is the archive of broker {state.last.broker}, and this is {broker}")
+    held = {file.address for file in state.files.values()}
+    if outside := [name for name in names if name not in held and not archives(state.last.scope, name)]:
+        raise PipelineError(
+            f"{folder} is of {', '.join(state.last.scope)}, and has nothing of {', '.join(outside)}: name "
+            "addresses that it archives, or use another folder"
+        )
+    start |= dict(state.last.ends["messages"])
     ends = {slot: {"o": max(end, start.get(slot, {"o": 1})["o"]), "e": 0} for slot, end in wanted.ends.items()}
     live = source | {
         "addresses": ",".join(names), "startingOffsets": json.dumps(start), "endingOffsets": json.dumps(ends),
@@ -146,6 +146,7 @@ def replay(spark: Any, folder: str, source: dict[str, str], url: str, wanted: Pl
     from pyspark.sql import functions as f
 
     archive = Archive(folder, spark)
+    archive.existing()  # before a lock makes its folder
     lock = archive.lock()
     try:
         pinned = plan(archive, source, wanted)

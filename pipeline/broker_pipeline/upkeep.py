@@ -14,7 +14,6 @@ from typing import Any
 from broker.seams.clock import SystemClock
 
 from .archive import stage
-from .errors import PipelineError
 from .manifests import Archive, DataFile, Manifest, State
 from .progress import Progress, Say, tasks
 from .stores import Lock
@@ -30,24 +29,20 @@ def _next(state: State, kind: str, adds: Iterable[DataFile], removes: Iterable[s
 
 def _locked(folder: str, spark: Any = None) -> tuple[Archive, Lock, State]:
     archive = Archive(folder, spark)
+    archive.existing()  # before a lock makes its folder
     lock = archive.lock()
     state = archive.load()
-    if state.last is None:
-        lock.close()
-        raise PipelineError(f"{folder} holds no archive")
     archive.clean(state)
     return archive, lock, state
 
 
 def _finish(archive: Archive, manifest: Manifest, moves: dict[str, str]) -> None:
     archive.publish(manifest, moves)
-    for path in manifest.removes:
-        archive.store.remove(path)
     archive.clean(archive.load())
 
 
 def retain(folder: str, before: str, spark: Any = None) -> int:
-    """Takes away everything of days before `before` (YYYY-MM-DD). Returns the number of rows."""
+    """Takes away everything of days before `before` (YYYY-MM-DD), large bodies as well. Returns the number of rows."""
     archive, lock, state = _locked(folder, spark)
     try:
         old = [file for file in state.files.values() if file.date < before]

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from broker_pipeline import archive, cli
+from broker_pipeline import archive, cli, rebuild, replay
 from broker_pipeline.advice import cause, lost_worker
 from broker_pipeline.cli import main
 from broker_pipeline.errors import PipelineError
@@ -47,6 +47,8 @@ def test_what_spark_says_gets_what_to_do() -> None:
     assert "file:///lake/data/1-0.parquet" in cause(page) and "verify" in cause(page) and "backup" in cause(page)
     java = cause("[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number.")
     assert "spark.jars.packages" in java and "extraClassPath=FOLDER/*" in java and "JAVA_HOME" in java
+    lost = "An error occurred while calling o1.x.\n: x.Y: Cannot call methods on a stopped SparkContext.\n\tat z"
+    assert "--master" in cause(lost) and "spark.driver.host" in cause(lost)
     assert cause("only this") == "only this"
     assert (
         cause("An error occurred while calling o5.count.\n: java.io.IOException: x\n\tat y") == "java.io.IOException: x"
@@ -189,6 +191,25 @@ def test_a_manifest_that_is_none_or_is_gone(tmp_path: Path) -> None:
     (tmp_path / "manifests/000000000002.json").write_text("{")
     code, text = said("verify", str(tmp_path))
     assert code == 1 and "000000000002.json cannot be read as a manifest" in text
+
+
+@pytest.mark.parametrize("command", [("verify",), ("files",), ("retain", "--before", "2026-11-24")])
+def test_a_folder_that_is_misspelt_is_no_empty_archive(tmp_path: Path, command: tuple[str, ...]) -> None:
+    code, text = said(command[0], str(tmp_path / "lkae"), *command[1:])
+    assert code == 1 and "lkae holds no archive: check the spelling" in text
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_replay_and_a_rebuild_of_no_archive_are_refused(tmp_path: Path) -> None:
+    """What the log has by then would be sent, and what it has freed left out, in silence."""
+    lake, url = str(tmp_path / "lkae"), "stomp://127.0.0.1:1"
+    for send in (
+        lambda: replay.replay(None, lake, {}, url, replay.Plan("x", "/queue/x", ("a",)), 0, print),
+        lambda: rebuild.rebuild(None, lake, url, "x", "", 0, print),
+    ):
+        with pytest.raises(PipelineError, match="holds no archive"):
+            send()
+    assert not list(tmp_path.iterdir())
 
 
 def test_days_and_brokers_that_are_none(tmp_path: Path) -> None:

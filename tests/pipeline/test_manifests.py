@@ -69,6 +69,16 @@ def test_a_full_disk_leaves_neither_rows_nor_files(tmp_path: Path, monkeypatch, 
     assert archive.load().number == 2 and not missing(archive, archive.load())
 
 
+def test_what_a_run_that_was_killed_had_still_to_take_away_the_next_one_does(tmp_path: Path) -> None:
+    """A deletion that somebody asked for is none while the file is there."""
+    archive = Archive(str(tmp_path))
+    run(archive, 1)
+    run(archive, 2, removes=("data/1.parquet",))
+    assert (tmp_path / "data/1.parquet").exists(), "as after a kill behind the manifest"
+    archive.clean(archive.load())
+    assert [path.name for path in tmp_path.rglob("*.parquet")] == ["2.parquet"]
+
+
 def test_one_run_writes_at_a_time(tmp_path: Path) -> None:
     archive = Archive(str(tmp_path))
     lock = archive.lock()
