@@ -192,9 +192,9 @@ class Turn:
         self.work = 0
         self.most = most
 
-    def works(self) -> None:
-        """A queue or a consumer has begun or ended."""
-        self.work += 1
+    def works(self, units: int = 1) -> None:
+        """A queue or a consumer has begun or ended; or something has taken as long as so many of these."""
+        self.work += units
 
     def merge(self, group: Turn, appends: Sequence[LogRecord]) -> None:
         """What a part() has collected is of this one; `appends`: its records, as a log group."""

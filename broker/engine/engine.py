@@ -211,7 +211,7 @@ class Engine:
     def _subscribe(self, command: Subscribe, turn: Turn) -> None:
         slot = self._slot
         # Before anything is made: a bad selector leaves no queue behind.
-        wishes.check(command, slot.xpath)
+        wishes.check(command, slot.xpath, turn)
         before = progress(turn)
         # One that is awake here is attached again like any other.
         if command.consumer not in slot.consumers and may_sleep(command, slot.match.delimiter):
@@ -253,7 +253,7 @@ class Engine:
             turn.effects.append(Done(command.session, command.seq))
 
     def _subscribe_all(self, command: SubscribeAll, turn: Turn) -> None:
-        attach.fall_asleep_everywhere(self._slot, command)
+        attach.fall_asleep_everywhere(self._slot, command, turn)
         self._slot.answer(command.session, command.seq, turn, progress(turn))
 
     def _attached_queue(self, command: Subscribe, turn: Turn) -> tuple[Queue, Ledger | None]:

@@ -5,6 +5,6 @@ consumers or sessions.
 """
 
 from .index import Asking, Index
-from .predicate import NOTHING, Predicate, compile, stored
+from .predicate import NOTHING, WORDS, Predicate, compile, stored
 
-__all__ = ["NOTHING", "Asking", "Index", "Predicate", "compile", "stored"]
+__all__ = ["NOTHING", "WORDS", "Asking", "Index", "Predicate", "compile", "stored"]

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Final
 
 from .syntax import And, Compare, In, IsNull, Like, Literal, Name, Negative, Node, Not, Or, Sum, XPath, is_condition
-from .tokens import Token, TokenKind, refused, tokens
+from .tokens import MAX_WORDS, Token, TokenKind, refused, tokens
 
 MAX_LENGTH: Final = 64 * 1024
 """Characters; a header line is shorter, but settings may be long."""
@@ -28,6 +28,10 @@ CONVERT: Final = "convert_string_expressions:"
 KEEP: Final = "no_convert_string_expressions:"
 _HYPHENATED: Final = "hyphenated_props:"
 _NOT_HYPHENATED: Final = "no_hyphenated_props:"
+
+_EQUALS: Final = frozenset({"=", "<>", "IS"})
+_COMPARES: Final = frozenset({"<", "<=", ">", ">=", "NOT", "LIKE", "BETWEEN", "IN"})
+"""Looked for first: most values have none of them behind them, and each of the rules is asked of every value."""
 
 
 class Parsed:
@@ -41,12 +45,12 @@ class Parsed:
         self.convert = convert
 
 
-def parse(text: str) -> Parsed:
-    """Raises RefusedError(BAD_SELECTOR) that names the text, the place and the reason."""
+def parse(text: str, most: int = MAX_WORDS) -> Parsed:
+    """Raises RefusedError(BAD_SELECTOR) that names the text, the place and the reason.    most: words of it."""
     if len(text) > MAX_LENGTH:
         raise refused(text, MAX_LENGTH, f"longer than {MAX_LENGTH} characters")
     start, convert, hyphenated = _prefixes(text)
-    parser = _Parser(text, start, hyphenated)
+    parser = _Parser(text, start, hyphenated, most)
     return Parsed(parser.whole(), convert)
 
 
@@ -73,10 +77,10 @@ class _Parser:
 
     __slots__ = ("_depth", "_next", "_text", "_tokens")
 
-    def __init__(self, text: str, start: int, hyphenated: bool) -> None:
+    def __init__(self, text: str, start: int, hyphenated: bool, most: int) -> None:
         self._text = text
         self._depth = 0
-        self._tokens = tokens(text, start, hyphenated)
+        self._tokens = tokens(text, start, hyphenated, most)
         self._next = next(self._tokens)
 
     def whole(self) -> Node:
@@ -138,7 +142,7 @@ class _Parser:
     def _joined(self, word: str, rule: Callable[[], Node], make: type[And] | type[Or]) -> Node:
         first = self._next
         node: Node = rule()
-        if not self._is(TokenKind.KEYWORD, word):
+        if self._next.value != word or not self._is(TokenKind.KEYWORD, word):
             return node
         if not is_condition(node):
             raise refused(self._text, first.at, f"this is a value; {word} joins conditions")
@@ -158,6 +162,9 @@ class _Parser:
     def _equal(self) -> Node:
         left, chained = self._comparison(), 0
         while True:
+            if self._next.value not in _EQUALS:
+                self._depth -= chained
+                return left
             if self._is(TokenKind.OPERATOR, "=", "<>"):
                 node: Node = self._compared(self._take(), left, self._comparison, null_only=True)
             elif self._took(TokenKind.KEYWORD, "IS"):
@@ -174,6 +181,9 @@ class _Parser:
     def _comparison(self) -> Node:
         left, chained = self._add(), 0
         while True:
+            if self._next.value not in _COMPARES:
+                self._depth -= chained
+                return left
             if self._is(TokenKind.OPERATOR, "<", "<=", ">", ">="):
                 node: Node = self._compared(self._take(), left, self._add)
             elif self._is(TokenKind.KEYWORD, "NOT", "LIKE", "BETWEEN", "IN"):
@@ -210,6 +220,10 @@ class _Parser:
             raise self._unexpected("LIKE, BETWEEN or IN")
         if not isinstance(left, Name):
             raise refused(self._text, at, "only a header name may stand before IN")
+        if self._next.kind is TokenKind.LIST:
+            found = self._take().value
+            assert isinstance(found, frozenset)
+            return In(left, found)
         self._must(TokenKind.OPERATOR, "(")
         values = [self._string("IN")]
         while self._took(TokenKind.OPERATOR, ","):
@@ -255,7 +269,7 @@ class _Parser:
 
     def _sum(self, operators: tuple[str, ...], rule: Callable[[], Node]) -> Node:
         first: Node = rule()
-        if not self._is(TokenKind.OPERATOR, *operators):
+        if self._next.value not in operators or not self._is(TokenKind.OPERATOR, *operators):
             return first
         rest: list[tuple[str, Node]] = []
         while self._is(TokenKind.OPERATOR, *operators):
@@ -264,6 +278,8 @@ class _Parser:
 
     def _unary(self) -> Node:
         token = self._next
+        if token.kind is TokenKind.NAME or token.kind is TokenKind.NUMBER:
+            return self._primary()
         if self._is(TokenKind.OPERATOR, "+", "-"):
             self._take()
             self._deeper()
@@ -290,7 +306,9 @@ class _Parser:
                 raise refused(self._text, token.at, "a header name is not empty")
             return Name(str(self._take().value))
         if token.kind in (TokenKind.STRING, TokenKind.NUMBER):
-            return Literal(self._take().value)
+            value = self._take().value
+            assert not isinstance(value, frozenset)
+            return Literal(value)
         if self._is(TokenKind.KEYWORD, "TRUE", "FALSE", "NULL"):
             return Literal({"TRUE": True, "FALSE": False, "NULL": None}[str(self._take().value)])
         if self._took(TokenKind.KEYWORD, "XPATH"):

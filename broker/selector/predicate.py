@@ -15,8 +15,9 @@ from broker.core.message import Run
 
 from .compiling import Test, reads_bodies, single, test_of, weight
 from .heads import head_of, shared
-from .parser import parse
+from .parser import MAX_LENGTH, parse
 from .terms import terms_of
+from .tokens import MAX_WORDS
 from .values import MAX_COST, Mode, TooCostlyError
 
 _SMALL: Final = MAX_COST // (64 * 1024)
@@ -63,9 +64,9 @@ class Predicate:
 
     __slots__ = ("__weakref__", "each", "exact", "heavy", "meter", "terms", "test", "text", "xpath")
 
-    def __init__(self, text: str) -> None:
-        """Raises RefusedError(BAD_SELECTOR)."""
-        parsed = parse(text)
+    def __init__(self, text: str, words: int = MAX_WORDS) -> None:
+        """words: it has no more.    Raises RefusedError(BAD_SELECTOR)."""
+        parsed = parse(text, words)
         mode = Mode.AUTO if parsed.convert is None else Mode.CONVERT if parsed.convert else Mode.STRICT
         self.text = text
         self.test = test_of(parsed.node, mode)
@@ -96,11 +97,15 @@ class Predicate:
 _known: WeakValueDictionary[str, Predicate] = WeakValueDictionary()
 
 
-def compile(text: str) -> Predicate:
-    """Raises RefusedError(BAD_SELECTOR) that names the text, the place and the reason."""
+WORDS: Final = MAX_LENGTH
+"""Of a text that was taken elsewhere, perhaps by an earlier release: no text has as many."""
+
+
+def compile(text: str, words: int = MAX_WORDS) -> Predicate:
+    """words: it has no more.    Raises RefusedError(BAD_SELECTOR) that names the text, the place and the reason."""
     found = _known.get(text)
     if found is None:
-        found = _known[text] = Predicate(text)
+        found = _known[text] = Predicate(text, words)
     return found
 
 
@@ -109,8 +114,9 @@ NOTHING: Final = compile("FALSE")
 
 def stored(text: str) -> Predicate:
     """One that was taken once, of a subscription that lasts: where it cannot be carried out any more (lxml is gone, or
-    it is an XPATH of a kind that is not taken today), NOTHING. A broker must start all the same."""
+    it is an XPATH of a kind that is not taken today), NOTHING. A broker must start all the same. It may be longer than
+    what is taken today."""
     try:
-        return compile(text)
+        return compile(text, WORDS)
     except RefusedError:
         return NOTHING

@@ -191,6 +191,8 @@ Piece = list[str | None]
 
 
 def _pieces(pattern: str, escape: str) -> list[Piece]:
+    if not escape or escape not in pattern:
+        return [[None if char == "_" else char for char in piece] for piece in pattern.split("%")]
     pieces: list[Piece] = [[]]
     at = 0
     while at < len(pattern):

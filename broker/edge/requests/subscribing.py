@@ -20,8 +20,8 @@ from broker.core.errors import Code, RefusedError
 from broker.core.ids import SLOTS
 from broker.core.virtual_host import split
 from broker.engine.address.address_settings import plain_routing
-from broker.engine.queue.wishes import NO_XPATH
-from broker.selector import compile
+from broker.engine.queue.wishes import LONG, NO_XPATH
+from broker.selector import Predicate, compile
 from broker.selector.parser import KEEP
 from broker.wire.events import Frame
 
@@ -53,10 +53,10 @@ RATED_ROOM = 16 * 1024
 
 
 class SubscribeRequest:
-    """What a SUBSCRIBE asks for, checked."""
+    """What a SUBSCRIBE asks for, checked.    asks   its selector: compiled once, while it is wanted."""
 
     __slots__ = (
-        "ack", "address", "browse", "costly", "create", "durable", "key", "messages", "more", "nbytes", "no_local",
+        "ack", "address", "asks", "browse", "costly", "create", "durable", "key", "messages", "more", "nbytes", "no_local",
         "priority", "queue", "queues", "rate", "ready", "room", "routing", "selector", "shown", "slots", "wide",
         "wildcard",
     )  # fmt: skip
@@ -94,7 +94,8 @@ class SubscribeRequest:
         self.rate = whole_number(headers, "consumer-max-rate", -1, MAX_RATE) or -1
         if self.rate > 0:
             self.room = consumer_rate.room(self.rate, self.room)
-        self.selector = _selector(session, headers)
+        self.asks = _selector(session, headers)
+        self.selector = None if self.asks is None else self.asks.text
         self.no_local = yes(headers, "no-local" if "no-local" in headers else "activemq.noLocal")
         self.browse = yes(headers, "browser")
         # Who waits for tokens begins without room, and is given it part by part.
@@ -170,6 +171,12 @@ BUSY_PARTS = 16
 def subscribe(session: Session, frame: Frame) -> None:
     """SUBSCRIBE: a consumer in each slot of the destination."""
     wish = SubscribeRequest(session, frame)
+    _begin(session, frame, wish)
+    if wish.selector is not None and len(wish.selector) > LONG:
+        session.intake.breathe()
+
+
+def _begin(session: Session, frame: Frame, wish: SubscribeRequest) -> None:
     name = wish.queue
     if not wish.durable or name is None:
         _attach(session, frame, wish)
@@ -308,16 +315,17 @@ def _priority(headers: dict[str, str]) -> int:
     return 0
 
 
-def _selector(session: Session, headers: dict[str, str]) -> str | None:
+def _selector(session: Session, headers: dict[str, str]) -> Predicate | None:
     """The selector as its acceptor wants it read; what its text says itself comes later and counts.
 
     Raises RefusedError(BAD_SELECTOR)."""
     text = headers.get("selector")
-    if text is not None:
-        text = KEEP + text if session.acceptor.selector_coercion == "strict" else text
-        if compile(text).xpath and not session.edge.settings.engine.xpath:
-            raise RefusedError(Code.BAD_SELECTOR, NO_XPATH)
-    return text
+    if text is None:
+        return None
+    found = compile(KEEP + text if session.acceptor.selector_coercion == "strict" else text)
+    if found.xpath and not session.edge.settings.engine.xpath:
+        raise RefusedError(Code.BAD_SELECTOR, NO_XPATH)
+    return found
 
 
 def _room(settings: EdgeSettings, number: int) -> int:

@@ -93,9 +93,9 @@ def awaken(slot: Slot, command: Publish, turn: Turn) -> list[Queue]:
     return slot.patterns.queues(command.address) if slot.patterns is not None else []
 
 
-def fall_asleep_everywhere(slot: Slot, command: SubscribeAll) -> None:
+def fall_asleep_everywhere(slot: Slot, command: SubscribeAll, turn: Turn) -> None:
     """The same in all slots; any of them may say whether it can be had. Raises RefusedError."""
-    wishes.check(command.model, slot.xpath)
+    wishes.check(command.model, slot.xpath, turn)
     resolve(slot, command.model)
     check_budget(slot)
     slot.wildcards.add(command, slot.match.delimiter)

@@ -25,7 +25,7 @@ from broker.config.addressing import AddressSettings
 from broker.core.address import RECURRING, Routing
 from broker.core.memory import COUNT, HELD, MESSAGE, RUN, Memory
 from broker.core.message import DEFAULT_PRIORITY, GROUPED, Run
-from broker.selector import Predicate, compile, stored
+from broker.selector import WORDS, Predicate, compile, stored
 
 from ..address.quota import Book, Stock
 from ..consumers.browser import Browser
@@ -203,7 +203,7 @@ class Queue:
     def select(self, selector: str | None, known: bool = False) -> None:
         """Only matching messages enter from now on; what is in it stays. Raises RefusedError(BAD_SELECTOR), but for
         one that is `known` from the log."""
-        self.filter = (stored(selector) if known else compile(selector)) if selector else None
+        self.filter = (stored(selector) if known else compile(selector, WORDS)) if selector else None
         self.selector = selector or None
 
     def selective(self) -> bool:

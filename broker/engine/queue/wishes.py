@@ -6,11 +6,14 @@ none, and costs nothing here.
 
 from __future__ import annotations
 
+from typing import Final
+
 from broker.core.address import Routing
 from broker.core.commands import Subscribe
+from broker.core.effects import Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.message import Run
-from broker.selector import compile
+from broker.selector import WORDS, compile
 
 from ..consumers.consumer import Consumer
 from ..consumers.eligibility import Wish
@@ -23,10 +26,21 @@ NO_XPATH = (
 )
 
 
-def check(command: Subscribe, xpath: bool) -> None:
+LONG: Final = 256
+"""Characters of a selector; what is longer is work of its own …"""
+AS_QUEUE: Final = 8
+"""… so many of them as much as a queue that begins (0.05 ms): each may be a word."""
+
+
+def check(command: Subscribe, xpath: bool, turn: Turn) -> None:
     """Raises RefusedError(BAD_SELECTOR) if the command's selector makes no sense, or (a new one) reads bodies though
     that is not allowed."""
-    if command.selector is not None and compile(command.selector).xpath and not xpath and command.resume is None:
+    text = command.selector
+    if text is None:
+        return
+    if len(text) > LONG:
+        turn.works(len(text) // AS_QUEUE)
+    if compile(text, WORDS).xpath and not xpath and command.resume is None:
         raise RefusedError(Code.BAD_SELECTOR, NO_XPATH)
 
 
@@ -36,7 +50,7 @@ def wish_of(command: Subscribe, queue: Queue) -> Wish | None:
     if queue.tied or (queue.subscription and command.durable):
         selector = None
     else:
-        selector = None if command.selector is None else compile(command.selector)
+        selector = None if command.selector is None else compile(command.selector, WORDS)
     # A tied queue is filled for this one consumer: without_own() keeps its own messages out before they are there.
     session = command.session if command.no_local and not queue.tied else 0
     return (selector, session) if selector is not None or session else None

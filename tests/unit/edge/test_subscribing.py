@@ -250,3 +250,20 @@ async def test_who_asks_is_told_the_slot_of_each_message_and_pays_for_it(more):
 def deliver_flagged(bench: Bench, command: Subscribe, flags: int) -> None:
     run = Run(range(1, 2), b"\n", [b"x\0"], 3, flags)
     bench.edge.on_effects([Deliver(command.consumer, run, 3 + command.overhead)])
+
+
+async def test_everybody_else_has_a_turn_after_a_selector_as_long_as_may_be():
+    """One is compiled in up to 5 ms (docs/adr/0009), and a read of 64 KiB has six of them."""
+    bench = Bench()
+    session, _ = bench.session()
+    bench.port.commands.clear()
+    texts = [" OR ".join([f"a{n} = {m}" for m in range(200)]) for n in range(6)]
+    frames = [f"SUBSCRIBE\nid:{n}\ndestination:/queue/a\nselector:{text}\n\n\0" for n, text in enumerate(texts)]
+    session.receive("".join(frames).encode())
+    seen = [len(bench.port.commands)]
+    while len(bench.port.commands) < 6:
+        await asyncio.sleep(0)
+        seen.append(len(bench.port.commands))
+        assert len(seen) < 100
+    assert max(after - before for before, after in zip([0, *seen], seen, strict=False)) == 1
+    assert [command.selector for command in bench.port.commands] == texts

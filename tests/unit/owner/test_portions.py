@@ -130,3 +130,14 @@ def test_what_waits_for_an_earlier_command_is_carried_out_in_portions_too(monkey
     assert [seq for session, seq in done if session == 1] == list(range(1, 2852))
     assert done.index((3, 7)) < TURN + 5, "others go on"
     assert world.reliefs == 1 and not world.shard.congested
+
+
+def test_selectors_as_long_as_may_be_are_compiled_one_a_turn(monkeypatch) -> None:
+    """Four commands are not cut by their number: 20 ms, of four that take 5 each."""
+    world = World(monkeypatch, 1)
+    texts = [" OR ".join([f"a{n} = {m}" for m in range(240)]) for n in range(4)]
+    for number, text in enumerate(texts):
+        subscribe = Subscribe(SLOT, 3, 0, 10 + number, "q", Routing.ANYCAST, AckMode.AUTO, selector=text)
+        world.shard.submit([subscribe])
+    assert world.turns() == [1, 1, 1, 1]
+    assert len(world.shard.engine(SLOT).shown.consumers) == 5
