@@ -229,7 +229,7 @@ class Engine:
             consumer.browses()
             if queue.returned:
                 redelivery.bring_back(queue)
-            queue.browse(Browser(consumer, queue.address, *recurring.shown(queue), *wishes.far_of(queue)))
+            queue.browse(Browser(consumer, queue.address, *recurring.shown(queue), wishes.far_of(queue)))
         else:
             attach.enrol(slot, queue, consumer, turn)
         if command.resume is not None:

@@ -56,9 +56,9 @@ class SubscribeRequest:
     """What a SUBSCRIBE asks for, checked.    asks   its selector: compiled once, while it is wanted."""
 
     __slots__ = (
-        "ack", "address", "asks", "browse", "costly", "create", "durable", "key", "messages", "more", "nbytes", "no_local",
-        "priority", "queue", "queues", "rate", "ready", "room", "routing", "selector", "shown", "slots", "wide",
-        "wildcard",
+        "ack", "address", "asks", "browse", "costly", "create", "durable", "key", "messages", "more", "nbytes",
+        "no_local", "priority", "queue", "queues", "rate", "ready", "room", "routing", "selector", "shown", "slots",
+        "wide", "wildcard",
     )  # fmt: skip
 
     def __init__(self, session: Session, frame: Frame, named: Destination | None = None) -> None:

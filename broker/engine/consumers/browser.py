@@ -1,7 +1,8 @@
 """A browsing consumer: sees what was ready when it came and it asked for, once and in order, and takes nothing.
 
-Rule: it looks at a list made at its SUBSCRIBE; what is consumed meanwhile may be shown all the same. Its selector is
-asked of a few messages at a time, no earlier than they can be shown: step() ends when it has cost what it may.
+Rule: it looks at what was there at its SUBSCRIBE; what is consumed meanwhile may be shown all the same. It is put in
+order, and its selector asked, a few messages at a time, no earlier than they can be shown: step() ends when it has cost
+what it may.
 Must not know queues.
 """
 
@@ -19,6 +20,8 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from collections.abc import Iterator
+from itertools import islice
 
 from broker.core.effects import BrowseEnd, Deliver, Turn
 from broker.core.message import Run
@@ -30,43 +33,59 @@ from .consumer import Consumer
 
 _ASKED = 32
 """Messages its selector is asked of at a time."""
+_LOOKED = 32
+"""Runs of memory that are put in order at a time."""
+_NUMBERED = 1024
+"""Messages known by number that are put in order at a time."""
 _QUESTION_NS, _SHOWN_NS = 1000, 2000
 """About what the simplest question costs, and to show a run."""
+_ORDER_NS = 20_000
+"""… and to put _LOOKED runs in order."""
+
+Numbered = tuple[Iterator[tuple[int, int]], int]
+"""(id, position) … in order, and how many: messages known by number."""
 
 
 class Browser:
     """feed   runs to be shown.    places   journal positions still to be read.
     done   it has seen everything.    overran   over what its selector would have cost too much; empty: nothing."""
 
-    __slots__ = ("_address", "_some", "_unasked", "asked", "consumer", "done", "feed", "overran", "places")
+    __slots__ = (
+        "_address", "_coming", "_far", "_far_left", "_front", "_some", "_unasked", "asked", "consumer", "done", "feed",
+        "overran", "places",
+    )  # fmt: skip
 
-    def __init__(
-        self,
-        consumer: Consumer,
-        address: str,
-        runs: list[Run],
-        places: PageIndex,
-        far: list[int],
-        some: dict[int, set[int]],
-    ) -> None:
-        """`address`: of the messages, for AMQAddress. `places`: a snapshot, its own. `far`: positions of which only the
-        messages `some` are in the queue."""
+    def __init__(self, consumer: Consumer, address: str, runs: Iterator[Run], places: PageIndex, far: Numbered) -> None:
+        """`address`: of the messages, for AMQAddress. `runs`: in order, of a snapshot. `places`: a snapshot, its own.
+        `far`: of a snapshot; read before `places`."""
         self.consumer = consumer
         self.feed: deque[Run] = deque()
         self._unasked: deque[Run] = deque()
         """Runs of which the selector has still to be asked; without one there is nothing to ask."""
+        self._coming: Iterator[Run] | None = runs
+        self._far, self._far_left = far
+        self._front = 0
+        """The first of `places` that come from there."""
+        self._some: dict[int, set[int]] = {}
+        """Of these only some messages are in the queue."""
         self.overran = ""
         self._address = address
-        self._some = some
-        (self._unasked if self._selective() else self.feed).extend(runs)
-        # What waits in lanes came off the front of the queue, so it is older than what is paged out.
-        places.prepend(far)
         self.places = places
         self.done = False
         self.asked: array[int] = array("Q")
 
     def next_positions(self, count: int) -> array[int]:
         """The next positions to read, in order."""
+        if self._far_left and not self._front:
+            self._some = {}
+            some = min(self._far_left, _NUMBERED)
+            self._far_left -= some
+            for i, position in islice(self._far, some):
+                self._some.setdefault(position, set()).add(i)
+            self.places.prepend(list(self._some))
+            self._front = len(self._some)
+        if self._front:
+            count = min(count, self._front)
         self.asked = self.places.first(count)
         return self.asked
 
@@ -74,14 +93,17 @@ class Browser:
         """The journal's answer, and what of it is in the queue; positions not covered are asked for again."""
         # An answer that stops early is no end: the rest is asked for again, so a page may be as short as the journal
         # likes.
-        self.places.drop(consumed(self.asked, answer))
+        covered = consumed(self.asked, answer)
+        self.places.drop(covered)
         self._feed([self._present(run) for run in runs])
+        self._front = max(self._front - covered, 0)
 
     def emptied(self, queue: int) -> None:
         """There is nothing left to see; the queue of that number stands for its own now."""
         self.feed.clear()
         self._unasked.clear()
         self.places = PageIndex()
+        self._coming, self._far_left, self._front = None, 0, 0
         self.consumer.move(queue)
 
     def take_overran(self) -> str:
@@ -95,15 +117,19 @@ class Browser:
             return False
         if self.feed:
             return self.consumer.room > 0
-        return bool(self._unasked) or not self.places.size
+        return bool(self._unasked) or self._coming is not None or not self._waits()
 
     def is_hungry(self) -> bool:
         """It can only go on with a page of the journal."""
-        return not (self.done or self.feed or self._unasked) and self.places.size > 0
+        return not (self.done or self.feed or self._unasked) and self._coming is None and self._waits()
+
+    def _waits(self) -> bool:
+        """Something of it is still to be read."""
+        return self.places.size > 0 or self._far_left > 0
 
     def _present(self, run: Run) -> Run:
         """Those messages of a run that was read back which are in the queue."""
-        ids = self._some.get(run.position)
+        ids = self._some.get(run.position) if self._front else None
         return run if ids is None else pick(run, [at for at, i in enumerate(run.ids) if i in ids])
 
     def _feed(self, runs: list[Run]) -> None:
@@ -118,6 +144,8 @@ class Browser:
         nanoseconds; returns what it has cost."""
         spent = _SHOWN_NS
         while spent < most:
+            if not self.feed and not self._unasked and self._coming is not None:
+                spent += self._come(self._coming)
             # Asked only when there is nothing to show: no earlier than needed, since a client that reads slowly may
             # leave before.
             if not self.feed and self._unasked:
@@ -126,12 +154,20 @@ class Browser:
                 if self.consumer.room <= 0:
                     return spent
                 spent += self._show(turn, self.feed.popleft())
-            elif not self._unasked:
-                if not self.places.size and not self.done:
+            elif not self._unasked and self._coming is None:
+                if not self._waits() and not self.done:
                     self.done = True
                     turn.effects.append(BrowseEnd(self.consumer.id))
                 return spent
         return spent
+
+    def _come(self, coming: Iterator[Run]) -> int:
+        """The next runs of memory. Returns nanoseconds, about."""
+        some = list(islice(coming, _LOOKED))
+        if len(some) < _LOOKED:
+            self._coming = None
+        self._feed(some)
+        return _ORDER_NS
 
     def _ask(self, run: Run) -> int:
         """The selector of the first messages of a run: those it wants are to be shown. Returns nanoseconds, about."""

@@ -22,16 +22,20 @@ Rule: ids ascend in a lane. Must not know consumers, selectors or turns.
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import TypeAlias
 
 from broker.core.message import Run
 
 from ..messages.runs import Span, inside, regroup
 
-_WASTE = 4096
-"""Taken entries at the front of a far part before it is copied."""
+_PIECE = 1024
+"""Entries of a far part that are kept together."""
+Piece: TypeAlias = "tuple[array[int], array[int]]"
+"""Ids, and where each is."""
 
 NOBODY = 0
 """Owner of messages without group."""
@@ -42,63 +46,95 @@ Key = tuple[int, int, int, int, int, bool]
 
 
 class Far:
-    """Messages known by id and position only, by ascending id."""
+    """Messages known by id and position only, by ascending id: in pieces, so that a snapshot copies none of them. What
+    stands in a piece is never overwritten; only the end of the last one grows."""
 
-    __slots__ = ("_ids", "_places", "_taken")
+    __slots__ = ("_pieces", "_size", "_taken")
 
     def __init__(self) -> None:
-        self._ids = array("Q")
-        self._places = array("Q")
+        self._pieces: deque[Piece] = deque()
+        self._size = 0
         self._taken = 0
+        """Of the first piece."""
 
     def __len__(self) -> int:
-        return len(self._ids) - self._taken
+        return self._size
 
     def first(self) -> int:
         """The first id; there must be one."""
-        return self._ids[self._taken]
+        return self._pieces[0][0][self._taken]
+
+    def _last(self) -> int:
+        return self._pieces[-1][0][-1] if self._size else 0
 
     def add(self, ids: Iterable[int], position: int) -> None:
         """All of these at one position; they may stand anywhere among the others."""
+        pieces, last = self._pieces, self._last()
         for i in ids:
-            if not self._ids or i > self._ids[-1]:
-                self._ids.append(i)
-                self._places.append(position)
+            if i < last:
+                self._insert(i, position)
             else:
-                # What is put away comes youngest first: what has to move is what was put away by the same call, since
-                # the rest is older.
-                at = bisect_left(self._ids, i, self._taken)
-                self._ids.insert(at, i)
-                self._places.insert(at, position)
+                if not pieces or len(pieces[-1][0]) >= _PIECE:
+                    pieces.append((array("Q"), array("Q")))
+                pieces[-1][0].append(i)
+                pieces[-1][1].append(position)
+                last = i
+            self._size += 1
+
+    def _insert(self, i: int, position: int) -> None:
+        """Among others: into a copy of that piece. What is put away comes youngest first, so it is near the end."""
+        pieces = self._pieces
+        number = max(bisect_right(pieces, i, key=_first_id) - 1, 0)
+        skip = self._taken if not number else 0
+        ids, places = (column[skip:] for column in pieces[number])
+        if not number:
+            self._taken = 0
+        at = bisect_left(ids, i)
+        ids.insert(at, i)
+        places.insert(at, position)
+        pieces[number] = ids[:_PIECE], places[:_PIECE]
+        if len(ids) > _PIECE:
+            pieces.insert(number + 1, (ids[_PIECE:], places[_PIECE:]))
 
     def take(self, count: int) -> list[tuple[int, int]]:
         """Removes the first (id, position) …"""
-        start = self._taken
-        self._taken = end = min(start + count, len(self._ids))
-        taken = list(zip(self._ids[start:end], self._places[start:end], strict=True))
-        # Copied when more than half of it is taken: each entry is copied once on average.
-        if self._taken > _WASTE and self._taken * 2 > len(self._ids):
-            del self._ids[: self._taken], self._places[: self._taken]
-            self._taken = 0
+        taken = list(islice(self.all(), count))
+        self._size -= len(taken)
+        self._taken += len(taken)
+        while self._pieces and (not self._size or self._taken >= len(self._pieces[0][0])):
+            self._taken -= len(self._pieces.popleft()[0])
+        self._taken = max(self._taken, 0)
         return taken
 
-    def all(self) -> list[tuple[int, int]]:
-        """(id, position) …"""
-        return list(zip(self._ids[self._taken :], self._places[self._taken :], strict=True))
+    def all(self) -> Iterator[tuple[int, int]]:
+        """(id, position) … as they are now, whatever becomes of them."""
+        return islice(_entries(list(self._pieces), self._taken), self._size)
 
     def withdraw(self, spans: list[Span]) -> list[tuple[int, int]]:
         """Removes those inside the ascending spans."""
         # Most lanes have nothing in the spans of one consumer that attaches again.
         low, high = spans[0][0], spans[-1][1]
-        if not len(self) or self._ids[-1] < low or self.first() > high:
+        if not self._size or self._last() < low or self.first() > high:
             return []
-        found = [entry for entry in self.all() if inside(spans, entry[0])]
-        if found:
-            kept = [entry for entry in self.all() if not inside(spans, entry[0])]
-            self._ids = array("Q", [i for i, _ in kept])
-            self._places = array("Q", [place for _, place in kept])
-            self._taken = 0
+        found: list[tuple[int, int]] = []
+        kept = Far()
+        for i, place in self.all():
+            if inside(spans, i):
+                found.append((i, place))
+            else:
+                kept.add((i,), place)
+        self._pieces, self._size, self._taken = kept._pieces, kept._size, 0
         return found
+
+
+def _entries(pieces: list[Piece], taken: int) -> Iterator[tuple[int, int]]:
+    for ids, places in pieces:
+        yield from islice(zip(ids, places, strict=True), taken, None) if taken else zip(ids, places, strict=True)
+        taken = 0
+
+
+def _first_id(piece: Piece) -> int:
+    return piece[0][0]
 
 
 class MatchBucket:

@@ -18,6 +18,7 @@ Rule: of one queue PIECE are under way at a time. Must not know headers of clien
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from broker.core.address import Routing
@@ -108,15 +109,15 @@ def _made(run: Run, record: bytes, durable: int, due: int = 0) -> Run:
     return Run(NO_IDS, b"", [record], len(record), flags, run.priority, run.expires, due=due)
 
 
-def shown(queue: Queue) -> tuple[list[Run], PageIndex]:
+def shown(queue: Queue) -> tuple[Iterator[Run], PageIndex]:
     """What a browser sees that is in memory, and where the rest lies in the log: what is not due, and what is on its
     way, too, where that is all there is to see."""
     if queue.recurring is None:
-        return queue.in_order(), queue.pages.index.snapshot()
+        return queue.ordering(), queue.pages.index.snapshot()
     waits = PageIndex()
     for position in (*queue.pages.index, *queue.agenda_of().positions()):
         waits.append(position)
-    return [*queue.in_order(), *queue.recurring.flying.values()], waits
+    return iter([*queue.in_order(), *queue.recurring.flying.values()]), waits
 
 
 def cancel(slot: Slot, queue: Queue, ids: str, turn: Turn) -> None:

@@ -18,6 +18,7 @@ paged part order is strictly FIFO whatever the priorities.
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -311,11 +312,15 @@ class Queue:
 
     def in_order(self) -> list[Run]:
         """All ready runs as they would be delivered."""
+        return list(self.ordering())
+
+    def ordering(self) -> Iterator[Run]:
+        """The same, put in order while it is read: of a snapshot."""
         if self.choice is not None:
-            return sorted([run for store in self.stores() for run in store], key=_rank)
+            return heapq.merge(*[list(store) for store in self.stores() if store], key=_rank)
         if self.levels is None:
-            return list(self.ready)
-        return [run for level in reversed(self.levels) for run in level]
+            return iter(list(self.ready))
+        return iter([run for level in reversed(self.levels) for run in level])
 
     # ── what is paged out ──────────────────────────────────────────────────────────────────────────
 

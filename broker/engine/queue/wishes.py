@@ -6,6 +6,7 @@ none, and costs nothing here.
 
 from __future__ import annotations
 
+import heapq
 from typing import Final
 
 from broker.core.address import Routing
@@ -15,6 +16,7 @@ from broker.core.errors import Code, RefusedError
 from broker.core.message import Run
 from broker.selector import WORDS, compile
 
+from ..consumers.browser import Numbered
 from ..consumers.consumer import Consumer
 from ..consumers.eligibility import Wish
 from ..messages.unloaded import Stub
@@ -75,13 +77,12 @@ def note(queues: list[Queue], session: int, run: Run) -> None:
             queue.choice.came_from(queue, session, (run.ids[0], run.ids[-1]))
 
 
-def far_of(queue: Queue) -> tuple[list[int], dict[int, set[int]]]:
-    """Positions of what waits elsewhere, and which messages of them: for browsers."""
-    ids: dict[int, set[int]] = {}
-    if queue.choice is not None and queue.far:
-        for i, position in sorted(entry for far in queue.choice.far() for entry in far.all()):
-            ids.setdefault(position, set()).add(i)
-    return list(ids), ids
+def far_of(queue: Queue) -> Numbered:
+    """What waits elsewhere, for browsers."""
+    if queue.choice is None or not queue.far:
+        return iter(()), 0
+    lanes = list(queue.choice.far())
+    return heapq.merge(*[far.all() for far in lanes]), sum(map(len, lanes))
 
 
 def join(queue: Queue, consumer: Consumer) -> None:

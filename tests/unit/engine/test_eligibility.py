@@ -480,6 +480,6 @@ def test_far_is_sorted_whatever_comes_when():
     far.add([5, 6, 9], 1)
     far.add([1, 7], 2)
     assert far.take(3) == [(1, 2), (5, 1), (6, 1)] and far.first() == 7
-    assert far.withdraw([(8, 20)]) == [(9, 1)] and far.all() == [(7, 2)] and len(far) == 1
+    assert far.withdraw([(8, 20)]) == [(9, 1)] and list(far.all()) == [(7, 2)] and len(far) == 1
     far.add(range(10_000, 30_000), 3)
     assert len(far.take(19_000)) == 19_000 and far.first() == 28_999
