@@ -107,6 +107,17 @@ class Engine:
             session: int = getattr(command, "session", 0)
             turn.effects.append(Refused(session, getattr(command, "seq", 0), refused.code, refused.detail))
 
+    def much(self, command: Prepare | Decide) -> bool:
+        """Is it more than may be handled in one step: in_pieces()."""
+        return prepared.much(self._slot, command)
+
+    def in_pieces(self, command: Prepare | Decide, turn: Turn) -> Iterator[None]:
+        """handle() in steps of a few milliseconds. Between them nothing may happen in this slot."""
+        try:
+            yield from prepared.in_pieces(self._slot, command, turn)
+        except RefusedError as refused:
+            turn.effects.append(Refused(command.session, command.seq, refused.code, refused.detail))
+
     def check(self, part: Publish | Settle, asked: limits.Asked) -> None:
         """Raises RefusedError if handle() would refuse it as a part of a transaction. asked: one for all its parts."""
         if isinstance(part, Publish):

@@ -19,6 +19,9 @@ Must not know who decides, nor how decisions are kept (tx_decisions.py).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import Final, TypeVar
+
 from broker.core.address import Outcome, Routing
 from broker.core.commands import Decide, Prepare, Publish, Settle
 from broker.core.effects import Done, Turn
@@ -39,6 +42,9 @@ from ..state.tx_parts import Claim, Parked, Prepared
 from . import admission
 from .publish import publish
 
+Part = Publish | Settle
+P = TypeVar("P", Publish, Settle, Publish | Settle)
+
 HIDDEN = "$tx"
 """Stands as the address in the records of parked messages; no queue can be reached by it."""
 
@@ -46,9 +52,49 @@ IN_DOUBT_MS = 1000
 """After so long without a decision the coordinator is asked."""
 
 
+PIECE: Final = 100
+"""Units of a transaction's part in one step, as of a COMMIT (owner/transactions/transact.py): 10 to 30 µs each."""
+CHECKED: Final = 400
+"""… that are only looked at."""
+
+
 def prepare(slot: Slot, command: Prepare, turn: Turn) -> None:
     """Raises RefusedError if a part cannot be carried out, or a later leader of the coordinator has asked before;
     nothing is kept then. Asked twice: done once."""
+    for _ in preparing(slot, command, turn):
+        pass
+
+
+def much(slot: Slot, command: Prepare | Decide) -> bool:
+    """Is it more than may be done in one step: then in_pieces()."""
+    if isinstance(command, Prepare):
+        return len(command.parts) > 1 and sum(map(units, command.parts)) > PIECE
+    known = slot.prepared.get(command.tx)
+    if known is None:
+        return False
+    return len(known.publishes) + sum([1 + len(claim.messages) // 10 for claim in known.claims]) > PIECE
+
+
+def in_pieces(slot: Slot, command: Prepare | Decide, turn: Turn) -> Iterator[None]:
+    """The same in steps of a few milliseconds. Between them nothing may happen in this slot."""
+    if isinstance(command, Prepare):
+        return preparing(slot, command, turn)
+    return deciding(slot, command, turn)
+
+
+def _by(most: int, parts: Sequence[P]) -> Iterator[P | None]:
+    """Each of these; None: a step has cost so many units."""
+    left = most
+    for part in parts:
+        if left <= 0:
+            left = most
+            yield None
+        left -= units(part)
+        yield part
+
+
+def preparing(slot: Slot, command: Prepare, turn: Turn) -> Iterator[None]:
+    """prepare() in pieces."""
     # In the log before the answer: a leader of this slot that comes later must refuse the deposed coordinator as
     # well.
     if slot.decisions.newer(command.coordinator, command.epoch):
@@ -57,7 +103,9 @@ def prepare(slot: Slot, command: Prepare, turn: Turn) -> None:
         )
     # All checks before the first change; what is prepared cannot fail any more.
     if command.tx not in slot.prepared:
-        _check(slot, command.parts)
+        yield from _checking(slot, command.parts)
+        if len(command.parts) > PIECE:
+            yield
         for part in command.parts:
             if isinstance(part, Publish):
                 # Now, not at the commit: a time to live runs while the transaction is in doubt.
@@ -65,10 +113,12 @@ def prepare(slot: Slot, command: Prepare, turn: Turn) -> None:
         prepared = slot.prepared[command.tx] = Prepared(command.tx, command.coordinator, turn.now)
         # Records of its own, joined to one group at the end: a restart finds all of the part or nothing.
         group = turn.part()
-        _park(slot, prepared, [part for part in command.parts if isinstance(part, Publish)], group)
-        for part in command.parts:
-            if isinstance(part, Settle):
-                _claim(slot, prepared, part)
+        yield from _parking(slot, prepared, [part for part in command.parts if isinstance(part, Publish)], group)
+        for settle in _by(PIECE, [part for part in command.parts if isinstance(part, Settle)]):
+            if settle is None:
+                yield
+            else:
+                _claim(slot, prepared, settle)
         group.appends.append(MetaRecord(slot.number, "prepared", prepared.data()))
         turn.appends.extend(grouped(slot.number, group.appends))
     _answer(slot, command, turn)
@@ -76,6 +126,12 @@ def prepare(slot: Slot, command: Prepare, turn: Turn) -> None:
 
 def decide(slot: Slot, command: Decide, turn: Turn) -> None:
     """Carries the decision out, as soon as what it needs is in memory. What is not known has been decided before."""
+    for _ in deciding(slot, command, turn):
+        pass
+
+
+def deciding(slot: Slot, command: Decide, turn: Turn) -> Iterator[None]:
+    """decide() in pieces."""
     prepared = slot.prepared.get(command.tx)
     # Told twice, or to a leader that carried it out before: Done is true, and the coordinator may forget.
     if prepared is None:
@@ -88,7 +144,7 @@ def decide(slot: Slot, command: Decide, turn: Turn) -> None:
     hidden = slot.queues.get(prepared.queue)
     # A rollback needs no bytes. A commit does: after a restart they are read back first (arrived).
     if hidden is None or not prepared.commit or _complete(hidden):
-        _carry_out(slot, prepared, hidden, turn)
+        yield from _carrying_out(slot, prepared, hidden, turn)
 
 
 def arrived(slot: Slot, hidden: Queue, turn: Turn) -> None:
@@ -97,19 +153,23 @@ def arrived(slot: Slot, hidden: Queue, turn: Turn) -> None:
     if _complete(hidden):
         for prepared in list(slot.prepared.values()):
             if prepared.queue == hidden.id and prepared.commit:
-                _carry_out(slot, prepared, hidden, turn)
+                for _ in _carrying_out(slot, prepared, hidden, turn):
+                    pass
 
 
 def _complete(hidden: Queue) -> bool:
     return not hidden.gate.entries and not len(hidden.pages.index)
 
 
-def _check(slot: Slot, parts: list[Publish | Settle]) -> None:
+def _checking(slot: Slot, parts: list[Part]) -> Iterator[None]:
+    """Raises RefusedError, nothing changed then."""
     settled: dict[int, list[int]] = {}
     asked: Asked = {}
     again = any([isinstance(part, Publish) and repeated(slot, part) for part in parts])
-    for part in parts:
-        if isinstance(part, Publish):
+    for part in _by(CHECKED, parts):
+        if part is None:
+            yield
+        elif isinstance(part, Publish):
             if again:
                 continue  # nothing will be published
             check_publish(slot, part)
@@ -122,13 +182,16 @@ def _check(slot: Slot, parts: list[Publish | Settle]) -> None:
             slot.consumers[consumer].check(ids)  # also not twice in different parts
 
 
-def _park(slot: Slot, prepared: Prepared, parts: list[Publish], turn: Turn) -> None:
+def _parking(slot: Slot, prepared: Prepared, parts: list[Publish], turn: Turn) -> Iterator[None]:
     if not parts:
         return
     hidden = create(slot, HIDDEN, f"{HIDDEN}.{prepared.tx}", Routing.ANYCAST, turn, hidden=True)
     prepared.park(hidden.id)
     entries: list[tuple[Queue, Run, bool]] = []
-    for part in parts:
+    for part in _by(PIECE, parts):
+        if part is None:
+            yield
+            continue
         run = part.run
         durable = bool(run.flags & DURABLE)
         # Written as durable whatever its sender said: between prepare and commit it has to survive. `Parked.durable`
@@ -169,15 +232,20 @@ def _claim(slot: Slot, prepared: Prepared, part: Settle) -> None:
     slot.touched[queue] = None  # its credit is back
 
 
-def _carry_out(slot: Slot, prepared: Prepared, hidden: Queue | None, turn: Turn) -> None:
+def _carrying_out(slot: Slot, prepared: Prepared, hidden: Queue | None, turn: Turn) -> Iterator[None]:
     """All of it in one log group."""
     del slot.prepared[prepared.tx]
     group = turn.part()
     if hidden is not None:
         if prepared.commit:
-            _publish_parked(slot, prepared, hidden, group)
+            yield from _publishing(slot, prepared, hidden, group)
         delete(slot, hidden, group)
+    left = PIECE
     for claim in prepared.claims:
+        if left <= 0:
+            left = PIECE
+            yield
+        left -= 1 + len(claim.messages) // 10
         queue = slot.queues.get(claim.queue)
         if queue is not None:
             queue.arrived(len(claim.messages))
@@ -195,7 +263,8 @@ def _answer(slot: Slot, command: Prepare | Decide, turn: Turn) -> None:
         slot.barrier(Done(command.session, command.seq), turn)
 
 
-def _publish_parked(slot: Slot, prepared: Prepared, hidden: Queue, turn: Turn) -> None:
+def _publishing(slot: Slot, prepared: Prepared, hidden: Queue, turn: Turn) -> Iterator[None]:
+    """What was parked."""
     commands: list[Publish] = []
     parts = iter(prepared.publishes)
     part: Parked | None = None
@@ -212,12 +281,15 @@ def _publish_parked(slot: Slot, prepared: Prepared, hidden: Queue, turn: Turn) -
     # Known by duplicate ids: all of its messages, or none (C54).
     if any([repeated(slot, command) for command in commands]):
         return
-    for command in commands:
+    for each in _by(PIECE, commands):
+        if each is None:
+            yield
+            continue
         try:
-            publish(slot, command, turn, checked=True)
+            publish(slot, each, turn, checked=True)
         except RefusedError:
             # Meanwhile a subscription took the very name of the address: nobody can get it any more.
-            slot.counters.drops_unrouted(len(command.run.records))
+            slot.counters.drops_unrouted(len(each.run.records))
 
 
 def _settle_claimed(slot: Slot, queue: Queue, claim: Claim, commit: bool, turn: Turn) -> None:
@@ -234,6 +306,13 @@ def _settle_claimed(slot: Slot, queue: Queue, claim: Claim, commit: bool, turn: 
     else:
         counters.nacks(count)
         reject(slot, queue, messages, turn)
+
+
+def units(part: Part) -> int:
+    """What a part costs: large ones are copied and summed up, and each message of an ACK is looked for."""
+    if isinstance(part, Publish):
+        return 1 + (part.run.nbytes >> 14)
+    return 1 + len(part.ids) // 10
 
 
 def _first(run: Run) -> int:

@@ -29,7 +29,7 @@ from itertools import chain
 from typing import Any
 
 from broker.config.settings import EngineSettings, Settings
-from broker.core.commands import EVERYWHERE, Command, Disconnect, Prepare, Publish, Transact
+from broker.core.commands import EVERYWHERE, Command, Decide, Disconnect, Prepare, Publish, Transact
 from broker.core.effects import Refused, Turn
 from broker.core.errors import Code
 from broker.core.memory import Memory
@@ -51,7 +51,7 @@ from ..commit.release_gate import Gates, Touched
 from ..commit.replication_port import Alone, Replicas
 from ..commit.stats import ShardStats
 from ..transactions.large_commits import LargeCommit
-from ..transactions.transact import Crossing, carry_moves, large, published, transact, wary
+from ..transactions.transact import Crossing, carry_moves, large, published, transact, transacting, wary
 from . import refusing
 from .all_slots import carry_out
 from .deferred import Deferred
@@ -65,6 +65,8 @@ from .slow_turns import LONG_S, Blame
 from .small_state import Keeper, small_state
 
 log = logging.getLogger("stampede.owner")
+
+Step = Callable[[Engine, Turn], Iterator[None] | None]
 
 _PIECE = 512
 """Records given to engines between two turns of the loop at a start."""
@@ -128,7 +130,7 @@ class Shard:
         self._large: LargeCommit | None = None
         self._behind = Reconfiguring(self.engine if replicas is None else self.engines.get, self._configured)
         self._reads = PageReads(journal, read_io, self.engines, self.wake, self._stop)
-        self._steps: list[tuple[int, Callable[[Engine, Turn], None]]] = []
+        self._steps: list[tuple[int, Step]] = []
         self._scheduled = False
         self._alone = replicas is None
         durable = replicas or Alone()
@@ -259,8 +261,9 @@ class Shard:
         self._gates.unpause(slot)
         self.in_turn(slot, lambda led, turn: None)  # the flush of that turn is what is wanted
 
-    def in_turn(self, slot: int, step: Callable[[Engine, Turn], None]) -> None:
-        """Has a turn of its own run soon in which `step(engine, turn)` acts on the slot, if it is still led here."""
+    def in_turn(self, slot: int, step: Step) -> None:
+        """Has a turn run soon in which `step(engine, turn)` acts on the slot, if it is still led here. What it returns
+        is done piece by piece, and nothing else before its end."""
         self._steps.append((slot, step))
         self.wake()
 
@@ -364,13 +367,18 @@ class Shard:
                 self._reads.hand_in(turn, touched)
             if self._steps:
                 steps, self._steps = self._steps, []
-                for slot, step in steps:
+                for at, (slot, step) in enumerate(steps, 1):
                     if (led := self.engines.get(slot)) is not None:
-                        step(led, turn)
                         touched[led] = None
-            if self._behind.busy and self._behind.go_on(turn, touched):
+                        if (work := step(led, turn)) is not None and next(work, self) is None:
+                            self._steps = steps[at:] + self._steps
+                            self._in_pieces(None, work, turn, touched, blobs)
+                            break
+            if self._large is not None:
+                pass  # all else waits for it
+            elif self._behind.busy and self._behind.go_on(turn, touched):
                 self.wake()
-            if self._inbox or self._deferred.waiting:
+            if self._large is None and (self._inbox or self._deferred.waiting):
                 inbox, self._inbox = self._inbox, []
                 # The rest keeps its place in front of what comes meanwhile.
                 if len(inbox) > FEW and (cut := portion(inbox)) < len(inbox):
@@ -383,7 +391,8 @@ class Shard:
         else:
             turn, touched, blobs = under_way.turn, under_way.touched, under_way.blobs
             # For the log line about slow turns.
-            inbox.append(under_way.command)
+            if under_way.command is not None:
+                inbox.append(under_way.command)
             self._go_on(under_way)
         # While a large COMMIT goes on the turn is not over: nothing is flushed, appended or told.
         if self._large is None:
@@ -421,7 +430,8 @@ class Shard:
                 return
         except Exception:
             self._large = None
-            tell_blamed(self._listener, under_way.command, [])
+            if under_way.command is not None:
+                tell_blamed(self._listener, under_way.command, [])
             raise
         self._large = None
         self._commits.keep_open(False)
@@ -468,8 +478,7 @@ class Shard:
                         continue
                     if not (crowded and self.pressure.meets_parts(engine, command, turn)):
                         if large(command):
-                            self._large = LargeCommit(self, self.journal, command, turn, touched, blobs)
-                            self._commits.keep_open(True)
+                            self._in_pieces(command, transacting(self, command, turn, touched), turn, touched, blobs)
                             return self._put_back(commands)
                         transact(self, command, turn, touched)
                     if (at := now()) - before > LONG_S:
@@ -482,8 +491,11 @@ class Shard:
                     continue
                 elif crowded and kind is Prepare and self.pressure.meets_parts(engine, command, turn):
                     continue
-                engine.handle(command, turn)
                 touched[engine] = None
+                if (kind is Prepare or kind is Decide) and engine.much(command):
+                    self._in_pieces(command, engine.in_pieces(command, turn), turn, touched, blobs)
+                    return self._put_back(commands)
+                engine.handle(command, turn)
                 # Begins and ends of consumers: nobody could know beforehand how many a command has (a session with
                 # 10,000 of them).
                 if turn.work > WORK:
@@ -495,6 +507,14 @@ class Shard:
         except Exception:
             tell_blamed(self._listener, command, waiting + inbox)
             raise
+
+    def _in_pieces(
+        self, command: Command | None, work: Iterator[None], turn: Turn, touched: Touched, blobs: list[Blob]
+    ) -> None:
+        """The rest of this turn is carried out piece by piece; nothing else happens before its end."""
+        self._large = LargeCommit(self.journal, command, work, turn, touched, blobs)
+        self._commits.keep_open(True)
+        self.wake()
 
     def _put_back(self, rest: Iterator[Command], first: Sequence[Command] = ()) -> None:
         """The rest waits for the next turn, and `first` comes before it."""
@@ -638,7 +658,8 @@ class Shard:
     def _refuse_inbox(self) -> None:
         """In a cluster the next leader is asked, and nobody notices."""
         if self._large is not None:
-            self._inbox.insert(0, self._large.command)
+            if self._large.command is not None:
+                self._inbox.insert(0, self._large.command)
             self._large = None
         inbox, self._inbox = self._deferred.begin() + self._inbox, []
         effects = refusing.unheard(inbox) if self._alone else []

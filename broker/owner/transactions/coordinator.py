@@ -33,7 +33,7 @@ Must not know the network: commands go to a port that reaches every slot and rep
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import Any, Protocol
 
@@ -43,6 +43,7 @@ from broker.core.effects import Done, Effect, Move, Refused, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.message import Blob, Run
 from broker.engine.engine import Engine
+from broker.engine.publishing.prepared import PIECE, units
 from broker.engine.state.limits import Asked
 
 from ..bodies.body_transfer import BodyPieces, BodySink, Carry
@@ -81,7 +82,7 @@ class ShardTurns(Protocol):
 
     @property
     def journal(self) -> DiskState: ...
-    def in_turn(self, slot: int, step: Callable[[Engine, Turn], None]) -> None: ...
+    def in_turn(self, slot: int, step: Callable[[Engine, Turn], Iterator[None] | None]) -> None: ...
     def when_ready(self, slot: int, callback: Callable[[], None]) -> None: ...
     def engine(self, slot: int) -> Engine: ...
 
@@ -154,9 +155,14 @@ class Coordinator:
                 if not (repeated and isinstance(part, Publish)):
                     led.check(part, asked)
 
-        def apply(led: Engine, group: Turn) -> None:
+        def apply(led: Engine, group: Turn) -> Iterator[None]:
             repeated = again(led)
+            left = PIECE
             for part in own:
+                if left <= 0:
+                    left = PIECE
+                    yield
+                left -= units(part)
                 if isinstance(part, Publish):
                     if repeated:
                         continue
@@ -239,8 +245,9 @@ class Coordinator:
             log.warning("message dropped: %s does not take it (%s)", move.address, why.detail or why.code.text)
             self._in_turn(engine, lambda turn: engine.moved(move, turn))
 
-        def own(led: Engine, group: Turn) -> None:
+        def own(led: Engine, group: Turn) -> Iterator[None]:
             led.moved(move, group)
+            yield from ()
 
         tx, epoch = self._name(move.slot), self._epoch(engine)
         self._begin(CrossSlotTx(tx, engine, {slot: [publish]}, _fine, own, _nothing, refused, epoch))
@@ -269,7 +276,7 @@ class Coordinator:
     def _leads(self, engine: Engine) -> bool:
         return self._shard.engines.get(engine.number) is engine
 
-    def _in_turn(self, engine: Engine, step: Callable[[Turn], None]) -> None:
+    def _in_turn(self, engine: Engine, step: Callable[[Turn], Iterator[None] | None]) -> None:
         """In a turn of this very engine, or not at all."""
         self._shard.in_turn(engine.number, lambda led, turn: step(turn) if led is engine else None)
 
@@ -320,8 +327,8 @@ class Coordinator:
 
     # ── second phase ───────────────────────────────────────────────────────────────────────────────
 
-    def _decide(self, crossing: CrossSlotTx, turn: Turn) -> None:
-        """Everybody can: this slot's part and the decision become one log record."""
+    def _decide(self, crossing: CrossSlotTx, turn: Turn) -> Iterator[None]:
+        """Everybody can: this slot's part and the decision become one log record. In pieces: a part may be 1,000."""
         engine = crossing.engine
         # A group of its own: own part and decision are one record with one checksum, so a crash leaves both or
         # neither.
@@ -335,7 +342,7 @@ class Coordinator:
             self._abort(crossing, Refused(0, 0, error.code, error.detail), turn)
             return
         crossing.is_decided()
-        crossing.own(engine, group)
+        yield from crossing.own(engine, group)
         # From here on it happens. Nothing below can fail.
         merge(group, turn)
         # Persist, then tell. A decision that is told and then lost with its leader would be committed at 7 and
@@ -415,7 +422,7 @@ class Coordinator:
         # Done: it was decided. NO_SUCH_TRANSACTION: it was not, and never will be, for its leader wrote nothing
         # (presumed abort).
         decision = Decide(slot, 0, 0, tx, refused is None)
-        self._shard.in_turn(slot, lambda engine, turn: engine.handle(decision, turn))
+        self._shard.in_turn(slot, lambda engine, turn: engine.in_pieces(decision, turn))
 
     # ── the port ───────────────────────────────────────────────────────────────────────────────────
 

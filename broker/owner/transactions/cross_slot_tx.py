@@ -5,7 +5,7 @@ Rule: states and counts; what is asked of whom, and what is written, is the coor
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Final
 
@@ -59,7 +59,7 @@ CROSS_SLOT: Final = StateTable(
 class CrossSlotTx:
     """One of them under way, for as long as `engine` leads the slot here.
 
-    check     raises RefusedError if this slot's part cannot be done (any more).    own   does it, in a group.
+    check     raises RefusedError if this slot's part cannot be done (any more).    own   does it, piece by piece.
     done      tells that it has happened, everywhere.
     refused   tells that it has not.
     epoch     in which the slot is led here.
@@ -76,7 +76,7 @@ class CrossSlotTx:
         engine: Engine,
         others: dict[int, Parts],
         check: Callable[[Engine], None],
-        own: Callable[[Engine, Turn], None],
+        own: Callable[[Engine, Turn], Iterator[None]],
         done: Callable[[Engine, Turn], None],
         refused: Callable[[Refused], None],
         epoch: int,

@@ -1,4 +1,5 @@
-"""A COMMIT of many parts or bytes on its way, in pieces of some milliseconds.
+"""A COMMIT of many parts or bytes on its way, in pieces of some milliseconds; or this slot's share of one over several
+slots, when it is prepared or decided.
 
 All of it counts or nothing, for the disk as for everybody who looks: so nothing else happens in this owner's slots
 between two pieces, nothing is sealed, and its turn ends when all of it is in the log. What goes on is the loop:
@@ -16,13 +17,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from broker.core.commands import Transact
+from broker.core.commands import Command
 from broker.core.effects import Turn
 from broker.core.message import Blob
 from broker.core.records import LogRecord
+from broker.engine.publishing.prepared import PIECE
 
 from ..commit.release_gate import Touched
-from .transact import PIECE, Engines, transacting
 
 
 class GrowingLog(Protocol):
@@ -32,27 +33,34 @@ class GrowingLog(Protocol):
 
 
 class LargeCommit:
-    """turn, touched, blobs   those of the turn that it is part of."""
+    """turn, touched, blobs   those of the turn that it is part of.    command   None: nobody's, it was decided."""
 
     __slots__ = ("_work", "blobs", "command", "touched", "turn")
 
     def __init__(
-        self, shard: Engines, log: GrowingLog, command: Transact, turn: Turn, touched: Touched, blobs: list[Blob]
+        self,
+        log: GrowingLog,
+        command: Command | None,
+        work: Iterator[None],
+        turn: Turn,
+        touched: Touched,
+        blobs: list[Blob],
     ) -> None:
+        """work: carries it out, piece by piece, into `turn`."""
         self.command = command
         self.turn = turn
         self.touched = touched
         self.blobs = blobs
         # It may hold on to what it looks at: nothing of that goes on in between.
-        self._work = self._all(shard, log)
+        self._work = self._all(work, log)
 
     def go_on(self) -> bool:
         """A piece. False: that was all."""
         return next(self._work, self) is None
 
-    def _all(self, shard: Engines, log: GrowingLog) -> Iterator[None]:
-        # The checks come first; when one refuses, nothing has been changed.
-        yield from transacting(shard, self.command, self.turn, self.touched)
+    def _all(self, work: Iterator[None], log: GrowingLog) -> Iterator[None]:
+        # Its checks come first; when one refuses, nothing has been changed.
+        yield from work
         yield
         records = self.turn.appends.copy()
         self.turn.appends.clear()

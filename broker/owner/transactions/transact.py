@@ -16,13 +16,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from broker.core.address import Routing
-from broker.core.commands import Publish, Settle, Transact
+from broker.core.commands import Publish, Transact
 from broker.core.effects import Done, Move, Turn
 from broker.core.errors import Code, RefusedError
 from broker.core.ids import slot_of
+from broker.engine.publishing.prepared import CHECKED, PIECE, units
 from broker.engine.state.limits import Asked
 from broker.engine.state.slot import grouped
 
@@ -32,11 +33,6 @@ if TYPE_CHECKING:
     from ..commit.release_gate import Touched
 
 log = logging.getLogger("stampede.owner")
-
-PIECE: Final = 100
-"""Units of a COMMIT in one step: a part that makes a queue takes 30 µs, one that does not 10."""
-CHECKED: Final = 400
-"""… that are only looked at."""
 
 
 class Crossing(Protocol):
@@ -67,7 +63,7 @@ class Engines(Protocol):
 def large(command: Transact) -> bool:
     """Is it more than may be carried out in one step."""
     parts = command.parts
-    return len(parts) > 1 and (len(parts) > PIECE or sum(map(_units, parts)) > PIECE)
+    return len(parts) > 1 and (len(parts) > PIECE or sum(map(units, parts)) > PIECE)
 
 
 def published(command: Transact) -> list[Publish]:
@@ -110,7 +106,7 @@ def transacting(shard: Engines, command: Transact, turn: Turn, touched: Touched)
             if left <= 0:
                 left = CHECKED
                 yield
-            left -= _units(part)
+            left -= units(part)
             if type(part) is Publish:
                 if repeated:
                     continue  # what is not published again needs no room
@@ -127,7 +123,7 @@ def transacting(shard: Engines, command: Transact, turn: Turn, touched: Touched)
         if left <= 0:
             left = PIECE
             yield
-        left -= _units(part)
+        left -= units(part)
         if type(part) is Publish:
             if repeated:
                 continue
@@ -192,10 +188,3 @@ def _taken(target: Engine, publish: Publish, item: Move) -> bool:
 def merge(group: Turn, turn: Turn) -> None:
     """What the group appended becomes one log record of the turn."""
     turn.merge(group, grouped(group.appends[0].slot, group.appends) if group.appends else ())
-
-
-def _units(part: Publish | Settle) -> int:
-    """What it costs: large ones are copied and summed up, and each message of an ACK is looked for."""
-    if isinstance(part, Publish):
-        return 1 + (part.run.nbytes >> 14)
-    return 1 + len(part.ids) // 10

@@ -6,14 +6,17 @@ import pytest
 
 from broker.config.settings import JournalSettings, Settings
 from broker.core.address import AckMode, Routing
-from broker.core.commands import Barrier, Command, Hold, Publish, Settle, Subscribe, Transact
+from broker.core.commands import Barrier, Command, Decide, Hold, Prepare, Publish, Settle, Subscribe, Transact
 from broker.core.effects import Deliver, Done, Refused
 from broker.core.errors import Code
 from broker.core.ids import slot_of
+
 from broker.engine.engine import Engine
+from broker.engine.publishing import prepared
+from broker.engine.publishing.prepared import CHECKED, PIECE
+from broker.engine.state.slot import Slot
 from broker.journal.log.envelope import RECORDS
 from broker.owner.transactions import transact
-from broker.owner.transactions.transact import CHECKED, PIECE
 from tests.sim.disk import SimDisk
 from tests.sim.shard_machine import HandClock, Machine
 from tests.unit.engine.world import run_of
@@ -219,3 +222,87 @@ def test_small_ones_are_one_step(world: World, monkeypatch: pytest.MonkeyPatch) 
     world.shard.submit([few])
     world.turn()
     assert world.handled == 50
+
+
+# ── of a transaction over several slots, this slot's share ─────────────────────────────────────────────
+
+
+def share() -> list[Publish | Settle]:
+    return [Publish(3, 1, 0, f"s{n}", Routing.ANYCAST, run_of(b"\n\0%d" % n, durable=True)) for n in range(MANY)]
+
+
+@pytest.fixture
+def numbered(world: World, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Runs that were numbered, and parts that were checked, turn by turn (the last one: under way)."""
+    counts: list[int] = [0]
+    number = Slot.number_run
+    check = prepared.check_publish
+
+    def number_run(slot, run, now):
+        counts[-1] += 4
+        number(slot, run, now)
+
+    def check_publish(slot, part):
+        counts[-1] += 1
+        check(slot, part)
+
+    monkeypatch.setattr(Slot, "number_run", number_run)
+    monkeypatch.setattr(prepared, "check_publish", check_publish)
+    return counts
+
+
+def turns_of(world: World, numbered: list[int], command: Command) -> list[int]:
+    numbered[:] = [0]
+    world.effects.clear()
+    world.shard.submit([command])
+    while world.turn():
+        numbered.append(0)
+        assert world.shard._large is None or not (world.machine.busy() or world.effects)
+    world.machine.quiesce()
+    return numbered
+
+
+def test_a_share_of_many_parts_is_prepared_and_decided_in_pieces(world: World, numbered: list[int]) -> None:
+    """Each was one step, 15 to 30 ms for 1,000 parts."""
+    turns = turns_of(world, numbered, Prepare(3, 1, 5, "tx", 9, share(), 1))
+    assert max(turns) <= max(4 * PIECE, CHECKED) and sum(turns) >= 5 * MANY
+    assert [done.seq for done in world.of(Done)] == [5]
+    turns = turns_of(world, numbered, Decide(3, 1, 6, "tx", True))
+    assert max(turns) <= 4 * PIECE and sum(turns) >= 4 * MANY
+    assert [done.seq for done in world.of(Done)] == [6]
+    queues = {queue.name: queue.count for queue in world.shard.engine(3).queues()}
+    assert queues == {f"s{n}": 1 for n in range(MANY)}
+
+
+def test_a_share_that_is_refused_in_its_last_part_has_changed_nothing(world: World, numbered: list[int]) -> None:
+    last = Settle(3, 1, 0, 77, [1])
+    turns = turns_of(world, numbered, Prepare(3, 1, 5, "tx", 9, [*share(), last], 1))
+    assert sum(turns) == MANY and [refused.seq for refused in world.of(Refused)] == [5]
+    assert world.shard.engine(3).queues() == [] and not world.shard.engine(3).shown.prepared
+
+
+def test_a_crash_in_the_middle_of_a_share_leaves_nothing_of_it(world: World, numbered: list[int]) -> None:
+    world.shard.submit([Prepare(3, 1, 5, "tx", 9, share(), 1)])
+    while not sum(numbered) > 2 * MANY:
+        world.turn()
+    assert world.shard._large is not None
+    world.disk.crash()
+    world.start()
+    assert not world.shard.engine(3).shown.prepared and world.shard.engine(3).queues() == []
+
+
+def test_what_a_step_returns_is_done_before_all_else(world: World) -> None:
+    done: list[str] = []
+    world.shard.engine(3)
+
+    def work(name: str):
+        for n in range(3):
+            done.append(f"{name}{n}")
+            yield
+
+    for name in "ab":
+        world.shard.in_turn(3, lambda engine, turn, name=name: work(name))
+    world.shard.submit([send("q1", seq=4)])
+    world.shard.in_turn(3, lambda engine, turn: done.append("c"))
+    world.machine.quiesce()
+    assert done == ["a0", "a1", "a2", "b0", "b1", "b2", "c"] and [each.seq for each in world.of(Done)] == [4]
