@@ -63,7 +63,7 @@ class Publish:
 
     def lives(self, ttl: int, delay: int, due: int, now: int) -> None:
         """Its times, of which lengths are the owner's to add to its clock. due: a moment, which counts before `delay`.
-        now: by ours, for owners that do not know lengths and for what a transaction has waited."""
+        now: by ours, for owners that do not know lengths."""
         self.run.due_at(due)
         if ttl:
             self.ttl = ttl
@@ -72,10 +72,10 @@ class Publish:
             self.delay = delay
             self.run.due_at(now + delay)
 
-    def aged(self, now: int) -> None:
-        """What it has waited is part of its times. now: by the clock that gave it them."""
-        self.ttl = self.ttl and max(self.run.expires - now, 1)
-        self.delay = self.delay and max(self.run.due - now, 1)
+    def waited(self, ms: int) -> None:
+        """So long it has waited until it is sent on: that is part of its times."""
+        self.ttl = self.ttl and max(self.ttl - ms, 1)
+        self.delay = self.delay and max(self.delay - ms, 1)
 
     def numbered(self, seq: int, dedup: tuple[int, int]) -> None:
         """Its answer goes to `seq`; under `dedup` it counts once."""

@@ -100,7 +100,7 @@ def commit(session: Session, frame: Frame) -> None:
             session.answer_now([frame.receipt])
         return
     slot = transaction.parts[0].slot
-    transaction.age(session.edge.clock.wall_ms())
+    transaction.age(session.edge.clock.monotonic())
     session.intake.batch.append(Transact(slot, session.id, session.answers.ask_one(frame.receipt), transaction.parts))
 
 

@@ -29,7 +29,7 @@ JOINED_IDS: Final = 1000
 class OpenTransaction:
     """The frames of one, in order."""
 
-    __slots__ = ("_same", "frames", "homes", "nbytes", "parts")
+    __slots__ = ("_same", "_timed", "frames", "homes", "nbytes", "parts")
 
     def __init__(self) -> None:
         self.homes: dict[str, int] = {}
@@ -38,9 +38,12 @@ class OpenTransaction:
         self.frames = 0
         self.nbytes = 0
         self._same: dict[tuple[object, ...], Publish | Settle] = {}
+        self._timed: list[tuple[Publish, float]] = []
+        """Messages that live, or rest, for a length of time, and when they came."""
 
-    def add(self, part: Publish | Settle) -> bool:
-        """One more, or more of one there is (False). What is in `part` is ours from now on."""
+    def add(self, part: Publish | Settle, now: float = 0.0) -> bool:
+        """One more, or more of one there is (False). What is in `part` is ours from now on. now: of one with a
+        length of time the seconds, by a clock that never goes back."""
         key = _place(part)
         known = None if key is None else self._same.get(key)
         if type(part) is Publish and type(known) is Publish and known.run.nbytes < JOINED_BYTES:
@@ -55,6 +58,8 @@ class OpenTransaction:
             part.ids = list(part.ids)  # its Hold names the same ones
         if key is not None:
             self._same[key] = part
+        elif type(part) is Publish:
+            self._timed.append((part, now))
         self.parts.append(part)
         return True
 
@@ -66,12 +71,11 @@ class OpenTransaction:
             if type(part) is Settle
         ]
 
-    def age(self, now: int) -> None:
+    def age(self, now: float) -> None:
         """It is committed: what its messages have waited is part of their time to live, and of their delay. now: by the
-        clock that gave them their times."""
-        for part in self.parts:
-            if type(part) is Publish:
-                part.aged(now)
+        clock that counts seconds, whatever somebody does to the other one."""
+        for part, came in self._timed:
+            part.waited(int(1000 * (now - came)))
 
 
 class Transactions:
@@ -104,7 +108,7 @@ class Transactions:
             raise RefusedError(Code.NO_SUCH_TRANSACTION, f"transaction:{id[:100]} was not begun on this connection")
         return transaction
 
-    def add(self, id: str, part: Publish | Settle, frames: int, nbytes: int) -> None:
+    def add(self, id: str, part: Publish | Settle, frames: int, nbytes: int, now: float = 0.0) -> None:
         transaction = self.get(id)
         transaction.frames += frames
         transaction.nbytes += nbytes
@@ -120,7 +124,7 @@ class Transactions:
                 Code.TRANSACTION_LIMIT,
                 f"more than {self._settings.max_transaction_bytes} bytes in transactions (max_transaction_bytes)",
             )
-        self._parts += transaction.add(part)
+        self._parts += transaction.add(part, now)
         if self._parts > self._settings.max_transaction_parts:
             raise RefusedError(
                 Code.TRANSACTION_LIMIT,

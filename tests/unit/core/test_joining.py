@@ -54,10 +54,10 @@ def test_lengths_are_told_beside_moments_and_a_moment_counts_first(
 def test_what_a_message_has_waited_is_part_of_its_times() -> None:
     message = publish()
     message.lives(50, 30, 0, 1000)
-    message.aged(1020)
+    message.waited(20)
     assert (message.ttl, message.delay) == (30, 10)
-    message.aged(2000)
+    message.waited(980)
     assert (message.ttl, message.delay) == (1, 1), "0 would mean: for ever, and at once by another clock"
     plain = publish()
-    plain.aged(2000)
+    plain.waited(1000)
     assert (plain.ttl, plain.delay) == (0, 0)

@@ -60,14 +60,13 @@ def test_ended_means_gone() -> None:
 
 
 def test_what_a_transaction_has_waited_counts():
-    """By the clock of the edge alone; what has passed is as good as now."""
+    """By the clock of the edge that no step of the wall clock moves; what has passed is as good as now."""
     transaction = OpenTransaction()
     for ttl, delay in ((10_000, 0), (0, 6_000), (1_000, 500), (0, 0)):
-        run = Run(NO_IDS, b"", [b"x"], 1, expires=50_000 + ttl if ttl else 0, due=50_000 + delay if delay else 0)
-        publish = Publish(1, 1, 0, "a", Routing.ANYCAST, run)
+        publish = Publish(1, 1, 0, "a", Routing.ANYCAST, Run(NO_IDS, b"", [b"x"], 1, expires=ttl, due=delay))
         publish.ttl, publish.delay = ttl, delay
-        transaction.parts.append(publish)
-    transaction.age(55_000)
+        transaction.add(publish, 50.0)
+    transaction.age(55.0)
     assert [(p.ttl, p.delay) for p in transaction.parts if isinstance(p, Publish)] == [
         (5000, 0),
         (0, 1000),
@@ -175,3 +174,17 @@ async def test_begin_may_say_how_many_ids_must_be_remembered() -> None:
         told = wire.take()
         assert (f"error-code:{code}".encode() in told) if code else told.startswith(b"RECEIPT"), (told, least)
         assert code != 1403 or b"id_cache_size" in told
+
+
+async def test_a_step_of_the_wall_clock_moves_no_time_of_what_a_transaction_has() -> None:
+    """Back by an hour, a message of 10 s had an hour to live; on by an hour, it had expired."""
+    for step in (-3_600_000, 3_600_000):
+        bench = Bench()
+        session, _ = bench.session()
+        walls = iter([1_700_000_000_000])
+        bench.edge.clock.wall_ms = lambda walls=walls, step=step: next(walls, 1_700_000_000_000 + step)
+        headers = "destination:/queue/a\ntransaction:t\nttl:10000\nAMQ_SCHEDULED_DELAY:5000\n"
+        session.receive(f"BEGIN\ntransaction:t\n\n\0SEND\n{headers}\nx\0".encode())
+        session.receive(b"COMMIT\ntransaction:t\n\n\0")
+        (part,) = bench.port.last(Transact).parts
+        assert 9000 < part.ttl <= 10_000 and 4000 < part.delay <= 5000
