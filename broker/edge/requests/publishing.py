@@ -135,7 +135,8 @@ class Publisher:
         if (name := event.head.headers.get("transaction")) is not None:
             for part in parts:
                 assert isinstance(part, Publish)
-                session.transactions.add(name, part, len(part.run.records), part.run.nbytes, self._since(part))
+                since = session.edge.clock.monotonic() if part.ttl or part.delay else 0.0
+                session.transactions.add(name, part, len(part.run.records), part.run.nbytes, since)
             if receipts:
                 session.answer_now(receipts)
             return
@@ -287,10 +288,6 @@ class Publisher:
         due = route.due if cron is None else cron.first(now)
         publish.lives(route.ttl, route.delay, due, now)
 
-    def _since(self, part: Publish) -> float:
-        """When it came, where a length of time begins with that."""
-        return self._session.edge.clock.monotonic() if part.ttl or part.delay else 0.0
-
     def _into_transaction(self, event: Sends, route: Route) -> None:
         session = self._session
         name = event.head.headers["transaction"]
@@ -306,7 +303,8 @@ class Publisher:
         for where, records in parts:
             nbytes = _size(event.head, records) if len(parts) > 1 else event.nbytes
             part = self._command(event.head, records, nbytes, route, slot if where is None else where)
-            session.transactions.add(name, part, len(records), nbytes, self._since(part))
+            since = session.edge.clock.monotonic() if part.ttl or part.delay else 0.0
+            session.transactions.add(name, part, len(records), nbytes, since)
         if event.receipts:
             session.answer_now(event.receipts)
 

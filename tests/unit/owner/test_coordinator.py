@@ -93,7 +93,7 @@ class World:
             steps, self.steps = self.steps, []
             for slot, step in steps:
                 if slot in self.engines:
-                    self.turn(lambda turn, slot=slot, step=step: step(self.engines[slot], turn), slot)
+                    self.turn(lambda turn, slot=slot, step=step: list(step(self.engines[slot], turn) or ()), slot)
             if not self.held:
                 watchers, self.watchers = self.watchers, []
                 for slot, callback in watchers:

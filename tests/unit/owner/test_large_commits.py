@@ -10,7 +10,6 @@ from broker.core.commands import Barrier, Command, Decide, Hold, Prepare, Publis
 from broker.core.effects import Deliver, Done, Refused
 from broker.core.errors import Code
 from broker.core.ids import slot_of
-
 from broker.engine.engine import Engine
 from broker.engine.publishing import prepared
 from broker.engine.publishing.prepared import CHECKED, PIECE
